@@ -1,4 +1,4 @@
-# Sourced by kube-assets and kube-manager: builds programs from their Go modules, for tests against real ones.
+# Sourced by kube-assets, kube-manager and real-controllers: builds programs from their Go modules, for tests against real ones.
 export CGO_ENABLED=0 GOFLAGS=-buildvcs=false
 
 need_go() {
@@ -18,20 +18,25 @@ new_module() {
     } >tools.go
 }
 
+# Lets the module in this folder use Kubernetes: require_kubernetes VERSION
+require_kubernetes() {
+    go mod edit -require "k8s.io/kubernetes@v$1"
+    go mod download "k8s.io/kubernetes@v$1" >&2
+    # k8s.io/kubernetes names its in-tree modules by path; their published twins have the version 0.x.
+    manifest=$(go env GOMODCACHE)/cache/download/k8s.io/kubernetes/@v/v$1.mod
+    for module in $(awk '/=> \.\/staging/ {print $1}' "$manifest" | sort -u); do
+        go mod edit -replace "$module=$module@v0.${1#1.}"
+    done
+    go mod tidy >/dev/null 2>&1
+}
+
 # Builds programs of Kubernetes in this folder: build_kubernetes VERSION BIN PROGRAM...
 build_kubernetes() {
     version=$1 bin=$2
     shift 2
     # shellcheck disable=SC2046
     new_module $(printf 'k8s.io/kubernetes/cmd/%s ' "$@")
-    go mod edit -require "k8s.io/kubernetes@v$version"
-    go mod download "k8s.io/kubernetes@v$version" >&2
-    # k8s.io/kubernetes names its in-tree modules by path; their published twins have the version 0.x.
-    manifest=$(go env GOMODCACHE)/cache/download/k8s.io/kubernetes/@v/v$version.mod
-    for module in $(awk '/=> \.\/staging/ {print $1}' "$manifest" | sort -u); do
-        go mod edit -replace "$module=$module@v0.${version#1.}"
-    done
-    go mod tidy >/dev/null 2>&1
+    require_kubernetes "$version"
     minor=${version#1.}
     minor=${minor%%.*}
     stamp=k8s.io/component-base/version

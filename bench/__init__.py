@@ -15,6 +15,10 @@ import time
 from types import TracebackType
 
 
+class BenchFailed(Exception):
+    """What was measured did not do its work: its figures mean nothing."""
+
+
 class Stopwatch:
     """Wall and CPU seconds of this process inside the `with` blocks, added up."""
 

@@ -1,4 +1,4 @@
-"""Runs one bench and prints its figures as one JSON object.
+"""Runs one bench and prints its figures as one JSON object; `compare` is in `_compare.py`.
 
 `wallSeconds` and `cpuSeconds` are the measured part alone, `peakRssBytes` is the whole process's.
 `referenceSeconds` is a fixed loop timed in the same run, and `ratio` is wall to reference: what is
@@ -67,14 +67,22 @@ def peak_rss_bytes() -> int:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse the command line, run, print."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    if arguments[:1] == ["compare"]:
+        importlib.import_module("bench._compare").main(arguments[1:])
+        return
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure one thing.")
     parser.add_argument("name", choices=names(), metavar="NAME", help=", ".join(names()))
     parser.add_argument("--nodes", type=int, help="how many nodes; each bench has its default")
     parser.add_argument("--pods", type=int, help="how many pods in all; each bench has its default")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("-o", "--output", choices=["json"], default="json")
-    given = parser.parse_args(argv)
-    print(json.dumps(measure(given.name, given.nodes, given.pods, given.seed), indent=2))
+    given = parser.parse_args(arguments)
+    try:
+        figures = measure(given.name, given.nodes, given.pods, given.seed)
+    except bench.BenchFailed as failed:
+        sys.exit(f"error: {failed}")
+    print(json.dumps(figures, indent=2))
 
 
 if __name__ == "__main__":

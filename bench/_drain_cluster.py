@@ -39,6 +39,7 @@ from kubectl_nodelife.kube.workload import (
     Condition,
     DaemonSet,
     Deployment,
+    DeploymentSpec,
     Namespace,
     NamespaceStatus,
     PodDisruptionBudget,
@@ -114,7 +115,8 @@ class _Maker:
         else:
             above = _owner("apps/v1", "Deployment", name)
             yield Deployment(
-                metadata=_meta(name, namespace, uid=above.uid), spec=ScaleSpec(replicas=replicas)
+                metadata=_meta(name, namespace, uid=above.uid),
+                spec=DeploymentSpec(replicas=replicas),
             )
             meta = _meta(owner.name, namespace, uid=owner.uid, owners=(above,))
             yield ReplicaSet(metadata=meta, spec=ScaleSpec(replicas=replicas))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 from bench import Stopwatch
 from bench._daemon import Running, running
@@ -40,13 +41,17 @@ async def _status_milliseconds(one: Running) -> float:
     from kubectl_nodelife.answers.view import ClusterView
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
     from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
+    from kubectl_nodelife.daemon.one_time_lists import ListedOnce, list_once
 
     cluster = WatchedCluster("bench", "bench", one.client.server)
 
     def sight() -> ClusterView:
         return look(one.watcher, one.journal, cluster)
 
-    answers, _ = make_answers(sight, one.journal, one.watcher.clock.now_ns)
+    async def lists(kinds: Sequence[str]) -> ListedOnce:
+        return await list_once(one.client, kinds)
+
+    answers, _ = make_answers(sight, one.journal, one.watcher.clock.now_ns, list, lists)
     took = []
     for _ in range(5):
         began = time.perf_counter()

@@ -41,7 +41,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     for _ in range(PASSES):
         now_ns += settings.node_monitor_period_ns
         for node in cache.nodes.values():
-            note(controller.memory, Change("Node", node, node))
+            note(controller.memory, Change("Node", node, node), now_ns)
         began = stopwatch.wall_seconds
         with stopwatch:
             decided = sum(1 for _ in flat(monitor_node_health(controller.memory, cache, now_ns)))

@@ -25,9 +25,8 @@ from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.events import ScenarioEvent
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.generate import Generate
-from kubectl_nodelife.sim.run import PASS_DRIFT_NS
 from kubectl_nodelife.sim.run import run as simulate
-from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
 from kubectl_nodelife.sim.upgrade_reading import CANARY_IMAGE, UpgradeEvent, WorkAssumptions
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from kubectl_nodelife.upgrade.plan_values import UpgradePlan

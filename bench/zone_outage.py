@@ -18,9 +18,8 @@ from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS
 from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.generate import Generate
-from kubectl_nodelife.sim.run import PASS_DRIFT_NS
 from kubectl_nodelife.sim.run import run as simulate
-from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
 
 ZONES = 3
 OUTAGE_NS = MINUTE_NS

@@ -75,7 +75,7 @@ ready_environment() {
         set -- --require-hashes --no-deps --only-binary=:all: --requirement "$lock"
     else
         echo "no packages are pinned for development on this machine: as setup.cfg names them" >&2
-        set -- --editable "${root}[test,release]"
+        set -- "${root}[test,release]"
     fi
     # Compiling 1,500 files beforehand would take longer than all else.
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
@@ -84,13 +84,13 @@ ready_environment() {
             "'bin/release lock' renews it" >&2
         exit 1
     }
-    if [ "$wanted" = run ]; then # a line in a .pth file is what an editable install comes to
-        site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-        echo "$root" >"$site/kubectl-nodelife-checkout.pth" || exit 1
+    # A line in a .pth file is what an editable install comes to. A relative path, since Python reads
+    # the file in the locale's encoding, in which the name of the folder may not exist.
+    site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    echo ../../../.. >"$site/kubectl-nodelife-checkout.pth" || exit 1
+    if [ "$wanted" = run ]; then
         echo run >"$venv/stamp" # stale for bin/test, which needs more
-        return
+    else
+        stamp_for "$venv/bin/python" >"$venv/stamp"
     fi
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile \
-        --no-deps --no-build-isolation --editable "$root" || exit 1
-    stamp_for "$venv/bin/python" >"$venv/stamp"
 }

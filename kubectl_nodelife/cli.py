@@ -30,6 +30,14 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.status:status",
         "Show each node's clock and each zone's brake.",
     ),
+    "top": (
+        "kubectl_nodelife.commands.top:top",
+        "Show zones, nodes and what comes next on the whole screen.",
+    ),
+    "ui": (
+        "kubectl_nodelife.commands.ui:ui",
+        "Show the same in a browser, live, with what comes next.",
+    ),
     "explain": (
         "kubectl_nodelife.commands.explain:explain",
         "Explain a node, zone, pod, DaemonSet or budget, with reasons.",
@@ -37,6 +45,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "simulate": (
         "kubectl_nodelife.commands.simulate:simulate",
         "Play a scenario on a virtual cluster, with the reasons.",
+    ),
+    "what-if": (
+        "kubectl_nodelife.commands.what_if:what_if",
+        "Say what would happen if a node, a zone or the link were lost.",
     ),
     "drain-plan": (
         "kubectl_nodelife.commands.drain_plan:drain_plan",
@@ -77,6 +89,10 @@ VERBS: dict[str, tuple[str, str]] = {
     "daemon": (
         "kubectl_nodelife.commands.daemon:daemon",
         "Start, stop or look at the process that watches a cluster.",
+    ),
+    "metrics": (
+        "kubectl_nodelife.commands.metrics:metrics",
+        "Print metrics, alerting rules and a dashboard for Prometheus.",
     ),
     "audit": (
         "kubectl_nodelife.commands.audit:audit_command",

@@ -9,6 +9,10 @@ ours.
 
 from __future__ import annotations
 
+TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 EXIT_DONE = 0
 EXIT_FAILED = 1  # by the cluster's or the system's word; also a bug of ours
 EXIT_USAGE = 2  # wrong usage or bad input
@@ -45,10 +49,31 @@ class Failed(NodelifeError):
 
 
 class NotFound(Failed):
-    """There is no object of that name, said as kubectl says it: `nodes "x" not found`."""
+    """There is no object of that name, said as kubectl says it: `nodes "x" not found`.
 
-    def __init__(self, resource: str, name: str, *, remedy: str = "check the name") -> None:
+    `among`: the names that there are; one of another namespace or nearly that name is offered.
+    """
+
+    def __init__(
+        self,
+        resource: str,
+        name: str,
+        *,
+        remedy: str = "check the name",
+        among: Iterable[str] = (),
+    ) -> None:
+        meant = _nearest(name, among)
+        remedy = f"did you mean {meant}?" if meant else remedy
         super().__init__(f'{resource} "{name}" not found', remedy=remedy)
+
+
+def _nearest(name: str, among: Iterable[str]) -> str:
+    """The name that is likely meant, "" for none: that in another namespace first."""
+    from difflib import get_close_matches
+
+    names = sorted(among)
+    elsewhere = [one for one in names if one.rpartition("/")[2] == name.rpartition("/")[2]]
+    return next(iter(elsewhere or get_close_matches(name, names, 1)), "")
 
 
 class BadInput(NodelifeError):

@@ -10,8 +10,10 @@ made from a commit, never from the work tree, and twice the same commit gives th
 - `manual`     manual pages from the help texts
 - `screens`    a page of screens for the documentation (`bin/docs`), from a sandbox
 - `wheels`     downloads what the lock names and unpacks it side by side for all Pythons
+- `linked_parts`  what compiled modules have linked in, and the texts of its licences
 - `licences`   which licences may be inside, and their texts
-- `archive`    a tree of files as a reproducible .tar.gz, and back
+- `archive`    a tree of files as a reproducible .tar.gz or wheel, and back
+- `contents`   all that a release of a commit holds, before it is packed; `check` compares with it
 - `sbom`       the list of components, by cyclonedx-py
 - `manifest`   krew's manifest with addresses and sums; `krew_rules` is what krew would refuse
 - `binaries`   reads the headers of ELF and Mach-O files

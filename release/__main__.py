@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from release import archive, assemble, lock, sbom, source
+from release import archive, contents, lock, source
 from release.checks import MANIFEST, check, sha256, write_sums
-from release.manifest import NO_ADDRESS, archive_name, render
-from release.platforms import BY_NAME, PLATFORMS, Platform
-from release.source import Commit, ReleaseError
+from release.contents import Contents
+from release.manifest import NO_ADDRESS, render
+from release.platforms import BY_NAME, PLATFORMS
+from release.source import ReleaseError
 
 ROOT = Path(__file__).parents[1]
 WHEELS = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "nodelife-release")
@@ -30,8 +29,9 @@ def main(arguments: Sequence[str]) -> int:
             return _check(Path(given.folder or given.out))
         else:
             platforms = [BY_NAME[name] for name in given.platform] or list(PLATFORMS)
-            where = given.base_url, given.homepage
-            make(Path(given.out), platforms, source.commit_of(ROOT), *where)
+            commit, home = source.commit_of(ROOT), given.homepage
+            made = contents.make(ROOT, commit, platforms, WHEELS, home)
+            write(Path(given.out), made, given.base_url, home)
     except ReleaseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -61,7 +61,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(folder: Path) -> int:
-    faults = check(folder)
+    def again(value: str, homepage: str) -> Contents:
+        print(f"{folder}: made again of commit {value[:12]}, to compare ...", file=sys.stderr)
+        commit = source.commit_named(ROOT, value)
+        return contents.make(ROOT, commit, PLATFORMS, WHEELS, homepage)
+
+    faults = check(folder, again)
     for fault in faults:
         print(f"error: {fault}", file=sys.stderr)
     if not faults:
@@ -69,32 +74,19 @@ def _check(folder: Path) -> int:
     return 1 if faults else 0
 
 
-def make(
-    out: Path, platforms: Sequence[Platform], commit: Commit, base_url: str, homepage: str = ""
-) -> None:
-    """Make a release of that commit in `out`, for those platforms. Raises ReleaseError."""
+def write(out: Path, made: Contents, base_url: str, homepage: str = "") -> None:
+    """Write a release into a folder. Raises ReleaseError."""
     if out.exists() and any(out.iterdir()):
         raise ReleaseError(f"{out}: not empty; name another folder with --out, or remove it")
     out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="nodelife-release-") as name:
-        work = Path(name)
-        tree = work / "source"
-        source.export(ROOT, commit, tree)
-        wheel, _ = source.build(tree, commit, out)
-        version, manual = source.version_of(tree), source.manual(tree, commit)
-        for platform in platforms:
-            began = time.monotonic()
-            packages = assemble.locked_packages(platform, WHEELS)
-            path = out / archive_name(platform.name)
-            files = assemble.tree(platform, tree, wheel, packages, manual)
-            archive.write(path, files, commit.time)
-            document = sbom.document(platform, version, commit, packages, lock.read(platform))
-            path.with_name(path.name.replace(".tar.gz", ".cdx.json")).write_text(document)
-            size = path.stat().st_size / 1e6
-            print(f"{path}: {size:.1f} MB, {time.monotonic() - began:.0f}s")
-        sums = {archive_name(p.name): sha256(out / archive_name(p.name)) for p in platforms}
-        template = (tree / "krew-manifest.yaml").read_text()
-        (out / MANIFEST).write_text(render(template, version, base_url, sums, homepage))
+    for name, tree in made.trees.items():
+        archive.write(out / name, tree, made.commit.time)
+        print(f"{out / name}: {(out / name).stat().st_size / 1e6:.1f} MB")
+    for name, document in made.components.items():
+        (out / name).write_text(document)
+    archives = [name.replace(".cdx.json", ".tar.gz") for name in made.components]
+    sums = {name: sha256(out / name) for name in archives}
+    (out / MANIFEST).write_text(render(made.manifest, made.version, base_url, sums, homepage))
     write_sums(out)
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
+import struct
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
+
+from release import archive as packed
 from release import assemble, binaries, licences, lock, wheels
 from release.archive import File
 from release.krew_rules import archive_faults
@@ -31,15 +34,9 @@ class Archive(NamedTuple):
 
 
 def read(path: Path, platform: Platform) -> Archive:
-    """Read an archive whole."""
-    entries, files = [], {}
-    with tarfile.open(path) as tar:
-        for entry in tar:
-            entries.append(entry)
-            content = tar.extractfile(entry) if entry.isreg() else None
-            if content is not None:
-                files[entry.name] = File(content.read(), bool(entry.mode & 0o100))
-    return Archive(path, platform, entries, files)
+    """Read an archive whole. Raises ReleaseError."""
+    found = packed.entries(path)
+    return Archive(path, platform, [entry for entry, _ in found], packed.files_of(found))
 
 
 def faults(archive: Archive) -> Iterator[str]:
@@ -92,7 +89,10 @@ def _extension_modules(archive: Archive) -> Iterator[str]:
     for name, file in archive.files.items():
         if not name.endswith((".so", ".dylib")):
             continue
-        binary = binaries.inspect(file.content)
+        try:
+            binary = binaries.inspect(file.content)
+        except struct.error:
+            binary = None
         if binary is None or binary.system != archive.platform.system:
             yield f"{name}: not made for {archive.platform.system}"
         elif archive.platform.arch not in binary.archs:
@@ -120,8 +120,9 @@ def packages(archive: Archive) -> dict[str, wheels.Package]:
 
 
 def _licences(archive: Archive) -> Iterator[str]:
-    if f"{assemble.TOP}/LICENSE" not in archive.files:
-        yield "LICENSE is missing"
+    ours = archive.files.get(f"{assemble.TOP}/LICENSE")
+    if ours is None or not ours.content.strip():
+        yield "LICENSE is missing or empty"
     for name, package in packages(archive).items():
         if name == "kubectl-nodelife":
             continue
@@ -146,14 +147,32 @@ def _lock(archive: Archive) -> Iterator[str]:
             yield f"{name}: {inside.get(name)} inside, {pins.get(name)} in the lock"
 
 
+class _Component(msgspec.Struct):
+    name: str
+    version: str
+
+
+class _About(msgspec.Struct):
+    component: _Component
+
+
+class _Document(msgspec.Struct):
+    metadata: _About
+    components: list[_Component]
+
+
 def _sbom(archive: Archive) -> Iterator[str]:
     path = archive.path.with_name(archive.path.name.replace(".tar.gz", ".cdx.json"))
     if not path.exists():
         yield f"{path.name} is missing"
         return
-    document = json.loads(path.read_text())
-    listed = {part["name"]: part["version"] for part in document["components"]}
-    listed[document["metadata"]["component"]["name"]] = document["metadata"]["component"]["version"]
+    try:
+        document = msgspec.json.decode(path.read_bytes(), type=_Document)
+    except msgspec.MsgspecError as error:
+        yield f"{path.name}: not a CycloneDX document: {error}"
+        return
+    parts = [document.metadata.component, *document.components]
+    listed = {part.name: part.version for part in parts}
     inside = {name: package.version for name, package in packages(archive).items()}
     for name in sorted(listed.keys() | inside.keys()):
         if listed.get(name) != inside.get(name):
@@ -171,13 +190,17 @@ def _entrance(archive: Archive) -> Iterator[str]:
     if file is None:
         yield "main.py is missing"
         return
-    said = {
-        node.targets[0].id: ast.literal_eval(node.value)
-        for node in ast.parse(file.content).body
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Tuple)
-    }
+    try:
+        said = {
+            node.targets[0].id: ast.literal_eval(node.value)
+            for node in ast.parse(file.content).body
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and isinstance(node.value, ast.Tuple)
+        }
+    except (SyntaxError, ValueError) as error:
+        yield f"main.py cannot be read: {error}"
+        return
     if said.get("SUFFIXES") != archive.platform.suffixes():
         yield "main.py admits other Pythons than there are modules for"
     if said.get("MACHINES") != archive.platform.machines:

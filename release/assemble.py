@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from release import licences, lock, wheels
+from release import licences, linked_parts, lock, wheels
 from release.archive import File
 from release.platforms import PYTHONS, Platform
 from release.source import ReleaseError
@@ -34,7 +34,7 @@ def tree(
     """The files of the archive for that platform, by path. `manual`: its pages by file name."""
     ours = wheels.unpack([wheel])[0]
     files = {
-        PROGRAM: File(_launcher(source, ours.version), is_program=True),
+        PROGRAM: File(_launcher(source, platform, ours.version), is_program=True),
         f"{TOP}/main.py": File(_main(source, platform)),
         f"{TOP}/LICENSE": File((source / "LICENSE").read_bytes()),
     }
@@ -42,15 +42,17 @@ def tree(
     for package in (ours, *packages):
         files |= {f"{LIB}/{path}": file for path, file in package.files.items()}
     for package in packages:
-        for name, text in licences.texts(package).items():
+        wanted = {**licences.texts(package), **linked_parts.texts(package)}
+        for name, text in wanted.items():
             files[f"{TOP}/licenses/{package.name}/{name}"] = File(text)
     return files
 
 
-def _launcher(source: Path, version: str) -> bytes:
+def _launcher(source: Path, platform: Platform, version: str) -> bytes:
     text = (source / "release/launcher/kubectl-nodelife").read_text()
     values = {
         "@VERSION@": version,
+        "@MACHINE@": f"{platform.system.title()} {platform.machines[0]}",
         "@PYTHONS@": " ".join(f"python{python}" for python in reversed(PYTHONS)),
         "@RANGE@": f"{PYTHONS[0]} to {PYTHONS[-1]}",
     }
@@ -68,8 +70,8 @@ def _main(source: Path, platform: Platform) -> bytes:
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
     for place, value in values.items():
-        if text.count(place) != 1:
-            raise ReleaseError(f"the launcher has not one place for {place.strip()}")
+        if place not in text:
+            raise ReleaseError(f"the launcher has no place for {place.strip()}")
         text = text.replace(place, value)
     return text
 

@@ -12,7 +12,9 @@ import re
 import tarfile
 from collections.abc import Iterable
 from pathlib import PurePosixPath
-from typing import Any, Final
+from typing import Final
+
+import msgspec
 
 from release.platforms import PLATFORMS
 
@@ -21,42 +23,76 @@ SEMVER: Final = re.compile(
 )
 _WINDOWS_DEVICES: Final = re.compile(r"(CON|PRN|AUX|NUL|COM[0-9]|LPT[0-9])", re.IGNORECASE)
 _SHIPPED: Final = {(platform.system, platform.arch) for platform in PLATFORMS}
-_TEXT_KEYS: Final = {"shortDescription", "description", "homepage", "caveats"}
 _LICENCE: Final = re.compile(r"(license|licenses|copying)(\.txt|\.md)?", re.IGNORECASE)
 
 
-def manifest_faults(manifest: dict[str, Any]) -> list[str]:
+class Metadata(msgspec.Struct, forbid_unknown_fields=True):
+    """The plugin's name."""
+
+    name: str
+
+
+class Selector(msgspec.Struct, forbid_unknown_fields=True):
+    """Which machines a platform is for: `os` and `arch` by Go's names."""
+
+    matchLabels: dict[str, str]  # noqa: N815
+
+
+class Platform(msgspec.Struct, forbid_unknown_fields=True):
+    """An archive, and the machines it is for."""
+
+    selector: Selector
+    uri: str
+    sha256: str
+    bin: str
+
+
+class Spec(msgspec.Struct, forbid_unknown_fields=True):
+    """What krew shows of the plugin, and its archives."""
+
+    version: str
+    shortDescription: str  # noqa: N815
+    platforms: list[Platform]
+    homepage: str = ""
+    description: str = ""
+    caveats: str = ""
+
+
+class Manifest(msgspec.Struct, forbid_unknown_fields=True):
+    """krew's manifest of a plugin; fields that it does not have here are an error."""
+
+    apiVersion: str  # noqa: N815
+    kind: str
+    metadata: Metadata
+    spec: Spec
+
+
+def manifest_faults(manifest: Manifest) -> list[str]:
     """The keys of the manifest that are not as they must be."""
-    spec = manifest["spec"]
-    platforms = spec["platforms"]
-    pairs = [tuple(p["selector"]["matchLabels"].get(k) for k in ("os", "arch")) for p in platforms]
-    name = manifest["metadata"]["name"]
+    spec = manifest.spec
+    pairs = [tuple(map(p.selector.matchLabels.get, ("os", "arch"))) for p in spec.platforms]
+    name = manifest.metadata.name
     checks = {
-        "apiVersion": manifest["apiVersion"] == "krew.googlecontainertools.github.com/v1alpha2",
-        "kind": manifest["kind"] == "Plugin",
+        "apiVersion": manifest.apiVersion == "krew.googlecontainertools.github.com/v1alpha2",
+        "kind": manifest.kind == "Plugin",
         "name": re.fullmatch(r"[\w-]+", name, re.ASCII) is not None
         and not _WINDOWS_DEVICES.fullmatch(name),
-        "version": SEMVER.fullmatch(spec["version"]) is not None,
-        "shortDescription": 0 < len(spec["shortDescription"]) <= 50
-        and "\n" not in spec["shortDescription"],
-        "keys": set(manifest) == {"apiVersion", "kind", "metadata", "spec"}
-        and set(spec) <= _TEXT_KEYS | {"version", "platforms"},
+        "version": SEMVER.fullmatch(spec.version) is not None,
+        "shortDescription": 0 < len(spec.shortDescription) <= 50
+        and "\n" not in spec.shortDescription,
         "platforms": len(pairs) == len(set(pairs)) and bool(pairs) and set(pairs) <= _SHIPPED,
     }
     failed = [name for name, passed in checks.items() if not passed]
-    return failed + [fault for platform in platforms for fault in _platform_faults(platform)]
+    return failed + [fault for platform in spec.platforms for fault in _platform_faults(platform)]
 
 
-def _platform_faults(platform: dict[str, Any]) -> list[str]:
-    binary = platform["bin"]
+def _platform_faults(platform: Platform) -> list[str]:
+    binary = platform.bin
     checks = {
-        "platform keys": set(platform) == {"selector", "uri", "sha256", "bin"},
-        "selector": set(platform["selector"]) == {"matchLabels"}
-        and set(platform["selector"]["matchLabels"]) == {"os", "arch"},
-        "sha256": isinstance(platform["sha256"], str)
-        and re.fullmatch(r"[0-9a-f]{64}", platform["sha256"]) is not None,
-        "uri": platform["uri"].startswith(("https://", "http://127.0.0.1:"))
-        and platform["uri"].endswith(".tar.gz"),
+        "selector": set(platform.selector.matchLabels) == {"os", "arch"},
+        "sha256": re.fullmatch(r"[0-9a-f]{64}", platform.sha256) is not None,
+        "uri": platform.uri.startswith(("https://", "http://127.0.0.1:"))
+        and platform.uri.endswith(".tar.gz"),
         "bin": str(PurePosixPath(binary)) == binary and not binary.startswith(("/", "..")),
     }
     return [name for name, passed in checks.items() if not passed]
@@ -65,7 +101,11 @@ def _platform_faults(platform: dict[str, Any]) -> list[str]:
 def archive_faults(entries: Iterable[tarfile.TarInfo], binary: str) -> list[str]:
     """What krew would not unpack, or could not run, of an archive's entries."""
     faults, program, licence = [], None, False
+    names: set[str] = set()
     for entry in entries:
+        if entry.name.casefold() in names:
+            faults.append(f"{entry.name}: there twice, for a file system that ignores case")
+        names.add(entry.name.casefold())
         if not (entry.isreg() or entry.isdir()):
             faults.append(f"{entry.name}: neither a file nor a folder")
         if ".." in entry.name or entry.name.startswith("/"):

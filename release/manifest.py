@@ -21,6 +21,11 @@ def archive_name(platform_name: str) -> str:
     return f"kubectl-nodelife-{platform_name}.tar.gz"
 
 
+def components_name(platform_name: str) -> str:
+    """The file name of the list of what is inside a platform's archive."""
+    return f"kubectl-nodelife-{platform_name}.cdx.json"
+
+
 def render(
     template: str, version: str, base_url: str, sums: Mapping[str, str], homepage: str = ""
 ) -> str:

@@ -1,7 +1,8 @@
 """Manual pages from the help texts, by click-man: `python -m release.manual DIR VERSION DATE`.
 
 Run with the commit's own code on PYTHONPATH. click-man knows neither groups whose verbs are loaded
-when they are called nor examples that must keep their lines; both are added here.
+when they are called nor examples that must keep their lines, and cuts long names; that is added
+here.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ def pages(version: str, date: str) -> Iterator[tuple[str, str]]:
 
 
 def _pages(ctx: click.Context, version: str, date: str) -> Iterator[tuple[str, str]]:
+    # click-man would cut the line that man -k searches.
+    ctx.command.short_help = ctx.command.get_short_help_str(limit=1000)
     text = _with_examples(generate_man_page(ctx, version=version, date=date))
     name = ctx.command_path.replace(" ", "-")
     if isinstance(ctx.command, click.Group):

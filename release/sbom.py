@@ -1,6 +1,7 @@
 """What is inside an archive, as a CycloneDX document, made with the CycloneDX project's library.
 
-Names, versions and licences come from the packages themselves, hashes from the lock. The document
+Names, versions and licences come from the packages themselves, hashes from the lock; what is linked
+into a package's modules stands inside its own component. The document
 says the same each time: its time is the commit's, its serial number follows from what it says.
 """
 
@@ -23,6 +24,7 @@ from cyclonedx.model.component import Component, ComponentType
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
+from release import linked_parts
 from release.licences import expression
 from release.lock import Pin
 from release.platforms import Platform
@@ -54,6 +56,17 @@ def document(
 
 def _component(package: Package, hashes: Iterable[str]) -> Component:
     purl = PackageURL("pypi", name=package.name, version=package.version)
+    inside = [
+        Component(
+            name=part.name,
+            version=part.version,
+            type=ComponentType.LIBRARY,
+            bom_ref=f"{purl}/{part.purl}",
+            purl=PackageURL.from_string(part.purl),
+            licenses=[LicenseFactory().make_from_string(part.licence)],
+        )
+        for part in linked_parts.parts(package)
+    ]
     return Component(
         name=package.name,
         version=package.version,
@@ -61,6 +74,7 @@ def _component(package: Package, hashes: Iterable[str]) -> Component:
         bom_ref=str(purl),
         purl=purl,
         licenses=[LicenseFactory().make_from_string(expression(package))],
+        components=inside,
         external_references=[
             ExternalReference(
                 type=ExternalReferenceType.DISTRIBUTION,

@@ -1,8 +1,8 @@
 """The commit as a folder, and the wheel and the sdist made from it.
 
-`git archive` hands out what is committed and nothing else; into that copy goes which commit it
-is. The wheel is built by setuptools at the commit's time. An sdist keeps times and users of the
-machine it was made on, so that it is packed again.
+`git archive` hands out what is committed and nothing else; into that copy go which commit it
+is, the home page and the manual pages. setuptools' wheel and sdist keep modes, times and users of
+the machine that they were made on, so that both are packed again.
 """
 
 from __future__ import annotations
@@ -16,9 +16,6 @@ import tarfile
 import time
 from pathlib import Path
 from typing import NamedTuple
-
-from release import archive
-from release.archive import File
 
 PACKAGE = "kubectl_nodelife"
 
@@ -44,15 +41,36 @@ def commit_of(root: Path) -> Commit:
     return Commit(value, int(seconds))
 
 
-def export(root: Path, commit: Commit, into: Path) -> None:
-    """Put the commit's files into a folder, and note there which commit it is."""
+def commit_named(root: Path, value: str) -> Commit:
+    """The commit with that hash. Raises ReleaseError where the repository does not have it."""
+    found, seconds = _git(root, "log", "-1", "--format=%H %ct", value, "--").decode().split()
+    return Commit(found, int(seconds))
+
+
+def export(root: Path, commit: Commit, into: Path, homepage: str = "") -> None:
+    """Put the commit's files into a folder, and note there which commit it is.
+
+    The home page goes into setup.cfg, and links in README.md lead to its files there: a package
+    index shows both. Without one they are left out.
+    """
     with tarfile.open(fileobj=io.BytesIO(_git(root, "archive", commit.hash))) as tar:
         tar.extractall(into, filter="data")
-    path = into / PACKAGE / "build_info.py"
-    text, place = path.read_text(), 'COMMIT = ""\n'
+    note = into / PACKAGE / "build_info.py"
+    _fill(note, 'COMMIT = ""\n', f'COMMIT = "{commit.hash}"\n')
+    files = f"{homepage.rstrip('/')}/blob/v{version_of(into)}"
+    if homepage:
+        urls = f"project_urls =\n    Homepage = {homepage}\n    Changelog = {files}/CHANGELOG.md\n"
+        _fill(into / "setup.cfg", "\nkeywords = ", f"\n{urls}keywords = ")
+    readme = into / "README.md"
+    linked = rf"[\1]({files}/\2)" if homepage else r"\1"
+    readme.write_text(re.sub(r"\[([^]]+)\]\((?!\w+:|#)([^)\s]+)\)", linked, readme.read_text()))
+
+
+def _fill(path: Path, place: str, value: str) -> None:
+    text = path.read_text()
     if text.count(place) != 1:
-        raise ReleaseError(f"{path.relative_to(into)} has no line COMMIT to fill in")
-    path.write_text(text.replace(place, f'COMMIT = "{commit.hash}"\n'))
+        raise ReleaseError(f"{path.name} has not one place for {value.strip().splitlines()[0]}")
+    path.write_text(text.replace(place, value))
 
 
 def version_of(source: Path) -> str:
@@ -77,12 +95,11 @@ def build(source: Path, commit: Commit, out: Path) -> tuple[Path, Path]:
         last = (done.stderr + done.stdout).strip().splitlines()[-1:]
         raise ReleaseError(f"the wheel cannot be built: {''.join(last)}")
     (wheel,), (sdist,) = out.glob("*.whl"), out.glob("*.tar.gz")
-    archive.write(sdist, archive.read(sdist), commit.time)
     return wheel, sdist
 
 
-def manual(source: Path, commit: Commit) -> dict[str, File]:
-    """The manual pages of the program there, by file name."""
+def write_manual(source: Path, commit: Commit) -> Path:
+    """Write the manual pages of the program there into its folder `man`, which wheels take in."""
     folder = source / "man"
     date = time.strftime("%Y-%m-%d", time.gmtime(commit.time))
     done = subprocess.run(
@@ -95,7 +112,7 @@ def manual(source: Path, commit: Commit) -> dict[str, File]:
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:]
         raise ReleaseError(f"the manual pages cannot be made: {''.join(last)}")
-    return {path.name: File(path.read_bytes()) for path in folder.iterdir()}
+    return folder
 
 
 def _git(root: Path, *words: str) -> bytes:

@@ -37,13 +37,17 @@ _LICENCE_NAMES: Final = ("licen", "copying", "notice", "authors")
 
 
 class Package(NamedTuple):
-    """What a wheel holds: files by path, licence texts by name, and its METADATA."""
+    """What a wheel holds: files by path, licence texts by name, and its METADATA.
+
+    `sbom`: its own list of what is linked into its modules (CycloneDX), where it has one.
+    """
 
     name: str
     version: str
     files: dict[str, File]
     licences: dict[str, bytes]
     metadata: bytes
+    sbom: bytes = b""
 
 
 def download(platform: Platform, cache: Path) -> list[Path]:
@@ -131,8 +135,10 @@ def _read(wheel: Path) -> Package:
                     package.files[path] = File(content)
                 elif inner.lower().rpartition("/")[2].startswith(_LICENCE_NAMES):
                     package.licences[inner.removeprefix("licenses/")] = content
+                elif inner.startswith("sboms/"):
+                    package = package._replace(sbom=content)
             elif not top.endswith(".data"):
                 package.files[path] = File(binaries.stripped(content))
-            elif not inner.startswith("scripts/"):
+            elif not inner.startswith(("scripts/", "data/share/")):
                 raise ReleaseError(f"{wheel.name}: no place is known for {path}")
     return package

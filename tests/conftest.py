@@ -1,9 +1,12 @@
 """`pytest --update-golden` writes the narrations in tests/scenarios anew.
 
-Commit a changed narration only when you can say why it changed.
+Commit a changed narration only when you can say why it changed. SIGINT means what it means on a
+terminal, also for tests in the background of a script, which inherit that it is ignored.
 """
 
 from __future__ import annotations
+
+import signal
 
 import pytest
 
@@ -12,3 +15,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The switch that rewrites the narrations."""
     parser.addoption("--update-golden", action="store_true", help="write the narrations anew")
     parser.addoption("--seeds", type=int, default=60, help="seeds of the simulations")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Programs that tests start inherit what a signal means."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

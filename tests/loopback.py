@@ -67,8 +67,11 @@ async def sandbox(
     kubelet: Mapping[str, object] = KUBELET,
     bookmark_s: float = 60.0,
     record: list[str] | None = None,
+    between: Middleware | None = None,
 ) -> AsyncIterator[Sandbox]:
-    """A running sandbox. `record` takes each request: `GET /api/v1/nodes`."""
+    """A running sandbox. `record` takes each request: `GET /api/v1/nodes`; `between`: who stands
+    before the server and sees each request.
+    """
     spec: dict[str, Any] = {"kubelet": dict(kubelet), "objects": list(objects)}
     spec["events"] = list(events)
     if generate is not None:
@@ -87,6 +90,8 @@ async def sandbox(
     served = make_sandbox(cluster, "v1.36.0", bookmark_s=bookmark_s)
     if record is not None:
         served.server.app.middlewares.append(_recorder(record))
+    if between is not None:
+        served.server.app.middlewares.append(between)
     async with served:
         yield served
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from bench import Stopwatch, __main__
+from bench import BenchFailed, Stopwatch, __main__, _compare
+from bench._compare import Compared
+from bench.enforce_burst import check_counts
 
 
 @pytest.fixture
@@ -59,3 +63,33 @@ def test_every_module_in_the_folder_is_a_bench() -> None:
     for name in __main__.names():
         module = __import__(f"bench.{name.replace('-', '_')}", fromlist=["run"])
         assert callable(module.run) and module.__doc__
+
+
+def test_a_burst_in_which_one_left_pods_unmarked_has_no_figures() -> None:
+    counts = {"lostNodes": 2, "lostPods": 20}
+    counts |= {f"{who}TaintedNodes": 2 for who in ("ours", "real")}
+    check_counts({**counts, "oursMarkedPods": 20, "realMarkedPods": 20})
+    with pytest.raises(BenchFailed, match=r"MarkedPods of 20: \{'ours': 5, 'real': 20\}"):
+        check_counts({**counts, "oursMarkedPods": 5, "realMarkedPods": 20})
+
+
+def test_a_comparison_takes_the_lowest_of_each_side_and_tells_the_spread() -> None:
+    compared = Compared("audit", before=(2.0, 2.5), after=(1.5, 1.0))
+    assert compared.ratio == 0.5
+    assert compared.row() == ("audit", "2.00 s", "1.00 s", "0.50", "25% / 50%")
+
+
+def test_a_comparison_alternates_and_names_the_side_that_cannot_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    ran = []
+
+    def cpu_seconds(tree: Path, arguments: Sequence[str]) -> float | None:
+        ran.append("other" if tree is tmp_path else "this")
+        return None if arguments[0] == "newer" and tree is tmp_path else 1.0
+
+    monkeypatch.setattr(_compare, "cpu_seconds", cpu_seconds)
+    rows = _compare.rows_of("audit", [], tmp_path, 2)
+    assert (ran, rows[0][3]) == (["other", "this"] * 2, "1.00")
+    rows = _compare.rows_of("newer", [], tmp_path, 2)
+    assert rows == [("newer", "", "", "", "the other commit cannot run it")]

@@ -19,14 +19,14 @@ RULES = {
     "engine": "kube",
     "kubelet": "kube workloads engine",
     "controllers": "kube workloads engine",
-    "drain": "kube workloads engine sim",
+    "drain": "kube workloads engine controllers sim",
     "upgrade": "kube workloads engine controllers drain sim",
-    "outlook": "kube workloads engine kubelet controllers",
+    "outlook": "kube workloads engine kubelet controllers sim",
     "live": "kube engine",
     "sim": "kube workloads engine kubelet controllers",  # the marks and policy of an upgrade
     "sandbox": "kube workloads engine kubelet controllers sim live",
     "snapshot": "kube engine live",
-    "answers": "kube workloads engine controllers drain upgrade outlook",
+    "answers": "kube workloads engine controllers drain upgrade outlook sim",
     "daemon": "kube workloads engine controllers drain upgrade outlook live sim sandbox answers",
     "acts": "kube workloads engine controllers drain upgrade outlook live sim answers daemon",
     "report": "kube workloads engine drain upgrade outlook sim answers",  # their data types

@@ -27,7 +27,7 @@ COMMANDS = [
 
 # What each of these would do is held elsewhere, as said behind it.
 ELSEWHERE = {
-    "kubectl krew install nodelife": "tests/release/test_krew.py",
+    "bin/install --prefix ~/.local": "tests/release/test_other_ways.py",
     "kubectl krew install --manifest=nodelife.yaml --archive=kubectl-nodelife-linux-amd64.tar.gz":
         "tests/release/test_krew.py",
     f"pipx install kubectl_nodelife-{__version__}-py3-none-any.whl":

@@ -16,23 +16,21 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
-from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.actions import Action, RecordEvent, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result, request_of
 from kubectl_nodelife.engine.events import Event
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.executor import HELD as HELD
 from kubectl_nodelife.live.executor import LiveExecutor
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
+from kubectl_nodelife.sim.kubectl.client import client_bucket
 
 PATIENCE_NS: Final = 5 * SECOND_NS
 """What a guard holds for longer is decided anew, or given up."""
-
-QPS: Final = 5.0
-BURST: Final = 10
-"""kubectl's own rate, for each of its clients."""
 
 OnHeld = Callable[[Action, str], None]
 OnAnswer = Callable[[Action, Answer], None]
@@ -117,7 +115,7 @@ def make_carrier(session: ActSession, on_held: OnHeld = lambda action, because: 
     """What the order asks for, at kubectl's rate."""
     if session.order.dry_run:
         return ServerDryRun(session)
-    return LiveCarrier(session, TokenBucket(QPS, BURST), on_held)
+    return LiveCarrier(session, client_bucket(), on_held)
 
 
 class _Recorder:
@@ -152,6 +150,10 @@ class NoEvidence:
     """No act calls a node lost."""
 
     async def is_lost(self, node: str) -> Result:
+        """Never asked."""
+        raise AssertionError("unreachable")
+
+    def heard_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
         """Never asked."""
         raise AssertionError("unreachable")
 

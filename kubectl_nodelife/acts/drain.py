@@ -27,6 +27,7 @@ from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.kubectl.conversation import pending_nodes, unable
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 HOLD_S: Final = 5.0
@@ -97,6 +98,8 @@ class Drain:
                 await self._hold_while_overtaken([n for w in waves[number:] for n in w.nodes])
             nodes |= {name: await self._cordon(name) for name in wave.nodes if name not in nodes}
             await self._run_wave(wave, nodes)
+        for line in pending_nodes(name for run in self.runs for name in run.errors):
+            self._warn(line)
         return not any(run.errors for run in self.runs)
 
     async def uncordon(self) -> None:
@@ -140,8 +143,17 @@ class Drain:
             raise Failed(f"could not be cordoned: {result.message}", on=f"node {name}")
         if result.changed and not self._session.order.dry_run:
             self.cordoned.append(node)
+            await self._check_cordon(name)
         self._tell(f"node/{name} cordoned{self._suffix}")
         return node
+
+    async def _check_cordon(self, name: str) -> None:
+        """Nothing is evicted from a node that still takes pods, whatever an answer said of it."""
+        answer = await self._session.reader.call(Get("Node", ("", name)))
+        if not isinstance(answer.obj, Node):
+            raise Failed(f"cannot be read: {answer.message}", on=f"node {name}")
+        if not answer.obj.spec.unschedulable:
+            raise Failed("was said to be cordoned, and is not", on=f"node {name}")
 
     async def _pause_between(self) -> None:
         waves = self._order.waves
@@ -175,7 +187,7 @@ class Drain:
         for name, error in zip(wave.nodes, found, strict=True):
             if error:
                 run.errors[name] = error
-                self._warn(f"error: unable to drain node {name!r}: {error}")
+                self._warn(unable(name, error))
             else:
                 self.drained.append(name)
                 self._tell(f"node/{name} drained{self._suffix}")
@@ -187,7 +199,7 @@ class Drain:
             self._warn(f"the wave took {run.seconds:.1f}s, longer than {run.promised.high:g}s")
 
     async def _await_replacements(self, nodes: Sequence[str]) -> None:
-        evicted = [turn.pod for name in nodes for turn in self._turns[name].pods]
+        evicted = [one.actor.pod for name in nodes for one in self._turns[name].pods]
         await await_replacements(self._session, evicted, self._warn)
 
     async def _drain_and_report(self, node: Node) -> str:
@@ -240,7 +252,7 @@ class Drain:
     def _count(self, run: WaveRun) -> None:
         turns = [self._turns[name] for name in run.nodes if name in self._turns]
         run.pods = sum(len(turn.pods) for turn in turns)
-        run.gone = sum(one.over for turn in turns for one in turn.pods)
+        run.gone = sum(one.outcome is not None for turn in turns for one in turn.pods)
 
 
 def why_not(plan: DrainPlan) -> str:

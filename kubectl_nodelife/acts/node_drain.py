@@ -1,9 +1,11 @@
-"""One node's turn in a drain: list, filter, evict all at once, wait until the pods are gone.
+"""Plays one node's turn of `kubectl drain` on a real cluster.
 
-Follows kubectl's pkg/drain/drain.go in filters, order, retries and time limit. What differs: an
-eviction carries the uid of the pod that was listed, so that a successor of the same name is never
-evicted; all pods are looked at by one list a second instead of a GET each; a node that somebody
-uncordons meanwhile is left alone (`Overtaken`).
+What kubectl does and prints is `sim/kubectl/conversation.py`; here its requests are sent. What
+differs: an eviction carries the uid of the pod that was listed, so that a successor of the same
+name is never evicted; all pods are looked at by one list a second instead of a GET each; a refusal
+like the one before is not printed again; --timeout ends a try that waits for its turn as well; a
+node that somebody uncordons meanwhile is left alone (`Overtaken`), and one to which a pod of the
+same name came back is not drained.
 """
 
 from __future__ import annotations
@@ -17,52 +19,58 @@ from kubectl_nodelife.acts.carrier import HELD, Carrier, LiveCarrier, ServerDryR
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.engine.actions import DeletePod, EvictPod
 from kubectl_nodelife.engine.calls import Answer, Get, Request
-from kubectl_nodelife.engine.calls.call import NOT_FOUND, TOO_MANY_REQUESTS
-from kubectl_nodelife.engine.token_bucket import TokenBucket
+from kubectl_nodelife.engine.calls.after_eviction import (
+    ASK_AGAIN,
+    NAMESPACE_TERMINATING,
+    after_eviction,
+)
+from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.errors import InputError
-from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sim.kubectl.client import BURST, QPS
-from kubectl_nodelife.sim.kubectl.filters import (
-    DELETE,
-    REFUSE,
-    Decision,
-    decide,
-    is_daemon_set,
-    skips_deleted,
+from kubectl_nodelife.sim.kubectl.client import client_bucket
+from kubectl_nodelife.sim.kubectl.conversation import (
+    FAILED,
+    LOOK_NS,
+    TIMED_OUT,
+    NodeRun,
+    PodDeletion,
+    aggregate,
 )
+from kubectl_nodelife.sim.kubectl.filters import asked_daemon_set
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 DRAIN: Final = "drain"
-LOOK_S: Final = 1.0
+LOOK_S: Final = LOOK_NS / SECOND_NS
 NODE_LOOKS: Final = 5
 BLIND_S: Final = 30.0
 """So long the pods may stay unreadable."""
-
-EVICTING, WAITING = "evicting", "waiting"
-GONE, SKIPPED, FAILED = "gone", "skipped", "failed"
 
 
 class Overtaken(Exception):
     """The cluster is no longer as the plan took it to be; nothing more is evicted."""
 
 
-class PodTurn:
-    """One pod that is to go. `told`: why an eviction was refused last."""
+class SeenPod:
+    """A pod that was listed, as the last look showed it. `gone`: that look did not show it."""
+
+    goes_ns: int | None = None
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
-        self.state = EVICTING
-        self.told = ""
+        self.gone = False
 
     @property
-    def over(self) -> bool:
-        """Whether nothing more will happen to it."""
-        return self.state in (GONE, SKIPPED, FAILED)
+    def going(self) -> bool:
+        """Whether it is marked deleted."""
+        return self.pod.metadata.deletion_timestamp is not None
+
+
+Target = PodDeletion[SeenPod]
 
 
 class NodeDrain:
@@ -78,7 +86,6 @@ class NodeDrain:
         chunk_size: int = 500,
     ) -> None:
         self.name = node.name
-        self.pods: list[PodTurn] = []
         self._session = session
         self._node = node
         self._options = options
@@ -86,67 +93,75 @@ class NodeDrain:
         self._warn = warn
         self._chunk_size = chunk_size
         self._held = ""
+        self._refusals: dict[str, str] = {}
+        suffix = " (server dry run)" if session.order.dry_run else ""
+        self._turn: NodeRun[SeenPod] = NodeRun(node.name, options, say=self._say, suffix=suffix)
+
+    @property
+    def pods(self) -> Sequence[Target]:
+        """The pods that are to go."""
+        return self._turn.targets
+
+    def _say(self, line: str, is_error: bool) -> None:
+        (self._warn if is_error else self._tell)(line)
 
     async def run(self) -> str:
         """Drain the node: "" where it is drained, else why it is not. Raises Overtaken."""
         try:
-            chosen = await self._choose()
+            await self._choose()
         except NodelifeError as error:
             return str(error)
-        self.pods = [PodTurn(pod) for pod in chosen]
+        if self._turn.refused:
+            return self._error()
         carrier = self._carrier()
         try:
             if self._session.order.dry_run:
-                await asyncio.gather(*(self._remove(carrier, turn) for turn in self.pods))
-                return self._failed()
-            return await self._remove_all(carrier)
+                await asyncio.gather(*(self._remove(carrier, target) for target in self.pods))
+            else:
+                await self._remove_all(carrier)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
             await asyncio.shield(carrier.stop())
+        return self._error()
+
+    def _error(self) -> str:
+        errors = self._turn.errors()
+        if not errors:
+            return ""
+        if not self._session.order.dry_run:
+            self._turn.say_left(errors)
+        return aggregate(errors)
 
     def _carrier(self) -> Carrier:
         if self._session.order.dry_run:
             return ServerDryRun(self._session)
-        bucket = TokenBucket(QPS, BURST)
-        return LiveCarrier(self._session, bucket, self._note_held, self._note_answer)
+        return LiveCarrier(self._session, client_bucket(), self._note_held, self._note_answer)
 
-    async def _remove_all(self, carrier: Carrier) -> str:
+    async def _remove_all(self, carrier: Carrier) -> None:
         seconds = self._options.timeout_ns / SECOND_NS or None
         try:
             if self._options.disable_eviction:
-                for turn in self.pods:  # one after another; the first hard error ends the node
-                    await self._remove(carrier, turn)
-                    if turn.state == FAILED:
-                        return self._failed()
+                for target in self.pods:  # one after another; the first hard error ends the node
+                    await self._remove(carrier, target)
+                    if target.outcome == FAILED:
+                        return
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._look_until_gone())
                 if not self._options.disable_eviction:
-                    for turn in self.pods:
-                        tasks.create_task(self._remove(carrier, turn))
+                    for target in self.pods:
+                        tasks.create_task(self._remove(carrier, target))
         except TimeoutError:
-            left = [f"{t.pod.namespace}/{t.pod.name}" for t in self.pods if not t.over]
-            return f"global timeout reached: {seconds:g}s; still there: {', '.join(left)}"
-        return self._failed()
-
-    def _failed(self) -> str:
-        failed = [turn for turn in self.pods if turn.state == FAILED]
-        return "; ".join(f"pod {t.pod.namespace}/{t.pod.name}: {t.told}" for t in failed)
+            for target in self.pods:
+                self._turn.finish(target, TIMED_OUT)
 
     # Which pods
 
-    async def _choose(self) -> list[Pod]:
-        """The pods that kubectl would evict. Raises Failed where its filters refuse one."""
+    async def _choose(self) -> None:
+        """List the pods, and let kubectl's filters decide on them. Raises Failed."""
         pods = await self._list()
         owners = await self._daemon_sets(pods)
-        now_ns = self._session.now_ns()
-        decided = [(pod, decide(pod, self._options, owners, now_ns)) for pod in pods]
-        refused = _by_message(decided, REFUSE)
-        if refused:
-            raise Failed("; ".join(refused))
-        for line in _by_message(decided, ""):
-            self._warn(f"Warning: {line}")
-        return [pod for pod, decision in decided if decision.verb == DELETE]
+        self._turn.listed([SeenPod(pod) for pod in pods], owners, self._session.now_ns())
 
     async def _list(self) -> list[Pod]:
         """The node's pods as they are now. Raises Failed."""
@@ -158,7 +173,7 @@ class NodeDrain:
         found: list[Pod] = []
         while True:
             path = f"/api/v1/pods?{urlencode(query)}"
-            answer = await self._session.reader.send(Request("GET", path, "", {}), "")
+            answer = await self._session.reader.send(Request("GET", path, "", {}), "PodList")
             if not answer.ok or answer.raw is None:
                 raise Failed(f"its pods cannot be listed: {answer.message}")
             try:
@@ -174,9 +189,8 @@ class NodeDrain:
         """The DaemonSets that own some of the pods. Raises Failed where one cannot be read."""
         found: dict[tuple[str, str], KubeObject | None] = {}
         for pod in pods:
-            owner = controller_of(pod.metadata)
-            key = (pod.namespace, owner.name) if owner is not None else ("", "")
-            if owner is None or not is_daemon_set(owner) or key in found:
+            key = (pod.namespace, asked_daemon_set(pod, self._options))
+            if not key[1] or key in found:
                 continue
             answer = await self._session.reader.call(Get("DaemonSet", key))
             if not answer.ok and answer.code != NOT_FOUND:
@@ -186,24 +200,21 @@ class NodeDrain:
 
     # One pod
 
-    async def _remove(self, carrier: Carrier, turn: PodTurn) -> None:
-        pod, options = turn.pod, self._options
-        verb = "deleting" if options.disable_eviction else "evicting"
-        suffix = " (server dry run)" if self._session.order.dry_run else ""
-        self._tell(f"{verb} pod {pod.namespace}/{pod.name}{suffix}")
-        action = self._action(pod)
-        while True:
-            result = await carrier.carry_out(action, pod)
-            if result.ok:
-                turn.state = WAITING if result.changed else GONE
-            elif result.code == NOT_FOUND:
-                turn.state = GONE
-            elif result.code == HELD and not self._is_spent():
-                await asyncio.sleep(LOOK_S)
-                continue
-            else:
-                turn.state, turn.told = FAILED, result.message
+    async def _remove(self, carrier: Carrier, target: Target) -> None:
+        pod, turn, action = target.actor.pod, self._turn, self._action(target.actor.pod)
+        if self._options.disable_eviction:
+            self._tell(f"deleting pod {pod.namespace}/{pod.name}{turn.suffix}")
+        elif not turn.may_try(target, self._session.now_ns()):
             return
+        result = await carrier.carry_out(action, pod)
+        while result.code == HELD and not self._is_spent():
+            await asyncio.sleep(LOOK_S)
+            result = await carrier.carry_out(action, pod)
+        code, now_ns = result.code, self._session.now_ns()
+        if self._options.disable_eviction:
+            turn.deleted(target, code, result.message, now_ns)
+        elif turn.evicted(target, code, result.message, now_ns) == ASK_AGAIN:
+            turn.finish(target, FAILED, result.message)  # a dry run asks once
 
     def _action(self, pod: Pod) -> EvictPod | DeletePod:
         kind = DeletePod if self._options.disable_eviction else EvictPod
@@ -228,44 +239,52 @@ class NodeDrain:
     def _note_answer(self, action: object, answer: Answer) -> None:
         assert isinstance(action, (EvictPod, DeletePod))
         self._held = ""
-        if answer.code != TOO_MANY_REQUESTS:
+        terminating = NAMESPACE_TERMINATING in answer.causes
+        then = after_eviction(answer.code, terminating=terminating, going=False)
+        if then != ASK_AGAIN or self._refusals.get(action.pod_uid) == answer.message:
             return
-        for turn in self.pods:
-            if turn.pod.uid == action.pod_uid and turn.told != answer.message:
-                turn.told = answer.message
-                name = f"{action.namespace}/{action.pod}"
-                self._warn(f"pod {name}: refused, tried again every 5s: {answer.message}")
+        self._refusals[action.pod_uid] = answer.message
+        for target in self.pods:
+            if target.actor.pod.uid == action.pod_uid:
+                self._turn.say_refusal(target, answer.message, terminating=terminating)
 
     # Waiting
 
     async def _look_until_gone(self) -> None:
         """Look every second. Raises Overtaken, Failed."""
         looks, blind_s = 0, 0.0
-        while not all(turn.over for turn in self.pods):
+        while self._turn.left:
             await asyncio.sleep(LOOK_S)
             looks += 1
             if looks % NODE_LOOKS == 0:
                 await self._check_node()
             try:
-                there = {pod.uid: pod for pod in await self._list()}
+                there = {(pod.namespace, pod.name): pod for pod in await self._list()}
             except Failed:
                 blind_s += LOOK_S
                 if blind_s > BLIND_S:
                     raise
                 continue
             blind_s = 0.0
-            for turn in self.pods:
-                if turn.state == WAITING:
-                    self._see(turn, there.get(turn.pod.uid))
+            for target in self.pods:
+                if target.waits_ns is not None:
+                    self._see(target, there.get(target.actor.pod.key))
 
-    def _see(self, turn: PodTurn, pod: Pod | None) -> None:
-        name = f"pod/{turn.pod.name}"
+    def _see(self, target: Target, pod: Pod | None) -> None:
+        """`pod`: what the node has under that name now. Another one there, of a new uid, means that
+        the node is not empty: kubectl says drained.
+        """
+        actor = target.actor
+        if pod is not None and pod.uid != actor.pod.uid:
+            actor.gone = True
+            because = "it is gone, and another pod has come in its place"
+            self._turn.finish(target, FAILED, because)
+            return
         if pod is None:
-            turn.state = GONE
-            self._tell(f"{name} {'deleted' if self._options.disable_eviction else 'evicted'}")
-        elif skips_deleted(pod, self._options.skip_wait_seconds, self._session.now_ns()):
-            turn.state = SKIPPED
-            self._warn(f"{name}: not waited for any longer (--skip-wait-for-delete-timeout)")
+            actor.gone = True
+        else:
+            actor.pod = pod
+        self._turn.seen(target, self._session.now_ns())
 
     async def _check_node(self) -> None:
         answer = await self._session.reader.call(Get("Node", ("", self.name)))
@@ -293,13 +312,3 @@ def _pod(item: dict[str, object]) -> Pod:
     pod = decode("Pod", item)
     assert isinstance(pod, Pod)
     return pod
-
-
-def _by_message(decided: Sequence[tuple[Pod, Decision]], verb: str) -> list[str]:
-    """kubectl's messages with the pods that each is about; `verb` "": all but refusals."""
-    found: dict[str, list[str]] = {}
-    for pod, decision in decided:
-        wanted = decision.verb == verb if verb else decision.verb != REFUSE
-        if wanted and decision.message and decision.gate != "mirror":
-            found.setdefault(decision.message, []).append(f"{pod.namespace}/{pod.name}")
-    return [f"{message}: {', '.join(pods)}" for message, pods in found.items()]

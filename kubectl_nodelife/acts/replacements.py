@@ -67,7 +67,7 @@ def _is(pod: Pod, type_: str, status: str) -> bool:
 async def _pods(session: ActSession, namespace: str) -> list[Pod]:
     """The namespace's pods; none where they cannot be read now, for they are asked for again."""
     request = Request("GET", collection_path("Pod", namespace), "", {})
-    answer = await session.reader.send(request, "")
+    answer = await session.reader.send(request, "PodList")
     found = []
     for item in (answer.raw or {}).get("items") or ():
         try:

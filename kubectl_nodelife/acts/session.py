@@ -78,6 +78,7 @@ class ActSession:
             request_s=limit_s,
         )
         self.kill_switch = KillSwitch(self.reader, self.now_ns)
+        self.checks = ClusterChecks(target, self.reader, intents, self.kill_switch)
 
     def now_ns(self) -> int:
         """The present by the API server's clock, by ours before it has said anything."""
@@ -88,7 +89,7 @@ class ActSession:
         """All that must hold before the first write. Raises Refused, Unreachable."""
         order = self.order
         check_transport(self.target, say, insecure=order.insecure)
-        checks = ClusterChecks(self.target, self.reader, self.intents, self.kill_switch)
+        checks = self.checks
         await checks.right_cluster()
         await checks.versions(order.groups)
         await checks.permission(order.rights, order.grant or ASK_FOR_RIGHTS, say)

@@ -26,7 +26,8 @@ _WRITES: Final = frozenset(
 )
 """The families of lines that tell of a write to a node or pod; the rest tell of something else."""
 
-_CONDITION: Final = re.compile(r"(?P<type>\S+)=(?P<status>\w+)(?: \((?P<reason>[^)]*)\))?")
+_CONDITION: Final = re.compile(r"(?P<type>\S+)=(?P<status>\w+)(?: \((?P<reason>.*)\))?", re.DOTALL)
+"""As `outlook/replay` words it; a reason may hold anything."""
 
 
 def changes_seen(lines: Iterable[ReplayLine]) -> list[dict[str, Any]]:

@@ -11,6 +11,10 @@ from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 
 _MOST = 8
+_NOTHING_WRONG = (
+    "Nothing was found as of this moment, in its selector, its rule, its status and its pods; what "
+    "it held before is for 'replay --drain NODE' to tell."
+)
 
 
 def budget_sections(
@@ -36,7 +40,7 @@ def _sections(view: BudgetView, double: dict[str, list[str]]) -> Iterator[Explai
         for pod, names in double.items()
     ]
     sentences = [f"{_begun(text)}." for text in told]
-    yield ExplainedQuestion("Is something wrong with it?", sentences or ["Nothing was found."])
+    yield ExplainedQuestion("Is something wrong with it?", sentences or [_NOTHING_WRONG])
 
 
 def _begun(text: str) -> str:

@@ -27,20 +27,24 @@ def _findings(view: ClusterView, pod: Pod) -> Iterator[str]:
             yield f"Known: {', '.join(finding.known_issues)}."
     if not found and pod.metadata.deletion_timestamp is not None:
         yield "Nothing yet: it is being deleted, and not more than a minute past its time."
-    elif not found and _says_too_little(pod):
-        yield "Not known: it has no Ready condition, or no container statuses to hold it against."
+    elif not found and (lacking := _lacking(pod)):
+        yield f"Not known: {lacking}."
     elif not found:
         waits = waits_for(pod)
         but = f", but it waits ({waits[0]})" if waits else ""
         yield f"No: its readiness fits its containers and its node{but}."
 
 
-def _says_too_little(pod: Pod) -> bool:
-    """Whether nothing can be said of a pod that should run."""
-    status = pod.status
-    return bool(pod.spec.node_name) and (
-        status.condition("Ready") is None or not status.container_statuses
-    )
+def _lacking(pod: Pod) -> str:
+    """What a pod that should run does not tell, "" for nothing that matters."""
+    if not pod.spec.node_name:
+        return ""
+    ready, status = pod.status.condition("Ready"), pod.status
+    if ready is None:
+        return "it has no Ready condition"
+    if not status.container_statuses:
+        return f"it reports no container statuses to hold its Ready={ready.status} against"
+    return ""
 
 
 def _node_of(view: ClusterView, pod: Pod) -> NodeReadiness:

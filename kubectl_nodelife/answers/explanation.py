@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.answers.daemonset import daemon_sets
-from kubectl_nodelife.answers.explain_budget import budget_sections
 from kubectl_nodelife.answers.explain_finding import finding_section
-from kubectl_nodelife.answers.explain_in_drain import drain_sections
 from kubectl_nodelife.answers.explain_webhooks import webhook_section
 from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import parse_taint
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.outlook.daemonset.explain_set import set_sections
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
 from kubectl_nodelife.outlook.explain_endpoints import endpoint_sections
@@ -31,6 +29,9 @@ from kubectl_nodelife.outlook.explain_who import who_section
 from kubectl_nodelife.outlook.explain_zone import find_zone, zone_names, zone_sections
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.terminating import release_of
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.drain.snapshot import PlanSnapshot
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -128,7 +129,7 @@ def _tainted(view: ClusterView, name: str, text: str) -> Iterator[ExplainedQuest
 def _of_node(view: ClusterView, name: str) -> NodeOutlook:
     node = view.outlook.cache.node(name)
     if node is None:
-        raise NotFound("nodes", name)
+        raise NotFound("nodes", name, among=view.outlook.cache.nodes)
     return view.outlook.node(node)
 
 
@@ -141,9 +142,12 @@ def _zone(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQue
 
 
 def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
+    from kubectl_nodelife.answers.explain_in_drain import drain_sections
+
     pod = view.outlook.cache.pod(namespace, name)
     if pod is None:
-        raise NotFound("pods", f"{namespace}/{name}", remedy=_CHECK)
+        pods = ("/".join(key) for key in view.outlook.cache.pods)
+        raise NotFound("pods", f"{namespace}/{name}", remedy=_CHECK, among=pods)
     yield from pod_sections(view.outlook, pod, services_read=_services_read(view))
     yield finding_section(view, pod)
     if not view.watched:  # a daemon does not watch what these depend on
@@ -151,17 +155,25 @@ def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQues
 
 
 def _budget(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
+    from kubectl_nodelife.answers.explain_budget import budget_sections
+
     sections = budget_sections(plan_snapshot(view), namespace, name)
     if sections is None:
         resource = "poddisruptionbudgets.policy"
-        raise NotFound(resource, f"{namespace}/{name}", remedy=_CHECK)
+        budgets = (
+            f"{obj.namespace}/{obj.name}"
+            for obj in view.objects
+            if isinstance(obj, PodDisruptionBudget)
+        )
+        raise NotFound(resource, f"{namespace}/{name}", remedy=_CHECK, among=budgets)
     return sections
 
 
 def _daemon_set(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
     sets = daemon_sets(view, namespace, name)()
     if (namespace, name) not in sets.set_keys(namespace):
-        raise NotFound("daemonsets.apps", f"{namespace}/{name}", remedy=_CHECK)
+        names = (f"{obj.namespace}/{obj.name}" for obj in view.cache.all("DaemonSet"))
+        raise NotFound("daemonsets.apps", f"{namespace}/{name}", remedy=_CHECK, among=names)
     return set_sections(sets, (namespace, name))
 
 
@@ -178,9 +190,11 @@ _SECTIONS: Final[dict[str, Callable[[ClusterView, str, str], Iterable[ExplainedQ
 
 def plan_snapshot(view: ClusterView) -> PlanSnapshot:
     """The view as the planner takes it."""
+    from kubectl_nodelife.drain.snapshot import PlanSnapshot
+
     kinds = frozenset(kind.name for kind in KINDS) - view.unread.keys()
     release = release_of(view.settings)
-    return PlanSnapshot(view.objects, view.now_ns, kinds, view.unreadable, release)
+    return PlanSnapshot(view.objects, view.now_ns, kinds, view.unreadable, release, view.settings)
 
 
 def continued(
@@ -206,6 +220,8 @@ def continued(
 
 
 def _more_of_pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
+    from kubectl_nodelife.answers.explain_in_drain import drain_sections
+
     pod = view.cache.pod(namespace, name)
     if pod is None:
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +11,13 @@ from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput, NotFound
-from kubectl_nodelife.kube.selectors import matches, parse_selector
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.selectors import (
+    matches,
+    matches_fields,
+    parse_field_selector,
+    parse_selector,
+)
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display
 from kubectl_nodelife.outlook.node import NodeOutlook
@@ -37,7 +43,8 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
     """All of it.
 
     `source` as the contract has it; `moment` says which instant was judged, and why that one.
-    `deleted`: while it is watched, the nodes that are gone since it was told last.
+    `deleted`: while it is watched, the nodes that are gone since it was told last. `asked`: how
+    many nodes were judged, of which `nodes` may be those in trouble alone.
     """
 
     source: dict[str, Any]
@@ -52,6 +59,7 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
     now_ns: int
     pods_read: bool = True
     deleted: list[str] = []
+    asked: int = 0
 
     def in_trouble(self) -> bool:
         """Whether some node is."""
@@ -79,6 +87,7 @@ def status_steps(
     names: Sequence[str] = (),
     selector: str | None = None,
     *,
+    field_selector: str = "",
     sort_by: str = "",
     trouble: bool = False,
 ) -> Generator[None, None, NodeLifeStatus]:
@@ -91,12 +100,12 @@ def status_steps(
     outlook, settings = view.outlook, view.settings
     nodes: list[NodeEntry] = []
     losses = LossByZone(outlook)
-    for name in choose_nodes(outlook.cache, names, selector):
+    for name in choose_nodes(outlook.cache, names, selector, field_selector):
         of_node = outlook.node(outlook.cache.nodes[name])
         verdict = node_verdict(of_node, outlook.now_ns)
         nodes.append(NodeEntry(of_node, verdict, losses.of(of_node.node)))
         yield
-    found = zones(outlook.memory, settings)
+    found, asked = zones(outlook.memory, settings), len(nodes)
     if trouble:
         nodes = [n for n in nodes if n.in_trouble()]
     if sort_by:
@@ -117,24 +126,35 @@ def status_steps(
         warnings=view.warnings,
         now_ns=outlook.now_ns,
         pods_read="Pod" not in view.unread,
+        asked=asked,
     )
 
 
-def choose_nodes(cache: Cache, names: Sequence[str], selector: str | None) -> list[str]:
+def choose_nodes(
+    cache: Cache, names: Sequence[str], selector: str | None, field_selector: str = ""
+) -> list[str]:
     """The nodes asked for, in order of their names. Raises BadInput, Failed."""
-    if names and selector:
-        raise BadInput("give names or a selector, not both", on="--selector")
+    if names and (selector or field_selector):
+        on = "--selector" if selector else "--field-selector"
+        raise BadInput("give names or a selector, not both", on=on)
     wanted = [name.removeprefix("node/").removeprefix("nodes/") for name in names]
     for name in wanted:
         if name not in cache.nodes:
-            raise NotFound("nodes", name)
-    if not selector:
-        return sorted(wanted or cache.nodes)
-    try:
-        parsed = parse_selector(selector)
-    except ValueError as error:
-        raise BadInput(str(error), on="--selector") from None
-    return sorted(n.name for n in cache.nodes.values() if matches(parsed, n.metadata.labels))
+            raise NotFound("nodes", name, among=cache.nodes)
+    found: Iterable[Node] = cache.nodes.values()
+    if selector:
+        try:
+            parsed = parse_selector(selector)
+        except ValueError as error:
+            raise BadInput(str(error), on="--selector") from None
+        found = [n for n in found if matches(parsed, n.metadata.labels)]
+    if field_selector:
+        try:
+            fields = parse_field_selector(field_selector, Node)
+        except ValueError as error:
+            raise BadInput(str(error), on="--field-selector") from None
+        found = [n for n in found if matches_fields(fields, n)]
+    return sorted(wanted or (node.name for node in found))
 
 
 def not_told(view: ClusterView) -> Iterator[str]:

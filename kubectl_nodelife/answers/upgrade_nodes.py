@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubectl_nodelife.controllers.upgrade.checks import SHOWS, WAITS, checks_of
+from kubectl_nodelife.controllers.upgrade.census import NodeReadings
 from kubectl_nodelife.controllers.upgrade.document import OVER, RunDocument
 from kubectl_nodelife.controllers.upgrade.leader_report import LeaderReport
 from kubectl_nodelife.controllers.upgrade.marks import (
@@ -15,12 +15,16 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     UnreadableMark,
     mark_of,
 )
-from kubectl_nodelife.controllers.upgrade.node_readings import NodeReadings
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, UpgradeView
-from kubectl_nodelife.controllers.upgrade.selection import is_selected, pool_name, zone_name
+from kubectl_nodelife.controllers.upgrade.selection import (
+    is_selected,
+    pool_name,
+    why_skipped,
+    zone_name,
+)
+from kubectl_nodelife.controllers.upgrade.settling import SHOWS, WAITS, checks_of
 from kubectl_nodelife.controllers.upgrade.sightings import UpgradeMemory
-from kubectl_nodelife.controllers.upgrade.skips import why_skipped
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings

@@ -8,7 +8,7 @@ from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.controllers.upgrade.counts import NodeScope, ScopeBudget
 from kubectl_nodelife.controllers.upgrade.policy import policy_mapping
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.upgrade.course import Course, CourseStep, LowPoint
+from kubectl_nodelife.sim.upgrade_course import Course, CourseStep, LowPoint
 from kubectl_nodelife.upgrade.plan_values import PlannedNode, UpgradePlan
 from kubectl_nodelife.upgrade.writes import node_writes
 

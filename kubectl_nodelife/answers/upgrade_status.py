@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence, RunNodes, seconds_since
-from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     CountedNode,
     NodeCounts,
     limits_of,
     scope_of,
+    why_unavailable,
 )
 from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
@@ -37,11 +37,11 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeMark,
     NodeState,
     UnreadableMark,
+    is_beyond_epoch,
     mark_of,
 )
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_of_spec
 from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, pool_name, zone_name
-from kubectl_nodelife.controllers.upgrade.shown_policy import policy_of_spec
 from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput, NotFound
@@ -69,7 +69,7 @@ def upgrade_status(
     run = _document(lease, warnings)
     policy = _policy(run, warnings)
     present = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
-    marks = _marks(present.values(), warnings)
+    marks = _marks(present.values(), run, lease, warnings)
     leader = _leader(lease, now_ns)
     said = _report(run, lease, is_led=leader["alive"])
     settings = make_settings("newest")
@@ -80,7 +80,7 @@ def upgrade_status(
     rows = view.rows(names) if names else every
     for name in names:
         if all(row["name"] != name for row in rows):
-            raise NotFound("nodes", name)
+            raise NotFound("nodes", name, among=present)
     return document(
         "UpgradeStatus",
         source=source,
@@ -145,9 +145,15 @@ def _policy(run: RunDocument | None, warnings: list[str]) -> UpgradePolicy | Non
         return None
 
 
-def _marks(nodes: Iterable[Node], warnings: list[str]) -> dict[str, NodeMark | None]:
-    """The marks by node; None where one is there and cannot be read."""
+def _marks(
+    nodes: Iterable[Node], run: RunDocument | None, lease: Lease | None, warnings: list[str]
+) -> dict[str, NodeMark | None]:
+    """The marks by node; None where one is there and cannot be read.
+
+    One of an epoch that the Lease has not come to is no leader's: its node is shown as Held.
+    """
     marks: dict[str, NodeMark | None] = {}
+    led = (lease.spec.lease_transitions or 0) if lease is not None else 0
     for node in nodes:
         try:
             mark = mark_of(node)
@@ -155,8 +161,12 @@ def _marks(nodes: Iterable[Node], warnings: list[str]) -> dict[str, NodeMark | N
             marks[node.name] = None
             warnings.append(f"node {node.name}: its annotation cannot be read: {error}")
         else:
-            if mark is not None:
-                marks[node.name] = mark
+            if mark is None:
+                continue
+            if run is not None and is_beyond_epoch(mark, run.run, led):
+                because = f"its annotation has epoch {mark.epoch}, and the run's Lease is at {led}"
+                mark = replace(mark, state=NodeState.HELD, reason=f"forged, or foreign: {because}")
+            marks[node.name] = mark
     return marks
 
 

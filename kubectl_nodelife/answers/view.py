@@ -6,14 +6,15 @@ controllers think of it is worked out when it is first asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from typing import Any, Final
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.unreadable import Unreadable
+from kubectl_nodelife.kube.unreadable import Unreadable, told
 from kubectl_nodelife.outlook.join_controllers import join_controllers
 from kubectl_nodelife.outlook.node import Outlook
 
@@ -75,6 +76,20 @@ class ClusterView:
         cache = Cache()
         cache.fill(self.objects, self.now_ns, self.unreadable)
         return cache
+
+    def with_more(
+        self,
+        objects: Iterable[KubeObject],
+        unread: Mapping[str, str],
+        unreadable: Sequence[Unreadable] = (),
+    ) -> ClusterView:
+        """The same with objects of other kinds beside those that it has, in a cache of its own."""
+        other = copy(self)
+        other.cache = self.cache.copy()
+        other.cache.fill(objects, self.now_ns, unreadable)
+        other.unread = {**self.unread, **unread}
+        other.warnings = [*self.warnings, *told(unreadable)]
+        return other
 
     @cached_property
     def outlook(self) -> Outlook:

@@ -51,8 +51,10 @@ def find(connection: Connection) -> DaemonEndpoint | None:
     return DaemonEndpoint(socket_path(runtime, known.identity), known)
 
 
-def ask(connection: Connection, question: str, **query: Any) -> dict[str, Any] | None:
-    """The daemon's answer; None where none runs.
+def ask(
+    connection: Connection, question: str, seconds: float = client.ANSWER_SECONDS, **query: Any
+) -> dict[str, Any] | None:
+    """The daemon's answer, waited for so long; None where none runs.
 
     A daemon of another protocol is replaced, once, with a word on stderr. Raises NodelifeError.
     """
@@ -60,12 +62,12 @@ def ask(connection: Connection, question: str, **query: Any) -> dict[str, Any] |
     if line is None:
         return None
     try:
-        answer = client.ask(line.socket, question, **query)
+        answer = client.ask(line.socket, question, seconds, **query)
     except client.NotRunning:
         return None
     except client.OtherProtocol as other:
         _replace(line, other, connection.token)
-        answer = client.ask(line.socket, question, **query)
+        answer = client.ask(line.socket, question, seconds, **query)
     _check(line, answer)
     return answer
 
@@ -84,15 +86,23 @@ def no_daemon(why: str = "") -> Unreachable:
     return Unreachable(what, remedy="run: kubectl nodelife daemon start")
 
 
-def answer(where: Where, question: str, query: dict[str, Any], *, exit_code: bool = False) -> int:
-    """Find the answer in a dump, at the daemon, or by a first look; print it. The exit code.
+def answer(
+    where: Where,
+    question: str,
+    query: dict[str, Any],
+    *,
+    exit_code: bool = False,
+    seconds: float = client.ANSWER_SECONDS,
+) -> int:
+    """Find the answer in a dump, at the daemon, which is given so many seconds, or by a first look;
+    print it. The exit code.
 
     Raises NodelifeError.
     """
     where.check()
     query = {**query, **on_this_screen()}
     if not where.filename:
-        told = None if where.direct else ask(where.connection, question, **query)
+        told = None if where.direct else ask(where.connection, question, seconds, **query)
         if told is not None:
             return show(told, exit_code=exit_code)
         from kubectl_nodelife.commands.first_look import say_first_look
@@ -105,16 +115,24 @@ def answer(where: Where, question: str, query: dict[str, Any], *, exit_code: boo
 
 def watch(where: Where, question: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The daemon's answers as they come. Raises BadInput where there is none to give them."""
-    refuse_whole_documents(str(query["output"]))
-    if where.filename:
-        raise BadInput("a dump does not change", on="--watch")
-    where.check()
+    check_watch(where, query)
     query = {**query, **on_this_screen()}
     answers = None if where.direct else follow(where.connection, question, **query)
     if answers is None:
         remedy = "run: kubectl nodelife daemon start"
         raise BadInput("watching is the daemon's work", on="--watch", remedy=remedy)
     return answers
+
+
+def check_watch(where: Where, query: dict[str, Any]) -> None:
+    """Raises BadInput for what cannot be watched."""
+    refuse_whole_documents(str(query["output"]))
+    if where.filename:
+        raise BadInput("a dump does not change", on="--watch")
+    where.check()
+    if where.direct:
+        remedy = "run: kubectl nodelife daemon start"
+        raise BadInput("watching is the daemon's work", on="--watch", remedy=remedy)
 
 
 def on_this_screen() -> dict[str, Any]:

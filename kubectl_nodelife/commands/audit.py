@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import difflib
+from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import replace
 
-from kubectl_nodelife.answers.audit import KINDS, only, pod_audit, seen_in
-from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
-from kubectl_nodelife.commands.cluster.look import KindsToRead, look, namespace_of, none_found
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.first_look import say_first_look
 from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_NO, BadInput
-from kubectl_nodelife.outlook.audit.notes import NOTES
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.audit import AuditPage
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.answers.view import ClusterView
+    from kubectl_nodelife.commands.cluster.look import KindsToRead
 
 FIRST_LOOK = "a first look: ages are what the objects tell"
 
-READING = KindsToRead(KINDS, needed=("Node", "Pod"))
+
+def reading() -> KindsToRead:
+    """What an audit reads."""
+    from kubectl_nodelife.answers.audit import KINDS
+    from kubectl_nodelife.commands.cluster.look import KindsToRead
+
+    return KindsToRead(KINDS, needed=("Node", "Pod"))
 
 
 @click.command("audit")
@@ -30,6 +34,7 @@ READING = KindsToRead(KINDS, needed=("Node", "Pod"))
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if something is wrong.")
 @output_flags()
 @where_flags("profile", "assignments")
+@several_clusters()
 def audit_command(
     all_namespaces: bool,
     classes: tuple[str, ...],
@@ -48,12 +53,20 @@ def audit_command(
       kubectl nodelife audit -f dump/ --class stuck-not-ready -o wide
       kubectl nodelife audit -f dump/ -o json
     """
+    from msgspec.structs import replace
+
+    from kubectl_nodelife.answers.audit import only, pod_audit, seen_in
+    from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
+    from kubectl_nodelife.commands.cluster.look import look, namespace_of, none_found
+    from kubectl_nodelife.commands.first_look import say_first_look
+    from kubectl_nodelife.report.audit import AuditPage
+
     check_classes(classes)
     where.check()
     namespace = namespace_of(where, all_namespaces)
     if not where.filename:
         say_first_look(FIRST_LOOK)
-    view = look(where, READING)
+    view = look(where, reading())
     require_pods(view)
     seen = seen_in(view, namespace)
     answer = pod_audit(view, seen)
@@ -76,6 +89,8 @@ def require_pods(view: ClusterView) -> None:
 
 def check_classes(classes: tuple[str, ...]) -> None:
     """Raises BadInput for a class that there is not."""
+    from kubectl_nodelife.outlook.audit.notes import NOTES
+
     for name in classes:
         if name not in NOTES:
             near = difflib.get_close_matches(name, NOTES, 1)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import click
 
-from kubectl_nodelife.commands.cluster.drain import look_for_drain
-from kubectl_nodelife.commands.cluster.look import namespace_of, none_found
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
-from kubectl_nodelife.drain.budget_survey import survey
+from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.budgets import BudgetsPage
 
 
 @click.command("budgets")
+@click.argument("names", nargs=-1, metavar="[BUDGET...]")
 @click.option("--read", metavar="KINDS", default="", help="Kinds of which a dump has all.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="The budgets of all namespaces.")
 @click.option("--pool-label", metavar="KEY", help="The node label that names a node's pool.")
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if a budget lets no pod go.")
 @output_flags()
 @where_flags()
+@several_clusters()
 def budgets(
+    names: tuple[str, ...],
     read: str,
     all_namespaces: bool,
     pool_label: str | None,
@@ -34,11 +34,19 @@ def budgets(
     \b
     Examples:
       kubectl nodelife budgets -A
+      kubectl nodelife budgets web -n shop
       kubectl nodelife budgets -n shop -o wide -f dump.json
     """
+    from kubectl_nodelife.commands.cluster.drain import look_for_drain
+    from kubectl_nodelife.commands.cluster.look import namespace_of, none_found
+    from kubectl_nodelife.drain.budget_survey import survey
+    from kubectl_nodelife.report.budgets import BudgetsPage
+
     found = look_for_drain(where, read)
     namespace = namespace_of(where, all_namespaces)
     answer = survey(found.snapshot, namespace, pool_label)
+    if names:
+        answer = answer.only(names)
     for warning in (*found.warnings, *answer.warnings):
         terminal.warn(warning)
     if not answer.budgets:

@@ -14,9 +14,11 @@ from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.explain import parse_subject
 from kubectl_nodelife.commands.flags import Connection, Output, output_flags
+from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.changes import ChangesPage, lines
+from kubectl_nodelife.report.screen import this_screen
 from kubectl_nodelife.report.table import Widths
 
 OUTCOMES = ("would", "applied", "confirmed", "superseded", "failed", "held", "sent")
@@ -31,6 +33,7 @@ OUTCOMES = ("would", "applied", "confirmed", "superseded", "failed", "held", "se
 )
 @output_flags("table", "wide", "json", "yaml", "name", "markdown")
 @where_flags()
+@several_clusters()
 def changes(
     subject: tuple[str, ...],
     watch: bool,
@@ -121,6 +124,10 @@ def _query(
 
 def _watch(connection: Connection, query: dict[str, Any], output: Output) -> None:
     ask.refuse_whole_documents(output.format)
+    if output.format in ("table", "wide") and this_screen().width:
+        from kubectl_nodelife.commands.watching import draw_each_second
+
+        draw_each_second(lambda: _drawn(connection, query, output), newest_last=True)
     headers = output.headers
     answers = ask.follow(connection, "changes", **query)
     if answers is None:
@@ -139,6 +146,16 @@ def _watch(connection: Connection, query: dict[str, Any], output: Output) -> Non
             headers = headers and not new
             terminal.write("".join(new))
         terminal.flush()
+
+
+def _drawn(connection: Connection, query: dict[str, Any], output: Output) -> dict[str, Any] | None:
+    """The changes as they stand now, each on one line."""
+    answer = ask.ask(connection, "changes", **query)
+    if answer is None:
+        return None
+    items = sorted(answer["items"], key=lambda item: str(item["time"]))
+    text = output.render(ChangesPage(items, {}, briefly=True)) if items else "No changes yet"
+    return {"text": text, "warnings": answer.get("warnings", ())}
 
 
 def _one_a_line(items: list[dict[str, Any]]) -> str:

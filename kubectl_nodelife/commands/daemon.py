@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from typing import Any
 
 import click
 
-from kubectl_nodelife.commands import ask, daemon_pause, enforce_flags, service_units
+from kubectl_nodelife.commands import ask, daemon_install, daemon_pause, enforce_flags
 from kubectl_nodelife.commands.flags import (
     Connection,
     Output,
@@ -17,6 +18,8 @@ from kubectl_nodelife.commands.flags import (
     output_flags,
 )
 from kubectl_nodelife.commands.log_lines import log_lines
+from kubectl_nodelife.commands.metrics_flags import metrics_arguments, metrics_flags, metrics_of
+from kubectl_nodelife.commands.notify_flags import notify_arguments, notify_flags, notify_of
 from kubectl_nodelife.commands.pflag import SpellingGroup
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity
@@ -27,7 +30,6 @@ from kubectl_nodelife.errors import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_UNREACHABLE,
-    BadInput,
     Failed,
     NodelifeError,
 )
@@ -56,7 +58,9 @@ def _arguments(
     connection: Connection, profile: str | None, assignments: tuple[str, ...], given: dict[str, Any]
 ) -> list[str]:
     """The arguments of a daemon like this one, without secrets."""
-    return [*_run_arguments(connection, profile, assignments), *enforce_flags.as_arguments(given)]
+    words = _run_arguments(connection, profile, assignments)
+    words += [*enforce_flags.as_arguments(given), *metrics_arguments(given)]
+    return words + notify_arguments(given)
 
 
 @click.group(cls=SpellingGroup)
@@ -72,6 +76,8 @@ def daemon(connection: Connection) -> None:
 @daemon.command("start")
 @_settings_flags
 @enforce_flags.enforce_flags
+@metrics_flags
+@notify_flags
 @connection_flags
 def start(
     profile: str | None, assignments: tuple[str, ...], connection: Connection, **given: Any
@@ -82,6 +88,7 @@ def start(
     Examples:
       kubectl nodelife daemon start
       kubectl nodelife daemon start --set node-monitor-grace-period=40s
+      kubectl nodelife daemon start --metrics-bind-address 127.0.0.1:9876
     """
     known, instance = _instance(connection)
     if enforce_flags.orders_of(given).controllers:
@@ -96,9 +103,22 @@ def start(
     _tell_beginning(known, instance)
 
 
+def begin(connection: Connection) -> None:
+    """Start the daemon of this cluster with default settings, for a verb that needs one.
+
+    Raises NodelifeError.
+    """
+    known, instance = _instance(connection)
+    with contextlib.suppress(AlreadyRuns):
+        spawn(_run_arguments(connection, None, ()), _log(instance), _secrets(connection))
+    _tell_beginning(known, instance)
+
+
 @daemon.command("run")
 @_settings_flags
 @enforce_flags.enforce_flags
+@metrics_flags
+@notify_flags
 @click.option("--ready-fd", type=int, hidden=True, help="Where to say that it is ready.")
 @click.option("--secrets-fd", type=int, hidden=True, help="Where a token is read from.")
 @connection_flags
@@ -133,6 +153,8 @@ def run(
         arguments=tuple(_arguments(connection, profile, assignments, {**given, "yes": True})),
         ready_fd=ready_fd,
         orders=orders,
+        metrics=metrics_of(given),
+        notify=notify_of(given),
         tell=_tell,
     )
     return run_daemon(options, make_answers)
@@ -224,37 +246,7 @@ def logs(follow: bool, tail: int, connection: Connection) -> None:
         terminal.flush()
 
 
-@daemon.command("install")
-@click.option("--print", "to_print", is_flag=True, help="Print it; nothing is installed.")
-@click.option(
-    "--for",
-    "manager",
-    type=click.Choice(("systemd", "launchd")),
-    help="Default: what this system has.",
-)
-@connection_flags
-def install(to_print: bool, manager: str | None, connection: Connection) -> None:
-    """Print a systemd user unit or a launchd agent that runs the daemon at each login.
-
-    \b
-    Examples:
-      kubectl nodelife daemon install --print
-      kubectl nodelife daemon install --print --for launchd
-    """
-    if not to_print:
-        raise BadInput(
-            "this program installs nothing by itself",
-            on="daemon install",
-            remedy="give --print, and put the text where its first lines say",
-        )
-    if connection.token:
-        raise BadInput(
-            "a token would stand in the unit's text for everyone to read",
-            on="--token",
-            remedy="put it into the kubeconfig, or its file's path as tokenFile",
-        )
-    known = ask.resolve(connection)
-    terminal.write(service_units.unit(manager, known, connection_arguments(connection)))
+daemon.add_command(daemon_install.install)
 
 
 def _tell(line: str) -> None:

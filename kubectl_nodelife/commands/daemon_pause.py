@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Any
 
@@ -29,6 +28,8 @@ def pause(duration: str, everyone: bool, connection: Connection) -> None:
       kubectl nodelife daemon pause
       kubectl nodelife daemon pause --everyone
     """
+    import asyncio
+
     if everyone:
         terminal.write(asyncio.run(_kill_switch(connection, make=True)))
         return
@@ -49,6 +50,8 @@ def resume(everyone: bool, connection: Connection) -> None:
       kubectl nodelife daemon resume
       kubectl nodelife daemon resume --everyone
     """
+    import asyncio
+
     if everyone:
         terminal.write(asyncio.run(_kill_switch(connection, make=False)))
         return

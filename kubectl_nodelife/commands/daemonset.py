@@ -37,10 +37,13 @@ def daemonset(
       kubectl nodelife daemonset -A
       kubectl nodelife daemonset kube-proxy -n kube-system
       kubectl nodelife daemonset kube-proxy --nodes -n kube-system -o wide
+      kubectl nodelife daemonset -A --nodes
       kubectl nodelife daemonset -A -f dump/
     """
-    if per_node and not name:
-        raise BadInput("is about one set", on="--nodes", remedy="name the set")
+    if per_node and not name and output.format not in ("table", "wide"):
+        raise BadInput(
+            f"is about one set with -o {output.format}", on="--nodes", remedy="name the set"
+        )
     query = {
         "about": NODES if per_node else SUMMARY,
         "namespace": "" if all_namespaces else ask.namespace_for(where),

@@ -10,6 +10,7 @@ from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
+from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_NO, BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.diverge import DivergencePage, lines, same
@@ -33,6 +34,7 @@ _ONLY_A_DAEMON: Final = "and only one that watches can tell"
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="Of a dump.")
 @output_flags("table", "wide", "json", "yaml", "name", "markdown")
 @connection_flags
+@several_clusters()
 def diverge(
     watch: bool,
     since: str | None,

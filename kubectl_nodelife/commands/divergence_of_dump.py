@@ -12,8 +12,8 @@ from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.core import Event
-from kubectl_nodelife.outlook.diverge import divergence_judgement
 from kubectl_nodelife.outlook.diverge.dump_observations import dump_observations
+from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
 from kubectl_nodelife.outlook.join_controllers import join_controllers
 
 _KINDS: Final = ("Node", "Pod", "Lease", "Event")

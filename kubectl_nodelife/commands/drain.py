@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kubectl_nodelife.acts.drain import Drain, DrainOrder, Replan, why_not
-from kubectl_nodelife.acts.drain_conditions import WRITES
-from kubectl_nodelife.acts.node_drain import DRAIN
-from kubectl_nodelife.acts.session import ActOrder, act_session
-from kubectl_nodelife.commands.cluster.direct import target_of
-from kubectl_nodelife.commands.cluster.drain import look_for_drain
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.drain_flags import drain_flags, drain_options, wave_options
-from kubectl_nodelife.commands.drain_plan import choose_nodes
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.write_flags import (
     CLIENT,
@@ -28,19 +20,18 @@ from kubectl_nodelife.commands.write_flags import (
     is_confirmed,
     run_interruptible,
 )
-from kubectl_nodelife.daemon.cluster_checks import Right
-from kubectl_nodelife.drain.options import WaveOptions
-from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
-from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED, DrainPlan
-from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.errors import EXIT_FAILED, BadInput, Failed, Refused
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.drain import DrainPage
-from kubectl_nodelife.report.drain_headline import headline
-from kubectl_nodelife.report.drain_run import drain_run_text
-from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.live_line import LiveLine
-from kubectl_nodelife.sim.kubectl.options import DrainOptions
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.acts.drain import Drain, DrainOrder, Replan
+    from kubectl_nodelife.acts.session import ActOrder
+    from kubectl_nodelife.commands.cluster.drain import DrainLook
+    from kubectl_nodelife.drain.options import WaveOptions
+    from kubectl_nodelife.drain.results import DrainPlan
+    from kubectl_nodelife.drain.snapshot import PlanSnapshot
+    from kubectl_nodelife.report.live_line import LiveLine
+    from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 PROGRESS_S: Final = 0.5
 
@@ -91,32 +82,60 @@ def drain(
       kubectl nodelife drain -l pool=blue --max-parallel 3 --ignore-daemonsets --yes
       kubectl nodelife drain worker-1 --ignore-daemonsets --dry-run=server
     """
+    from kubectl_nodelife.acts.drain import DrainOrder
+    from kubectl_nodelife.acts.drain_conditions import WRITES
+    from kubectl_nodelife.commands.cluster.drain import look_for_drain
+    from kubectl_nodelife.commands.drain_plan import choose_nodes
+
     reported, because = conditions_wanted(flags)
     options, waves = drain_options(flags), wave_options(flags)
     where = Where(connection, profile=profile)
     found = look_for_drain(where)
     names = choose_nodes(found.snapshot, nodes, selector, all_nodes)
+    options = options.of_release(found.settings.profile)
     plan = planned(found.snapshot, names, options, waves)
-    for warning in (*found.warnings, *plan.warnings):
-        terminal.warn(warning)
-    terminal.write(render(DrainPage(plan, found.source), "table"))
+    show_plan(plan, found)
     check_plan(plan, act, has_timeout=bool(options.timeout_ns), reports=WRITES * reported)
     if act.dry_run == CLIENT:
         terminal.write("".join(f"{line} (dry run)\n" for line in would(plan)))
         return 0
-    many = f"{len(names)} nodes" if len(names) > 1 else f"node {names[0]}"
-    server = str(found.source.get("server", ""))
-    question = f"Drain {many} of {found.source.get('context') or server} as planned?"
-    if not is_confirmed(act, question, server):
+    if not _is_confirmed(names, found.source, act):
         terminal.note("not confirmed: nothing was sent")
         return 0
+    order = DrainOrder(plan, options, waves, chunk_size, reported, because)
+    replan = replanner(where, options, waves)
+    return carry_out(order, replan, connection, act, uncordon=uncordon_on_abort)
+
+
+def replanner(where: Where, options: DrainOptions, waves: WaveOptions | None) -> Replan:
+    """Plans anew, of another look at the cluster, while the drain goes on."""
+    import asyncio
+
+    from kubectl_nodelife.commands.cluster.drain import look_for_drain
 
     async def replan(names: Sequence[str]) -> DrainPlan:
         look = await asyncio.to_thread(look_for_drain, where)
         return planned(look.snapshot, names, options, waves)
 
-    order = DrainOrder(plan, options, waves, chunk_size, reported, because)
-    return carry_out(order, replan, connection, act, uncordon=uncordon_on_abort)
+    return replan
+
+
+def show_plan(plan: DrainPlan, found: DrainLook) -> None:
+    """Print the plan, and on stderr what to know about it."""
+    from kubectl_nodelife.report.drain import DrainPage
+    from kubectl_nodelife.report.formats import render
+
+    for warning in (*found.warnings, *plan.warnings):
+        terminal.warn(warning)
+    terminal.write(render(DrainPage(plan, found.source), "table"))
+
+
+def _is_confirmed(names: Sequence[str], source: dict[str, Any], act: ActFlags) -> bool:
+    many = f"{len(names)} nodes" if len(names) > 1 else f"node {names[0]}"
+    server = str(source.get("server", ""))
+    return is_confirmed(
+        act, f"Drain {many} of {source.get('context') or server} as planned?", server
+    )
 
 
 def conditions_wanted(flags: dict[str, Any]) -> tuple[bool, str]:
@@ -134,6 +153,8 @@ def planned(
     waves: WaveOptions | None,
 ) -> DrainPlan:
     """The plan for those of the nodes that are there."""
+    from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
+
     names = [name for name in names if name in snapshot.nodes]
     if waves is None:
         return make_plan(snapshot, names, options)
@@ -145,6 +166,10 @@ def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool, reports: in
 
     `reports`: writes of conditions for each node.
     """
+    from kubectl_nodelife.acts.drain import why_not
+    from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED
+    from kubectl_nodelife.report.drain_headline import headline
+
     if plan.verdict == REFUSED:
         raise Failed(f"nothing was touched: {headline(plan)}")
     if plan.verdict == NEVER and not has_timeout:
@@ -162,6 +187,8 @@ def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool, reports: in
 
 def would(plan: DrainPlan) -> list[str]:
     """What kubectl prints in a client-side dry run, less its mark."""
+    from kubectl_nodelife.drain.results import KEPT
+
     lines = [f"node/{node.name} cordoned" for node in plan.nodes]
     for wave in plan.waves:
         lines += [f"evicting pod {p.namespace}/{p.name}" for p in wave.pods if p.verdict != KEPT]
@@ -173,6 +200,14 @@ def carry_out(
     order: DrainOrder, replan: Replan, connection: Connection, act: ActFlags, *, uncordon: bool
 ) -> int:
     """Drain, with a line of progress; the exit code. Raises NodelifeError."""
+    import asyncio
+
+    from kubectl_nodelife.acts.drain import Drain
+    from kubectl_nodelife.acts.session import act_session
+    from kubectl_nodelife.commands.cluster.direct import target_of
+    from kubectl_nodelife.report.drain_run import drain_run_text
+    from kubectl_nodelife.report.live_line import LiveLine
+
     target, identity, line = target_of(connection), identity_of(connection), LiveLine()
 
     async def work() -> int:
@@ -198,6 +233,10 @@ def carry_out(
 
 def act_order(options: DrainOptions, act: ActFlags, *, conditions: bool) -> ActOrder:
     """What a drain must be allowed to do."""
+    from kubectl_nodelife.acts.node_drain import DRAIN
+    from kubectl_nodelife.acts.session import ActOrder
+    from kubectl_nodelife.daemon.cluster_checks import Right
+
     removal = ("pods", "", "delete") if options.disable_eviction else ("pods", "eviction", "create")
     rights = (
         Right("", "nodes", "", "get"),
@@ -223,6 +262,8 @@ async def _abort(drain: Drain, line: LiveLine, *, uncordon: bool) -> None:
 
 
 async def _show_progress(drain: Drain, line: LiveLine) -> None:
+    import asyncio
+
     while True:
         line.show(drain.progress())
         await asyncio.sleep(PROGRESS_S)

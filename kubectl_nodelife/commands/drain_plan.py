@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubectl_nodelife.commands.cluster.drain import look_for_drain
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.drain_flags import drain_flags, drain_options, wave_options
 from kubectl_nodelife.commands.flags import Connection, Output, output_flags
-from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
-from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
-from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NotFound
-from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.drain import DrainPage
-from kubectl_nodelife.report.drain_script import script
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.drain.results import DrainPlan
+    from kubectl_nodelife.drain.snapshot import PlanSnapshot
 
 FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdown")
 
@@ -31,6 +29,7 @@ FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdow
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if the drain cannot finish.")
 @output_flags(*FORMATS)
 @where_flags("profile")
+@several_clusters(timeout_flag="--cluster-timeout")
 def drain_plan(
     nodes: tuple[str, ...],
     read: str,
@@ -51,6 +50,11 @@ def drain_plan(
       kubectl nodelife drain-plan -l pool=blue --max-parallel 3 --max-per-zone 1 -f dump.json
       kubectl nodelife drain-plan a1 -o html -f dump/ > plan.html
     """
+    from kubectl_nodelife.commands.cluster.drain import look_for_drain
+    from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
+    from kubectl_nodelife.drain.results import NEVER, REFUSED
+    from kubectl_nodelife.report.drain_script import script
+
     options, waves = drain_options(flags), wave_options(flags)
     found = look_for_drain(where, read)
     if not found.snapshot.was_read("Pod"):
@@ -85,6 +89,8 @@ def kubectl_flags(connection: Connection, source: dict[str, Any]) -> list[str]:
 
 def rendered(plan: DrainPlan, source: dict[str, Any], output: Output) -> str:
     """The plan's text in one of FORMATS."""
+    from kubectl_nodelife.report.drain import DrainPage
+
     if output.format == "html":
         from kubectl_nodelife.report.drain_html import page
 
@@ -99,15 +105,19 @@ def choose_nodes(
 
     Raises BadInput and Failed.
     """
+    from kubectl_nodelife.kube.selectors import matches, parse_selector
+
+    if nodes and selector:  # as kubectl's drain.go, Complete
+        both = "cannot specify both a node name and a --selector option"
+        raise BadInput(both, remedy="give one of them")
     if bool(nodes) + (selector is not None) + all_nodes != 1:
-        raise BadInput(
-            "which nodes?", remedy="give node names, or --selector, or --all, and only one of them"
-        )
+        remedy = "give node names, or --selector, or --all, and only one of them"
+        raise BadInput("USAGE: drain NODE [flags]: which nodes?", remedy=remedy)
     if nodes:
         names = [name.removeprefix("node/").removeprefix("nodes/") for name in nodes]
         for name in names:
             if name not in snapshot.nodes:
-                raise NotFound("nodes", name)
+                raise NotFound("nodes", name, among=snapshot.nodes)
         return list(dict.fromkeys(names))
     try:
         wanted = parse_selector(selector or "")

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.replay_sources import Traces
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.live.client import ApiError
-from kubectl_nodelife.live.listing import read_all
-from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.outlook.replay.drain_review import drain_review
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
 from kubectl_nodelife.report import terminal
@@ -37,8 +32,9 @@ def review_page(
     Raises NodelifeError.
     """
     node = node.removeprefix("node/").removeprefix("nodes/")
-    if not any(known.name == node for known in found.sources.nodes):
-        raise NotFound("nodes", node)
+    names = [known.name for known in found.sources.nodes]
+    if node not in names:
+        raise NotFound("nodes", node, among=names)
     promised = None if plan is None else _promised(plan)
     lines = timeline(found.sources, ReplayFilter(begin_ns, found.now_ns + 10**9))
     warnings = [*found.warnings, *more.warnings]
@@ -50,12 +46,19 @@ def review_page(
 
 def drain_traces(connection: Connection) -> DrainTraces:
     """Those of a cluster. Raises NodelifeError."""
+    import asyncio
+
     warnings: list[str] = []
     budgets = asyncio.run(_budgets(connection, warnings))
     return DrainTraces(budgets, warnings)
 
 
 async def _budgets(connection: Connection, warnings: list[str]) -> list[PodDisruptionBudget]:
+    from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
+    from kubectl_nodelife.live.client import ApiError
+    from kubectl_nodelife.live.listing import read_all
+    from kubectl_nodelife.live.requests import Resource
+
     async with bulk_client(target_of(connection)) as client:
         kind = kind_named("PodDisruptionBudget")
         found = await or_refused(read_all(client, Resource(kind), lambda count: None, []))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kubectl_nodelife.daemon.enforce.limits import CAPS
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity
-from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.errors import BadInput, Refused
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.daemon.preflight import Orders
 
 NAMES: Final = {
     "node-lifecycle": "node-lifecycle",
@@ -61,13 +62,16 @@ def enforce_flags(callback: Any) -> Any:
 
 def orders_of(given: dict[str, Any]) -> Orders:
     """The flags as orders. Raises BadInput."""
+    from kubectl_nodelife.daemon.preflight import Orders
+    from kubectl_nodelife.engine.guard import CAP_NAMES
+
     for text in given["single_caps"]:
         name, _, value = text.partition("=")
-        if name not in CAPS or not value.isdecimal():
+        if name not in CAP_NAMES or not value.isdecimal():
             raise BadInput(
                 f"{text!r} is no cap",
                 on="--cap",
-                remedy=f"give one of {', '.join(CAPS)}, =, a number",
+                remedy=f"give one of {', '.join(CAP_NAMES)}, =, a number",
             )
     return Orders(
         controllers=controller_names(given["enforce"], "--enforce"),

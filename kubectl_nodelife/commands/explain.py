@@ -30,6 +30,8 @@ _KINDS = {
     "zones": "Zone",
 }
 _WITHOUT_NAMESPACE = frozenset({"Node", "Zone"})
+_TOLD = {"node": "Node", "pod": "Pod", "daemonset": "DaemonSet", "budget": "PodDisruptionBudget"}
+_MOST_NAMED = 5
 _WAYS = "write 'node NAME', 'zone NAME', or one of pod, daemonset, budget with 'NAME -n NS'"
 
 
@@ -48,11 +50,13 @@ def explain(
 ) -> int:
     """Say in sentences what happens to a node, a zone, a pod, a DaemonSet or a budget.
 
-    Every number is put in. Answered by the daemon where one watches the cluster, else by a first
-    look at it; what a drain would do to a pod, and budgets, are always looked up.
+    A name alone is enough where one object has it. Every number is put in. Answered by the daemon
+    where one watches the cluster, else by a first look at it; what a drain would do to a pod, and
+    budgets, are always looked up.
 
     \b
     Examples:
+      kubectl nodelife explain worker-1
       kubectl nodelife explain node worker-1
       kubectl nodelife explain node worker-1 --taint maintenance=now:NoExecute
       kubectl nodelife explain pod web-0 -n shop
@@ -61,8 +65,10 @@ def explain(
       kubectl nodelife explain budget web -n shop
       kubectl nodelife explain node worker-1 -f dump/
     """
-    kind, namespace, name = parse_subject(subject, where.connection.namespace)
     where.check()
+    if len(subject) == 1 and "/" not in subject[0]:
+        subject = _found(where, subject[0])
+    kind, namespace, name = parse_subject(subject, where.connection.namespace)
     query: dict[str, Any] = {
         "kind": kind,
         "name": name,
@@ -80,6 +86,32 @@ def explain(
     if kind == "PodDisruptionBudget":
         where = where._replace(no_daemon=True)
     return ask.answer(where, "explain", query)
+
+
+def _found(where: Where, name: str) -> tuple[str, ...]:
+    """The one object of that name, of any kind and namespace, as `parse_subject` takes it.
+
+    Raises NotFound, BadInput where there are several.
+    """
+    from kubectl_nodelife.commands.cluster.look import KindsToRead, look
+    from kubectl_nodelife.errors import NotFound
+
+    view = look(where, KindsToRead(tuple(_TOLD.values()), needed=()))
+    words = {kind: word for word, kind in _TOLD.items()}
+    objects = {
+        (words[type(obj).__name__], obj.namespace, obj.name)
+        for obj in view.objects
+        if type(obj).__name__ in words
+        and where.connection.namespace in (None, "", obj.namespace or where.connection.namespace)
+    }
+    found = sorted(one for one in objects if one[2] == name)
+    if len(found) == 1:
+        return tuple(filter(None, found[0]))
+    if not found:
+        among = {one[2] for one in objects}
+        raise NotFound("nodes, pods, daemonsets or budgets", name, among=among)
+    ways = ", ".join("/".join(filter(None, one)) for one in found[:_MOST_NAMED])
+    raise BadInput(f"{len(found)} objects have the name {name!r}", remedy=f"write one of {ways}")
 
 
 def _from_daemon_and_look(where: Where, query: dict[str, Any]) -> dict[str, Any] | None:

@@ -18,6 +18,7 @@ from kubectl_nodelife.live.connection import Connection as Connection
 from kubectl_nodelife.report.formats import FORMATTERS
 from kubectl_nodelife.report.formats import Output as Output
 from kubectl_nodelife.report.screen import ALWAYS, AUTO, NEVER, choose_color
+from kubectl_nodelife.report.terminal import choose_verbose
 
 
 class ConnectionFlag(NamedTuple):
@@ -157,7 +158,22 @@ def connection_flags(callback: Callback) -> Callback:
     decorated: Callback = with_connection
     for flag in reversed(CONNECTION_FLAGS):
         decorated = _click_option(flag)(decorated)
-    return decorated
+    return _VERBOSE(decorated)
+
+
+def _choose_verbose(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+    if value:
+        choose_verbose()
+
+
+_VERBOSE = click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    expose_value=False,
+    callback=_choose_verbose,
+    help="Show warnings in full.",
+)
 
 
 def _click_option(flag: ConnectionFlag) -> Callable[[Callback], Callback]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubectl_nodelife.acts.upgrade.rights import CANARIES, JOBS, KILL_SWITCH, LEASE, cluster_rows
 from kubectl_nodelife.commands.enforce_flags import controller_names
 from kubectl_nodelife.commands.flags import Output, output_flags
-from kubectl_nodelife.daemon.permissions import LEASE_VERBS, WRITES, Row, rows
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import Block, render
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.daemon.permissions import Row
+    from kubectl_nodelife.report.formats import Block
 
 NAME = "nodelife-reader"
 ENFORCER = "nodelife-enforcer"
@@ -58,6 +59,25 @@ RULES = (
 )
 
 
+DAEMON_RULES = (
+    *RULES[:5],
+    ("", ("events",), ("list",)),  # who removed a node, for diverge
+    ("policy", ("poddisruptionbudgets",), ("list",)),  # for metrics
+)
+"""What a daemon in dry-run asks for by itself. Asked `what-if`, it lists the other kinds of RULES
+once; in a cluster it has no right to that, and says what is not evaluated."""
+
+
+def rules_of(
+    rows: Iterable[tuple[str, tuple[str, ...], tuple[str, ...]]],
+) -> list[dict[str, Any]]:
+    """The rules of a role."""
+    return [
+        {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+        for group, resources, verbs in rows
+    ]
+
+
 class RolePage:
     """The role as an answer."""
 
@@ -74,10 +94,7 @@ class RolePage:
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "ClusterRole",
             "metadata": {"name": self._name},
-            "rules": [
-                {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
-                for group, resources, verbs in RULES
-            ],
+            "rules": rules_of(RULES),
         }
 
     def names(self) -> Iterable[str]:
@@ -159,7 +176,24 @@ def _rule(group: str, resource: str, subresource: str, verbs: Iterable[str]) -> 
     return {"apiGroups": [group], "resources": [name], "verbs": list(verbs)}
 
 
+def _enforce_roles(controllers: Iterable[str], lease_namespace: str) -> dict[str, list[Row]]:
+    from kubectl_nodelife.daemon.permissions import KILL_SWITCH, LEASE_VERBS, rows
+
+    roles: dict[str, list[Row]] = {"": list(rows(controllers)), _KUBE_SYSTEM: [KILL_SWITCH]}
+    lease: Row = ("coordination.k8s.io", "leases", "", LEASE_VERBS)
+    roles.setdefault(lease_namespace, []).append(lease)
+    return roles
+
+
 def _upgrade_roles(lease_namespace: str, namespace: str) -> dict[str, list[Row]]:
+    from kubectl_nodelife.acts.upgrade.rights import (
+        CANARIES,
+        JOBS,
+        KILL_SWITCH,
+        LEASE,
+        cluster_rows,
+    )
+
     roles: dict[str, list[Row]] = {"": list(cluster_rows()), _KUBE_SYSTEM: [KILL_SWITCH]}
     roles.setdefault(lease_namespace, []).append(LEASE)
     roles.setdefault(namespace, []).extend((*CANARIES, JOBS))
@@ -211,12 +245,14 @@ def rbac(
       kubectl nodelife rbac --mode enforce --enforce=daemonset | kubectl apply -f -
       kubectl nodelife rbac --upgrade | kubectl apply -f -
     """
+    from kubectl_nodelife.daemon.permissions import WRITES
+    from kubectl_nodelife.report.formats import render
+
     if upgrade:
         page = AccountPage(name or UPGRADER, _upgrade_roles(lease_namespace, namespace))
     elif mode == "enforce":
         controllers = controller_names(enforce, "--enforce") or tuple(WRITES)
-        lease = ("coordination.k8s.io", "leases", "", LEASE_VERBS)
-        page = AccountPage(name or ENFORCER, {"": rows(controllers), lease_namespace: [lease]})
+        page = AccountPage(name or ENFORCER, _enforce_roles(controllers, lease_namespace))
     else:
         output.show(RolePage(name or NAME))
         return

@@ -3,30 +3,25 @@
 from __future__ import annotations
 
 import time
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kubectl_nodelife.answers.audit import PodAudit, pod_audit, seen_in
-from kubectl_nodelife.answers.repair import repair_document
-from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.commands.audit import FIRST_LOOK, READING, check_classes, require_pods
-from kubectl_nodelife.commands.cluster.look import look, namespace_of
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.durations import duration_ns
-from kubectl_nodelife.commands.first_look import say_first_look
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.commands.write_flags import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
-from kubectl_nodelife.commands.write_sending import send_repairs
 from kubectl_nodelife.errors import BadInput, NotFound
-from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, context_of, health_of_nodes
-from kubectl_nodelife.outlook.audit.findings import PodFinding
-from kubectl_nodelife.outlook.audit.notes import WRONG
-from kubectl_nodelife.outlook.audit.repair_plan import CAP, RepairOptions, RepairStep, plan
-from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen
+from kubectl_nodelife.outlook.audit import CAP
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.audit import RepairPage
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.answers.audit import PodAudit
+    from kubectl_nodelife.answers.view import ClusterView
+    from kubectl_nodelife.outlook.audit.audit_pods import AuditInput
+    from kubectl_nodelife.outlook.audit.findings import PodFinding
+    from kubectl_nodelife.outlook.audit.repair_plan import RepairOptions, RepairStep
+    from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen
 
 Key = tuple[str, str]
 
@@ -79,17 +74,23 @@ def repair(
       kubectl nodelife repair web-0 -n shop -f dump/ --fenced worker-3
       kubectl nodelife repair -f now/ --before a-minute-ago/ -o json
     """
+    from kubectl_nodelife.answers.repair import repair_document
+    from kubectl_nodelife.commands.audit import check_classes
+    from kubectl_nodelife.commands.cluster.look import namespace_of
+    from kubectl_nodelife.commands.write_sending import send_repairs
+    from kubectl_nodelife.outlook.audit.repair_plan import RepairOptions
+    from kubectl_nodelife.report.audit import RepairPage
+
     check_classes(classes)
     not_for_dumps(where.filename, act)
     where.check()
     namespace = namespace_of(where, all_namespaces)
     wanted = wanted_pods(pods, namespace)
-    within = None if wanted else namespace
-    wishes = RepairOptions(frozenset(classes), frozenset(fenced), limit)
-    then = earlier(where, within, before, wait)
-    seen = Audited.look(where, within)
+    then = earlier(where, None if wanted else namespace, before, wait)
+    seen = Audited.look(where, None if wanted else namespace)
     seen.warn()
-    steps = steps_of(seen, wanted, wishes, then)
+    options = RepairOptions(frozenset(classes), frozenset(fenced), limit)
+    steps = steps_of(seen, wanted, options, then)
     sends = not where.filename and act.dry_run != CLIENT
     mode = "enforce" if sends and act.dry_run != SERVER else "dry-run"
     page = RepairPage(steps, repair_document(steps, seen.head(), mode), dry_run=not sends)
@@ -110,7 +111,11 @@ class Audited(NamedTuple):
     @classmethod
     def look(cls, where: Where, namespace: str | None) -> Audited:
         """Look, and judge the pods of a namespace, or (None) of all. Raises NodelifeError."""
-        view = look(where, READING)
+        from kubectl_nodelife.answers.audit import pod_audit, seen_in
+        from kubectl_nodelife.commands.audit import reading, require_pods
+        from kubectl_nodelife.commands.cluster.look import look
+
+        view = look(where, reading())
         require_pods(view)
         seen = seen_in(view, namespace)
         return cls(view, seen, pod_audit(view, seen))
@@ -132,6 +137,10 @@ def earlier(
 ) -> Audited | None:
     """The look that shows what has been so since: an earlier dump, or the cluster, and then the
     wait. Raises NodelifeError."""
+    from kubectl_nodelife.commands.audit import FIRST_LOOK
+    from kubectl_nodelife.commands.first_look import say_first_look
+    from kubectl_nodelife.kube.times import SECOND_NS
+
     if before:
         return Audited.look(where._replace(filename=before, now=None), None)
     if wait is None:
@@ -150,11 +159,16 @@ def steps_of(
     now: Audited, pods: set[Key], wishes: RepairOptions, then: Audited | None
 ) -> list[RepairStep]:
     """A step for each finding that is asked for. Raises Failed for a name that is not there."""
+    from kubectl_nodelife.outlook.audit.audit_pods import context_of, health_of_nodes
+    from kubectl_nodelife.outlook.audit.repair_plan import plan
+
     health = health_of_nodes(now.seen)
     for name in sorted(wishes.fenced - health.keys()):
-        raise NotFound("nodes", name, remedy="check the name in --fenced")
+        raise NotFound("nodes", name, remedy="check the name in --fenced", among=health)
     for namespace, name in sorted(pods - {pod.key for pod in now.seen.pods}):
-        raise NotFound("pods", f"{namespace}/{name}", remedy="check the name and -n")
+        there = (f"{pod.namespace}/{pod.name}" for pod in now.seen.pods)
+        remedy = "check the name and -n"
+        raise NotFound("pods", f"{namespace}/{name}", remedy=remedy, among=there)
     chosen = [f for f in now.answer.audit.findings if _is_asked_for(f, pods, wishes)]
     for namespace, name in sorted(pods - {f.pod.key for f in chosen}):
         terminal.note(f"pod {namespace}/{name}: nothing to repair")
@@ -164,6 +178,8 @@ def steps_of(
 
 def sightings(now: PodAudit, then: PodAudit | None) -> dict[str, FirstSeen]:
     """Of pods that were in the same class in an earlier look, by uid."""
+    from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen
+
     if then is None:
         return {}
     seen = {(f.pod.uid, f.name): f.pod.metadata.resource_version for f in then.audit.findings}
@@ -189,6 +205,8 @@ def wanted_pods(words: tuple[str, ...], namespace: str | None) -> set[Key]:
 
 def _is_asked_for(finding: PodFinding, pods: set[Key], wishes: RepairOptions) -> bool:
     """By pod, by class, or, where neither is named, by being wrong."""
+    from kubectl_nodelife.outlook.audit.notes import WRONG
+
     if pods and finding.pod.key not in pods:
         return False
     if wishes.classes:

@@ -6,19 +6,21 @@ missing, and that is said.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
-from kubectl_nodelife.commands.cluster.direct import target_of
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.drain_review import drain_traces, review_page
-from kubectl_nodelife.commands.explain import parse_subject
 from kubectl_nodelife.commands.flags import Connection, Output, output_flags
-from kubectl_nodelife.commands.replay_sources import read_traces
-from kubectl_nodelife.commands.replay_sources_of_dump import drain_traces_of, traces_of_dump
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.replay import ReplayPage
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.commands.cluster.dump import Dump
+    from kubectl_nodelife.commands.drain_review import DrainTraces
+    from kubectl_nodelife.commands.replay_sources import Traces
+    from kubectl_nodelife.outlook.replay.timeline import ReplayFilter
+    from kubectl_nodelife.report.replay import ReplayPage
 
 
 @click.command()
@@ -27,7 +29,11 @@ from kubectl_nodelife.report.replay import ReplayPage
 @click.option("--drain", metavar="NODE", help="Look back on the drain of that node.")
 @click.option("--plan", metavar="FILE", help="With --drain: what drain-plan -o json had promised.")
 @click.option(
-    "--all", "everything", is_flag=True, help="Also images, containers started, DaemonSet statuses."
+    "--all-events",
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also what happened to pods alone: scheduling, images, containers, statuses.",
 )
 @output_flags("table", "wide", "json", "yaml", "html", "name", "markdown")
 @where_flags()
@@ -42,6 +48,9 @@ def replay(
 ) -> None:
     """What happened to nodes and their pods, when, by whom, and what led to it.
 
+    Without a subject the page tells the story of nodes: what became of them, and which pods lost
+    their place by it; --all-events has the rest, and documents have all of it.
+
     Told from the daemon's journal, the cluster's Events and what the objects keep; what several of
     them tell is one line. AFTER names the line that led to it, with a question mark where that is
     concluded and not known. Asked for one node or pod it shows what led to its lines, too.
@@ -49,6 +58,7 @@ def replay(
     \b
     Examples:
       kubectl nodelife replay
+      kubectl nodelife replay --all-events
       kubectl nodelife replay --since 20m node worker-1
       kubectl nodelife replay pod web-0 -n shop -o wide
       kubectl nodelife replay -o html > last-hour.html
@@ -56,30 +66,51 @@ def replay(
       kubectl nodelife replay -f must-gather.tar.gz
       kubectl nodelife replay --drain worker-1 --since 6h -f monday.json.gz
     """
+    from kubectl_nodelife.commands.drain_review import review_page
+    from kubectl_nodelife.commands.replay_sources import read_traces
+    from kubectl_nodelife.commands.replay_sources_of_dump import traces_of_dump
+    from kubectl_nodelife.outlook.replay.timeline import ReplayFilter
+
     since_ns = _since_ns(since)
     if plan is not None and drain is None:
         raise BadInput("is of a drain", on="--plan", remedy="give --drain NODE too")
     where.check()
-    connection = where.connection
-    node, pod = _subject(subject, connection, of_dump=bool(where.filename))
+    node, pod = _subject(subject, where.connection, of_dump=bool(where.filename))
     of_dump = traces_of_dump(where.filename, where.now) if where.filename else None
-    found = of_dump.traces if of_dump is not None else read_traces(connection, since_ns)
+    found = of_dump.traces if of_dump is not None else read_traces(where.connection, since_ns)
     begin_ns = found.now_ns - since_ns
     if drain is not None:
-        more = drain_traces_of(of_dump.dump) if of_dump else drain_traces(connection)
+        more = _drain_traces(of_dump.dump if of_dump else None, where.connection)
         output.show(review_page(found, more, begin_ns, drain, plan))
         return
     wanted = ReplayFilter(begin_ns, found.now_ns + _AHEAD_NS, node, pod, everything)
-    lines = timeline(found.sources, wanted)
-    page = ReplayPage(lines, found.source, begin_ns, found.now_ns, found.warnings)
+    page = _page(found, wanted, begin_ns, whole=everything or bool(subject))
     _show(page, output, " ".join(subject))
 
 
+def _page(found: Traces, wanted: ReplayFilter, begin_ns: int, *, whole: bool) -> ReplayPage:
+    from kubectl_nodelife.outlook.replay.timeline import timeline
+    from kubectl_nodelife.report.replay import ReplayPage
+
+    lines = timeline(found.sources, wanted)
+    return ReplayPage(lines, found.source, begin_ns, found.now_ns, found.warnings, whole=whole)
+
+
+def _drain_traces(dump: Dump | None, connection: Connection) -> DrainTraces:
+    from kubectl_nodelife.commands.drain_review import drain_traces
+    from kubectl_nodelife.commands.replay_sources_of_dump import drain_traces_of
+
+    return drain_traces_of(dump) if dump is not None else drain_traces(connection)
+
+
 def _show(page: ReplayPage, output: Output, subject: str) -> None:
+    from kubectl_nodelife.kube.times import format_time
+
     for warning in page.warnings:
         terminal.warn(warning)
     if not page.lines:
-        terminal.note("Nothing was found")
+        begin, end = format_time(page.since_ns), format_time(page.until_ns)
+        terminal.note(f"Nothing was found of nodes and pods from {begin} to {end}; see --since")
         if output.format in ("table", "wide", "name", "markdown"):
             return
     if output.format == "html":
@@ -107,11 +138,19 @@ def _subject(
     subject: tuple[str, ...], connection: Connection, *, of_dump: bool
 ) -> tuple[str, tuple[str, str] | None]:
     """(node, (namespace, pod)); "" and None where not asked for."""
+    from kubectl_nodelife.commands.explain import parse_subject
+
     if not subject:
         return "", None
     kind, namespace, name = parse_subject(subject, connection.namespace)
     if kind == "Node":
         return name, None
     if not namespace:
-        namespace = "default" if of_dump else target_of(connection).namespace
+        namespace = "default" if of_dump else _namespace(connection)
     return "", (namespace, name)
+
+
+def _namespace(connection: Connection) -> str:
+    from kubectl_nodelife.commands.cluster.direct import target_of
+
+    return target_of(connection).namespace

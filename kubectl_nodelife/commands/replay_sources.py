@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-import sqlite3
 import time
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.cluster.direct import (
-    adding_up,
-    bulk_client,
-    or_refused,
-    server_now_ns,
-    target_of,
-)
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.acts_journal import changes_of_acts
 from kubectl_nodelife.daemon.changes import document
@@ -29,12 +20,11 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS
 from kubectl_nodelife.kube.unreadable import Unreadable, told
-from kubectl_nodelife.live.client import ApiError
-from kubectl_nodelife.live.listing import read_all
-from kubectl_nodelife.live.requests import resource_of
-from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources
 from kubectl_nodelife.report.progress import progress_bar
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.live.target import Target
 
 NO_DAEMON: Final = (
     "no daemon has watched this cluster: only Events and what objects keep are told, without what "
@@ -61,6 +51,10 @@ class Traces(NamedTuple):
 
 def read_traces(connection: Connection, since_ns: int) -> Traces:
     """Read all sources; `since_ns`: how long ago the replay begins. Raises NodelifeError."""
+    import asyncio
+
+    from kubectl_nodelife.commands.cluster.direct import target_of
+
     target = target_of(connection)
     warnings: list[str] = []
     changes = _journal(connection, since_ns, warnings)
@@ -85,6 +79,8 @@ def _journal(
     connection: Connection, since_ns: int, warnings: list[str]
 ) -> list[dict[str, Any]] | None:
     """The changes that the daemon tells, or that the last one has left; None: there are none."""
+    import sqlite3
+
     answer = ask.ask(connection, "changes", since=since_ns)
     if answer is not None:
         warnings += answer.get("warnings", ())
@@ -112,6 +108,18 @@ def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
 async def _read(
     target: Target, step: Callable[[int], None], warnings: list[str]
 ) -> tuple[tuple[list[Event], list[Node], list[Pod]], int]:
+    import asyncio
+
+    from kubectl_nodelife.commands.cluster.direct import (
+        adding_up,
+        bulk_client,
+        or_refused,
+        server_now_ns,
+    )
+    from kubectl_nodelife.live.client import ApiError
+    from kubectl_nodelife.live.listing import read_all
+    from kubectl_nodelife.live.requests import resource_of
+
     progress = adding_up(step)
     aside: list[Unreadable] = []
     async with bulk_client(target) as client:

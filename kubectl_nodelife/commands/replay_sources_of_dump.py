@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kubectl_nodelife.commands.cluster.dump import Dump, load
 from kubectl_nodelife.commands.drain_review import DrainTraces
@@ -18,6 +16,9 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.outlook.replay.lines import last_seen_ns
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources
+
+if TYPE_CHECKING:
+    import msgspec
 
 _NO_EVENTS: Final = "no Events were read: only what objects keep is told; dump 'events -A', too"
 _NO_BUDGETS: Final = "no PodDisruptionBudgets were read: for how long one was at zero is not told"

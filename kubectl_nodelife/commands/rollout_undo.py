@@ -26,7 +26,8 @@ def roll_back(where: Where, name: str, to_revision: int, act: ActFlags, output: 
     for warning in view.warnings:
         terminal.warn(warning)
     question = answering.SetQuestion(UNDO, namespace, name, to_revision, output)
-    found = answering.DaemonSetsView(daemon_sets(view, namespace, name)(), view.source, [])
+    sets, names = daemon_sets(view, namespace, name)(), answering.set_names(view)
+    found = answering.DaemonSetsView(sets, view.source, [], names)
     outlook = answering.undo_of(found, question)
     output.show(UndoPage(outlook, view.source, dry_run=False))
     if outlook.plan.skipped:

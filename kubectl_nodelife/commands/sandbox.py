@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import os
 import signal
 import time
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named
-from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
-from kubectl_nodelife.engine.settings import Settings, make_settings
+from kubectl_nodelife.controllers import CONTROLLERS, IN_KUBELETS, make_controllers
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.sandbox.cluster import SandboxCluster
-from kubectl_nodelife.sandbox.inputs import read_beginning
-from kubectl_nodelife.sandbox.listening import Sandbox, make_sandbox
-from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, STATUS_MANAGERS, Setting
 
+if TYPE_CHECKING:
+    from kubectl_nodelife.engine.settings import Settings
+    from kubectl_nodelife.sandbox.listening import Sandbox
+    from kubectl_nodelife.sim.scenario import Setting
+
+NAMES = (*CONTROLLERS, IN_KUBELETS)
 SCENARIO = b"""
 apiVersion: nodelife.dev/v1alpha1
 kind: Scenario
@@ -32,13 +32,13 @@ spec:
 
 
 @click.command()
-@click.option("-f", "--filename", metavar="PATH", help="A scenario, or a dump of a cluster.")
+@click.option("-f", "--filename", metavar="PATH", help="A scenario, or a dump: a file or a folder.")
 @click.option(
     "--controllers",
     default="all",
     show_default=True,
     metavar="all|none|NAME,...",
-    help=f"Our controllers that run inside: {', '.join(CONTROLLER_NAMES)}.",
+    help=f"Our controllers that run inside: {', '.join(NAMES)}.",
 )
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @max_file_size
@@ -56,9 +56,18 @@ def sandbox(
     Examples:
       kubectl nodelife sandbox
       kubectl nodelife sandbox -f zone-outage.yaml --controllers none
+      kubectl nodelife sandbox -f dump/
       kubectl nodelife sandbox --set node-monitor-grace-period=20s
     """
-    beginning = read_beginning(filename, SCENARIO, time.time_ns(), read_named)
+    import asyncio
+
+    from kubectl_nodelife.kubelet.releases import rules_for
+    from kubectl_nodelife.sandbox.cluster import SandboxCluster
+    from kubectl_nodelife.sandbox.inputs import read_beginning
+    from kubectl_nodelife.sandbox.listening import make_sandbox
+    from kubectl_nodelife.sim.scenario import STATUS_MANAGERS
+
+    beginning = read_beginning(filename, SCENARIO, time.time_ns(), _content)
     settings = _settings(beginning.setting, assignments)
     wanted = _wanted(controllers)
     cluster = SandboxCluster(
@@ -72,8 +81,30 @@ def sandbox(
         asyncio.run(_serve(served))
 
 
+def _content(path: str) -> bytes:
+    """The bytes of a file; of a folder of them, one List of all their objects. Raises BadInput."""
+    if not os.path.isdir(path):
+        return read_named(path)
+    import msgspec
+
+    from kubectl_nodelife.commands.cluster.dump import read_dump
+    from kubectl_nodelife.kube.kinds import Kind
+
+    items: list[dict[str, Any]] = []
+
+    def keep(kind: Kind, document: Any) -> None:
+        found = document if isinstance(document, dict) else msgspec.json.decode(document)
+        items.append({"apiVersion": kind.api_version, "kind": kind.name, **found})
+
+    read_dump([path], seen=keep)
+    return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})
+
+
 def _settings(setting: Setting, assignments: tuple[str, ...]) -> Settings:
     """The scenario's flags, and on top those of the command line. Raises BadInput."""
+    from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
+    from kubectl_nodelife.engine.settings import make_settings
+
     flags = {**setting.scenario.flags, **parse_assignments(assignments)}
     try:
         return make_settings(setting.profile, flags)
@@ -84,20 +115,22 @@ def _settings(setting: Setting, assignments: tuple[str, ...]) -> Settings:
 def _wanted(names: str) -> list[str]:
     """The names of the controllers to run inside. Raises BadInput."""
     if names in ("none", "all"):
-        return list(CONTROLLER_NAMES) if names == "all" else []
+        return list(NAMES) if names == "all" else []
     wanted = names.split(",")
-    unknown = sorted(set(wanted) - set(CONTROLLER_NAMES))
+    unknown = sorted(set(wanted) - set(NAMES))
     if unknown:
         raise BadInput(
             f"there is no controller {unknown[0]!r}",
             on="--controllers",
-            remedy=f"name some of {', '.join(CONTROLLER_NAMES)}, or all, or none",
+            remedy=f"name some of {', '.join(NAMES)}, or all, or none",
         )
     return wanted
 
 
 async def _serve(served: Sandbox) -> None:
     """Serve until SIGTERM or SIGINT."""
+    import asyncio
+
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from msgspec.structs import replace
 
-from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, read_dump
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named, read_stdin
 from kubectl_nodelife.commands.durations import duration_ns
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
-from kubectl_nodelife.engine.controller import Controller
-from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
-from kubectl_nodelife.engine.profiles import parse_profile
-from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.kinds import KINDS
-from kubectl_nodelife.kube.load import InputError, load_objects
-from kubectl_nodelife.outlook.zone import zones
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.narration import NarrationPage
-from kubectl_nodelife.report.progress import progress_bar
-from kubectl_nodelife.sim.run import PASS_DRIFT_NS, Run, run
-from kubectl_nodelife.sim.scenario import Given, Scenario, Setting, assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
-from kubectl_nodelife.sim.story import Story, narrowed, tell
-from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
-from kubectl_nodelife.sim.upgrade_run import MakeDecider
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.engine.controller import Controller
+    from kubectl_nodelife.engine.settings import Settings
+    from kubectl_nodelife.sim.run import Run
+    from kubectl_nodelife.sim.scenario import Given, Scenario, Setting
+    from kubectl_nodelife.sim.story import Story
+    from kubectl_nodelife.sim.upgrade_run import MakeDecider
 
 _STDIN = "-"
 
 
 @click.command()
 @click.option(
-    "-f", "--filename", required=True, metavar="SCENARIO", help="The scenario; - for stdin."
+    "-f", "--filename", required=True, metavar="PATH", help="A scenario, - for stdin; or a dump."
 )
 @click.option("--until", metavar="DURATION", help="End so long after the start, if that is sooner.")
 @click.option(
@@ -73,16 +65,24 @@ def simulate(
     \b
     Examples:
       kubectl nodelife simulate -f zone-outage.yaml
+      kubectl nodelife simulate -f dump/ --until 10m
       kubectl nodelife simulate -f zone-outage.yaml --only node a1 -o wide
       kubectl nodelife simulate -f zone-outage.yaml --workers-seed 7
       kubectl nodelife simulate -f zone-outage.yaml --set node-monitor-grace-period=20s -o json
     """
+    from kubectl_nodelife.report.narration import NarrationPage
+    from kubectl_nodelife.sim.present import assumed_of
+    from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble
+    from kubectl_nodelife.sim.story import tell
+
     scenario = _read_scenario(filename, profile)
     setting = assemble(scenario, _read_given(scenario))
     settings = settings_of(setting, assignments)
     if (stand_in := setting.profile.stands_in()) is not None:
         terminal.warn(stand_in)
     setting = setting.under(settings)
+    for assumed in assumed_of(setting) if scenario.join else ():
+        terminal.warn(assumed)
     for doubt in settings.doubts(_heartbeat_ns(setting, settings)):
         terminal.warn(doubt)
     names, until_ns = setting.scenario.controllers, _until_ns(until)
@@ -99,17 +99,21 @@ def simulate(
 
 
 def _read_scenario(filename: str, profile: str | None) -> Scenario:
-    if filename == _STDIN:
-        content, name = read_stdin(), "standard input"
+    from msgspec.structs import replace
+
+    from kubectl_nodelife.engine.profiles import parse_profile
+    from kubectl_nodelife.sim.scenario_document import parse_scenario
+
+    if os.path.isdir(filename):
+        scenario = _scenario_of_dump(filename)
     else:
-        content, name = read_named(filename), filename
-    try:
-        scenario = parse_scenario(content, name)
-    except BadInput:
-        if _is_dump(content, name):
-            remedy = f"use: kubectl nodelife status -f {filename}"
-            raise BadInput("is a dump, not a scenario", on=name, remedy=remedy) from None
-        raise
+        content, name = _content(filename)
+        try:
+            scenario = parse_scenario(content, name)
+        except BadInput:
+            if not _is_dump(content, name):
+                raise
+            scenario = _scenario_of_dump(filename)
     if profile is not None:
         try:
             scenario = replace(scenario, profile=parse_profile(profile))
@@ -118,8 +122,29 @@ def _read_scenario(filename: str, profile: str | None) -> Scenario:
     return scenario
 
 
+def _content(filename: str) -> tuple[bytes, str]:
+    """The bytes of a file or of stdin, and what it is called."""
+    if filename == _STDIN:
+        return read_stdin(), "standard input"
+    return read_named(filename), filename
+
+
+def _scenario_of_dump(filename: str) -> Scenario:
+    """The scenario in which the cluster of a dump goes on from there, and nothing happens to it."""
+    from kubectl_nodelife.sim.scenario import Scenario
+
+    if filename == _STDIN:
+        raise BadInput("is a dump, not a scenario", on="standard input", remedy="name its file")
+    path = os.path.abspath(filename)
+    return Scenario(
+        file=path, name=os.path.basename(path), snapshot=os.path.basename(path), join=True
+    )
+
+
 def _is_dump(content: bytes, name: str) -> bool:
     """Whether the file holds objects of a cluster."""
+    from kubectl_nodelife.kube.load import InputError, load_objects
+
     try:
         return bool(load_objects(content, name).objects)
     except InputError:
@@ -128,6 +153,11 @@ def _is_dump(content: bytes, name: str) -> bool:
 
 def _read_given(scenario: Scenario) -> Given | None:
     """The snapshot that the scenario names, by a path relative to its own."""
+    from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, read_dump
+    from kubectl_nodelife.kube.kinds import KINDS
+    from kubectl_nodelife.report.progress import progress_bar
+    from kubectl_nodelife.sim.scenario import Given
+
     if not scenario.snapshot:
         return None
     path = Path(scenario.file).parent / scenario.snapshot
@@ -143,6 +173,9 @@ def _read_given(scenario: Scenario) -> Given | None:
 
 def settings_of(setting: Setting, assignments: tuple[str, ...]) -> Settings:
     """The scenario's flags with `--set` on top. Raises BadInput."""
+    from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
+    from kubectl_nodelife.engine.settings import make_settings
+
     scenario = setting.scenario
     on_top = parse_assignments(assignments)
     flags = {**scenario.flags, **on_top}
@@ -170,21 +203,27 @@ def _heartbeat_ns(setting: Setting, settings: Settings) -> int:
     """How long the scenario's healthy kubelets are silent between two signs of life."""
     kubelet = setting.scenario.kubelet
     posts_ns = kubelet.post_every_ns
-    return min(kubelet.lease_renew_interval_ns, posts_ns) if settings.leases_count else posts_ns
+    return min(kubelet.renew_every_ns, posts_ns) if settings.leases_count else posts_ns
 
 
 def _zone_metrics(controllers: Iterable[Controller]) -> dict[str, dict[str, float]]:
     """The node lifecycle controller's metrics of each zone, by the zone's name."""
+    from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
+    from kubectl_nodelife.outlook.zone import zone_metrics
+
     lifecycle = next((c for c in controllers if isinstance(c, NodeLifecycleController)), None)
     if lifecycle is None:
         return {}
     memory = lifecycle.memory
-    return {zone.name: zone.metrics() for zone in zones(memory, memory.settings)}
+    return zone_metrics(memory, memory.settings)
 
 
 def _decider_for(setting: Setting, settings: Settings) -> MakeDecider | None:
     """The controller of the scenario's upgrade; imported only where there is one."""
-    if not any(isinstance(event.what, UpgradeEvent) for event in setting.scenario.events):
+    from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
+
+    of_upgrades = (UpgradeEvent, UpgradeCommandEvent)
+    if not any(isinstance(event.what, of_upgrades) for event in setting.scenario.events):
         return None
     from kubectl_nodelife.upgrade.simulated import decider_for
 
@@ -197,6 +236,9 @@ def _play(
     until_ns: int | None,
     make_decider: MakeDecider | None,
 ) -> Run:
+    from kubectl_nodelife.report.progress import progress_bar
+    from kubectl_nodelife.sim.run import run
+
     duration_ns = setting.scenario.duration_ns
     total_ns = duration_ns if until_ns is None else min(duration_ns, until_ns)
     with progress_bar("simulating", total_ns) as step:
@@ -207,6 +249,8 @@ def _play(
 
 def _narrow(story: Story, done: Run, kind: str, name: str) -> Story:
     """The story of `node NAME` or `pod NS/NAME`. Raises BadInput."""
+    from kubectl_nodelife.sim.story import narrowed
+
     match kind.lower():
         case "node" | "nodes" | "no":
             full, key = "Node", ("", name)

@@ -6,12 +6,16 @@ but click, a socket and json. Everything else is imported where it is needed.
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.screen import this_screen
 
 SORT_KEYS = [
     "name",
@@ -30,19 +34,44 @@ SORT_KEYS = [
 @click.command()
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 @click.option("-l", "--selector", help="Only nodes with these labels, as in kubectl.")
+@click.option(
+    "--field-selector",
+    default="",
+    metavar="FIELD=VALUE[,...]",
+    help="Only nodes of that metadata.name or spec.unschedulable; != leaves them out.",
+)
+@click.option(
+    "-L",
+    "--label-columns",
+    multiple=True,
+    metavar="KEY[,...]",
+    help="Columns with the values of these labels.",
+)
+@click.option("--show-labels", is_flag=True, help="A last column with all labels.")
 @click.option("--trouble", is_flag=True, help="Only nodes that are in trouble.")
 @click.option(
     "--sort-by",
     type=click.Choice(SORT_KEYS),
-    help="Which nodes come first; else by name, trouble first where there are more than 50.",
+    metavar="KEY",
+    help=f"Which nodes come first, by one of {', '.join(SORT_KEYS)}; else by name, trouble first "
+    "where there are more than 50.",
 )
-@click.option("-w", "--watch", is_flag=True, help="Go on: a line for each node that changes.")
+@click.option(
+    "-w",
+    "--watch",
+    is_flag=True,
+    help="Go on: drawn anew each second; not on a terminal a line for each node that changes.",
+)
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if a node is in trouble.")
 @output_flags()
 @where_flags("no_daemon", "profile", "assignments")
+@several_clusters()
 def status(
     nodes: tuple[str, ...],
     selector: str | None,
+    field_selector: str,
+    label_columns: tuple[str, ...],
+    show_labels: bool,
     trouble: bool,
     sort_by: str | None,
     watch: bool,
@@ -59,19 +88,30 @@ def status(
     Examples:
       kubectl nodelife status
       kubectl nodelife status -w
-      kubectl nodelife status --trouble --sort-by unknown-in
+      kubectl nodelife status --sort-by unknown-in
       kubectl nodelife status -f dump/ -o wide
+      kubectl nodelife status --field-selector spec.unschedulable=true --show-labels
       kubectl nodelife status -l topology.kubernetes.io/zone=a -o json
     """
-    query: dict[str, object] = {
+    query: dict[str, Any] = {
         "node": nodes,
         "selector": selector,
+        "fields": field_selector,
+        "label": [key for keys in label_columns for key in keys.split(",")],
+        "labels": show_labels or None,
         "sort": sort_by,
         "trouble": trouble or None,
         **output.query(),
     }
     if not watch:
         return ask.answer(where, "status", query, exit_code=exit_code)
+    if output.format in ("table", "wide") and this_screen().width:
+        ask.check_watch(where, query)
+        from kubectl_nodelife.commands.watching import draw_each_second
+
+        draw_each_second(
+            lambda: ask.ask(where.connection, "status", **query, **ask.on_this_screen())
+        )
     for told in ask.for_ever(ask.watch(where, "status", query)):
         ask.show(told)
         terminal.flush()

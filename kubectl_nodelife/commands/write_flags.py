@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import sys
@@ -80,7 +79,18 @@ def is_confirmed(act: ActFlags, question: str, server: str) -> bool:
 
 
 def run_interruptible(work: Callable[[], Awaitable[T]]) -> T:
-    """Run a coroutine that SIGINT and SIGTERM cancel: it may clean up before it ends."""
+    """Run a coroutine that SIGINT and SIGTERM cancel: it may clean up before it ends.
+
+    Where SIGINT is ignored by inheritance, as in the background of a script, it stays so, which is
+    said: the same Ctrl-C may be meant for something else.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        terminal.note(
+            "Ctrl-C (SIGINT) is ignored, as whoever started this wants it; end it with: "
+            f"kill {os.getpid()}"
+        )
+
+    import asyncio
 
     async def main() -> T:
         task = asyncio.current_task()

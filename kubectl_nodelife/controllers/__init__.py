@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from kubectl_nodelife.engine.controller import Controller
-from kubectl_nodelife.engine.settings import Settings
+if TYPE_CHECKING:
+    from kubectl_nodelife.engine.controller import Controller
+    from kubectl_nodelife.engine.settings import Settings
 
 # name -> (folder, class), in order; imported when asked for, since a verb seldom needs all
 CONTROLLERS: Final[Mapping[str, tuple[str, str]]] = {

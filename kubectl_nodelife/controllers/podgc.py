@@ -134,6 +134,13 @@ class PodGCController:
                     yield TurnPart(self.name, ("Pod", pod.key), actions)
         yield self.pass_at(now_ns + self.period_ns)
 
+    def rests(self, key: Hashable) -> bool:
+        """Whether no rule has a pod to look at."""
+        threshold = self.settings.terminated_pod_gc_threshold
+        if 0 < threshold < len(self._terminated):
+            return False
+        return not (self.quarantine or self._unscheduled or self._out_of_service or self._unknown)
+
     def pass_at(self, at_ns: int) -> Requeue:
         """The next run begins then."""
         return Requeue(self.name, _RUN, at_ns)
@@ -183,15 +190,21 @@ class PodGCController:
     def gc_orphaned(self, cache: Cache, now_ns: int) -> Iterator[tuple[Pod, Iterable[Action]]]:
         """Pods of nodes that are gone, after a quarantine of the node's name.
 
-        Follows `gcOrphaned` and `discoverDeletedNodes`.
+        Follows `gcOrphaned` and `discoverDeletedNodes`. A name whose quarantine is over begins
+        another one in the very run that takes its pods, since that run sees them still: a pod that
+        comes there meanwhile has no quarantine of its own.
         """
+        due = self.due_nodes(now_ns)
+        for name in due:
+            del self.quarantine[name]
         for name in list(self._unknown):
             if name in cache.nodes or name not in cache.nodes_with_pods():
                 del self._unknown[name]
-            else:
+            elif self._has_quarantine:
                 self.quarantine.setdefault(name, now_ns + QUARANTINE_NS)
-        for name in self.due_nodes(now_ns):
-            del self.quarantine[name]
+            else:
+                due.append(name)
+        for name in due:
             if name not in cache.nodes:
                 for pod in cache.pods_on(name):
                     yield pod, self._delete_orphan(pod, name, now_ns)
@@ -206,8 +219,6 @@ class PodGCController:
 
     def due_nodes(self, now_ns: int) -> list[str]:
         """The nodes whose quarantine is over. Before 1.17 there is none."""
-        if not self._has_quarantine:
-            return list(self.quarantine)
         return [n for n, ends_ns in self.quarantine.items() if ends_ns + _HANDOVER_NS <= now_ns]
 
     # What a deletion takes

@@ -25,6 +25,9 @@ ANSWER_SECONDS = 10.0
 MOST_BYTES = 64 << 20
 
 _CHUNK = 1 << 18
+_LONGEST_LINE = 4096
+"""A longer query is the request's body: servers bound the length of its first line."""
+
 _SAFE = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
@@ -51,7 +54,7 @@ class DaemonError(NodelifeError):
         self.exit_code = exit_code
 
 
-ORDERS = frozenset({"stop", "reload", "pause", "resume"})
+ORDERS = frozenset({"stop", "reload", "pause", "resume", "ui", "ui-stop"})
 
 
 def ask(path: str, question: str, seconds: float = ANSWER_SECONDS, **query: Any) -> dict[str, Any]:
@@ -120,10 +123,13 @@ def _request(question: str, query: dict[str, Any]) -> bytes:
         values = value if isinstance(value, (list, tuple)) else (value,)
         pairs += [f"{key}={_quoted(v)}" for v in values if v is not None and v != ""]
     verb = "POST" if question in ORDERS else "GET"
-    target = f"/v1/{question}" + (f"?{'&'.join(pairs)}" if pairs else "")
+    target, body = f"/v1/{question}", "&".join(pairs)
+    length = f"Content-Length: {len(body)}\r\n"
+    if len(body) <= _LONGEST_LINE:
+        target, body, length = f"{target}?{body}" if body else target, "", ""
     return (
         f"{verb} {target} HTTP/1.0\r\nHost: nodelife\r\nX-Nodelife-Protocol: {PROTOCOL}\r\n"
-        "Connection: close\r\n\r\n"
+        f"{length}Connection: close\r\n\r\n{body}"
     ).encode("ascii")
 
 

@@ -18,7 +18,7 @@ from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
-from kubectl_nodelife.errors import Refused, Unreachable
+from kubectl_nodelife.errors import NodelifeError, Refused, Unreachable
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS
@@ -69,7 +69,8 @@ class ClusterChecks:
 
     async def right_cluster(self) -> None:
         """The uid of kube-system is that of the journal."""
-        found = await self.get("/api/v1/namespaces/kube-system", "the cluster's identity")
+        path = "/api/v1/namespaces/kube-system"
+        found = await self.get(path, "Namespace", "the cluster's identity")
         uid = str((found.get("metadata") or {}).get("uid", ""))
         if not uid:
             raise Refused(
@@ -87,11 +88,22 @@ class ClusterChecks:
             )
         self._intents.mark(CLUSTER_MARK, uid)
 
+    async def why_another(self) -> str:
+        """Why this is not, or not known to be, the cluster that the journal is of; "" where it is.
+        Never raises.
+        """
+        try:
+            await self.right_cluster()
+        except NodelifeError as error:
+            return str(error)
+        return ""
+
     async def versions(self, groups: Iterable[str]) -> None:
         """The API groups, such as `policy/v1`, are served."""
         for group in groups:
             await self.get(
                 f"/apis/{group}",
+                "APIResourceList",
                 f"API group {group}",
                 "enforcing needs v1.22 or newer, and an account that may discover its API",
             )
@@ -158,9 +170,9 @@ class ClusterChecks:
                 remedy="talk to it without the proxy in between",
             )
 
-    async def get(self, path: str, what: str, remedy: str = RIGHTS) -> dict[str, Any]:
-        """A document of the API server. Raises Refused, Unreachable."""
-        answer = await self._writer.send(Request("GET", path, "", {}), "")
+    async def get(self, path: str, kind: str, what: str, remedy: str = RIGHTS) -> dict[str, Any]:
+        """A document of the API server, of that kind. Raises Refused, Unreachable."""
+        answer = await self._writer.send(Request("GET", path, "", {}), kind)
         if answer.code == 0:
             raise Unreachable(f"does not answer: {answer.message}", on=self._target.server)
         if not answer.ok:

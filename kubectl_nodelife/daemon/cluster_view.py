@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal
-from kubectl_nodelife.daemon.kinds import KINDS
+from kubectl_nodelife.daemon.kinds import KINDS, failing
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.errors import Unreachable
-from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.duration import format_duration, human_duration
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
@@ -63,6 +63,13 @@ class ShownCache(Cache):
                 if self.objects.get(kind) is cache.objects.get(kind):
                     self.objects = {**self.objects, kind: dict(self.objects.get(kind, {}))}
                 self.set(kind, key, obj)
+
+    def copy(self) -> Cache:
+        """A plain cache of what the cluster shows."""
+        other = super().copy()
+        for key, pod in self._shown_pods.items():
+            other.set("Pod", key, pod)
+        return other
 
     def all(self, kind: str) -> Iterable[KubeObject]:
         """All objects of a kind."""
@@ -127,18 +134,28 @@ def look(watcher: DecisionTask, journal: Journal, cluster: WatchedCluster) -> Cl
             on=cluster.server,
             remedy="try again in a moment, or look directly with --no-daemon",
         )
+    shown_ns, blind = watcher.shown_ns(), bool(watcher.stands_still)
     return ClusterView(
         watcher.settings,
-        now_ns,
-        outlook=_outlook(watcher, now_ns),
+        shown_ns,
+        outlook=_outlook(watcher, shown_ns),
         source=_source(watcher, cluster, now_ns),
         moment={
-            "time": format_micro_time(now_ns),
-            "origin": "the API server's clock",
+            "time": format_micro_time(shown_ns),
+            "origin": "when the cluster was last seen" if blind else "the API server's clock",
         },
         warnings=[*_warnings(watcher, now_ns), *journal_warnings(journal)],
         unread={k: watcher.feed.states[k].error for k in KINDS if k not in watcher.read},
     )
+
+
+def blind_warnings(watcher: DecisionTask) -> list[str]:
+    """Since when the cluster is not seen, and why; nothing while it is."""
+    if not watcher.stands_still:
+        return []
+    why = watcher.gate.waiting() or "; ".join(failing(watcher.feed.states)) or watcher.stands_still
+    ago = human_duration(watcher.clock.now_ns() - watcher.shown_ns())
+    return [f"nothing is decided, all is shown as last seen, {ago} ago: {why}"]
 
 
 def journal_warnings(journal: Journal) -> list[str]:
@@ -182,8 +199,7 @@ def _warnings(watcher: DecisionTask, now_ns: int) -> list[str]:
     said = []
     if not watcher.synced.is_set():
         said.append(f"still reading: {_progress(watcher)}; what depends on it is not evaluated")
-    if watcher.stands_still:
-        said.append(f"{watcher.stands_still}: ages are of what was seen last, nothing is decided")
+    said += blind_warnings(watcher)
     if watcher.is_cold(now_ns) and watcher.synced.is_set():
         left = format_duration((watcher.cold_until_ns - now_ns) // SECOND_NS * SECOND_NS)
         said.append(
@@ -194,7 +210,8 @@ def _warnings(watcher: DecisionTask, now_ns: int) -> list[str]:
     if abs(skew_ns) > SKEW_WARNED_NS:
         said.append(clock_warning(skew_ns))
     quarantine = watcher.host.cache.quarantine
-    return [*said, *kind_warnings(watcher.feed.states), *quarantine.lines()]
+    kinds = [w for w in kind_warnings(watcher.feed.states) if not any(w in line for line in said)]
+    return [*said, *kinds, *quarantine.lines()]
 
 
 def clock_warning(skew_ns: int) -> str:

@@ -7,32 +7,48 @@
         profile: v1.33
         settings:
           node-monitor-grace-period: 40s
+        caps: {taints-per-minute: 5}      # of enforce mode, as `--cap` names them
+        maxWrites: 500                    # as --max-writes
+        maxResponseSize: 1Gi              # as --max-response-size, of a daemon
 
 No file is as good as an empty one. An unknown key is an error: a typo must not pass for a setting.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import yaml
 
+from kubectl_nodelife.engine.guard import CAP_NAMES
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.near_names import did_you_mean
 from kubectl_nodelife.kube.yaml_aliases import load_documents
+from kubectl_nodelife.live.target import parse_size
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_KEYS = {"": ("apiVersion", "kind", "clusters"), "clusters": ("profile", "settings")}
+_KEYS = {
+    "": ("apiVersion", "kind", "clusters"),
+    "clusters": ("profile", "settings", "caps", "maxWrites", "maxResponseSize"),
+    "caps": tuple(CAP_NAMES),
+}
+_Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class ClusterConfig(msgspec.Struct, frozen=True):
+class ClusterConfig(msgspec.Struct, frozen=True, rename="camel"):
     """What the file says about one cluster. `name` is its key in the file."""
 
     name: str = ""
     profile: str = ""
     settings: dict[str, str | int | float | bool] = {}
+    caps: dict[str, _Count] = {}
+    max_writes: _Count | None = None
+    max_response_size: str = ""
+
+
+NOTHING_SAID: Final = ClusterConfig()
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -46,7 +62,7 @@ class Config(msgspec.Struct, frozen=True):
         for name in (server, f"{server}/", context):
             if name and name in self.clusters:
                 return self.clusters[name]
-        return ClusterConfig()
+        return NOTHING_SAID
 
 
 def load_config(path: str) -> Config:
@@ -71,14 +87,20 @@ def load_config(path: str) -> Config:
         raise BadInput("must be a map of clusters", on=f"{path}: clusters")
     sections = {}
     for name, section in clusters.items():
-        _check_keys(path, f"clusters.{name}", section or {}, _KEYS["clusters"])
-        try:
-            sections[str(name)] = msgspec.convert(
-                {"name": str(name), **(section or {})}, ClusterConfig
-            )
-        except msgspec.ValidationError as error:
-            raise BadInput(str(error), on=f"{path}: clusters.{name}") from None
+        sections[str(name)] = _section(path, str(name), section or {})
     return Config(path, sections)
+
+
+def _section(path: str, name: str, said: Any) -> ClusterConfig:
+    where = f"clusters.{name}"
+    _check_keys(path, where, said, _KEYS["clusters"])
+    _check_keys(path, f"{where}.caps", said.get("caps") or {}, _KEYS["caps"])
+    try:
+        section = msgspec.convert({"name": name, **said}, ClusterConfig)
+    except msgspec.ValidationError as error:
+        raise BadInput(str(error), on=f"{path}: {where}") from None
+    parse_size(section.max_response_size, f"{path}: {where}.maxResponseSize")
+    return section
 
 
 def _check_keys(path: str, where: str, found: Any, known: tuple[str, ...]) -> None:

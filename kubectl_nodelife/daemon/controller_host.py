@@ -240,6 +240,7 @@ class ControllerHost:
         waiting = view
         while True:
             view, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
+            view = [event for event in view if not self._is_set_aside(event)]
             for decided in self.engine.turns(now_ns, view):
                 for action in decided:
                     waiting += self._plan_contained(action, now_ns)
@@ -250,6 +251,13 @@ class ControllerHost:
                 self.overlay.applied()
                 return
             yield
+
+    def _is_set_aside(self, event: Event) -> bool:
+        """Whether it only shows what of a plan is left on an object that cannot be read: the engine
+        would take it for the object itself, and for readable again.
+        """
+        unreadable = self.cache.quarantine.unreadable
+        return bool(unreadable) and isinstance(event, (Put, Gone)) and _target(event) in unreadable
 
     def _came_of(self, outcome: Outcome, now_ns: int) -> list[Event]:
         """Note what came of an action that was sent; failures are the controller's business too."""

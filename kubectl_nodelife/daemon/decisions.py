@@ -95,6 +95,13 @@ class DecisionTask:
         """Why nothing is decided now, "" for no reason."""
         return self.gate.closed_because or self.leases.waiting
 
+    def shown_ns(self) -> int:
+        """The instant of which answers tell: now, or while nothing is decided the last decision's,
+        since what was not heard after it says nothing about a node.
+        """
+        now_ns = self.clock.now_ns()
+        return min(self._decided_ns or now_ns, now_ns) if self.stands_still else now_ns
+
     def is_cold(self, now_ns: int) -> bool:
         """Whether nodes are not yet called lost for silence."""
         return now_ns < self.cold_until_ns

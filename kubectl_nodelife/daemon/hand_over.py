@@ -8,7 +8,6 @@ would strip taints that are months old.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shlex
@@ -19,6 +18,7 @@ from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.daemon.own_program import SETTLE_SECONDS, UPGRADE_SECONDS, OwnProgram
 from kubectl_nodelife.daemon.spawning import filled_pipe
 from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.live.child import TooMuchOutput, run_program
 
 _ANSWER_SECONDS: Final = 20.0
 _ASK_AGAIN_SECONDS: Final = 60.0
@@ -71,23 +71,22 @@ class HandOver:
 
     async def _runs(self, program: str) -> bool:
         """Whether it says its version in time; if not, the log says so."""
+        words, environ = [program, "version"], self._options.environ
         try:
-            process = await asyncio.create_subprocess_exec(
-                program, "version", env=dict(self._options.environ), cwd="/",
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-            )  # fmt: skip
+            ended = await run_program(words, environ, seconds=_ANSWER_SECONDS)
+        except TimeoutError:  # an OSError, too
+            log.error("%s does not take over: no answer", program)
+            return False
         except OSError as error:
             log.error("%s cannot be run, and does not take over: %s", program, error.strerror)
             return False
-        try:
-            said, _ = await asyncio.wait_for(process.communicate(), _ANSWER_SECONDS)
-        except TimeoutError:
-            process.kill()
-            said = b"no answer"
-        if process.returncode != 0:
-            log.error("%s does not take over: %s", program, said.decode(errors="replace").strip())
-        return process.returncode == 0
+        except TooMuchOutput:
+            log.error("%s does not take over: that is no version", program)
+            return False
+        if ended.code != 0:
+            said = (ended.stdout + ended.stderr).decode(errors="replace").strip()
+            log.error("%s does not take over: %s", program, said)
+        return ended.code == 0
 
 
 def arguments_of(options: Options) -> list[str]:

@@ -15,8 +15,10 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from itertools import chain
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kubectl_nodelife.daemon.store import file_inode
@@ -33,6 +35,11 @@ RETENTION_NS: Final = 7 * 24 * HOUR_NS
 T = TypeVar("T")
 End = tuple[str, int, str, str, int]
 """State, code, message, new resourceVersion, id."""
+
+_AT_ONCE: Final = (64, 16, 4, 1)
+"""Rows of one statement. The thread of the journal gives up the interpreter at each statement, and
+waits up to 5 ms to have it again while decisions are taken: one for each row would be an age.
+"""
 
 _COLUMNS = (
     "time_ns INTEGER NOT NULL, controller TEXT NOT NULL, action TEXT NOT NULL, "
@@ -68,7 +75,7 @@ class Unsettled(NamedTuple):
 
 class Intents:
     """See the module. `error`: why nothing may be sent, "" where all is well. `has_unsettled`: some
-    write's end may be unknown.
+    write's end may be unknown; `unknown_ends`: how many were noted as that so far.
 
     A full disk may pass; any other error is final, and only a new start looks at the file again.
     """
@@ -80,6 +87,7 @@ class Intents:
         self._lock = _lock(path)
         try:
             self._db = _open(path)
+            (highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM writes").fetchone()
         except sqlite3.Error as error:
             os.close(self._lock)
             raise Refused(
@@ -87,24 +95,27 @@ class Intents:
                 on=path,
                 remedy="move it aside, and enforcing begins with an empty one",
             ) from None
-        (highest,) = self._db.execute("SELECT coalesce(max(id), 0) FROM writes").fetchone()
         self._first_id = self._next_id = int(highest) + 1
         self.has_unsettled = True
+        self.unknown_ends = 0
         self._inode = file_inode(path)
         self._final = False
         self._one_at_a_time = threading.Lock()  # `mark` must not join a batch that may fail
         self._thread = ThreadPoolExecutor(1, "writes")
         self._rows: list[tuple[Any, ...]] = []
         self._ends: list[End] = []
-        self._waiting: asyncio.Future[str] | None = None
+        self._waiting: list[asyncio.Future[str]] = []
 
     async def begin(self, intent: Intent) -> int:
         """Bring the intent to the disk, with all others that wait; its id. Raises OSError."""
         number, self._next_id = self._next_id, self._next_id + 1
         self._rows.append((number, *intent, INTENT))
-        if self._waiting is None:
-            self._waiting = asyncio.ensure_future(self._write_waiting())
-        if error := await asyncio.shield(self._waiting):
+        loop = asyncio.get_running_loop()
+        if not self._waiting:
+            loop.call_soon(self._write_waiting, loop)  # what one slice decided comes together
+        kept: asyncio.Future[str] = loop.create_future()
+        self._waiting.append(kept)
+        if error := await kept:
             raise OSError(error)
         return number
 
@@ -113,11 +124,13 @@ class Intents:
     ) -> None:
         """The write is sent, or has ended; goes to the disk with the next batch."""
         self._ends.append((state, code, message[:500], version, number))
-        self.has_unsettled = self.has_unsettled or state == UNKNOWN
+        if state == UNKNOWN:
+            self.has_unsettled = True
+            self.unknown_ends += 1
 
     async def flush(self) -> None:
         """Bring ends to the disk."""
-        await self._save([])
+        await self._save()
 
     async def run(self, now_ns: Callable[[], int]) -> None:
         """Bring ends to the disk, and drop what is old, until cancelled."""
@@ -129,12 +142,14 @@ class Intents:
                 await self._in_thread(self._prune, now_ns() - RETENTION_NS)
 
     def unsettled(self) -> list[Unsettled]:
-        """What an earlier process left open, and what had no answer."""
+        """What an earlier process left open, and what had no answer; a state that is none is one
+        of these.
+        """
         names = ", ".join(Intent._fields)
         rows = self._db.execute(
-            f"SELECT id, state, {names} FROM writes WHERE state = ? OR state IN (?, ?) AND id < ? "
-            "ORDER BY id",
-            (UNKNOWN, INTENT, SENT, self._first_id),
+            f"SELECT id, state, {names} FROM writes "
+            "WHERE state = ? OR state NOT IN (?, ?) AND id < ? ORDER BY id",
+            (UNKNOWN, APPLIED, FAILED, self._first_id),
         )
         return [Unsettled(row[0], row[1], Intent(*row[2:])) for row in rows.fetchall()]
 
@@ -156,39 +171,62 @@ class Intents:
         self._thread.shutdown()
         os.close(self._lock)
 
-    async def _write_waiting(self) -> str:
-        """Bring the intents that wait to the disk: why they are not there, "" where they are."""
-        await asyncio.sleep(0)  # what one slice decided comes together
-        self._waiting = None
+    def _write_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Bring the intents that wait to the disk, and tell each that waits why it is not there, ""
+        where it is. Without a task between: in a burst each turn of the loop takes some ms.
+        """
         rows, self._rows = self._rows, []
-        return await self._save(rows)
-
-    async def _save(self, rows: list[tuple[Any, ...]]) -> str:
-        """Why it failed, "" where it did not."""
+        waiting, self._waiting = self._waiting, []
         ends, self._ends = self._ends, []
+
+        def written(batch: Future[None]) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(tell, batch.exception())
+
+        def tell(error: BaseException | None) -> None:
+            failed = error if isinstance(error, sqlite3.Error) else None
+            is_bug = error is not None and failed is None
+            if not is_bug:
+                self._note_saved(failed, ends)
+            for kept in waiting:
+                if kept.done():
+                    continue  # its action was given up
+                if error is not None and is_bug:
+                    kept.set_exception(error)
+                else:
+                    kept.set_result(self.error)
+
+        self._thread.submit(self._write, rows, ends).add_done_callback(written)
+
+    async def _save(self) -> None:
+        """Bring the ends that wait to the disk."""
+        ends, self._ends = self._ends, []
+        failed: sqlite3.Error | None = None
         try:
-            await self._in_thread(self._write, rows, ends)
-            self.error = ""
+            await self._in_thread(self._write, [], ends)
         except sqlite3.Error as error:
-            self.error = str(error)
+            failed = error
+        self._note_saved(failed, ends)
+
+    def _note_saved(self, error: sqlite3.Error | None, ends: list[End]) -> None:
+        """What came of a batch; its ends are tried again, and its intents are sent by nobody."""
+        self.error = str(error) if error is not None else ""
+        if error is not None:
             self._final = self._final or not isinstance(error, sqlite3.OperationalError)
-            self._ends = ends + self._ends  # the rows' writers are told, and send nothing
-        return self.error
+            self._ends = ends + self._ends
 
     def _write(self, rows: list[tuple[Any, ...]], ends: list[End]) -> None:
         if self._final:
             raise sqlite3.DatabaseError(self.error)
         if file_inode(self.path) != self._inode:
             raise sqlite3.DatabaseError("the file was deleted, or replaced by another")
-        marks = ", ".join("?" * (len(Intent._fields) + 2))
-        names = f"id, {', '.join(Intent._fields)}, state"
+        last = list({end[-1]: end for end in ends}.values())
         with self._one_at_a_time, self._db:
             self._db.execute("BEGIN IMMEDIATE")
-            self._db.executemany(f"INSERT INTO writes ({names}) VALUES ({marks})", rows)
-            self._db.executemany(
-                "UPDATE writes SET state = ?, code = ?, message = ?, new_version = ? WHERE id = ?",
-                ends,
-            )
+            for some in _parts(rows):
+                self._db.execute(_insert(len(some)), list(chain.from_iterable(some)))
+            for some in _parts(last):
+                self._db.execute(_update(len(some)), list(chain.from_iterable(some)))
 
     def _prune(self, before_ns: int) -> None:
         with self._one_at_a_time:
@@ -200,6 +238,33 @@ class Intents:
     async def _in_thread(self, function: Callable[..., T], *arguments: Any) -> T:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, function, *arguments)
+
+
+def _parts(rows: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The rows in parts of at most _AT_ONCE, and these of few different lengths."""
+    at = 0
+    while at < len(rows):
+        size = next(size for size in _AT_ONCE if size <= len(rows) - at)
+        yield rows[at : at + size]
+        at += size
+
+
+@cache
+def _insert(rows: int) -> str:
+    marks = ", ".join("?" * (len(Intent._fields) + 2))
+    names = f"id, {', '.join(Intent._fields)}, state"
+    return f"INSERT INTO writes ({names}) VALUES {', '.join([f'({marks})'] * rows)}"
+
+
+@cache
+def _update(rows: int) -> str:
+    """Of rows that differ in their ids."""
+    return (
+        "WITH ended (state, code, message, new_version, id) AS "
+        f"(VALUES {', '.join(['(?, ?, ?, ?, ?)'] * rows)}) "
+        "UPDATE writes SET (state, code, message, new_version) = (SELECT state, code, message, "
+        "new_version FROM ended WHERE ended.id = writes.id) WHERE id IN (SELECT id FROM ended)"
+    )
 
 
 def _lock(path: str) -> int:
@@ -225,6 +290,7 @@ def _lock(path: str) -> int:
 
 def _open(path: str) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
+    db.text_factory = lambda text: text.decode(errors="replace")  # of a damaged row as well
     try:
         os.chmod(path, 0o600)
         db.execute("PRAGMA journal_mode = WAL")
@@ -239,6 +305,9 @@ def _open(path: str) -> sqlite3.Connection:
         )
         db.execute("CREATE TABLE IF NOT EXISTS marks (name TEXT PRIMARY KEY, value TEXT NOT NULL)")
         db.execute(f"PRAGMA user_version = {SCHEMA}")
+        (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+        if found != "ok":
+            raise sqlite3.OperationalError(f"it is damaged: {found}")
     except (sqlite3.Error, OSError) as error:
         db.close()
         raise sqlite3.OperationalError(str(error)) from None

@@ -8,6 +8,9 @@ from typing import Any
 
 import msgspec
 
+from kubectl_nodelife.daemon.config import ClusterConfig
+from kubectl_nodelife.daemon.metrics.options import MetricsOptions
+from kubectl_nodelife.daemon.notify.options import NotifyOptions
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.identity import cluster_identity
@@ -18,7 +21,8 @@ class Options(msgspec.Struct, frozen=True):
     """How a daemon was asked for. `ready_fd`: the pipe to its parent, None in the foreground.
 
     `arguments` start another one like it, apart from secrets. `orders`: what it enforces;
-    `tell`: prints the line that says so.
+    `tell`: prints the line that says so. `metrics`: what it serves to scrapers;
+    `notify`: whom it notifies.
     """
 
     overrides: Connection
@@ -28,6 +32,8 @@ class Options(msgspec.Struct, frozen=True):
     arguments: tuple[str, ...] = ()
     ready_fd: int | None = None
     orders: Orders = Orders()
+    metrics: MetricsOptions = MetricsOptions()
+    notify: NotifyOptions = NotifyOptions()
     tell: Callable[[str], None] = len  # type: ignore[assignment]
 
 
@@ -49,6 +55,14 @@ def from_anywhere(options: Options) -> Options:
     return msgspec.structs.replace(
         options, overrides=overrides, environ=environ, arguments=tuple(arguments)
     )
+
+
+def with_limits(options: Options, section: ClusterConfig) -> Options:
+    """The same options with the config file's limit on what is read, unless a flag gives one."""
+    if options.overrides.max_response_size or not section.max_response_size:
+        return options
+    overrides = options.overrides._replace(max_response_size=section.max_response_size)
+    return msgspec.structs.replace(options, overrides=overrides)
 
 
 def target_now(options: Options, identity: str, context: str) -> Target:

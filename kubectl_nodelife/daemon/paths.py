@@ -34,8 +34,8 @@ def runtime_folder(environ: os._Environ[str] | dict[str, str]) -> str:
         folder = os.path.abspath(own)
     elif os.path.isdir(login):
         folder = f"{login}/{FOLDER}"
-    elif environ.get("XDG_RUNTIME_DIR"):
-        folder = os.path.join(environ["XDG_RUNTIME_DIR"], FOLDER)
+    elif given := _xdg(environ, "XDG_RUNTIME_DIR"):
+        folder = os.path.join(given, FOLDER)
     else:
         folder = os.path.join(state_folder(environ), "run")
         if not _can_be_made(folder):
@@ -50,7 +50,7 @@ def state_folder(environ: os._Environ[str] | dict[str, str]) -> str:
     own = environ.get("NODELIFE_STATE_DIR")
     if own:
         return os.path.abspath(own)
-    base = environ.get("XDG_STATE_HOME") or os.path.join(_home(environ), ".local", "state")
+    base = _xdg(environ, "XDG_STATE_HOME") or os.path.join(_home(environ), ".local", "state")
     return os.path.join(base, FOLDER)
 
 
@@ -59,7 +59,7 @@ def config_file(environ: os._Environ[str] | dict[str, str]) -> str:
     own = environ.get("NODELIFE_CONFIG")
     if own:
         return os.path.abspath(own)
-    base = environ.get("XDG_CONFIG_HOME") or os.path.join(_home(environ), ".config")
+    base = _xdg(environ, "XDG_CONFIG_HOME") or os.path.join(_home(environ), ".config")
     return os.path.join(base, FOLDER, "config.yaml")
 
 
@@ -146,7 +146,15 @@ def check_private(folder: str) -> None:
 
 
 def _home(environ: os._Environ[str] | dict[str, str]) -> str:
-    return environ.get("HOME") or os.path.expanduser("~")
+    return os.path.abspath(environ.get("HOME") or os.path.expanduser("~"))
+
+
+def _xdg(environ: os._Environ[str] | dict[str, str], name: str) -> str:
+    """The folder that the variable names; "" for none. One that is not absolute counts as not set,
+    as the XDG base directory specification has it.
+    """
+    folder = environ.get(name, "")
+    return folder if os.path.isabs(folder) else ""
 
 
 def _can_be_made(folder: str) -> bool:

@@ -18,8 +18,10 @@ READS: Final[tuple[Row, ...]] = (
     ("apps", "daemonsets", "", ("get", "list", "watch")),
     ("apps", "controllerrevisions", "", ("get", "list", "watch")),
     ("", "namespaces", "", ("get",)),
-    ("", "configmaps", "", ("get",)),
 )
+NAMESPACE_SYSTEM: Final = "kube-system"
+KILL_SWITCH: Final[Row] = ("", "configmaps", "", ("get",))
+"""In kube-system alone: elsewhere ConfigMaps hold what is no business of ours."""
 _EVENTS: Final[Row] = ("", "events", "", ("create", "patch"))
 WRITES: Final[dict[str, tuple[Row, ...]]] = {
     "node-lifecycle": (

@@ -23,7 +23,12 @@ from kubectl_nodelife.daemon.enforce.manager import (
     unproven,
 )
 from kubectl_nodelife.daemon.intents import Intents
-from kubectl_nodelife.daemon.permissions import LEASE_VERBS, rows
+from kubectl_nodelife.daemon.permissions import (
+    KILL_SWITCH,
+    LEASE_VERBS,
+    NAMESPACE_SYSTEM,
+    rows,
+)
 from kubectl_nodelife.daemon.settings import UNREADABLE
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import Refused
@@ -111,6 +116,8 @@ class Preflight:
         ]
         namespace = self._orders.lease_namespace
         wanted += [Right("coordination.k8s.io", "leases", "", v, namespace) for v in LEASE_VERBS]
+        group, resource, subresource, verbs = KILL_SWITCH
+        wanted += [Right(group, resource, subresource, v, NAMESPACE_SYSTEM) for v in verbs]
         names = ",".join(self._orders.controllers)
         await self._checks.permission(
             wanted, f"kubectl nodelife rbac --mode enforce --enforce={names} prints the role"
@@ -186,6 +193,7 @@ class Preflight:
         """Nobody else holds our Lease, in whichever namespace."""
         found = await self._checks.get(
             f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{NAME}",
+            "LeaseList",
             f"leases named {NAME}",
         )
         for lease in found.get("items") or ():

@@ -10,7 +10,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from kubectl_nodelife import __version__
 from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.daemon.clock import DaemonClock
-from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
-from kubectl_nodelife.daemon.config import load_config
+from kubectl_nodelife.daemon.cluster_view import WatchedCluster, blind_warnings, look
+from kubectl_nodelife.daemon.config import Config, load_config
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
@@ -31,6 +31,8 @@ from kubectl_nodelife.daemon.instance import Instance, card
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.metrics.plug import make_metrics
+from kubectl_nodelife.daemon.one_time_lists import ListedOnce, list_once
 from kubectl_nodelife.daemon.options import Options, target_now
 from kubectl_nodelife.daemon.own_program import OwnProgram
 from kubectl_nodelife.daemon.paths import config_file, log_path
@@ -45,6 +47,7 @@ from kubectl_nodelife.daemon.settings import (
     resolve_settings,
 )
 from kubectl_nodelife.daemon.spawning import tell_parent
+from kubectl_nodelife.daemon.ui.host import PageHost
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError
@@ -63,8 +66,10 @@ _KEEP_SECONDS: Final = 2.0
 _REREAD_SECONDS: Final = 30.0
 
 Look = Callable[[], ClusterView]
+ListKinds = Callable[[Sequence[str]], Coroutine[Any, Any, ListedOnce]]
 MakeAnswers = Callable[
-    [Look, Journal, Callable[[], int]], tuple[dict[str, Answer], dict[str, Stream]]
+    [Look, Journal, Callable[[], int], Callable[[], list[str]], ListKinds],
+    tuple[dict[str, Answer], dict[str, Stream]],
 ]
 
 
@@ -101,9 +106,23 @@ class Daemon:
             read_leases=lambda: read_leases(self.client),
         )
         self.enforcement = make_enforcement(options.orders, self) if enforces else None
+        self._take_limits(load_config(self.config_path))
         self.attendant = DivergenceRecorder(self.watcher, journal, self.client, self.cluster)
-        answers, streams = make_answers(self.look, journal, clock.now_ns)
-        self.server = Server(
+        self.page, self.server = self._make_servers(make_answers)
+        self.metrics = make_metrics(options, self)
+        self._quarantine_log = QuarantineLog()
+        self._running = DetectedSettings()
+        self._control_plane: frozenset[tuple[str, str]] = frozenset()
+
+    def _make_servers(self, make_answers: MakeAnswers) -> tuple[PageHost, Server]:
+        """The live page and the server on our socket, which give the same answers."""
+        journal, clock = self.journal, self.watcher.clock
+        answers, streams = make_answers(
+            *(self.look, journal, clock.now_ns, self._blind),
+            lambda kinds: list_once(self.client, kinds),
+        )
+        page = PageHost(self.look, journal, clock.now_ns, answers, self._always)
+        server = Server(
             self.cluster,
             {**answers, "diverge": self.attendant.answer, "health": self._health, "hello": _hello},
             {**streams, "diverge": self.attendant.watch},
@@ -111,17 +130,19 @@ class Daemon:
                 "stop": self._order_stop,
                 "reload": self._order_reload,
                 **pausing_orders(self.enforcement, clock),
+                **page.orders(),
             },
         )
-        self._quarantine_log = QuarantineLog()
-        self._running = DetectedSettings()
-        self._control_plane: frozenset[tuple[str, str]] = frozenset()
+        return page, server
 
     def look(self) -> ClusterView:
         """What can be answered now."""
         view = look(self.watcher, self.journal, self.cluster)
         view.warnings += [*self.said, *self.settings_said, *self.departure.program.warnings()]
         return view
+
+    def _blind(self) -> list[str]:
+        return blind_warnings(self.watcher)
 
     async def settings(self, cache: Cache) -> Settings:
         """The settings as the running control plane, the user and the config have them."""
@@ -138,6 +159,7 @@ class Daemon:
         if self.enforcement is not None:
             await self._preflight(self.enforcement)
         loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.reload()))
+        await self._start_metrics()
         await self.server.start(bound)
         self.instance.write_card(
             card(
@@ -168,6 +190,11 @@ class Daemon:
         }
         if self.enforcement is not None:
             parts |= {"tee": self.tee.run(), "enforcement": self.enforcement.run()}
+        if self.metrics is not None:
+            parts["metrics"] = self._always("metrics", self.metrics.recorder.run)
+            if self.metrics.notifier is not None:
+                run = self.metrics.notifier.run
+                parts["notifications"] = self._always("notifications", run)
         tasks = [loop.create_task(part, name=name) for name, part in parts.items()]
         try:
             return await self._until_stopped(tasks)
@@ -203,13 +230,28 @@ class Daemon:
             await self.client.close()
             raise
 
+    async def _start_metrics(self) -> None:
+        if self.metrics is None or self.metrics.endpoint is None:
+            return
+        try:
+            await self.metrics.endpoint.start()
+        except NodelifeError:
+            if self.enforcement is not None:
+                await self.enforcement.close()
+            await self.client.close()
+            raise
+        log.info("serves %s", self.options.metrics.url)
+
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         if self.enforcement is not None:
             await self.enforcement.stop_sending()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await self.page.close()
         await self.server.close()
+        if self.metrics is not None and self.metrics.endpoint is not None:
+            await self.metrics.endpoint.close()
         if self.enforcement is not None:
             await self.enforcement.close()
         await self.journal.close()
@@ -259,8 +301,10 @@ class Daemon:
         target, said = self.target, []
         flags = self.options.profile, self.options.assignments
         try:
-            wish = RequestedSettings(*flags, load_config(self.config_path))
+            config = load_config(self.config_path)
+            wish = RequestedSettings(*flags, config)
             decided = resolve_settings(wish, self._running, cache, target.server, target.context)
+            self._take_limits(config)
         except BadInput as error:
             said.append(f"{error}: left out")
             bare = RequestedSettings(config=load_config(os.devnull))
@@ -270,6 +314,11 @@ class Daemon:
         self.settings_said = [*said, *decided.warnings]
         log.info("follows %s (%s)", decided.settings.profile.name, decided.profile_origin)
         return decided.settings
+
+    def _take_limits(self, config: Config) -> None:
+        if self.enforcement is not None:
+            target = self.target
+            self.enforcement.take_limits(config.section(target.server, target.context))
 
     # Keeping house
 
@@ -318,10 +367,14 @@ class Daemon:
             "socket": self.instance.socket,
             "log": log_path(dict(self.options.environ), self.instance.runtime, self.cluster[0]),
             "asked": self.server.asked,
+            **self.page.state(),
         }
         if self.enforcement is not None:
             more |= {"mode": "enforce", "enforcement": self.enforcement.state()}
         said = [*self.said, *self.settings_said, *connection_warnings(self.target)]
+        if self.options.metrics.bind_address:
+            more["metrics"] = self.options.metrics.url
+            said += self.options.metrics.warnings()
         said += [*spread_warnings(self.client.clock), *self.departure.program.warnings()]
         return health(self.watcher, self.journal, self.cluster, more, said)
 

@@ -16,11 +16,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from typing import Any, Final, TypeVar
+from urllib.parse import parse_qs
 
 from aiohttp import web
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.daemon.client import PROTOCOL
+from kubectl_nodelife.daemon.client import MOST_BYTES, PROTOCOL
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.live.loop import SLICE_S
@@ -56,7 +57,7 @@ class Server:
 
     async def start(self, bound: socket.socket) -> None:
         """Listen on a bound socket."""
-        app = web.Application(middlewares=[self._guard])
+        app = web.Application(middlewares=[self._guard], client_max_size=MOST_BYTES)
         app.router.add_get("/v1/{question}", self._answer)
         app.router.add_post("/v1/{question}", self._obey)
         self._runner = web.AppRunner(
@@ -89,6 +90,8 @@ class Server:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         question = request.match_info["question"]
         query = {key: request.query.getall(key) for key in request.query}
+        if request.can_read_body:
+            query |= parse_qs(await request.text())
         stream = self._streams.get(question)
         if stream is not None and query.get("watch") == ["true"]:
             return await self._stream(request, stream(query))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,8 +21,9 @@ from kubectl_nodelife.engine.settings import FLAGS, GATES, Settings, make_settin
 from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.requests import Resource, get_url
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.live.client import Client
 
 _CONTROL_PLANE: Final = ("kube-controller-manager", "kube-apiserver")
 _NAMESPACE: Final = "kube-system"
@@ -36,6 +37,9 @@ class RequestedSettings(msgspec.Struct, frozen=True):
     profile: str = ""
     assignments: tuple[str, ...] = ()
     config: Config = Config()
+
+
+_UNTOLD: Final = "what runs there, which does not say where it was read"
 
 
 class DetectedSettings(msgspec.Struct, frozen=True):
@@ -59,6 +63,8 @@ async def detect_settings(client: Client, cache: Cache) -> DetectedSettings:
 
     What cannot be read is left out: then the next best origin counts.
     """
+    from kubectl_nodelife.live.requests import Resource, get_url
+
     version = ""
     try:
         found = msgspec.json.decode(await client.read("/version"))
@@ -130,7 +136,7 @@ def resolve_settings(
                     continue
                 warnings.append(f"--set {name}={value}, but it runs with {running_value}")
             flags[name] = value
-            origins[name] = origin if isinstance(origin, str) else origin[name]
+            origins[name] = origin if isinstance(origin, str) else origin.get(name, _UNTOLD)
     try:
         settings = make_settings(profile, flags, origins=origins)
     except SettingsError as error:
@@ -186,7 +192,11 @@ def unreadable(flags: Mapping[str, str], profile: Profile | str) -> list[tuple[s
 
 def _known(flags: Mapping[str, str], profile: Profile) -> dict[str, str]:
     """Flags and gates that the profile has: a running one may have more than we look at."""
-    kept = {name: text for name, text in flags.items() if profile.minor < FLAGS[name].until}
+    kept = {
+        name: text
+        for name, text in flags.items()
+        if name in FLAGS and profile.minor < FLAGS[name].until
+    }
     gates = [
         part
         for part in kept.get("feature-gates", "").split(",")

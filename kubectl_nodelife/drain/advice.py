@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
-from kubectl_nodelife.drain.coming_evictions import coming_eviction
 from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
-from kubectl_nodelife.workloads.budgets import sync_failure
+from kubectl_nodelife.workloads.budgets import rule_of, sync_failure
 from kubectl_nodelife.workloads.eviction import EvictionRefused
 
 OPERATORS: Final = (
@@ -23,15 +22,6 @@ OPERATORS: Final = (
     ("rook_cluster", "Rook", "wait until Ceph's placement groups are active+clean"),
 )
 """Operators that pin budgets at 0 by design: (a label of their pods, name, the proper way)."""
-
-
-def rule_of(spec: PodDisruptionBudgetSpec) -> str:
-    """The budget's rule as it is written: `maxUnavailable 1`."""
-    if spec.max_unavailable is not None:
-        return f"maxUnavailable {spec.max_unavailable}"
-    if spec.min_available is not None:
-        return f"minAvailable {spec.min_available}"
-    return "no rule"
 
 
 def numbers(budget: PodDisruptionBudget) -> str:
@@ -89,7 +79,5 @@ class Advice:
         unready = ledger.matched - ledger.healthy
         if unready > 0:
             verb = "is" if unready == 1 else "are"
-            coming = coming_eviction(self._play.scope.snapshot, ledger.budget)
-            then = coming or "nothing that was read changes that"
-            return f"{unready} of its pods {verb} not Ready, and {then}"
+            return f"{unready} of its pods {verb} not Ready, and nothing that was read changes that"
         return "it does not refill"

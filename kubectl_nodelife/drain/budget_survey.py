@@ -8,9 +8,8 @@ drain would finish all the same, because replacements come, is the plan's to say
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kubectl_nodelife.drain.advice import rule_of
 from kubectl_nodelife.drain.budget_findings import (
     BLOCKING,
     NEVER,
@@ -24,6 +23,7 @@ from kubectl_nodelife.drain.budget_findings import (
     guarded,
 )
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.errors import NotFound
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.pools import pool_of
 from kubectl_nodelife.kube.selectors import format_selector
@@ -37,6 +37,7 @@ from kubectl_nodelife.workloads.budgets import (
     count_healthy_pods,
     disruptions_allowed,
     expected_pods,
+    rule_of,
     sync_failure,
 )
 from kubectl_nodelife.workloads.owners import owner_chain
@@ -62,6 +63,15 @@ class BudgetSurvey:
     two_budgets: dict[str, list[str]]
     pools: list[PoolView]
     warnings: list[str]
+
+    def only(self, names: Sequence[str]) -> BudgetSurvey:
+        """The survey with the budgets of these names alone. Raises NotFound."""
+        among = {view.name for view in self.budgets}
+        for name in names:
+            if name not in among:
+                raise NotFound("poddisruptionbudgets.policy", name, among=among)
+        kept = [view for view in self.budgets if view.name in names]
+        return replace(self, budgets=kept)
 
 
 def survey(

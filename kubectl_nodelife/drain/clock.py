@@ -14,6 +14,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any, Final
 
+from kubectl_nodelife.drain.running_controllers import RunningControllers
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.sim.agenda import SCRIPT, Agenda
 from kubectl_nodelife.sim.world import World
@@ -34,6 +35,7 @@ class PlanClock:
 
     def __init__(self, world: World | None = None) -> None:
         self.now_ns = 0
+        self.controllers: RunningControllers | None = None
         self._world = world
         self._agenda = world.agenda if world is not None else Agenda()
         self._origin_ns = world.api.now_ns if world is not None else 0
@@ -66,11 +68,15 @@ class PlanClock:
         """
         asked, agenda, origin_ns = self._asked, self._agenda, self._origin_ns
         while True:
-            at_ns = agenda.next_at()
-            if at_ns is None:
-                if not asked or settled():
+            at_ns, due_ns = agenda.next_at(), self._controllers_due()
+            if at_ns is None and not asked:
+                return
+            if at_ns is None and due_ns is None:
+                if settled():
                     return
                 at_ns = agenda.next_at()  # the question may have brought an end about
+            if due_ns is not None and (at_ns is None or due_ns < at_ns):
+                at_ns = due_ns
             if at_ns is not None and (not asked or at_ns - origin_ns <= asked[0][0]):
                 self._moved_ns = self.now_ns = at_ns - origin_ns
                 self._advance(at_ns)
@@ -79,6 +85,9 @@ class PlanClock:
             if first_ns - self._moved_ns >= PATIENCE_NS and sort == _IDLE and answered():
                 self._skip_idle(at_ns)
             self._ask()
+
+    def _controllers_due(self) -> int | None:
+        return self.controllers.next_due() if self.controllers is not None else None
 
     def _ask(self) -> None:
         """Make the first of the idle calls."""
@@ -95,10 +104,12 @@ class PlanClock:
             self._advance(world.api.now_ns)
 
     def _advance(self, at_ns: int) -> None:
-        if self._world is not None:
-            self._world.advance(at_ns)
-        else:
+        if self._world is None:
             self._agenda.run(at_ns)
+            return
+        _, events = self._world.advance(at_ns)
+        if self.controllers is not None:
+            self.controllers.step(events)
 
     def _skip_idle(self, next_ns: int | None) -> None:
         """Put each idle call off by whole minutes, as near as may be to the next other call."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from kubectl_nodelife.drain.play import Play
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.duration import human_duration
+from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 
 LONG_WAIT_NS: Final = 30 * SECOND_NS
@@ -24,12 +25,16 @@ def assumptions(play: Play) -> list[str]:
         return []
     sources: dict[str, str] = {}
     for actor in made:
-        took = play.scope.history.time_to_ready(actor.pod)
+        took = play.scope.times.time_to_ready(actor.pod)
         if took is not None and actor.workload is not None:
             name = f"{actor.workload.kind} {actor.workload.name}"
             if took.source != name:
                 sources[name] = took.source
     lines = ["pods take their whole grace period to stop (the low end: none of it)"]
+    lines += _late_kubelets(play)
+    if play.scope.left_out:
+        pods = counted(play.scope.left_out, "pod")
+        lines.append(f"the room that {pods} elsewhere may take or leave meanwhile is not counted")
     if sources:
         shown = first_names([f"{name}: {of}" for name, of in sorted(sources.items())], 5, "; ")
         lines.append(f"time to be Ready not learnt from the workload itself: {shown}")
@@ -39,6 +44,16 @@ def assumptions(play: Play) -> list[str]:
     guessed = sorted({ledger.guessed for ledger in play.world.ledgers.values() if ledger.guessed})
     lines += [f"{why}; the budget's recorded status stands in" for why in guessed[:5]]
     return lines
+
+
+def _late_kubelets(play: Play) -> list[str]:
+    """Kubelets that are taken for silent, where the drain takes long enough to feel it."""
+    snapshot = play.scope.snapshot
+    late = sorted(snapshot.late.items())
+    if not late or play.world.controllers is None:
+        return []
+    told = [f"{name} ({human_duration(snapshot.now_ns - at_ns)} ago)" for name, at_ns in late]
+    return [f"kubelets last heard of too long ago stay silent: {first_names(told, 5)}"]
 
 
 def warnings_of(play: Play) -> list[str]:

@@ -38,7 +38,7 @@ def _plan(play: Play, workload: Workload, evicted: int) -> WorkloadPlan:
     else:
         outage, limit = DEGRADED, before - 1
     top = owner_chain(play.scope.owner_pods[workload.uid][0], play.scope.snapshot)[-1]
-    took = play.scope.history.time_to_ready(play.scope.owner_pods[workload.uid][0])
+    took = play.scope.times.time_to_ready(play.scope.owner_pods[workload.uid][0])
     return WorkloadPlan(
         namespace=workload.namespace,
         kind=workload.kind,
@@ -51,6 +51,7 @@ def _plan(play: Play, workload: Workload, evicted: int) -> WorkloadPlan:
         time_to_ready=None if took is None else round(took.middle_ns / SECOND_NS, 1),
         time_to_ready_from="none of its pods is Ready" if took is None else took.source,
         top=f"{top.kind}/{top.name}",
+        end_known=play.world.controllers is None or play.world.controllers.next_due() is None,
     )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from kubectl_nodelife.drain.admission import Admission
-from kubectl_nodelife.drain.advice import rule_of
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
 from kubectl_nodelife.drain.cordon import choose_cordon
 from kubectl_nodelife.drain.estimate import estimate
@@ -37,8 +36,6 @@ from kubectl_nodelife.drain.results import (
 )
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.drain.timing import FAST, MIDDLE, Timing
-from kubectl_nodelife.drain.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.drain.unblock import add_remedies
 from kubectl_nodelife.drain.verdicts import Judge, seconds
 from kubectl_nodelife.drain.wave_times import set_wave_estimates
@@ -52,6 +49,9 @@ from kubectl_nodelife.sim.kubectl.options import (
     FLAG_IGNORE_DAEMONSETS,
     DrainOptions,
 )
+from kubectl_nodelife.sim.timing import FAST, MIDDLE, Timing
+from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
+from kubectl_nodelife.workloads.budgets import rule_of
 
 VARIANTS: Final = (
     FAST,
@@ -79,6 +79,7 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
     for name in nodes:
         if name not in snapshot.nodes:
             raise KeyError(name)
+    options = options.of_release(snapshot.settings.profile)
     scope = Scope(snapshot, nodes)
     admission = Admission(snapshot)
     middle = play_kubectl(scope, admission, options, MIDDLE)
@@ -89,6 +90,9 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
         if len(nodes) > SAMPLE_NODES:
             sample = Scope(snapshot, nodes[:SAMPLE_NODES], scope.node_index)
         others = [play_kubectl(sample, admission, options, t, nodes) for t in _variants(nodes)]
+        if snapshot.late:
+            slow = play_kubectl(sample, admission, options, MIDDLE, nodes, late_renew=True)
+            others.append(slow)
         plan.estimate = estimate(middle, [o.end_ns for o in others], plan, sample.nodes[-1])
         set_wave_estimates(plan.waves, middle, others)
     plan.together = _together(scope, options, admission)
@@ -109,6 +113,7 @@ def make_wave_plan(
     for name in nodes:
         if name not in snapshot.nodes:
             raise KeyError(name)
+    options = options.of_release(snapshot.settings.profile)
     scope = Scope(snapshot, nodes)
     admission = Admission(snapshot)
     bound = Bound(*waves_bound(snapshot, nodes, options, waves))

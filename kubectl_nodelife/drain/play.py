@@ -9,12 +9,12 @@ from typing import NamedTuple
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.drain.world import PlanWorld
 from kubectl_nodelife.sim.collector import without_collector
+from kubectl_nodelife.sim.kubectl.conversation import NodeRun
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.sim.kubectl.progress import NodeRun
+from kubectl_nodelife.sim.timing import Timing
 
 
 class WaveInPlay(NamedTuple):
@@ -47,13 +47,16 @@ def play_kubectl(
     options: DrainOptions,
     timing: Timing,
     cordoned: Sequence[str] = (),
+    *,
+    late_renew: bool = False,
 ) -> Play:
     """`kubectl drain NODE...`: one process, the nodes of the scope in their order.
 
     `cordoned`: nodes that the command names besides, where only a part of it is played.
+    `late_renew`: kubelets that are late are slow, and not silent.
     """
     with without_collector():
-        world = PlanWorld(scope, admission, timing)
+        world = PlanWorld(scope, admission, timing, late_renew=late_renew)
         world.cordon(*(name for name in cordoned if name not in scope.pods))
         process = KubectlDrain(world, options, scope.nodes, timing.requests)
         process.start(0)

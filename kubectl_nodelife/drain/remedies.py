@@ -13,8 +13,6 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.drain.coming_evictions import members_of
-from kubectl_nodelife.drain.history import PlanHistory
 from kubectl_nodelife.drain.results import PodPlan
 from kubectl_nodelife.drain.scale_up import scale_up
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -26,11 +24,15 @@ from kubectl_nodelife.kube.admission import (
 from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.names import subject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetStatus
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, REMOVED_BY_THE_CLUSTER
+from kubectl_nodelife.workloads.time_to_ready import TimesToReady
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST_TRIED: Final = 5
@@ -54,7 +56,7 @@ class StuckPod(NamedTuple):
     gate: str
     snapshot: PlanSnapshot
     planned: frozenset[str]
-    history: PlanHistory
+    times: TimesToReady
 
     def budgets(self) -> list[PodDisruptionBudget]:
         """The budgets that match it."""
@@ -66,6 +68,17 @@ def candidates(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     """The changes that come into question for the gate that holds the pod."""
     for propose in _OF_GATE.get(stuck.gate, ()):
         yield from propose(stuck)
+
+
+def members_of(snapshot: PlanSnapshot, budget: PodDisruptionBudget) -> list[Pod]:
+    """The pods that count for the budget, and are not being deleted."""
+    return [
+        pod
+        for pod in snapshot.pods_by_namespace.get(budget.namespace, ())
+        if pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in TERMINAL_PHASES
+        and matches(budget.spec.selector, pod.metadata.labels)
+    ]
 
 
 # --- budgets -------------------------------------------------------------------------------------
@@ -100,7 +113,7 @@ def _made_ready(pod: Pod) -> Pod:
 
 
 def _scale(stuck: StuckPod) -> Iterator[RemedyCandidate]:
-    for made in scale_up(stuck.pod, stuck.budgets()[0], stuck.snapshot, stuck.history):
+    for made in scale_up(stuck.pod, stuck.budgets()[0], stuck.snapshot, stuck.times):
         yield RemedyCandidate(made.text, made.risk, made.objects)
 
 
@@ -143,7 +156,8 @@ def _patched(
     if controller_of(budget.metadata) is not None:
         return
     patch = shlex.quote(json.dumps({"spec": rule}, separators=(",", ":")))
-    command = f"kubectl patch pdb {budget.name} -n {budget.namespace} --type merge -p {patch}"
+    what = f"{subject('pdb', budget.name)} -n {budget.namespace}"
+    command = f"kubectl patch {what} --type merge -p {patch}"
     # The controller writes a status for the new rules: none is there yet.
     unseen = replace(budget.metadata, generation=0)
     spec = replace(budget.spec, **fields)
@@ -154,7 +168,8 @@ def _patched(
 def _delete_budget(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     for budget in stuck.budgets()[:_MOST_TRIED]:
         others = " and ".join(b.name for b in stuck.budgets() if b.key != budget.key)
-        text = f"kubectl delete pdb {budget.name} -n {budget.namespace}, or narrow its selector"
+        what = f"{subject('pdb', budget.name)} -n {budget.namespace}"
+        text = f"kubectl delete {what}, or narrow its selector"
         yield RemedyCandidate(text, f"{others} alone guards the pod then", without=(budget,))
 
 

@@ -150,6 +150,7 @@ class WorkloadPlan:
     """What users notice of one workload: its outage (none, degraded, full) and for how long.
 
     `kind`, `name`: the controller of its pods; `top`: who owns that in the end, `Deployment/web`.
+    `seconds` is None where it does not end, or (`end_known` False) something still comes.
     """
 
     namespace: str
@@ -163,6 +164,7 @@ class WorkloadPlan:
     time_to_ready: float | None
     time_to_ready_from: str
     top: str = ""
+    end_known: bool = True
 
 
 @dataclass(slots=True)

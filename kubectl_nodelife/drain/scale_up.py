@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from kubectl_nodelife.drain.actors import new_pod
-from kubectl_nodelife.drain.history import PlanHistory
 from kubectl_nodelife.drain.node_index import NodeIndex
 from kubectl_nodelife.drain.planned_nodes import PlannedNodes
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -25,6 +24,7 @@ from kubectl_nodelife.kube.workload import (
 from kubectl_nodelife.workloads.budgets import desired_pods
 from kubectl_nodelife.workloads.owners import owner_chain
 from kubectl_nodelife.workloads.scales import Scaled, SyncFailure, api_group, replicas_of
+from kubectl_nodelife.workloads.time_to_ready import TimesToReady
 
 MOST_MORE: Final = 3
 """More pods than that are no cheap change."""
@@ -46,7 +46,7 @@ class ScaledUp(NamedTuple):
 
 
 def scale_up(
-    pod: Pod, budget: PodDisruptionBudget, snapshot: PlanSnapshot, history: PlanHistory
+    pod: Pod, budget: PodDisruptionBudget, snapshot: PlanSnapshot, times: TimesToReady
 ) -> Iterator[ScaledUp]:
     """The least number of pods more with which the budget's arithmetic spares one, if it is small.
 
@@ -54,7 +54,7 @@ def scale_up(
     """
     chain = owner_chain(pod, snapshot)
     more = _more(budget)
-    if not chain or not more or history.time_to_ready(pod) is None:
+    if not chain or not more or times.time_to_ready(pod) is None:
         return
     top = chain[-1]
     word = _SCALABLE.get((top.kind, api_group(top.api_version)))

@@ -7,12 +7,17 @@ not look like a cluster without budgets. Indexes over pods are built when they a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TypeVar
 
 import msgspec
 
+from kubectl_nodelife.drain.running_controllers import in_trouble
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
+from kubectl_nodelife.engine.settings import Settings, make_settings
+from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.kinds import kind_of_type
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
@@ -53,7 +58,7 @@ class PlanSnapshot:
 
     `kinds_read`: the kinds whose objects were read, None for all of them. `now_ns`: the moment,
     nanoseconds since the epoch. `unreadable`: objects that are there and cannot be read. `release`:
-    what the cluster's release does about dead nodes.
+    what the cluster's release does about dead nodes. `settings`: its controllers'.
     """
 
     def __init__(
@@ -63,8 +68,10 @@ class PlanSnapshot:
         kinds_read: Collection[str] | None = None,
         unreadable: Sequence[Unreadable] = (),
         release: Release = _NEWEST,
+        settings: Settings | None = None,
     ) -> None:
         self.now_ns = now_ns
+        self.settings = settings or make_settings(parse_profile(NEWEST), {})
         self.release = release
         self.unreadable = tuple(unreadable)
         self.kinds_read = None if kinds_read is None else frozenset(kinds_read)
@@ -91,6 +98,11 @@ class PlanSnapshot:
         found: list[T] = self._by_type.get(type_, [])  # type: ignore[assignment]
         return found
 
+    def objects(self) -> Iterator[KubeObject]:
+        """All of them, of each type as they came."""
+        for type_, objects in self._by_type.items():
+            yield from self.pods if type_ is Pod else objects
+
     def changed(
         self, objects: Sequence[KubeObject], without: Sequence[KubeObject] = ()
     ) -> PlanSnapshot:
@@ -101,7 +113,9 @@ class PlanSnapshot:
             gone = {obj.key for obj in (*objects, *without) if type(obj) is type_}
             kept = [obj for obj in by_type.get(type_, ()) if obj.key not in gone]
             by_type[type_] = kept + [obj for obj in objects if type(obj) is type_]
-        made = PlanSnapshot((), self.now_ns, self.kinds_read, self.unreadable, self.release)
+        made = PlanSnapshot(
+            (), self.now_ns, self.kinds_read, self.unreadable, self.release, self.settings
+        )
         made._by_type = by_type
         made.nodes = {node.name: node for node in made.all_of(Node)}
         made.pods = made.all_of(Pod)
@@ -207,6 +221,51 @@ class PlanSnapshot:
         ]
 
     # --- kubelets --------------------------------------------------------------------------------
+
+    @cached_property
+    def in_trouble(self) -> frozenset[str]:
+        """Nodes about whose pods a controller may have something to decide by itself, and those
+        that pods name and that do not exist.
+        """
+        cache = Cache()
+        cache.fill(self._leases.values(), self.now_ns)
+        nodes = self.nodes
+        found = {
+            name
+            for name, node in nodes.items()
+            if in_trouble(node, cache, self.now_ns, self.settings)
+        }
+        return frozenset(found | (self.pods_by_node.keys() - nodes.keys() - {""}))
+
+    @cached_property
+    def unsettled_pods(self) -> list[Pod]:
+        """The pods that are being deleted, that wait for a node, and those on nodes in trouble."""
+        unsettled = self.in_trouble | {""}
+        return [
+            pod
+            for pod in self.pods
+            if pod.metadata.deletion_timestamp is not None or pod.spec.node_name in unsettled
+        ]
+
+    @cached_property
+    def late(self) -> dict[str, int]:
+        """The nodes that are Ready or say that they are not, and were not heard of in time: when
+        they last were, ns since the epoch.
+        """
+        cache, counts = Cache(), self.settings.leases_count
+        cache.fill(self._leases.values(), self.now_ns)
+        found = {}
+        for name in self.in_trouble & self.nodes.keys():
+            node = self.nodes[name]
+            sign, ready = sign_of_life(node, cache, self.now_ns, counts), node.ready()
+            lost = ready is None or ready.status == "Unknown"
+            if sign.at_ns is not None and sign.is_late(self.now_ns) and not lost:
+                found[name] = sign.at_ns
+        return found
+
+    def heartbeats(self) -> Iterable[Lease]:
+        """The nodes' Leases."""
+        return self._leases.values()
 
     def force_advice(self, pod: Pod) -> ForceAdvice:
         """Whether the pod may be forced away from its node, and how."""

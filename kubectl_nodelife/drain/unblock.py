@@ -17,12 +17,12 @@ from kubectl_nodelife.drain.remedies import StuckPod, candidates
 from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.drain.timing import MIDDLE
-from kubectl_nodelife.drain.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.timing import MIDDLE
+from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.workloads.owners import owner_chain
 
 MOST_REASONS: Final = 40
@@ -37,6 +37,9 @@ def add_remedies(play: Play, pods: Iterable[PodPlan]) -> None:
     groups: dict[tuple[object, ...], list[PodPlan]] = {}
     for pod in pods:
         if pod.verdict == NEVER and (pod.gate != "none" or play.options.timeout_ns):
+            if all(pod.name != there.name for there in play.scope.pods[pod.node]):
+                pod.hint = "it lands there while kubectl starts: cordon the node before"
+                continue
             own = pod.name if pod.gate in _OF_THE_POD else ""
             groups.setdefault((pod.gate, pod.reason, own), []).append(pod)
     for number, alike in enumerate(groups.values()):
@@ -82,7 +85,7 @@ class _Unblocking:
             self._gate(pod.uid),
             self._scope.snapshot,
             frozenset(self._scope.nodes),
-            self._scope.history,
+            self._scope.times,
         )
         tried = []
         for change in candidates(stuck):

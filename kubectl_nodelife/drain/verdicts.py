@@ -26,15 +26,16 @@ from kubectl_nodelife.drain.results import (
 )
 from kubectl_nodelife.drain.scope import NO_REPLACEMENT
 from kubectl_nodelife.kube.deletion import grace_seconds
-from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.duration import format_duration, human_duration
+from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.kinds import find_kind
 from kubectl_nodelife.kube.meta import OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.kubectl.answers import GATE_NAMESPACE
+from kubectl_nodelife.sim.kubectl.conversation import FAILED, GONE, SKIPPED, TIMED_OUT, PodDeletion
 from kubectl_nodelife.sim.kubectl.filters import KEEP, REFUSE, Decision, decide, faults
-from kubectl_nodelife.sim.kubectl.progress import FAILED, GONE, SKIPPED, TIMED_OUT, PodDeletion
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
@@ -68,14 +69,24 @@ class Judge:
     # --- a node's pods ---------------------------------------------------------------------------
 
     def pods(self, node: str) -> list[PodPlan]:
-        """Every pod that the node has at the plan's moment."""
-        pods = self._play.scope.pods[node]
+        """Every pod that the node has at the plan's moment, and those that land there before
+        kubectl cordons, so that it lists them.
+        """
+        pods = [*self._play.scope.pods[node], *self._landed(node)]
         decisions = [self._decide(pod, node) for pod in pods]
         refused = any(decision.verb == REFUSE for decision in decisions)
         return [
             self._pod(pod, node, decision, refused)
             for pod, decision in zip(pods, decisions, strict=True)
         ]
+
+    def _landed(self, node: str) -> list[Pod]:
+        runs = self._play.runs
+        if node not in runs:
+            return []
+        begun_ns = min(run.start_ns for run in runs.values())
+        listed = ((actor, actor.placed_ns) for actor, _ in runs[node].decisions)
+        return [actor.pod for actor, at_ns in listed if at_ns is not None and at_ns <= begun_ns]
 
     def _decide(self, pod: Pod, node: str) -> Decision:
         """What kubectl's filters say when the node's turn comes, or now if it never does."""
@@ -165,6 +176,9 @@ class Judge:
             if target is not None and target.outcome == GONE:
                 self._goes(plan, actor, target)
                 return
+            if target is None and actor.gone:
+                plan.verdict, plan.reason = READY, self._gone_before(actor)
+                return
             plan.verdict = NEVER
             plan.reason = self._not_reached(plan.node)
             return
@@ -177,6 +191,13 @@ class Judge:
             self._stays(plan, actor, target)
         elif target.refusal is not None:
             plan.gate, plan.reason = self._refusal(actor, target)
+
+    def _gone_before(self, actor: PlannedPod) -> str:
+        """Why kubectl does not find the pod any more when it comes to its node."""
+        controllers = self._world.controllers
+        deleted = controllers.deleted if controllers is not None else ()
+        by = next((action.controller for _, action in deleted if action.pod_uid == actor.uid), "")
+        return f"{by or 'it'} {'deletes it' if by else 'goes'} before kubectl comes to its node"
 
     def _not_reached(self, node: str) -> str:
         stuck = next((r.name for r in self._play.runs.values() if r.end_ns is None), None)
@@ -210,7 +231,29 @@ class Judge:
         if target.refusal is not None and target.refusal.gate == GATE_NAMESPACE:
             return f"namespace {actor.pod.namespace} is being deleted; kubectl waits until it went"
         names = ", ".join(ledger.budget.name for ledger in actor.ledgers)
+        refilled = self._refilled_by(actor, target)
+        if refilled:
+            waited_ns = (target.accepted_ns or target.refused[-1]) - target.refused[0]
+            return f"waits {human_duration(waited_ns)} for budget {names}: {refilled}"
         return f"refused {tries} by budget {names}, goes once it has refilled"
+
+    def _refilled_by(self, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> str:
+        """What controllers did meanwhile to the budget's pods, so that it refilled; "": nothing."""
+        controllers, until_ns = self._world.controllers, target.accepted_ns
+        if controllers is None or until_ns is None:
+            return ""
+        keys = {ledger.budget.key for ledger in actor.ledgers}
+        told = []
+        for at_ns, action in controllers.deleted:
+            gone = self._world.actors.get(action.pod_uid)
+            after_ns = at_ns - self._snapshot.now_ns
+            if gone is None or after_ns > until_ns:
+                continue
+            if keys & {ledger.budget.key for ledger in gone.ledgers}:
+                told.append(
+                    f"{action.controller} deletes {action.pod} at {human_duration(after_ns)}"
+                )
+        return first_names(told, 3)
 
     def _stranded(self, actor: PlannedPod) -> bool:
         replacement = actor.replacement

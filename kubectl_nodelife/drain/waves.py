@@ -19,12 +19,12 @@ from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOpt
 from kubectl_nodelife.drain.play import Play, WaveInPlay
 from kubectl_nodelife.drain.room import PlanCapacity
 from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.timing import MIDDLE, Timing
 from kubectl_nodelife.drain.world import PlanWorld
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.collector import without_collector
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.timing import MIDDLE, Timing
 from kubectl_nodelife.workloads.waves import WaveLimits, cut_waves, largest_wave
 
 WAIT_STEP_NS: Final = SECOND_NS
@@ -186,7 +186,7 @@ class _Conductor:
         replacement = actor.replacement
         if replacement is None or replacement.ready or replacement.going or not replacement.node:
             return False
-        return self._world.scope.history.time_to_ready(replacement.pod) is not None
+        return self._world.scope.times.time_to_ready(replacement.pod) is not None
 
     def _maintained(self) -> None:
         if not self._waves.maintenance_ns:

@@ -2,8 +2,8 @@
 
 API server, kubelets, scheduler, owners and the disruption controller are those of every scenario.
 What is the plan's own is what it knows beforehand: counts of pods that it leaves out (`scope`), how
-long pods take to be Ready (`history`), what refuses evictions in admission, and what holds a pod
-for good; and the record of what becomes of each pod. Nothing happens that no component would do: a
+long pods take to be Ready, what refuses evictions in admission, and what holds a pod for good; and
+the record of what becomes of each pod. Nothing happens that no component would do: a
 pod held by a finalizer or by a dead kubelet stays, and a budget whose replacement fits on no node
 never refills.
 """
@@ -17,47 +17,44 @@ from kubectl_nodelife.drain.actors import PlannedPod, Workload
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.clock import PlanClock
 from kubectl_nodelife.drain.held import why_held
-from kubectl_nodelife.drain.history import is_starting
 from kubectl_nodelife.drain.planned_nodes import PlannedNodes, cordoned, uncordoned
+from kubectl_nodelife.drain.running_controllers import (
+    JoinedControllers,
+    RunningControllers,
+    heard_kubelets,
+)
 from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.timing import Timing
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import ConditionsChange
+from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.drained import KubectlRequests
-from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+from kubectl_nodelife.sim.timing import LearntTerms, Timing
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.eviction import EvictionRefused
 from kubectl_nodelife.workloads.owners import NEVER, Replacement
+from kubectl_nodelife.workloads.time_to_ready import is_on_its_way
 
 POD_GC_PERIOD_NS: Final = 20 * SECOND_NS
 _NO_END_NS: Final = 1 << 70
 _FAILED: Final = Replacement(NEVER, why="its Job has failed")
 
 
-class PlanTerms(KubeletTerms, frozen=True, kw_only=True):
-    """How kubelets behave under the timing of one run; `moving`: pods that start at its moment."""
+class PlanTerms(LearntTerms, frozen=True, kw_only=True):
+    """How kubelets behave under the timing of one run. `silent`: nodes whose kubelet is late."""
 
     scope: Scope
-    timing: Timing
-    moving: frozenset[str] = frozenset()
+    silent: frozenset[str] = frozenset()
 
     def starts_after(self, pod: Pod) -> int | None:
-        """As long as pods of its workload took. One that should have been Ready long ago will not
-        be, for all that can be seen."""
-        took = self.scope.history.time_to_ready(pod)
-        created, age_ns = pod.metadata.creation_timestamp, 0
-        if created is not None and pod.uid in self.moving:
-            age_ns = max(0, self.scope.snapshot.now_ns - created)
-        if took is None or age_ns > took.high_ns:
-            return None
-        return max(0, took.pick(self.timing.ready) - age_ns)
+        """As its like took; nothing starts where the kubelet is late and stays silent."""
+        return None if pod.spec.node_name in self.silent else super().starts_after(pod)
 
     def stops_after(self, pod: Pod, grace_ns: int) -> int | None:
         """So much of its grace as the timing says, unless something holds it."""
@@ -65,12 +62,18 @@ class PlanTerms(KubeletTerms, frozen=True, kw_only=True):
             return None
         if self.scope.snapshot.silent_kubelet(pod.spec.node_name) is not None:
             return POD_GC_PERIOD_NS
-        return grace_ns * self.timing.grace_percent // 100 + self.timing.stop_extra_ns
+        return super().stops_after(pod, grace_ns)
 
     def held(self, pod: Pod) -> tuple[str, str] | None:
         """(gate, reason) of what keeps a pod that is marked deleted."""
-        due_ns = (pod.metadata.deletion_timestamp or 0) - self.scope.snapshot.now_ns
-        return why_held(pod, pod.spec.node_name, self.scope.snapshot, due_ns)
+        node, snapshot = pod.spec.node_name, self.scope.snapshot
+        due_ns = (pod.metadata.deletion_timestamp or 0) - snapshot.now_ns
+        found = why_held(pod, node, snapshot, due_ns)
+        if found is None and node in self.silent and not snapshot.out_of_service(node):
+            late = human_duration(snapshot.now_ns - snapshot.late[node])
+            told = f"the kubelet of {node} was last heard of {late} ago: nothing ends the pod"
+            return "kubelet-unreachable", f"{told} until it is heard of again"
+        return found
 
 
 class Unrecorded:
@@ -83,7 +86,18 @@ class Unrecorded:
 class PlanWorld(KubectlRequests):
     """The cluster of a scope while a plan is played. Use once."""
 
-    def __init__(self, scope: Scope, admission: Admission, timing: Timing) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        admission: Admission,
+        timing: Timing,
+        *,
+        controllers: bool = True,
+        late_renew: bool = False,
+    ) -> None:
+        """`controllers`: whether the cluster's own act in it as well. `late_renew`: a kubelet that
+        is late is slow, and not silent.
+        """
         self.scope = scope
         self.snapshot = self.owners = scope.snapshot
         self.timing = timing
@@ -94,12 +108,24 @@ class PlanWorld(KubectlRequests):
         store = Cache()
         store.nodes = self.landing.nodes
         moving = self._fill(store)
-        uids = frozenset(pod.uid for pod in moving)
-        self._terms = PlanTerms(scope=scope, timing=timing, moving=uids)
+        uids = frozenset(pod.uid for pod in moving if pod.spec.node_name)
+        joined = self._join(store, late_renew) if controllers else None
+        self._terms = PlanTerms(
+            scope=scope,
+            times=scope.times,
+            timing=timing,
+            start_ns=self.snapshot.now_ns,
+            starting=uids,
+            silent=frozenset(self.snapshot.late.keys() - joined.heard.keys() if joined else ()),
+        )
         api = Api(Unrecorded(), self.snapshot.now_ns, store)
         super().__init__(World(api, self._terms, end_ns=_NO_END_NS), {})
         self.clock = PlanClock(self._world)
         self._begin(moving)
+        self.controllers: RunningControllers | None = None
+        if joined is not None:
+            self.controllers = RunningControllers(self._world, joined)
+            self.clock.controllers = self.controllers
 
     @property
     def ledgers(self) -> Mapping[Key, BudgetLedger]:
@@ -119,7 +145,9 @@ class PlanWorld(KubectlRequests):
 
     def _fill(self, store: Cache) -> list[Pod]:
         """Put the pods into the store that may change; returns those that start or stop."""
-        scope, pods = self.scope, list(self.scope.all_pods())
+        scope, pods = self.scope, [*self.scope.all_pods(), *self.scope.unsettled]
+        if self.snapshot.in_trouble:
+            store.fill(self.snapshot.heartbeats(), self.snapshot.now_ns)
         for uid, rule in scope.rules.items():
             pods += scope.owner_pods[uid] if rule.delay_ns else scope.moving[uid]
         for (namespace, _), ledger in scope.ledgers.items():
@@ -129,8 +157,22 @@ class PlanWorld(KubectlRequests):
         return [
             pod
             for pod in store.pods.values()
-            if pod.metadata.deletion_timestamp is not None or is_starting(pod)
+            if pod.metadata.deletion_timestamp is not None or is_on_its_way(pod)
         ]
+
+    def _join(self, store: Cache, late_renew: bool) -> JoinedControllers | None:
+        """The cluster's controllers; None where they have nothing to decide."""
+        snapshot, scope = self.snapshot, self.scope
+        if not snapshot.in_trouble:
+            return None
+        if late_renew not in scope.joined:
+            silent = () if late_renew else snapshot.late
+            found = heard_kubelets(store, snapshot.now_ns, snapshot.settings)
+            heard = {name: beats for name, beats in found.items() if name not in silent}
+            scope.joined[late_renew] = JoinedControllers(
+                store, snapshot.now_ns, snapshot.settings, heard
+            )
+        return scope.joined[late_renew]
 
     def _begin(self, moving: list[Pod]) -> None:
         world, scope, snapshot = self._world, self.scope, self.snapshot
@@ -155,6 +197,7 @@ class PlanWorld(KubectlRequests):
             ends_ns = self._admission.namespace_ends_pods_ns(pod.namespace)
             if ends_ns is not None and not actor.going:
                 self.clock.at(ends_ns - snapshot.now_ns, self._end, actor)
+        world.scheduler.place_waiting()
 
     def _rule(self, uid: str, rule: Replacement) -> Replacement:
         namespace = self.scope.owner_pods[uid][0].namespace
@@ -240,6 +283,10 @@ class PlanWorld(KubectlRequests):
             actor.ready, actor.ready_ns = True, self._now_ns()
             if actor.workload is not None:
                 actor.workload.note_ready(actor.ready_ns, 1)
+        elif actor.ready and not actor.going and not new.ready():
+            actor.ready = False
+            if actor.workload is not None:
+                actor.workload.note_ready(self._now_ns(), -1)
 
     def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
         for change in changes:

@@ -57,8 +57,11 @@ class Heartbeat:
         return True
 
     def follow(self, schedule: Heartbeats, now_ns: int) -> None:
-        """Take over a schedule; what the one before has renewed by now stays known."""
-        before = self.renewal(now_ns)
+        """Take over a schedule; what the one before has renewed by now stays known, but not what
+        it would have renewed at the very instant at which the new one stops.
+        """
+        stop_ns = schedule.stop_ns
+        before = self.renewal(now_ns if stop_ns is None else min(now_ns, stop_ns - 1))
         if before is not None:
             self._renew_ns, self._seen_ns = before
         self.schedule = schedule

@@ -62,6 +62,10 @@ class Controller(Protocol):
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
         """The time of a `Requeue` has come."""
 
+    def rests(self, key: Hashable) -> bool:
+        """Whether the turn of that `Requeue` and those after it decide nothing, if nothing happens
+        before: a round that would look at nothing."""
+
     def fork(self, cache: Cache) -> Controller:
         """Another one with the same memory, made by sharing, for the fork of the cache.
 

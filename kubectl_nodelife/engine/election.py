@@ -20,6 +20,15 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 
 JITTER: Final = 1.2
 
+_MEMBERS: Final[dict[str, type]] = {
+    "holderIdentity": str,
+    "leaseDurationSeconds": int,
+    "acquireTime": str,
+    "renewTime": str,
+    "leaseTransitions": int,
+}
+"""The members of a Lease's spec that an election reads."""
+
 Spec = dict[str, Any]
 Trying = Generator[Get | Post | Replace, Answer, bool]
 
@@ -47,7 +56,7 @@ class Election:
     """One candidate for one Lease. `taken_from`: who had it before us, if anybody did.
 
     `deleted`: the Lease went while we held it, and is not made again. `annotations`: what each
-    renewal says besides.
+    renewal says besides. `unreadable`: why the Lease last seen cannot be understood, "" if it can.
     """
 
     def __init__(
@@ -59,6 +68,7 @@ class Election:
         self.transitions = 0
         self.taken_from = ""
         self.deleted = False
+        self.unreadable = ""
         self.annotations: dict[str, str] = {}
         self._record: Spec | None = None
         self._raw: dict[str, Any] | None = None
@@ -106,10 +116,9 @@ class Election:
 
     def attempt(self, now_ns: int, stamp_ns: int) -> Trying:
         """Acquire or renew once; whether we hold it. Follows `tryAcquireOrRenew`."""
-        if self._renewed_ns is not None and self._raw is not None:
-            answer = yield self._put(self._wanted(stamp_ns))
-            if answer.ok:
-                return self._took(answer, now_ns)
+        renews = self._renewed_ns is not None and self._raw is not None
+        if renews and (yield from self._write(self._put(self._wanted(stamp_ns)), now_ns)):
+            return True
         answer = yield Get("Lease", self.key)
         if answer.code == NOT_FOUND:
             if self._raw is not None and self._held and not self.terms.recreates:
@@ -118,15 +127,19 @@ class Election:
             return (yield from self._create(now_ns, stamp_ns))
         if not answer.ok or answer.raw is None:
             return False
+        self.unreadable = why_unreadable(answer.raw)
+        if self.unreadable:
+            self._renewed_ns = None
+            return False
         self._observe(answer.raw, now_ns)
         if self.holder and self.holder != self.identity and not self._has_expired(now_ns):
             self._renewed_ns = None
             return False
         before = self.holder
-        answer = yield self._put(self._wanted(stamp_ns))
-        if answer.ok and before != self.identity:
+        took = yield from self._write(self._put(self._wanted(stamp_ns)), now_ns)
+        if took and before != self.identity:
             self.taken_from = before
-        return self._took(answer, now_ns) if answer.ok else False
+        return took
 
     def release(self, stamp_ns: int) -> Generator[Replace | Get, Answer, bool]:
         """Give the Lease up, so that the next one need not wait. Follows `release`.
@@ -147,7 +160,9 @@ class Election:
         if answer.code != CONFLICT:
             return answer.ok
         answer = yield Get("Lease", self.key)
-        if answer.raw is None or answer.raw["spec"].get("holderIdentity") != self.identity:
+        if answer.raw is None or why_unreadable(answer.raw):
+            return False
+        if (answer.raw.get("spec") or {}).get("holderIdentity") != self.identity:
             return False
         self._raw = answer.raw
         answer = yield self._put(spec)
@@ -162,12 +177,22 @@ class Election:
             "metadata": {"namespace": namespace, "name": name},
             "spec": {**self._wanted(stamp_ns), "leaseTransitions": 0},
         }
-        answer = yield Post("Lease", self.key, body)
-        return self._took(answer, now_ns) if answer.ok else False
+        return (yield from self._write(Post("Lease", self.key, body), now_ns))
 
-    def _took(self, answer: Answer, sent_ns: int) -> bool:
-        if answer.raw is not None:
-            self._observe(answer.raw, sent_ns)
+    def _write(self, call: Post | Replace, sent_ns: int) -> Trying:
+        """Send it; whether the answer proves that we hold the Lease from then on."""
+        answer = yield call
+        raw = answer.raw
+        if not answer.ok or raw is None or why_unreadable(raw):
+            return False
+        sent, kept = call.body["spec"], raw.get("spec") or {}
+        if any(kept.get(key) != sent[key] for key in ("holderIdentity", "renewTime")):
+            return False
+        before = call.body["metadata"].get("resourceVersion")
+        if raw["metadata"].get("resourceVersion") in (None, before):
+            return False  # what was sent, and not what was stored
+        self.unreadable = ""
+        self._observe(raw, sent_ns)
         self.transitions = int((self._record or {}).get("leaseTransitions") or 0)
         self._renewed_ns = self._last_ns = sent_ns
         self._held = True
@@ -209,6 +234,22 @@ class Election:
             "spec": spec,
         }
         return Replace("Lease", self.key, body)
+
+
+def why_unreadable(raw: Any) -> str:
+    """Why a Lease cannot be understood, "" where it can. A member that is missing is none."""
+    meta, spec = raw.get("metadata"), raw.get("spec") or {}
+    if not isinstance(meta, dict) or not isinstance(spec, dict):
+        return "it has no metadata, or its spec is no object"
+    for key, types in _MEMBERS.items():
+        value = spec.get(key)
+        if value is None:
+            continue
+        if not isinstance(value, types) or isinstance(value, bool):
+            return f"its {key} is no {types.__name__}"
+        if isinstance(value, int) and not 0 <= value < 1 << 31:
+            return f"its {key} is out of range"
+    return ""
 
 
 class LeaseState(msgspec.Struct, frozen=True):

@@ -81,6 +81,7 @@ class Engine:
         self._on_bug = on_bug
         self._numbers = numbers or ActionNumbers()
         self._refused: deque[tuple[int, Outcome]] = deque()
+        self._waking = False
         self._index_controllers()
 
     def _index_controllers(self) -> None:
@@ -119,6 +120,23 @@ class Engine:
             return due_ns
         refused_ns = self._refused[0][0]
         return refused_ns if due_ns is None else min(refused_ns, due_ns)
+
+    @property
+    def rests(self) -> bool:
+        """Whether nobody decides anything any more, unless something happens: what is due are
+        rounds that look at nothing."""
+        if not self.started or self._refused:
+            return False
+        due = cast("Iterator[tuple[str, Hashable]]", iter(self._timers))
+        return all(self._by_name[name].rests(key) for name, key in due if name in self._by_name)
+
+    def due(self) -> Iterator[tuple[int, str, Hashable]]:
+        """(instant, controller, key) of all that is due and does not rest."""
+        for entry in self._timers:
+            name, key = cast("tuple[str, Hashable]", entry)
+            at_ns = self._timers.get(entry)
+            if at_ns is not None and name in self._by_name and not self._by_name[name].rests(key):
+                yield at_ns, name, key
 
     def wake(self, requeue: Requeue) -> None:
         """Let a controller be woken at another instant than it asked for itself."""
@@ -159,13 +177,19 @@ class Engine:
             for controller in list(self.controllers):
                 yield from self._begin(controller, now_ns)
         if self.started and not self.timers_wait:
-            for due in self._timers.pop_due(now_ns):
-                name, key = cast("tuple[str, Hashable]", due)
-                if name in self._by_name:
-                    turn = _turn(self._by_name[name].reconcile, key, cache, now_ns)
-                    bug = yield from self._settle(name, key, turn, now_ns)
-                    if bug is not None:  # a turn that fails comes again
-                        self._timers.set(due, now_ns + bug.retry_ns())
+            yield from self._wake_due(now_ns)
+
+    def _wake_due(self, now_ns: int) -> Iterator[Sequence[Action]]:
+        """Wake who asked for this instant or an earlier one."""
+        self._waking = True
+        for due in self._timers.pop_due(now_ns):
+            name, key = cast("tuple[str, Hashable]", due)
+            if name in self._by_name:
+                turn = _turn(self._by_name[name].reconcile, key, self.cache, now_ns)
+                bug = yield from self._settle(name, key, turn, now_ns)
+                if bug is not None:  # a turn that fails comes again
+                    self._timers.set(due, now_ns + bug.retry_ns())
+        self._waking = False
 
     # Calls of controllers
 
@@ -290,7 +314,7 @@ class Engine:
     def _goes_out(self, action: Action | Requeue, now_ns: int) -> TypeGuard[Action]:
         """Whether it is an action, and not refused. Otherwise it is done with here."""
         if type(action) is Requeue:
-            if action.at_ns <= now_ns:
+            if action.at_ns < now_ns or (self._waking and action.at_ns == now_ns):
                 raise RequeueInThePast(f"{action} at {now_ns}")
             self._timers.set((action.controller, action.key), action.at_ns)
             return False

@@ -87,6 +87,9 @@ class Synced(msgspec.Struct, frozen=True, gc=False):
 NO_ANSWER: Final = 0
 """The code of an outcome that nobody knows: the connection broke before an answer came."""
 
+NOT_SENT: Final = 425
+"""The code of what was not sent: a guard held or refused it, or what it depends on failed."""
+
 
 @final
 class Outcome(msgspec.Struct, frozen=True, gc=False):

@@ -87,6 +87,17 @@ class Caps(msgspec.Struct, frozen=True):
     claims_a_minute: int | None = None
 
 
+CAP_NAMES: Final[Mapping[str, tuple[str, bool]]] = {
+    "taints-per-minute": ("taints_a_minute", False),
+    "deletions-per-minute": ("deletions_a_minute", False),
+    "zone-percent": ("zone_share", True),
+    "cluster-percent": ("cluster_share", True),
+    "daemonset-deletions-per-minute": ("set_deletions_a_minute", False),
+    "nodes-gone-percent": ("nodes_gone_share", True),
+    "errors-of-ten": ("errors", False),
+}
+"""Name of a cap as people give it -> its field of Caps, and whether it is given in percent."""
+
 UPSTREAM: Final = Caps(None, None, None, None, None, errors=None, nodes_gone_share=None)
 
 
@@ -314,7 +325,8 @@ class Guard:
                 self.on_close(healed, "a write has worked again")
             return
         if tried is not None or sum(ends) >= max(1, self.caps.errors):
-            because = f"{sum(ends)} of the last {len(ends)} writes ({verb}) failed: {message}"
+            told = f"HTTP {code}" if 400 <= code < 500 else message
+            because = f"{sum(ends)} of the last {len(ends)} writes ({verb}) failed: {told}"
             self.open(Breaker("errors", because, now_ns, verb, heals=True, recovery_passes=True))
 
     def open(self, breaker: Breaker) -> None:
@@ -324,6 +336,13 @@ class Guard:
         self.breakers[key] = breaker
         if not known:
             self.on_change(breaker)
+
+    def add_to(self, rule: str, more: str) -> None:
+        """More is known of why the breaker of that rule is open."""
+        breaker = self.breakers.get((rule, ""))
+        if breaker is not None:
+            because = f"{breaker.because}, {more}"
+            self.breakers[rule, ""] = msgspec.structs.replace(breaker, because=because)
 
     def close(self, rule: str, how: str) -> None:
         """What opened the breaker of that rule is over."""

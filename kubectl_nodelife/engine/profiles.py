@@ -17,14 +17,14 @@ NEWEST: Final = "v1.36"
 OLDEST: Final = "v1.11"
 FIRST_DESCRIBED: Final = 16
 
-_RELEASE: Final = r"v?1\.(\d+)(?:[.+-].*)?"
+_RELEASE: Final = r"v?1\.(\d{1,2})(?:[.+-].*)?"
 
 Span = tuple[int, int | None]
 """First minor release with a behaviour, first one without it again; None: no end."""
 
 SWITCHES: Final[dict[str, Span]] = {
     "decide_on_current": (34, None),  # taint decision on the condition after this pass (#120816)
-    "requeue_untainted": (19, None),  # a node waiting without its taint is queued anew (#89059)
+    "requeue_untainted": (18, None),  # a node waiting without its taint is queued anew (#89059)
     "pod_retry": (17, None),  # nodesToRetry and the pod queue (#84445)
     "pod_not_ready_event": (19, None),  # Warning NodeNotReady on each marked pod (#87743)
     "classic_eviction": (0, 27),  # eviction without taints can be configured
@@ -42,6 +42,7 @@ SWITCHES: Final[dict[str, Span]] = {
     "gc_always_sets_phase": (29, None),  # JobPodReplacementPolicy is on
     "gc_out_of_service": (26, None),  # by its gate's default
     "gc_evicted_first": (17, None),
+    "drains_daemon_sets_by_kind": (0, 34),  # kubectl drain looks at an owner's kind alone (#128779)
 }
 
 

@@ -6,7 +6,7 @@ Follows nodelifecycle `scheduler/rate_limited_queue.go`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from copy import copy
 
 import msgspec
@@ -39,7 +39,8 @@ class RateLimitedTimedQueue:
     monitor does with a node that still lacks its taint. All of them share the instant of the last
     pass (`renew`) and stand in line in the order of their names, so a pass over thousands costs
     nothing. One that was added, or failed, since then is *apart*, with an instant of its own, until
-    the next pass.
+    the next pass. What changed since the last pass does not stand any more: it keeps its instant,
+    and with it its place before all others, unless its owner removes and adds it.
     """
 
     def __init__(self, limiter: Limiter) -> None:
@@ -119,8 +120,14 @@ class RateLimitedTimedQueue:
         self._line.clear()
         self._apart.clear()
 
-    def renew(self, now_ns: int) -> None:
-        """A pass has removed and added all standing entries."""
+    def renew(self, now_ns: int, apart_from: Iterable[str] = ()) -> None:
+        """A pass removes and adds all standing entries, apart from these: its owner looks at them
+        one by one, in this order.
+        """
+        for value in apart_from:
+            entry = self._entries.get(value)
+            if entry is not None and entry.standing:
+                self._keep_its_instant(entry)
         self._renewed_ns = now_ns
         for value in self._apart:
             heapq.heappush(self._line, value)
@@ -169,6 +176,12 @@ class RateLimitedTimedQueue:
     def process_at(self, entry: TimedValue) -> int:
         """When the entry is due, in ns."""
         return self._renewed_ns if self._is_in_line(entry) else entry.process_at_ns
+
+    def _keep_its_instant(self, entry: TimedValue) -> None:
+        process_at_ns = self.process_at(entry)
+        self._apart.pop(entry.value, None)
+        entry.standing, entry.process_at_ns = False, process_at_ns
+        self._push(entry)
 
     def _is_in_line(self, entry: TimedValue) -> bool:
         return entry.standing and entry.value not in self._apart

@@ -98,6 +98,22 @@ def lost_premise(action: Action, pod: Pod | None, node: Node) -> str:
     return ""
 
 
+def sign_of_life_since(
+    action: SetNodeConditions, node: Node | None, renewed_ns: int | None, decided_ns: int
+) -> str:
+    """What was heard of a kubelet since its node was to be called lost, "" where nothing was.
+
+    `node`: as it is known now. `renewed_ns`: when a renewal of its Lease was seen last, None where
+    renewals are no signs of life; `decided_ns`: when the action was decided. Upstream's
+    `monitorNodeHealth` writes what it has decided without another look.
+    """
+    settled = settle_action(action, node) if node is not None else None
+    if settled is not None and settled[0] == SUPERSEDED:
+        return settled[1]
+    renewed = renewed_ns is not None and renewed_ns > decided_ns
+    return "its Lease was renewed after that was decided" if renewed else ""
+
+
 def is_ready(node: Node) -> bool:
     """Whether the node's Ready condition is True."""
     ready = node.ready()

@@ -31,6 +31,10 @@ class Timers:
     def __len__(self) -> int:
         return len(self._live)
 
+    def __iter__(self) -> Iterator[Hashable]:
+        """The keys, in no particular order."""
+        return iter(self._live)
+
     def set(self, key: Hashable, at_ns: int) -> None:
         """Set the key's instant, in place of an earlier one; the same instant changes nothing."""
         present = self._live.get(key)

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from kubectl_nodelife.kube.errors import InputError
-from kubectl_nodelife.kube.yaml_aliases import load_documents
+from kubectl_nodelife.kube.yaml_stream import BeginsList, TakeItem, TooDeep, YamlStream
 
 Json = bytes | memoryview
 
@@ -29,7 +29,6 @@ _MAGIC = {
     b"\xfd7zXZ": ("is compressed with xz", _UNPACK),
     b"\x28\xb5\x2f\xfd": ("is compressed with zstd", _UNPACK),
 }
-DEEPEST = 500
 DUMP_AGAIN = "write it again with 'kubectl get ... -o json'"
 
 
@@ -114,54 +113,31 @@ def _skip_space(text: bytes, position: int) -> int:
     return match.end() if match is not None else position
 
 
-def yaml_documents(text: bytes, source: str, lines_before: int = 0) -> Iterator[Any]:
-    """Each YAML document as plain objects. Raises InputError, with line and column."""
-    if b"\0" in text:
-        raise _not_text(source)
-    if _seems_deep(text):
-        _refuse_deep(text, source)
+def yaml_documents(
+    text: bytes | Iterator[bytes],
+    source: str,
+    take_item: TakeItem | None = None,
+    begins_list: BeginsList = lambda told: True,
+) -> Iterator[Any]:
+    """Each YAML document as plain objects, without the items of a List if these are taken one by
+    one. The text may come in pieces. Raises InputError, with line and column.
+    """
+    pieces = iter((text,)) if isinstance(text, bytes) else text
     try:
-        yield from load_documents(text, _Loader)
+        yield from YamlStream(pieces).documents(take_item, begins_list)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f" at line {lines_before + mark.line + 1}, column {mark.column + 1}" if mark else ""
+        where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         what = error.problem or error.context or "unreadable"
         raise InputError(
             f"is not YAML: {what}{where}", source=source, remedy="mend that line"
         ) from None
     except yaml.reader.ReaderError:
         raise _not_text(source) from None
+    except TooDeep:
+        raise InputError("is nested too deeply", source=source, remedy="correct it") from None
     except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"is not YAML: {error}", source=source) from None
-
-
-_BRACKET = re.compile(rb"[\[\]{}]")
-_NESTED_IN_ONE_LINE = re.compile(rb"(?:[-?][ \t]+){%d}" % DEEPEST)
-
-
-def _seems_deep(text: bytes) -> bool:
-    """A quick guess whether something is nested deeper than any object is."""
-    depth = 0
-    for bracket in _BRACKET.findall(text) if text.count(b"[") + text.count(b"{") > DEEPEST else ():
-        depth = depth + 1 if bracket in b"[{" else max(0, depth - 1)
-        if depth > DEEPEST:
-            return True
-    return _NESTED_IN_ONE_LINE.search(text) is not None
-
-
-def _refuse_deep(text: bytes, source: str) -> None:
-    """Count the depth in the parser's events: libyaml's recursion knows no limit but a crash."""
-    depth = 0
-    try:
-        for event in yaml.parse(text, Loader=_Loader):
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-            if depth > DEEPEST:
-                raise InputError("is nested too deeply", source=source, remedy="correct it")
-    except yaml.YAMLError:
-        return  # reading it says what is wrong
 
 
 def _not_text(source: str) -> InputError:
@@ -169,31 +145,4 @@ def _not_text(source: str) -> InputError:
         "is not text, but binary",
         source=source,
         remedy="name a file that 'kubectl get ... -o json' or '-o yaml' wrote",
-    )
-
-
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
-    """The safe loader with the scalars that kubectl knows: text, numbers, booleans, null."""
-
-
-_SCALARS = {
-    "bool": (
-        r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
-        "yYnNtTfFoO",
-    ),
-    "null": (r"~|null|Null|NULL|", "~nN"),
-    "merge": (r"<<", "<"),
-    "int": (r"[-+]?(?:0b[01]+|0x[0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)", "-+0123456789"),
-    "float": (
-        r"[-+]?(?:[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?"
-        r"|[0-9]+[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)",
-        "-+0123456789.",
-    ),
-}
-_Loader.yaml_implicit_resolvers = {}
-for _name, (_pattern, _first) in _SCALARS.items():
-    _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_name}",
-        re.compile(rf"(?:{_pattern})\Z"),
-        [*_first, ""] if _name == "null" else list(_first),
     )

@@ -71,6 +71,20 @@ def read_field_managers(raw: Any) -> FieldManagers:
     return FieldManagers(found) if found else NOBODY
 
 
+def manager_of(raw: Any, path: tuple[str, ...]) -> str:
+    """Who of metadata.managedFields wrote the field at that path last, "" where nobody has it."""
+    found = [(0, "")]
+    for entry in raw if isinstance(raw, list) else ():
+        try:
+            fields = entry.get("fieldsV1") or {}
+            for name in path:
+                fields = fields[name]
+            found.append((int(parse_time(entry["time"])), str(entry.get("manager", ""))))
+        except (AttributeError, KeyError, TypeError, ValueError):
+            continue
+    return max(found)[1]
+
+
 def _managers(raw: list[Any]) -> Iterator[FieldManager]:
     for entry in raw:
         try:

@@ -4,7 +4,7 @@ Of a JSON List the items that have come are taken out, decoded and forgotten, so
 held than a few pieces and the objects themselves. Where an item ends is guessed by what stands
 between the first two, and the guess is proved by decoding: text that begins at an item and is a
 JSON array in brackets holds whole items only. Where there is no proof (an item that is no JSON), a
-scanner finds the ends. YAML is cut where a document begins. Whatever is neither is read as a whole.
+scanner finds the ends. Of YAML the items of a List are read one by one (`yaml_stream`).
 """
 
 from __future__ import annotations
@@ -12,13 +12,20 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kubectl_nodelife.kube.decode import UNDECODABLE
 from kubectl_nodelife.kube.documents import Json, end_of_first_json, json_starts, yaml_documents
-from kubectl_nodelife.kube.envelope import HEAD, Envelope, document_path, read_envelope
+from kubectl_nodelife.kube.envelope import (
+    HEAD,
+    Envelope,
+    document_path,
+    is_list,
+    item_path,
+    read_envelope,
+)
 from kubectl_nodelife.kube.object_reader import ObjectReader
 
 _MOST_HEAD: Final = 1 << 20
@@ -34,7 +41,6 @@ in one line; managedFields begin with an apiVersion, which no kind follows.
 """
 
 _COMMA: Final = re.compile(rb"\s*,?\s*")
-_YAML_START: Final = re.compile(rb"^---(?=[ \t\r\n])", re.MULTILINE)
 _read_array = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -223,17 +229,52 @@ def _scanned_items(text: bytes) -> _Found:
     return _Found(items, end)
 
 
-def large_yaml(begun: bytes, pieces: Iterator[bytes], source: str) -> Iterator[object]:
-    """The documents of YAML that comes in pieces, each read when it is there. Raises InputError."""
-    held, line = [begun], 0
-    directives = b"%" in begun[:1] or b"\n%" in begun
-    for piece in pieces:
-        last = held[-1]
-        starts = [match.start() for match in _YAML_START.finditer(last) if match.start()]
-        if starts and not directives:  # which stand before a document's beginning
-            text = b"".join((*held[:-1], memoryview(last)[: starts[-1]]))
-            yield from yaml_documents(text, source, line)
-            line += text.count(b"\n")
-            held = [last[starts[-1] :]]
-        held.append(piece)
-    yield from yaml_documents(b"".join(held), source, line)
+def read_yaml(reader: ObjectReader, text: bytes | Iterator[bytes]) -> None:
+    """Read YAML documents, Lists item by item. Raises InputError."""
+    items = _YamlItems(reader)
+    documents = yaml_documents(text, reader.source, items.take, items.begin)
+    reader.read_documents(map(items.complete, documents))
+
+
+class _YamlItems:
+    """The items of YAML Lists. Those that wait for their kind, which kubectl tells after them, are
+    kept encoded.
+    """
+
+    def __init__(self, reader: ObjectReader) -> None:
+        self._reader = reader
+        self._documents = 0
+        self._late: list[Any] = []
+
+    def begin(self, told: dict[Any, Any]) -> bool:
+        """Whether what tells this of itself before its items is a List."""
+        version, kind = (told.get(key) or "" for key in ("apiVersion", "kind"))
+        return not kind or (isinstance(kind, str) and is_list(str(version), kind, True))
+
+    def take(self, told: dict[Any, Any], number: int, item: Any) -> None:
+        """Read one, or keep it."""
+        version, kind = (told.get(key) or "" for key in ("apiVersion", "kind"))
+        if self._late or not (kind or (isinstance(item, dict) and item.get("kind"))):
+            self._late.append(_packed(item))
+            return
+        path = item_path(document_path(self._documents), number)
+        self._reader.read_plain_item(item, path, str(version), str(kind).removesuffix("List"))
+
+    def complete(self, document: Any) -> Any:
+        """The document with the items that were kept."""
+        late, self._late = self._late, []
+        self._documents += 1
+        if late:
+            document["items"] = [_unpack(i) if isinstance(i, bytes) else i for i in late]
+        return document
+
+
+_pack, _unpack = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder().decode
+
+
+def _packed(item: Any) -> Any:
+    """The item encoded, which takes a tenth of the memory, or as it is where that cannot be."""
+    try:
+        return _pack(item)
+    except (TypeError, OverflowError, ValueError):
+        return item

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 from kubectl_nodelife.kube.decode import decode, decode_json
@@ -17,7 +18,7 @@ from kubectl_nodelife.kube.documents import json_starts, looks_like_json, utf8, 
 from kubectl_nodelife.kube.envelope import unknown_name
 from kubectl_nodelife.kube.errors import InputError, NotKubernetes
 from kubectl_nodelife.kube.kinds import Kind, find_kind
-from kubectl_nodelife.kube.large_file import LargeJson, large_yaml
+from kubectl_nodelife.kube.large_file import LargeJson, read_yaml
 from kubectl_nodelife.kube.object_reader import Loaded, ObjectReader, Seen
 
 __all__ = [
@@ -84,7 +85,7 @@ def load_pieces(
     elif looks_like_json(text := utf8(begun, source)):
         LargeJson(reader, text, pieces).read(_read_json)
     else:
-        reader.read_documents(large_yaml(text, pieces, source))
+        read_yaml(reader, chain((text,), pieces))
     return _finished(reader)
 
 
@@ -95,7 +96,7 @@ def _read_text(reader: ObjectReader, text: bytes) -> None:
     if looks_like_json(text):
         _read_json(reader, text)
     elif not _passed_over(reader, text):
-        reader.read_documents(yaml_documents(text, source))
+        read_yaml(reader, text)
 
 
 def _passed_over(reader: ObjectReader, text: bytes) -> bool:

@@ -173,6 +173,11 @@ class ObjectReader:
             return
         self._read_member(document, path, api_version, item_kind)
 
+    def read_plain_item(self, raw: Any, path: str, api_version: str, item_kind: str) -> None:
+        """Read an item of a List that is plain Python objects, before the List itself is."""
+        self._in_list = True
+        self._read_member(raw, path, api_version, item_kind)
+
     def _read_member(self, raw: Any, path: str, api_version: str, item_kind: str) -> None:
         """Read one of several objects: one that cannot be read leaves the others as they are."""
         try:
@@ -337,6 +342,10 @@ class ObjectReader:
             fault = InputError(why, source=self.source, path=path, remedy="correct the value")
             self._set_aside(as_unreadable(obj, why), fault)
             return
+        if isinstance(obj, Pod):
+            if self._pod is not None:
+                share_equal_parts(obj, self._pod)
+            self._pod = obj
         self.loaded.objects.append(obj)
         self.loaded.kinds_read.add(kind.name)
         self._advance(1)

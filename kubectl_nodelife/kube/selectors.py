@@ -208,6 +208,7 @@ _COMMON_FIELDS: dict[str, Callable[[Any], Any]] = {
     "metadata.name": attrgetter("metadata.name"),
     "metadata.namespace": attrgetter("metadata.namespace"),
 }
+_NOT_SELECTABLE = {(Node, "metadata.namespace")}
 _FIELDS: dict[type[KubeObject], dict[str, Callable[[Any], Any]]] = {
     Pod: {
         "spec.nodeName": attrgetter("spec.node_name"),
@@ -244,7 +245,11 @@ def _parse_field_term(term: str, text: str, type_: type[KubeObject]) -> FieldReq
     if match is None:
         raise ValueError(f"field selector {text!r}: cannot read {term!r}; write field=value")
     field = match["field"].strip()
-    known = _COMMON_FIELDS | _FIELDS.get(type_, {})
+    known = {
+        name
+        for name in (*_COMMON_FIELDS, *_FIELDS.get(type_, ()))
+        if (type_, name) not in _NOT_SELECTABLE
+    }
     if field not in known:
         raise ValueError(
             f"field selector {text!r}: {field!r} is not supported for {type_.__name__};"

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kubectl_nodelife.kube.kinds import Kind
+from kubectl_nodelife.kube.names import LONGEST_NAME
 
 Ref = tuple[str, tuple[str, str]]
 """(kind, (namespace, name)) of an object."""
@@ -23,7 +24,7 @@ MOST_TOLD: Final = 20
 """So many are told one by one where people read."""
 
 _LONGEST_REASON: Final = 200
-_LONGEST_NAME: Final = 253  # as the API server has it
+_LONGEST_SUBJECT = 80
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 _QUOTED = re.compile(r"['\"].*['\"]")
 _COLON = re.compile(rb"\s*:\s*")
@@ -79,7 +80,7 @@ def _named(kind: Kind, meta: Any, node: str, why: object, default: str) -> Unrea
     namespace = (_text(meta, "namespace") or default) if kind.namespaced else ""
     if not name or (kind.namespaced and not namespace):
         return None
-    if len(name) > _LONGEST_NAME or len(namespace) > _LONGEST_NAME:
+    if len(name) > LONGEST_NAME or len(namespace) > LONGEST_NAME:
         return None
     node = node if kind.name == "Pod" else ""
     return Unreadable(
@@ -112,7 +113,8 @@ def version_of(document: bytes) -> str:
 def told(unreadable: Iterable[Unreadable]) -> list[str]:
     """A sentence about each for people, and a last one for those that are too many to tell."""
     lines = [
-        f"{found} cannot be read ({found.why}): decisions about it and what depends on it are off"
+        f"{_bounded(str(found), _LONGEST_SUBJECT)} cannot be read ({found.why}): decisions about it"
+        " and what depends on it are off"
         for found in unreadable
     ]
     more = len(lines) - MOST_TOLD
@@ -125,7 +127,11 @@ def reason(why: object) -> str:
     What stands in quotes is left out: it is a value of the object, and may be a secret.
     """
     text = _QUOTED.sub("...", " ".join(str(why).split())) or type(why).__name__
-    return text if len(text) <= _LONGEST_REASON else text[: _LONGEST_REASON - 1] + "…"
+    return _bounded(text, _LONGEST_REASON)
+
+
+def _bounded(text: str, longest: int) -> str:
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 def object_members(document: bytes) -> Iterator[tuple[bytes, bytes]]:

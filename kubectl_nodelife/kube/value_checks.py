@@ -1,4 +1,4 @@
-"""Checks values that decoding leaves as they came: quantities, pod templates, revisions.
+"""Checks values that decoding leaves as they came: names, quantities, pod templates, revisions.
 
 Quantities stay text until somebody computes with them, and pod templates and revisions stay plain
 JSON. They are checked once, where an object comes in, so that no rule later meets a quantity that
@@ -11,14 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.decode import convert
-from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.kube.kinds import KINDS, kind_of
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
+from kubectl_nodelife.kube.names import is_dns_subdomain
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec, ResourceRequirements
 from kubectl_nodelife.kube.quantity import Quantity, parse_quantity
 from kubectl_nodelife.kube.unreadable import Unreadable, reason, related
-from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, PodDisruptionBudget
 
 DEEPEST_PLAIN: Final = 100
 """Levels of nesting in what stays plain JSON; pod templates have some ten."""
@@ -159,9 +161,31 @@ def _plain(path: str, document: Any) -> None:
     raise ValueError(f"{path}: is nested more than {DEEPEST_PLAIN} deep")
 
 
-CHECKS: dict[type[KubeObject], Callable[[Any], None]] = {
+_VALUES: Final[dict[type[KubeObject], Callable[[Any], None]]] = {
     Node: _node,
     Pod: _pod,
     DaemonSet: _daemon_set,
     ControllerRevision: _revision,
 }
+_ANY_NAME: Final = (PodDisruptionBudget, Event)
+"""Kinds whose names the API server does not check either; see `kube.names`."""
+
+
+def _check_of(type_: type[KubeObject]) -> Callable[[Any], None]:
+    """The check of an object of that type; raises ValueError."""
+    values, any_name = _VALUES.get(type_), issubclass(type_, _ANY_NAME)
+
+    def check(obj: Any) -> None:
+        meta = obj.metadata
+        if not (any_name or is_dns_subdomain(meta.name)):
+            raise ValueError("metadata.name: is no DNS name, which no API server takes")
+        if meta.namespace and not is_dns_subdomain(meta.namespace):
+            raise ValueError("metadata.namespace: is no DNS name, which no API server takes")
+        if values is not None:
+            values(obj)
+
+    return check
+
+
+CHECKS: Final = {kind.type: _check_of(kind.type) for kind in KINDS}
+"""The check of each type: name and values. Raises ValueError."""

@@ -84,3 +84,6 @@ DELETION_BY_POD_GC: Final = "DeletionByPodGC"
 EVICTION_BY_EVICTION_API: Final = "EvictionByEvictionAPI"
 
 NAMESPACE_NODE_LEASE: Final = "kube-node-lease"
+
+CONTROLLER_MANAGERS: Final = frozenset({"kube-controller-manager", "hyperkube", "k3s", "kubelite"})
+"""Field managers that stand for kube-controller-manager: some run it inside of a larger program."""

@@ -102,10 +102,31 @@ class ReplicaSet(KubeObject, frozen=True):
     status: ScaleStatus = ScaleStatus()
 
 
+class RollingUpdateDeployment(ApiStruct, frozen=True):
+    """`apps/v1.RollingUpdateDeployment`."""
+
+    max_unavailable: IntOrString | None = None
+    max_surge: IntOrString | None = None
+
+
+class DeploymentStrategy(ApiStruct, frozen=True):
+    """`apps/v1.DeploymentStrategy`."""
+
+    type: str = ""
+    rolling_update: RollingUpdateDeployment | None = None
+
+
+class DeploymentSpec(ScaleSpec, frozen=True):
+    """`apps/v1.DeploymentSpec`."""
+
+    strategy: DeploymentStrategy = DeploymentStrategy()
+    paused: bool = False
+
+
 class Deployment(KubeObject, frozen=True):
     """`apps/v1.Deployment`."""
 
-    spec: ScaleSpec = ScaleSpec()
+    spec: DeploymentSpec = DeploymentSpec()
     status: ScaleStatus = ScaleStatus()
 
 

@@ -42,6 +42,7 @@ class ContainerStep(msgspec.Struct, frozen=True):
     state: str
     reason: str = ""
     exit_code: int = 0
+    message: str = ""
 
 
 def with_container_statuses(pod: Pod, now_ns: int) -> PodStatus:
@@ -170,6 +171,7 @@ def _stepped(status: ContainerStatus, step: ContainerStep, now_ns: int) -> Conta
             terminated = ContainerStateTerminated(
                 exit_code=step.exit_code,
                 reason=step.reason or word,
+                message=step.message,
                 started_at=began,
                 finished_at=Time(now_ns),
                 container_id=status.container_id,

@@ -14,12 +14,10 @@ import msgspec
 
 from kubectl_nodelife.engine.profiles import Profile, Span, holds
 
-_OLDEST_DESCRIBED = 16  # with container start-up; an older profile behaves as this one
-
 SINCE_UNTIL: Final[dict[str, Span]] = {
-    "owns_unschedulable": (0, 19),
+    "owns_unschedulable": (0, 20),
     "request_per_change": (0, 27),
-    "batch_empties_queue": (18, None),
+    "batch_empties_queue": (17, None),
     "terminate_overwrites_all": (0, 19),
     "terminate_keeps_never_started": (24, None),  # PR 108366
     "terminate_sets_phase": (27, None),  # PR 115331
@@ -38,7 +36,7 @@ SINCE_UNTIL: Final[dict[str, Span]] = {
     "restart_rules": (35, None),
     "restart_all_containers": (36, None),
     "resource_claims": (26, None),
-    "listing_blinds_reconcile": (0, 18),  # PR 77661 broke it in 1.15, PR 84951 mended it
+    "listing_blinds_reconcile": (15, 18),  # PR 77661 broke it in 1.15, PR 84951 mended it
 }
 
 
@@ -94,6 +92,6 @@ class StatusRules(msgspec.Struct, frozen=True):
 
 @lru_cache
 def rules_for(profile: Profile) -> StatusRules:
-    """The rules of that release; one older than v1.16 behaves as v1.16."""
-    minor = max(profile.minor, _OLDEST_DESCRIBED)
+    """The rules of that release."""
+    minor = profile.minor
     return StatusRules(**{rule: holds(span, minor) for rule, span in SINCE_UNTIL.items()})

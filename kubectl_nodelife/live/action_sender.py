@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -20,14 +22,32 @@ from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
     DeletePod,
+    MarkPodNotReady,
+    NodeAction,
     PodAction,
+    RemoveTaints,
     SetNodeConditions,
     SetPodCondition,
 )
-from kubectl_nodelife.engine.calls import Answer, Get, Result, WaitUntil, Write, converse
-from kubectl_nodelife.engine.calls.call import checked_by_server, request_of_call
+from kubectl_nodelife.engine.calls import (
+    Answer,
+    Get,
+    ListObjects,
+    Read,
+    Result,
+    WaitUntil,
+    Write,
+    converse,
+)
+from kubectl_nodelife.engine.calls.call import (
+    NO_ANSWER,
+    NOT_FOUND,
+    checked_by_server,
+    request_of_call,
+)
+from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.engine.guard import GO, Hold, Refuse
-from kubectl_nodelife.engine.settlement import is_ready, lost_premise
+from kubectl_nodelife.engine.settlement import is_newer, is_ready, lost_premise
 from kubectl_nodelife.engine.write_risk import is_harm
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
@@ -36,24 +56,35 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
 from kubectl_nodelife.live.worker_slots import WorkerSlots
 
-HELD: Final = 425
-"""The code of an outcome of what was not sent: a guard held it for too long, or refused it."""
+HELD: Final = NOT_SENT
+"""Of what a guard held for too long, or refused."""
 
 NOT_WANTED: Final = Result(200, "it is not wanted any more")
 IN_FLIGHT: Final = 32
+AHEAD: Final = 64
+"""So many of the actions that wait for one are looked at, Events among them: the marks of most
+nodes' pods come to the disk together.
+"""
+
 NODE_LIFECYCLE: Final = "node-lifecycle"
 TAINT_EVICTION: Final = "taint-eviction"
 _AGAIN_S: Final = 0.1
+_LOOK_S: Final = 0.01
 
 Target = tuple[str, tuple[str, str]]
 
 
 class QueuedAction(msgspec.Struct):
-    """An action, the object as it was decided on, and when."""
+    """An action, the object as it was decided on, and when.
+
+    `intent`: on its way to the disk, until the write takes it. `following`: what waits for it.
+    """
 
     action: Action
     seen: KubeObject | None
     decided_ns: int
+    intent: asyncio.Future[int] | None = None
+    following: Iterable[QueuedAction] = ()
 
 
 class ActionSender:
@@ -72,6 +103,8 @@ class ActionSender:
         self._slots = slots
         self._in_flight = asyncio.Semaphore(IN_FLIGHT)
         self._locks: dict[Target, tuple[asyncio.Lock, int]] = {}
+        self._untainting: Counter[str] = Counter()  # removals of taints on their way, by node
+        self._own_nodes: dict[str, Node] = {}  # as answers to our own requests showed them
 
     async def carry_out(self, item: QueuedAction) -> Result:
         """Wait until it may be sent, and converse with the API server.
@@ -86,22 +119,60 @@ class ActionSender:
             slots, key = self._slots.of(item.action)
             async with slots.taken(key, item.action.id):
                 late = self._port.now_ns() - item.decided_ns > self._port.patience_ns
-                if late and not self._stands(item.action):
+                if late and not self._stands(item):
                     return NOT_WANTED
-                result = await self._converse(item)
+                try:
+                    result = await self._converse(item)
+                except Superseded as error:
+                    return Result(HELD, str(error))
             if result.code != HELD:
+                self._note_own(result)
                 return result
             waited = True
             await asyncio.sleep(_AGAIN_S)
 
+    def end(self, item: QueuedAction) -> None:
+        """Where an intent was brought to the disk for nothing, note that nothing was sent."""
+        intent, item.intent = item.intent, None
+        if intent is not None:
+            intent.add_done_callback(self._note_unsent)
+
+    def _note_unsent(self, intent: asyncio.Future[int]) -> None:
+        if not intent.cancelled() and intent.exception() is None:
+            because = "not sent: given up before its turn"
+            self._port.journal.note(intent.result(), "failed", HELD, because)
+
+    def _prepare(self, item: QueuedAction) -> None:
+        """Begin to bring an intent to the disk while what it waits for is sent, or it would wait
+        for that first and for the disk then. Only of what is written as it was decided, and may be
+        sent as things are. The gate is looked at again when it is sent.
+        """
+        action, guard = item.action, self._port.guard
+        if item.intent is not None or not isinstance(action, MarkPodNotReady) or guard.breakers:
+            return
+        if guard.admit(action, self._port.view(), self._port.now_ns()) != GO:
+            return
+        conversation = converse(action, item.seen, item.decided_ns)
+        call = next(conversation)
+        conversation.close()
+        if not isinstance(call, (Get, ListObjects, WaitUntil)):
+            item.intent = asyncio.ensure_future(self._begin(action, call))
+
+    async def _begin(self, action: Action, call: Write) -> int:
+        """Bring an intent to the disk. Raises OSError."""
+        version = checked_by_server(call.preconditions).get("resourceVersion", "")
+        request = request_of_call(call)
+        content = f"{request.method} {request.path}\n".encode() + request.content()
+        digest = hashlib.sha256(content).hexdigest()
+        return await self._port.journal.begin(action, version, digest)
+
     async def _converse(self, item: QueuedAction) -> Result:
         action = item.action
-        if self._needs_evidence(action):
-            lost = await self._port.evidence.is_lost(action.target[1][1])
-            if not lost.ok:
-                return lost
+        if (unproven := await self._lacks_evidence(action)) is not None:
+            return unproven
         conversation = converse(action, item.seen, item.decided_ns)
-        intent, answer = 0, Answer(HELD)
+        intent, answer, doubtful = 0, Answer(HELD), False  # of what became of the last write
+        wanted = True
         result: Result
         try:
             call = next(conversation)
@@ -112,29 +183,34 @@ class ActionSender:
                         result = Result(answer.code, answer.message, answer.reason)
                         break
                     answer = await self._wait(call)
-                elif isinstance(call, Get):
+                elif isinstance(call, (Get, ListObjects)):
                     answer = await self._read(action.controller, call)
+                    doubtful = doubtful and not (answer.ok or answer.code == NOT_FOUND)
                 else:
                     intent, answer = await self._write(item, call, intent)
+                    doubtful = answer.is_ambiguous
                 call = conversation.send(answer)
         except StopIteration as end:
             result = end.value
         except NotSent as error:
-            conversation.close()
             result = Result(HELD, str(error))
-        except GivenUp:
+        except Moot as error:
+            wanted, result = False, Result(200, f"{NOT_WANTED.message}: {error}")
+        except (GivenUp, Superseded):
             raise
         except asyncio.CancelledError:  # while it waited for its next try
             if intent:
-                state = "unknown" if answer.is_ambiguous else "failed"
+                state = "unknown" if doubtful else "failed"
                 self._port.journal.note(intent, state, answer.code, "given up between two tries")
             raise
         except Exception as error:
             result = note_bug(self._port, action, error)
         if intent:
-            state = "applied" if result.ok else "unknown" if result.code == 0 else "failed"
+            applied = result.ok and wanted
+            unknown = doubtful or result.code == NO_ANSWER
+            state = "applied" if applied else "unknown" if unknown else "failed"
             version = result.fresh.metadata.resource_version if result.fresh else ""
-            self._port.journal.note(intent, state, result.code, result.message, version)
+            self._port.journal.note(intent, state, result.code, result.recorded, version)
         return result
 
     async def _admitted(self, item: QueuedAction, *, waited: bool) -> Result | None:
@@ -148,7 +224,7 @@ class ActionSender:
             admission = port.guard.admit(action, port.view(), now_ns)
             if self.stopped:
                 return Result(HELD, "enforcing has ended")
-            if (told or waited) and not self._stands(action):
+            if (told or waited) and not self._stands(item):
                 return NOT_WANTED
             if admission == GO:
                 return None
@@ -163,21 +239,53 @@ class ActionSender:
                 return Result(HELD, told)
             await asyncio.sleep(min(0.5, max(0.01, (admission.until_ns - now_ns) / SECOND_NS)))
 
-    def _stands(self, action: Action) -> bool:
-        """Whether what has waited for a while would be decided again."""
-        cache = self._port.cache
+    def _stands(self, item: QueuedAction) -> bool:
+        """Whether what has waited for a while would be decided again.
+
+        Only news make it moot: that its object is gone, or that a node is Ready or without its
+        taint in a later version than our own writes have left it in. The watch may be far behind
+        those, and shows a node that we have just called lost as Ready.
+        """
+        action, seen, cache = item.action, item.seen, self._port.cache
         obj = cache.get(*action.target)
-        if action.uid and (obj is None or obj.uid != action.uid):
+        was_shown = seen is not None and seen.uid == action.uid
+        if action.uid and was_shown and (obj is None or obj.uid != action.uid):
             return False
         if isinstance(action, PodAction) and isinstance(obj, Pod):
-            node = cache.node(obj.spec.node_name)
+            node = self._node(obj.spec.node_name)
             return node is None or not lost_premise(action, obj, node)
-        if isinstance(action, AddTaints) and isinstance(obj, Node):
-            return not (is_harm(action) and is_ready(obj))
+        if isinstance(action, AddTaints) and (node := self._node(action.node)) is not None:
+            return not (is_harm(action) and is_ready(node))
         return True
 
-    def _needs_evidence(self, action: Action) -> bool:
-        return action.controller == NODE_LIFECYCLE and isinstance(action, SetNodeConditions)
+    def _node(self, name: str) -> Node | None:
+        """The node as the watch shows it, or as the last answer to us did if that is newer."""
+        shown, own = self._port.cache.node(name), self._own_nodes.get(name)
+        if shown is None or own is None:
+            return shown
+        newer = shown.uid == own.uid and is_newer(own, shown.metadata.resource_version)
+        return own if newer else shown
+
+    def _note_own(self, result: Result) -> None:
+        """Remember the node that the last answer showed."""
+        if result.ok and isinstance(result.fresh, Node):
+            self._note_node(result.fresh)
+
+    def _note_node(self, node: Node) -> None:
+        """Remember it, until the watch shows it."""
+        cache = self._port.cache
+        self._own_nodes[node.name] = node
+        if len(self._own_nodes) > 2 * len(cache.nodes):
+            self._own_nodes = {n: own for n, own in self._own_nodes.items() if n in cache.nodes}
+
+    async def _lacks_evidence(self, action: Action) -> Result | None:
+        """Why a node cannot be called lost. Raises Superseded where its kubelet was heard."""
+        if action.controller != NODE_LIFECYCLE or not isinstance(action, SetNodeConditions):
+            return None
+        lost = await self._port.evidence.is_lost(action.node)
+        if lost.code == NOT_SENT:
+            raise Superseded(lost.message)
+        return None if lost.ok else lost
 
     # One call
 
@@ -188,10 +296,15 @@ class ActionSender:
         await self._sleep_until(until_ns)
         return Answer(200, now_ns=self._port.now_ns())
 
-    async def _read(self, controller: str, call: Get) -> Answer:
+    async def _read(self, controller: str, call: Read) -> Answer:
         await self._token(controller)
         async with self._in_flight:
-            return await self._controllers[controller].writer.call(call)
+            answer = await self._controllers[controller].writer.call(call)
+        if answer.ok and isinstance(answer.obj, Node):
+            known = self._own_nodes.get(answer.obj.name)
+            if known is None or known.uid != answer.obj.uid or _is_news(answer.obj, known):
+                self._note_node(answer.obj)  # and not from a replica that is behind
+        return answer
 
     async def _write(self, item: QueuedAction, call: Write, intent: int) -> tuple[int, Answer]:
         """Bring the intent to the disk, look at the gate, and send. Raises NotSent."""
@@ -200,24 +313,29 @@ class ActionSender:
         await self._token(action.controller)
         if first:
             self._check_gate(action)
-            version = checked_by_server(call.preconditions).get("resourceVersion", "")
-            request = request_of_call(call)
-            digest = hashlib.sha256(
-                f"{request.method} {request.path}\n".encode() + request.content()
-            ).hexdigest()
+            self._check_premise(item)
             try:
-                intent = await port.journal.begin(action, version, digest)
+                if item.intent is None:
+                    intent = await self._begin(action, call)
+                else:
+                    intent = await asyncio.shield(item.intent)
             except OSError as error:
+                item.intent = None
                 raise NotSent(f"the journal cannot be written: {error}") from None
+            item.intent = None
         begun = False
         try:
             async with self._alone(action.target), self._in_flight:
                 try:
+                    await self._check_taints(action)
                     self._check_gate(action)
-                except NotSent as error:
+                    self._check_premise(item)
+                except (NotSent, Moot, Superseded) as error:
                     port.journal.note(intent, "failed", HELD, f"not sent: {error}")
                     raise
                 begun = True
+                for one in islice(item.following, AHEAD):
+                    self._prepare(one)
                 return intent, await self._send(action, call, intent)
         except asyncio.CancelledError:
             if first and not begun:  # of later tries `_converse` knows the intent
@@ -230,6 +348,8 @@ class ActionSender:
         port.guard.sending(action, now_ns)
         port.journal.note(intent, "sent")
         self.sending.add(action.target)
+        untainted = action.node if isinstance(action, RemoveTaints) else ""
+        self._untainting[untainted] += bool(untainted)
         self.writing += 1
         port.recorder.sending(action)
         try:
@@ -243,6 +363,9 @@ class ActionSender:
         finally:
             self.writing -= 1
             self.sending.discard(action.target)
+            self._untainting[untainted] -= bool(untainted)
+        if answer.ok and isinstance(answer.obj, Node):
+            self._note_node(answer.obj)
         port.guard.ended(action, answer.code, answer.message, port.now_ns())
         port.recorder.answered(action, answer, (port.now_ns() - now_ns) / SECOND_NS)
         return answer
@@ -270,6 +393,40 @@ class ActionSender:
         admission = port.guard.admit(action, port.view(), port.now_ns())
         if admission != GO:
             raise NotSent(getattr(admission, "because", ""))
+
+    async def _check_taints(self, action: Action) -> None:
+        """Raises Moot where an eviction's taint is off by our own doing, though no watch shows it.
+
+        What is on its way to take it off is waited for.
+        """
+        if action.controller != TAINT_EVICTION or not isinstance(action, PodAction):
+            return
+        pod = self._port.cache.get(*action.target)
+        if not isinstance(pod, Pod):
+            return
+        while self._untainting[pod.spec.node_name]:
+            await asyncio.sleep(_LOOK_S)
+        node = self._node(pod.spec.node_name)
+        if node is not None and (why := lost_premise(action, pod, node)):
+            raise Moot(why)
+
+    def _check_premise(self, item: QueuedAction) -> None:
+        """Raises Superseded where a node is no longer lost that is to be called so, Moot where it
+        is to be tainted. Looked at before the intent, and again before it is sent: the kubelet may
+        have been heard while it waited for its turn, its token or the disk.
+
+        Only news count, as in `_stands`. Upstream sends what it has decided.
+        """
+        action = item.action
+        if not isinstance(action, NodeAction) or not is_harm(action):
+            return
+        node = self._node(action.node)
+        if isinstance(action, SetNodeConditions):
+            heard = self._port.evidence.heard_since(action, node, item.decided_ns)
+            if heard:
+                raise Superseded(heard)
+        elif node is not None and is_ready(node) and _is_news(node, item.seen):
+            raise Moot(f"node {node.name} is Ready again")
 
     def _is_open_for(self, action: Action) -> bool:
         """Whether the gate is still open for what the server wants to have a moment later."""
@@ -305,8 +462,21 @@ def _is_patient(action: Action) -> bool:
     return action.controller == TAINT_EVICTION and isinstance(action, (SetPodCondition, DeletePod))
 
 
+def _is_news(obj: KubeObject, seen: KubeObject | None) -> bool:
+    """Whether the object is of a later version than the one that was decided on."""
+    return seen is not None and is_newer(obj, seen.metadata.resource_version)
+
+
 class GivenUp(asyncio.CancelledError):
     """A write was on its way when its task was ended: nobody knows what becomes of it."""
+
+
+class Moot(Exception):
+    """Nothing asks for it any more."""
+
+
+class Superseded(Exception):
+    """What it was decided on is no longer so: whoever decided it is told, and decides anew."""
 
 
 class NotSent(Exception):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import re
 import time
 from collections.abc import Mapping
 
@@ -18,16 +19,20 @@ import aiohttp
 from multidict import CIMultiDict
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.errors import BadInput, Failed, NodelifeError
 from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.live.backoff import Backoff
 from kubectl_nodelife.live.kubeconfig import User
 from kubectl_nodelife.live.oidc import OidcProvider
-from kubectl_nodelife.live.plugin import Credential, CredentialPlugin, load_policy
+from kubectl_nodelife.live.plugin import PLUGIN_SECONDS, Credential, CredentialPlugin, load_policy
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.transport import KeyPair, Transport, read_file
 
 _TOKEN_FILE_PERIOD_S = 60.0
 _EXPIRY_MARGIN_NS = 10 * 1_000_000_000
+_FAILED_FIRST_S, _FAILED_LAST_S = 2.0, 15.0
+"""How long a failing plugin is left alone at least; up to twice as long by chance."""
+
 _RETIRED_S = 900.0
 """Longer than any watch of ours lasts."""
 
@@ -55,6 +60,9 @@ class Session:
         self._serial = 0
         self._retired: list[tuple[float, Transport]] = []
         self._connecting = asyncio.Lock()
+        self._failure: NodelifeError | None = None
+        self._again_at = 0.0
+        self._backoff = Backoff(_FAILED_FIRST_S, _FAILED_LAST_S)
         self.take(target)
 
     def take(self, target: Target) -> None:
@@ -65,6 +73,7 @@ class Session:
         plugin = _plugin(target, self._environ, self._show_stderr)
         provider = _provider(target, self._environ)
         self.target, self._plugin, self._provider = target, plugin, provider
+        self._failure = None
         self._retire()
 
     @property
@@ -135,7 +144,7 @@ class Session:
     async def _connect(self) -> Transport:
         """Load credentials and build the connections. Raises Failed, BadInput."""
         self._token_read_at = -_TOKEN_FILE_PERIOD_S - 1
-        credential = await self._credential() if self.secure else Credential()
+        credential = await self._fetch() if self.secure else Credential()
         self._authorization = f"Bearer {credential.token}" if credential.token else ""
         self._expires = credential.expires
         user = self.target.user
@@ -148,6 +157,24 @@ class Session:
         except BadInput as error:
             what = f"cannot prepare the connection: {error}"
             raise Failed(what, on=_whose(self.target)) from None
+
+    async def _fetch(self) -> Credential:
+        """The credential, with what failed a moment ago said again: all requests that wait for it
+        share the answer, and a login page is not opened for each of them. Raises Failed, BadInput.
+        """
+        if self._failure is not None and time.monotonic() < self._again_at:
+            raise self._failure.with_traceback(None)
+        target = self.target
+        try:
+            credential = await self._credential()
+        except NodelifeError as error:
+            if self.target is target:
+                self._failure = error
+                self._again_at = time.monotonic() + self._backoff.next_s()
+            raise
+        self._failure = None
+        self._backoff.went_well()
+        return credential
 
     async def _credential(self) -> Credential:
         """The token in force, or what a plugin gives. Raises Failed."""
@@ -199,13 +226,13 @@ def _escape(key: str) -> str:
     )
 
 
+_NO_HEADER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\ud800-\udfff]")
+"""Half a surrogate pair is no text. Looked for in a token of a thousand letters at each request."""
+
+
 def _is_header_value(text: str) -> bool:
     """Follows `ValidHeaderFieldValue`: no control characters; and it must be text at all."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return all(char == "\t" or (char >= " " and char != "\x7f") for char in text)
+    return _NO_HEADER.search(text) is None
 
 
 def _whose(target: Target) -> str:
@@ -223,7 +250,9 @@ def _plugin(
     if not target.server.startswith("https://"):
         return None
     policy = load_policy(environ)
-    return CredentialPlugin(user.exec, target.cluster, environ, policy, show_stderr=show_stderr)
+    timeout_ns = target.request_timeout_ns
+    patience_s = min(PLUGIN_SECONDS, timeout_ns / 1e9) if timeout_ns else PLUGIN_SECONDS
+    return CredentialPlugin(user.exec, target.cluster, environ, policy, patience_s, show_stderr)
 
 
 def _provider(target: Target, environ: Mapping[str, str]) -> OidcProvider | None:

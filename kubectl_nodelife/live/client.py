@@ -8,7 +8,9 @@ our own words; the HTTP library's exceptions end here. No answer is longer than 
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
+from collections import Counter
 from typing import Any
 
 import aiohttp
@@ -94,6 +96,7 @@ class Client:
     def __init__(self, session: Session) -> None:
         self.session = session
         self.clock = ServerClock()
+        self.answers: Counter[str] = Counter()  # class of status -> how many
         timeout_ns = session.target.request_timeout_ns
         self._total_s = timeout_ns / 1e9 if timeout_ns else WHOLE_SECONDS
 
@@ -142,6 +145,7 @@ class Client:
             sent_ns = steady_ns()
             response, credentials = await self.session.request(url, {}, timeout)
             self.clock.observe(response.headers.get("Date"), sent_ns, steady_ns())
+            self.answers[f"{response.status // 100}xx"] += 1
             if response.status == 200:
                 self._check_content(response)
                 return response
@@ -167,6 +171,14 @@ class Client:
             )
 
     def _unreachable(self, error: BaseException) -> Unreachable:
+        cause = getattr(error, "certificate_error", error)
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return Unreachable(
+                f"its certificate is not trusted: {cause.verify_message or cause.reason}",
+                on=self.server,
+                remedy="the server was reached, but a proxy that intercepts TLS answers, or the "
+                "kubeconfig has another cluster's certificate-authority or server name",
+            )
         return Unreachable(
             f"the API server cannot be reached: {describe(error)}",
             on=self.server,

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from email.utils import parsedate_to_datetime
+from functools import lru_cache
 
 SECOND_NS = 1_000_000_000
 
@@ -70,6 +71,18 @@ class _Clock:
         return wall if low <= wall <= high else (low + high) // 2
 
 
+@lru_cache(maxsize=64)
+def _read_date(date: str) -> int | None:
+    """Seconds since the epoch; None for what is no date, or cannot be. Hundreds of answers in a
+    burst say the same second.
+    """
+    try:
+        seconds = int(parsedate_to_datetime(date).timestamp())
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return seconds if _LEAST_S <= seconds <= _MOST_S else None
+
+
 class ServerClock:
     """The API server's time, as its answers say it."""
 
@@ -97,11 +110,8 @@ class ServerClock:
 
         A date that cannot be, such as one in the year 9999, says nothing.
         """
-        try:
-            seconds = int(parsedate_to_datetime(date or "").timestamp())
-        except (ValueError, TypeError, OverflowError):
-            return
-        if not _LEAST_S <= seconds <= _MOST_S:
+        seconds = _read_date(date or "")
+        if seconds is None:
             return
         low, high = seconds * SECOND_NS - received_ns, (seconds + 1) * SECOND_NS - sent_ns
         clock = next((c for c in self._clocks if c.agrees(low, high)), None)

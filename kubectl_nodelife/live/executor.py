@@ -4,32 +4,36 @@ Actions on one object (for a pass of the node lifecycle controller: on one node 
 through one lane, one after another; lanes run beside one another, as many as upstream has workers
 (`worker_slots.py`). How one action becomes requests is `action_sender.py`. What came of it is
 delivered as an `Outcome`, and where the answer showed a newer object, that first. Where an action
-fails, those of the same decision that depend on it are not sent.
+fails, those of the same decision that depend on it are not sent (`engine/dependent_writes.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from kubectl_nodelife.engine.actions import (
     Action,
-    AddTaints,
     CancelEviction,
     MarkPodNotReady,
-    NodeAction,
     RecordEvent,
-    RemoveTaints,
-    SetNodeConditions,
-    SetPodCondition,
-    SetPodPhase,
 )
 from kubectl_nodelife.engine.calls import Result
-from kubectl_nodelife.engine.calls.call import NO_ANSWER, NOT_FOUND
+from kubectl_nodelife.engine.calls.call import NO_ANSWER
+from kubectl_nodelife.engine.dependent_writes import (
+    FailedWrite,
+    Lane,
+    depends_on,
+    is_heard_of,
+    is_of_pass,
+    is_of_taint_loop,
+    others_depend_on,
+)
+from kubectl_nodelife.engine.dependent_writes import lane as lane_of
 from kubectl_nodelife.engine.events import Outcome, Put
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.action_sender import HELD as HELD
@@ -42,16 +46,13 @@ from kubectl_nodelife.live.action_sender import (
 )
 from kubectl_nodelife.live.executor_port import ControllerWriter as ControllerWriter
 from kubectl_nodelife.live.executor_port import ExecutorPort as ExecutorPort
-from kubectl_nodelife.live.worker_slots import WorkerSlots, is_of_pass, is_of_taint_loop
-
-_Key = tuple[str, str, Hashable]
-"""Of a lane: the controller, which part of it, and what it is about."""
+from kubectl_nodelife.live.worker_slots import WorkerSlots
 
 
 class _Lane(msgspec.Struct):
     items: deque[QueuedAction]
-    failed: tuple[QueuedAction, Result, int] | None = None
-    """What went wrong last, how, and when."""
+    failed: FailedWrite | None = None
+    """What went wrong last."""
 
 
 class LiveExecutor:
@@ -68,7 +69,7 @@ class LiveExecutor:
         self._port = port
         self._slots = slots or WorkerSlots(port.cache)
         self._sender = ActionSender(port, self.controllers, self._slots)
-        self._lanes: dict[_Key, _Lane] = {}
+        self._lanes: dict[Lane, _Lane] = {}
         self._of_passes: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -95,7 +96,7 @@ class LiveExecutor:
         seen = self._port.cache.get(*action.target)
         if not isinstance(action, RecordEvent):
             self._port.recorder.planned(action, seen, now_ns)
-        key = (action.controller, *self._slots.lane(action))
+        key = lane_of(action, self._port.cache)
         lane = self._lanes.get(key)
         item = QueuedAction(action, seen, now_ns)
         self._of_passes[action.controller] += is_of_pass(action)
@@ -134,11 +135,12 @@ class LiveExecutor:
 
     def _note_end(self, item: QueuedAction, result: Result) -> None:
         self._of_passes[item.action.controller] -= is_of_pass(item.action)
+        self._sender.end(item)
         if not isinstance(item.action, RecordEvent):
             self._port.recorder.ended(item.action, result, self._port.now_ns())
 
     def _cancel(self, action: CancelEviction) -> None:
-        lane = self._lanes.get((action.controller, *self._slots.lane(action)))
+        lane = self._lanes.get(lane_of(action, self._port.cache))
         if lane is not None:
             self._clear(lane, action.because)
 
@@ -147,7 +149,7 @@ class LiveExecutor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, key: _Key) -> None:
+    async def _work(self, key: Lane) -> None:
         lane = self._lanes[key]
         try:
             while lane.items and not self._sender.stopped:
@@ -169,30 +171,24 @@ class LiveExecutor:
 
     async def _take(self, lane: _Lane, item: QueuedAction) -> None:
         action = item.action
-        if lane.failed is not None and _hangs_on(item, lane.failed[0], lane.failed[2]):
-            if isinstance(lane.failed[0].action, NodeAction) and not is_of_taint_loop(action):
-                self._leave(item, "its node is decided anew, with all that depends on it")
+        failed = lane.failed
+        if failed is not None and depends_on(action, item.decided_ns, failed):
+            if is_heard_of(action, failed):
+                self._end(item, failed.result)
             else:
-                self._end(item, lane.failed[1])
+                self._leave(item, "it is decided anew with what it depends on")
             return
         if isinstance(action, RecordEvent):
             self.controllers[action.controller].events.put(action)
             self._leave(item, "")
             return
+        item.following = lane.items
         result = await self._sender.carry_out(item)
         self._end(item, result)
         if result.ok:
             return
-        if isinstance(action, MarkPodNotReady) and result.code == NOT_FOUND:
-            self._leave_event_of(lane, action)
-        if isinstance(action, (SetNodeConditions, AddTaints, SetPodCondition, SetPodPhase)):
-            lane.failed = item, result, self._port.now_ns()
-
-    def _leave_event_of(self, lane: _Lane, action: Action) -> None:
-        """Of a pod that is gone nothing is told; of one that could not be marked it is."""
-        event = lane.items[0].action if lane.items else None
-        if isinstance(event, RecordEvent) and event.target == action.target:
-            self._leave(lane.items.popleft(), "its pod is gone")
+        if others_depend_on(action, result):
+            lane.failed = FailedWrite(action, item.decided_ns, result, self._port.now_ns())
 
     def _end(self, item: QueuedAction, result: Result) -> None:
         port, action = self._port, item.action
@@ -208,18 +204,6 @@ class LiveExecutor:
             return True
         one, other = obj.metadata.resource_version, known.metadata.resource_version
         return one.isdecimal() and other.isdecimal() and int(one) > int(other)
-
-
-def _hangs_on(item: QueuedAction, failed: QueuedAction, failed_ns: int) -> bool:
-    """Whether the action is not to be carried out either: of an exchange of taints the second half;
-    of a pod, everything; of a node that could not be called lost, everything, and the NoExecute
-    taint that was decided before that was known.
-    """
-    if isinstance(failed.action, SetNodeConditions) and is_of_taint_loop(item.action):
-        return item.decided_ns <= failed_ns
-    if item.decided_ns != failed.decided_ns:
-        return False
-    return not isinstance(failed.action, AddTaints) or isinstance(item.action, RemoveTaints)
 
 
 def _place_of(item: QueuedAction, waiting: Sequence[QueuedAction]) -> int:

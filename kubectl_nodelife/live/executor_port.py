@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.actions import Action, RecordEvent, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result
 from kubectl_nodelife.engine.events import Event
@@ -15,6 +15,7 @@ from kubectl_nodelife.engine.guard import Guard, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.live.writer import Writer
 
 
@@ -50,10 +51,13 @@ class IntentWriter(Protocol):
 
 
 class NodeLossCheck(Protocol):
-    """Reads a node's last sign of life from the API server itself."""
+    """Knows a node's last sign of life, from the API server itself and from its watch."""
 
     async def is_lost(self, node: str) -> Result:
-        """Ok where nothing newer is there than the cache knows."""
+        """Ok where nothing newer is there than the cache knows, `NOT_SENT` where there is."""
+
+    def heard_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
+        """What the watches told of the kubelet since the decision, "" where nothing."""
 
 
 class Events(Protocol):

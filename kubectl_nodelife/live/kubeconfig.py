@@ -189,7 +189,10 @@ def _convert(document: Any, folder: str, path: str) -> KubeConfig:
 def _entries(document: dict[str, Any], field: str, type_: Any) -> Iterable[tuple[str, Any]]:
     """(name, stanza) of each member of the list `field`s. Raises ValueError."""
     seen = set()
-    for number, entry in enumerate(document.get(field + "s") or ()):
+    entries = document.get(field + "s") or ()
+    if not isinstance(entries, (list, tuple)):
+        raise ValueError(f"{field}s is not a list")
+    for number, entry in enumerate(entries):
         if not isinstance(entry, dict):
             raise ValueError(f"{field}s[{number}] is not a mapping")
         name = entry.get("name") or ""

@@ -1,5 +1,8 @@
 """Holds a Lease: tries for it, renews it in time, gives it up at the end.
 
+Before it is made, or taken from another, it is asked whether this is still the cluster that was
+meant: another one may have come to the same address, and must not be written to.
+
 The rules are `engine/election.py`; this is the loop around them, with a client and timeouts of its
 own. Time is by the clock that counts suspend: after a suspend, SIGSTOP or stall over the renew
 deadline `leads` is False before anything else can run.
@@ -12,11 +15,11 @@ import os
 import random
 import socket
 import uuid
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from typing import Any, Final
 
-from kubectl_nodelife.engine.calls import Answer, Post
-from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
+from kubectl_nodelife.engine.calls import Answer, Get, Post, Replace
+from kubectl_nodelife.engine.calls.call import CONFLICT, NO_ANSWER, NOT_FOUND
 from kubectl_nodelife.engine.election import CLIENT_GO, JITTER, Election, ElectionTerms, LeaseState
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import steady_ns
@@ -31,8 +34,15 @@ def new_identity() -> str:
     return f"{socket.gethostname()}_{uuid.uuid4()}_{os.getpid()}"
 
 
+async def _any_cluster() -> str:
+    """No cluster was meant in particular."""
+    return ""
+
+
 class LeaseKeeper:
-    """Keeps one Lease from `run` to its cancellation. `acquired` is set while we lead."""
+    """Keeps one Lease from `run` to its cancellation. `error`: why the last attempt came to
+    nothing. `why_wrong_cluster`: why this is not the cluster that was meant, "" where it is.
+    """
 
     def __init__(
         self,
@@ -45,6 +55,8 @@ class LeaseKeeper:
     ) -> None:
         self.election = Election(namespace, name, new_identity(), terms)
         self.error = ""
+        self.why_wrong_cluster: Callable[[], Awaitable[str]] = _any_cluster
+        self._held_uid = ""
         self._writer = writer
         self._stamp_ns = stamp_ns
         self._steady = steady
@@ -68,8 +80,11 @@ class LeaseKeeper:
         if not self.leads():
             self.election.lose()
         held = await self._converse(self.election.attempt(self._steady(), self._stamp_ns()))
+        if self.election.unreadable:
+            self.error = f"it cannot be understood, {self.election.unreadable}: another holds it"
         if not self.leads():
             self.election.lose()
+        self._held_uid = self.election.uid if held else ""
         return held
 
     async def run(self) -> None:
@@ -88,7 +103,8 @@ class LeaseKeeper:
         try:
             call = next(conversation)
             while True:
-                answer = await self._writer.call(call, timeout_s=timeout_s)
+                answer = await self._refused(call)
+                answer = answer or await self._writer.call(call, timeout_s=timeout_s)
                 expected = CONFLICT if isinstance(call, Post) else NOT_FOUND
                 if not answer.ok and answer.code not in (expected, CONFLICT):
                     self.error = answer.message
@@ -97,3 +113,13 @@ class LeaseKeeper:
                 call = conversation.send(answer)
         except StopIteration as end:
             return bool(end.value)
+
+    async def _refused(self, call: Get | Post | Replace) -> Answer | None:
+        """The answer to what is not sent: a first write to another cluster's Lease. Else None."""
+        if isinstance(call, Get):
+            return None
+        uid = (call.body.get("metadata") or {}).get("uid")
+        if isinstance(call, Replace) and uid == self._held_uid:
+            return None
+        why = await self.why_wrong_cluster()
+        return Answer(NO_ANSWER, message=why) if why else None

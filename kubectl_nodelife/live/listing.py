@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.requests import PAGE_SIZE, Resource, list_url, resource_of
 
 T = TypeVar("T", bound=KubeObject)
+
+_FORBIDDEN: Final = 403
+_NOT_SERVED: Final = 404
 
 
 class Listing(NamedTuple):
@@ -35,12 +38,14 @@ class _ListMeta(msgspec.Struct, rename="camel"):
 
 class _Page(msgspec.Struct, Generic[T]):
     metadata: _ListMeta
+    kind: str = ""
     items: list[T] | None = None
     unreadable: list[Unreadable] = []
 
 
 class _RawPage(msgspec.Struct):
     metadata: _ListMeta
+    kind: str = ""
     items: list[msgspec.Raw] | None = None
 
 
@@ -60,6 +65,25 @@ async def read_all(
     if aside is not None:
         aside += listing.unreadable
     return listing.objects
+
+
+async def read_or_refusal(
+    client: Client,
+    resource: Resource,
+    progress: Callable[[int], None] | None = None,
+    aside: list[Unreadable] | None = None,
+) -> list[KubeObject] | ApiError:
+    """As `read_all`; none of a kind that the server does not serve, and the error (403) where it
+    may not be listed. Raises ApiError for any other, Unreachable, Failed.
+    """
+    try:
+        return await read_all(client, resource, progress, aside)
+    except ApiError as error:
+        if error.code == _NOT_SERVED:
+            return []
+        if error.code == _FORBIDDEN:
+            return error
+        raise
 
 
 async def read_leases(client: Client) -> list[KubeObject]:
@@ -111,6 +135,9 @@ async def _pages(
             page = decoder.decode(body)
         except UNDECODABLE:
             page = _read_slowly(body, resource)
+        if page.kind not in (f"{resource.kind.name}List", "List"):  # servers that aggregate: List
+            what = page.kind[:40] or "JSON without a kind"
+            raise Failed(f"a list is answered by {what}, not by the API server", on=str(resource))
         items, unfit = sift(page.items or [])
         objects += items
         unreadable += [*page.unreadable, *unfit]
@@ -131,22 +158,23 @@ def _read_slowly(body: bytes, resource: Resource) -> _Page[KubeObject]:
     One that cannot be read at all is set aside, even if it does not tell its name.
     """
     try:
-        metadata, items = _split(body)
+        page, items = _split(body)
         found = [_read_item(resource.kind, item) for item in items]
     except (*UNDECODABLE, InputError) as error:
         raise Failed(f"the server's list cannot be decoded: {error}", on=str(resource)) from None
     objects = [obj for obj in found if not isinstance(obj, Unreadable)]
-    return _Page(metadata, objects, [one for one in found if isinstance(one, Unreadable)])
+    aside = [one for one in found if isinstance(one, Unreadable)]
+    return _Page(page.metadata, page.kind, objects, aside)
 
 
-def _split(body: bytes) -> tuple[_ListMeta, Iterable[bytes]]:
-    """A page's metadata and its items undecoded. Raises one of UNDECODABLE."""
+def _split(body: bytes) -> tuple[_RawPage, Iterable[bytes]]:
+    """A page and its items undecoded. Raises one of UNDECODABLE."""
     try:
         page = msgspec.json.decode(body, type=_RawPage)
     except UNDECODABLE:  # an item that is not even JSON, or nested too deeply to be passed over
         split = split_list(body)
-        return msgspec.json.decode(split.skeleton, type=_RawPage).metadata, split.items
-    return page.metadata, map(bytes, page.items or ())
+        return msgspec.json.decode(split.skeleton, type=_RawPage), split.items
+    return page, map(bytes, page.items or ())
 
 
 def _read_item(kind: Kind, item: bytes) -> KubeObject | Unreadable:

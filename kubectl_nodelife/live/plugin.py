@@ -12,10 +12,10 @@ without one.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import shutil
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,10 +27,15 @@ from kubernetes.aio.config.kube_config import ConfigNode
 from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.times import parse_time
+from kubectl_nodelife.live.child import Finished, TooMuchOutput, run_program
 from kubectl_nodelife.live.kubeconfig import Cluster, ExecConfig
 
 _CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
+PLUGIN_SECONDS = 60.0
+"""How long a plugin may take: somebody may have to log in in a browser meanwhile."""
+
 _STDERR_SHOWN = 400
+_LOG_IN = "log in again, as for kubectl"
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -58,7 +63,7 @@ class CredentialPlugin(ExecProvider):
         cluster: Cluster,
         environ: Mapping[str, str],
         policy: PluginPolicy,
-        timeout_seconds: float = 60,
+        timeout_seconds: float = PLUGIN_SECONDS,
         show_stderr: bool = True,
     ) -> None:
         super().__init__(ConfigNode("exec", msgspec.to_builtins(config)))
@@ -83,38 +88,41 @@ class CredentialPlugin(ExecProvider):
         check_policy(self._policy, config.command, self.env)
         self.env["KUBERNETES_EXEC_INFO"] = json.dumps(self._exec_info())
         try:
-            process = await asyncio.create_subprocess_exec(
-                *self.args,
-                env=self.env,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-            )
+            ended = await run_program(self.args, self.env, seconds=self._timeout_seconds)
+        except TimeoutError:  # an OSError, too
+            what = f"no answer within {self._timeout_seconds:g} s"
+            raise Failed(what, on=name, remedy=_LOG_IN) from None
         except OSError as error:
             hint = config.install_hint.strip() or "install it or put it on PATH"
             raise Failed(f"cannot be run: {error.strerror}", on=name, remedy=hint) from None
-        try:
-            stdout, stderr = await asyncio.wait_for(process.communicate(), self._timeout_seconds)
-        except TimeoutError:
-            process.kill()
-            await process.wait()
-            raise Failed(f"no answer within {self._timeout_seconds:g} s", on=name) from None
-        if process.returncode != 0:
-            raise self._failed(process.returncode, stderr, name)
-        return read_credential(stdout, config.api_version, name)
+        except TooMuchOutput:
+            raise Failed("it prints more than any ExecCredential is long", on=name) from None
+        if ended.code != 0:
+            raise self._failed(ended, name)
+        return read_credential(ended.stdout, config.api_version, name)
 
-    def _failed(self, code: int | None, stderr: bytes, name: str) -> Failed:
-        what = f"failed with exit code {code}"
+    def _failed(self, ended: Finished, name: str) -> Failed:
+        if ended.code < 0:
+            what = f"ended by {_signal_name(-ended.code)}"
+        else:
+            what = f"failed with exit code {ended.code}"
         if not self._show_stderr:
             return Failed(what, on=name, remedy="'kubectl get --raw /version' shows what it says")
-        words = " ".join(stderr.decode(errors="replace").split())[-_STDERR_SHOWN:]
-        return Failed(f"{what}: {words}" if words else what, on=name)
+        words = " ".join(ended.stderr.decode(errors="replace").split())[-_STDERR_SHOWN:]
+        return Failed(f"{what}: {words}" if words else what, on=name, remedy=_LOG_IN)
 
     def _exec_info(self) -> dict[str, Any]:
         spec: dict[str, Any] = {"interactive": False}
         if self._config.provide_cluster_info:
             spec["cluster"] = _cluster_info(self._cluster)
         return {"apiVersion": self._config.api_version, "kind": "ExecCredential", "spec": spec}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class _CredentialStatus(msgspec.Struct, rename="camel"):

@@ -141,8 +141,8 @@ def parse_timeout(text: str | None) -> int | None:
     return timeout or None
 
 
-def parse_size(text: str | None) -> int:
-    """--max-response-size in bytes, a quantity such as 512Mi. Raises BadInput."""
+def parse_size(text: str | None, given_by: str = "--max-response-size") -> int:
+    """The longest answer in bytes, a quantity such as 512Mi. Raises BadInput."""
     if not text:
         return MAX_RESPONSE_BYTES
     try:
@@ -152,7 +152,7 @@ def parse_size(text: str | None) -> int:
     if size <= 0:
         raise BadInput(
             f'invalid size "{text}"',
-            on="--max-response-size",
+            on=given_by,
             remedy="give a number of bytes with a unit, such as 512Mi or 2Gi",
         )
     return size

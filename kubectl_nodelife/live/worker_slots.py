@@ -19,22 +19,24 @@ from typing import Final
 
 from kubectl_nodelife.engine.actions import (
     Action,
-    AddTaints,
     AdoptObject,
     CreateControllerRevision,
     CreatePod,
-    MarkPodNotReady,
     PodAction,
     RaiseCollisionCount,
-    RemoveTaints,
-    SetNodeLabels,
     UpdateDaemonSetStatus,
 )
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.dependent_writes import (
+    NODE_LIFECYCLE,
+    is_of_node_queue,
+    is_of_pod_queue,
+    is_of_taint_loop,
+    lane,
+)
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.wellknown import (
     NO_EXECUTE,
-    NO_SCHEDULE,
     TAINT_NODE_NOT_READY,
     TAINT_NODE_UNREACHABLE,
 )
@@ -107,26 +109,16 @@ class WorkerSlots:
 
     def of(self, action: Action) -> tuple[Slots, Hashable]:
         """Which slots the action needs one of, and for which key."""
-        if action.controller == "node-lifecycle":
-            return self._of_node_lifecycle(action), self.lane(action)[1]
+        if action.controller == NODE_LIFECYCLE:
+            return self._of_node_lifecycle(action), lane(action, self._cache)[2]
         if action.controller == "pod-gc" and self._is_in_turn(action):
             return self._in_turn, action.target
         if action.controller == "daemonset":
             return self._sets, self._set_of(action)
         return self._free, action.target
 
-    def lane(self, action: Action) -> tuple[str, Hashable]:
-        """What is carried out one after another: (of which part of its controller, what about)."""
-        if action.controller != "node-lifecycle":
-            return "", action.target
-        if _is_of_node_queue(action):
-            return "nodes", action.target[1]
-        if is_of_pod_queue(action):
-            return "pods", action.target[1]
-        return "pass", self._node(action)
-
     def _of_node_lifecycle(self, action: Action) -> Slots:
-        if _is_of_node_queue(action):
+        if is_of_node_queue(action):
             return self._node_queue
         if is_of_pod_queue(action):
             return self._pod_queue
@@ -141,14 +133,6 @@ class WorkerSlots:
             node.has_taint(key, NO_EXECUTE)
             for key in (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
         )
-
-    def _node(self, action: Action) -> Hashable:
-        """The node that the action is about, or on which its pod is."""
-        kind, key = action.target
-        if kind == "Pod":
-            pod = self._cache.pods.get(key)
-            return ("", pod.spec.node_name) if pod is not None else key
-        return key
 
     def _is_in_turn(self, action: Action) -> bool:
         """Whether it is about an orphan, or a pod that was never scheduled."""
@@ -169,31 +153,3 @@ class WorkerSlots:
             obj = self._cache.get(*action.target)
         owner = controller_of(obj.metadata) if obj is not None else None
         return (action.target[1][0], owner.name) if owner is not None else action.target
-
-
-def _is_of_node_queue(action: Action) -> bool:
-    """Whether it is a node worker's, not the pass's: taints that mirror conditions, and labels."""
-    if isinstance(action, (AddTaints, RemoveTaints)):
-        return any(taint.effect == NO_SCHEDULE for taint in action.taints)
-    return isinstance(action, SetNodeLabels)
-
-
-def is_of_pod_queue(action: Action) -> bool:
-    """Whether a pod worker marks a pod that came to a lost node."""
-    return isinstance(action, MarkPodNotReady) and action.by_pod_worker
-
-
-def is_of_taint_loop(action: Action) -> bool:
-    """Whether it adds a NoExecute taint, as the loop of 100 ms does."""
-    return isinstance(action, AddTaints) and any(t.effect == NO_EXECUTE for t in action.taints)
-
-
-def is_of_pass(action: Action) -> bool:
-    """Whether the pass of its controller ends only after it: node-lifecycle's begins anew one
-    period after that, pod-gc's run as well.
-    """
-    if action.controller == "pod-gc":
-        return True
-    if action.controller != "node-lifecycle" or isinstance(action, AddTaints):
-        return False  # of the loop of 100 ms, or of the node workers
-    return not _is_of_node_queue(action) and not is_of_pod_queue(action)

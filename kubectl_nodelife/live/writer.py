@@ -5,7 +5,8 @@ manager of all that it sends. Redirects are never followed (`transport.py`). As 
 answer 429 or 5xx with a Retry-After is waited for and sent again, ten times and for a minute at
 most; a broken connection is not tried again, since nobody knows what became of the request. A 404
 counts as absence only where it is a Status of reason NotFound; anything else with that code, a
-proxy's page, is an error of the way.
+proxy's page, is an error of the way. A 2xx counts only where it is the object that was asked for,
+or a Status of it (`engine/calls/answer_check.py`); else nobody knows what became of the request.
 
 `tests/test_layers.py` names who may import this module.
 """
@@ -23,8 +24,9 @@ import msgspec
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.build_info import COMMIT
-from kubectl_nodelife.engine.calls import Answer, Get, Request, Write, request_of_call
-from kubectl_nodelife.engine.calls.call import as_dry_run
+from kubectl_nodelife.engine.calls import Answer, Read, Request, Write, request_of_call
+from kubectl_nodelife.engine.calls.answer_check import why_no_answer
+from kubectl_nodelife.engine.calls.call import NO_ANSWER, as_dry_run
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.decode import decode_json
 from kubectl_nodelife.kube.errors import InputError
@@ -113,7 +115,7 @@ class Writer:
 
     async def call(
         self,
-        call: Get | Write,
+        call: Read | Write,
         *,
         timeout_s: float | None = None,
         may_resend: Callable[[], bool] = lambda: True,
@@ -134,7 +136,10 @@ class Writer:
         retry: bool = True,
         may_resend: Callable[[], bool] = lambda: True,
     ) -> Answer:
-        """Send one request about an object of that kind."""
+        """Send one request about an object of that kind, or for a list of `PodList` or the like.
+
+        "": any JSON object will do as its answer.
+        """
         if self._dry_run and request.method != "GET":
             request = as_dry_run(request)
         gives_up = time.monotonic() + MOST_WAIT_S
@@ -183,12 +188,12 @@ class Writer:
                 continue
             seconds = response.headers.get("Retry-After", "")
             wait_s = float(seconds) if seconds.isdecimal() else 0.0
-            return self._answer(response.status, body, kind), wait_s
+            return self._answer(request, response.status, body, kind), wait_s
 
-    def _answer(self, code: int, body: bytes, kind: str) -> Answer:
+    def _answer(self, request: Request, code: int, body: bytes, kind: str) -> Answer:
         now_ns = self._now_ns()
         if 200 <= code < 300:
-            return _success(code, body, kind, now_ns)
+            return _success(request, code, body, kind, now_ns)
         try:
             status = msgspec.json.decode(body, type=_Status)
         except msgspec.MsgspecError:
@@ -196,9 +201,10 @@ class Writer:
         details = status.details or _Details()
         causes = tuple(str(cause.get("reason", "")) for cause in details.causes or ())
         message = (status.message or f"HTTP {code}")[:500]
+        reason = status.reason or ("Unknown" if status.message else "")
         if code == 404 and (status.kind != "Status" or status.reason != "NotFound"):
             return Answer(502, message=f"a 404 that is not the API server's: {message}")
-        return Answer(code, None, None, status.reason, message, causes, now_ns)
+        return Answer(code, None, None, reason, message, causes, now_ns)
 
 
 def user_agent(controller: str) -> str:
@@ -210,16 +216,19 @@ def user_agent(controller: str) -> str:
     return f"kubectl-nodelife/{__version__} ({system}/{machine}) nodelife/{commit}/{name}"
 
 
-def _success(code: int, body: bytes, kind: str, now_ns: int) -> Answer:
+def _success(request: Request, code: int, body: bytes, kind: str, now_ns: int) -> Answer:
     """The object of an answer; other documents (a Status, an Eviction) are kept raw only."""
     try:
         raw = msgspec.json.decode(body)
     except msgspec.MsgspecError:
-        return Answer(code, now_ns=now_ns)
+        raw = None
+    if why := why_no_answer(request, kind, raw):
+        message = f"a {code} that is not the API server's: {why}"
+        return Answer(NO_ANSWER, message=message, now_ns=now_ns)
     obj = None
-    if isinstance(raw, dict) and raw.get("kind") == kind:
+    if kind and raw["kind"] == kind:
         try:
             obj = decode_json(kind_named(kind).type, body)
         except (InputError, KeyError):
             obj = None
-    return Answer(code, obj, raw if isinstance(raw, dict) else None, now_ns=now_ns)
+    return Answer(code, obj, raw, now_ns=now_ns)

@@ -156,7 +156,7 @@ def _when(of_node: NodeOutlook) -> Iterator[str]:
         yield (
             "If its heartbeats stop now, these times add up to its NoExecute taint; then each pod "
             "has its own tolerationSeconds left. While heartbeats come, none of this happens."
-            if of_node.sign_age_ns is not None and of_node.sign_age_ns < 15 * SECOND_NS
+            if of_node.sign_age_ns is not None and not of_node.late
             else "Unless a heartbeat comes, these times add up to its NoExecute taint; then each "
             "pod has its own tolerationSeconds left."
         )

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import MIRRORING_KEYS
-from kubectl_nodelife.controllers.upgrade.availability import FOREIGN_TAINTS, foreign_mark
+from kubectl_nodelife.controllers.upgrade.counts import FOREIGN_TAINTS, foreign_mark
 from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
     NodeMark,

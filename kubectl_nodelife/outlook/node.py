@@ -7,9 +7,10 @@ comes at most one period after a grace period is over, and a token at most 1/rat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
@@ -17,13 +18,20 @@ from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, lost_a
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.engine.sign_of_life import sign_of_life
+from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import SILENT_REASONS
+from kubectl_nodelife.kube.wellknown import (
+    SILENT_REASONS,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_UNREACHABLE,
+)
 from kubectl_nodelife.outlook.classic_eviction import ClassicEviction, classic_eviction
 from kubectl_nodelife.outlook.time_range import Range
+
+LOST_NODE_TAINTS: Final = (TAINT_NODE_UNREACHABLE, TAINT_NODE_NOT_READY)
 
 
 class EvictionTimer(msgspec.Struct, frozen=True):
@@ -76,7 +84,9 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     `lease_age_ns`, `status_age_ns`: None where no such heartbeat was read. `leases_count`: whether
     the Lease is a sign of life, or status posts alone (gate NodeLease off). `unknown_in`: until
     Ready becomes Unknown if no heartbeat comes; None where that is not known or cannot happen any
-    more. `first_look`: nobody has watched the node, so that its age alone proves nothing.
+    more. `late`: its next sign of life should have come. `first_look`: nobody has watched the node,
+    so that its age alone proves nothing. `untaint_in`: until a monitor pass takes `lost_taints` off
+    a node that is Ready again; None where there are none.
     `classic`: where pods are evicted without taints; else None.
     """
 
@@ -91,9 +101,17 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     queued: TaintQueuePosition | None
     pods: Sequence[Pod]
     timers: list[EvictionTimer]
+    late: bool = False
     first_look: bool = False
     leases_count: bool = True
     classic: ClassicEviction | None = None
+    untaint_in: Range | None = None
+
+    @property
+    def lost_taints(self) -> list[Taint]:
+        """Those of a lost node that it has, as `markNodeAsReachable` removes them one by one."""
+        taints = {t.key: t for t in no_execute_taints(self.node.spec.taints)}
+        return [taints[key] for key in LOST_NODE_TAINTS if key in taints]
 
     @property
     def message(self) -> str:
@@ -144,6 +162,7 @@ class Outlook:
         self.cache = cache
         self.settings = settings
         self.memory = lifecycle.memory
+        self._next_pass_ns = lifecycle.next_pass_ns
         self.now_ns = now_ns
         self.first_look = first_look
         self._eviction = eviction
@@ -153,6 +172,15 @@ class Outlook:
             for i, name in enumerate(queue.waiting())
         }
 
+    @property
+    def next_pass_ns(self) -> int | None:
+        """When the running controller begins its next monitor pass, in ns since the epoch, after
+        now; None: a daemon must have seen one begin, not long ago."""
+        if self._next_pass_ns is None or not self.memory.knows_phase(self.now_ns):
+            return None
+        period_ns = self.settings.node_monitor_period_ns
+        return self.now_ns + ((self._next_pass_ns - self.now_ns) % period_ns or period_ns)
+
     def node(self, node: Node) -> NodeOutlook:
         """The outlook of one node of the cache."""
         ready = node.ready()
@@ -161,13 +189,13 @@ class Outlook:
         renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
         renew_ns = renewal[0] if renewal is not None else None
         posted = ready.last_heartbeat_time if ready is not None else None
-        sign_ns = renew_ns if counts else posted
+        sign = sign_of_life(node, self.cache, self.now_ns, counts)
         grace_ns = (
             self.settings.node_monitor_grace_period_ns
             if ready is not None
             else self.settings.node_startup_grace_period_ns
         )
-        return NodeOutlook(
+        made = NodeOutlook(
             node=node,
             zone=self.memory.zones.key(node),
             ready=ready.status if ready is not None else "",
@@ -175,14 +203,18 @@ class Outlook:
             lease_age_ns=None if renew_ns is None else max(0, self.now_ns - renew_ns),
             status_age_ns=None if posted is None else max(0, self.now_ns - posted),
             grace_ns=grace_ns,
-            unknown_in=self._unknown_in(node, sign_ns, grace_ns),
+            unknown_in=self._unknown_in(node, sign.at_ns, grace_ns),
             queued=self._queued(node.name),
             pods=PodsOn(self.cache, node.name),
             timers=self.timers(node),
+            late=self._is_late(node),
             first_look=self.first_look,
             leases_count=self.settings.leases_count,
-            classic=None if self.settings.taint_mode else self._classic(node, ready, sign_ns),
+            classic=None if self.settings.taint_mode else self._classic(node, ready, sign.at_ns),
         )
+        if made.classic is None and made.ready == "True" and made.lost_taints:
+            return replace(made, untaint_in=Range(0, self.settings.node_monitor_period_ns))
+        return made
 
     def zone_of(self, node: Node) -> str:
         """The node's zone key."""
@@ -202,19 +234,23 @@ class Outlook:
         if ready is None:
             low_ns = noticed_ns + grace_ns  # of its creation, which no pass had to notice
         else:
-            heard_ns = noticed_ns if phase_known else self._heard_ns(node.name, noticed_ns)
+            heard_ns = noticed_ns if phase_known else self._heard_ns(node.name, noticed_ns, sign_ns)
             low_ns = heard_ns + lost_after_ns(grace_ns, period_ns)
         high_ns = low_ns if phase_known and ready is not None else low_ns + period_ns
         return Range(max(0, low_ns - self.now_ns), max(0, high_ns - self.now_ns))
 
-    def _heard_ns(self, name: str, noticed_ns: int) -> int:
+    def _heard_ns(self, name: str, noticed_ns: int, sign_ns: int | None) -> int:
         """When the last sign of life came, which a pass of ours noticed then: that of a controller
-        whose passes we do not know did within a period of it.
+        whose passes we do not know did within a period of it. `sign_ns`: as its author dates it,
+        which is taken where nobody saw it come.
         """
         heartbeat = self.cache.heartbeat(name) if self.settings.leases_count else None
         renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
-        late_ns = noticed_ns - renewal[1] if renewal is not None else 0
-        return noticed_ns - (late_ns if 0 < late_ns < self.settings.node_monitor_period_ns else 0)
+        came_ns = renewal[1] if renewal is not None and renewal[1] <= noticed_ns else sign_ns
+        if came_ns is None:
+            return noticed_ns
+        is_that = 0 < noticed_ns - came_ns < self.settings.node_monitor_period_ns
+        return came_ns if is_that else noticed_ns
 
     def _classic(
         self, node: Node, ready: NodeCondition | None, sign_ns: int | None
@@ -257,12 +293,26 @@ class Outlook:
     def timers(self, node: Node) -> list[EvictionTimer]:
         """The pods of the node that wait for their deletion, the next one first.
 
-        A dry run may be ahead of the cluster: without the taint no pod is being evicted.
+        A dry run may be ahead of the cluster: without the taint no pod is being evicted. One that
+        its kubelet has ended by then does not wait for it.
         """
         if self._eviction is None or not no_execute_taints(node.spec.taints):
             return []
+        ready = node.ready()
+        ends_pods = ready is not None and ready.status == "True" and not self._is_late(node)
         timers = [
             EvictionTimer(*p.pod, p.due_ns, p.toleration_seconds)
             for p in self._eviction.pending(node.name)
+            if not (ends_pods and self._is_gone_by(p.pod, p.due_ns))
         ]
         return sorted(timers, key=lambda t: (t.due_ns, t.namespace, t.name))
+
+    def _is_late(self, node: Node) -> bool:
+        sign = sign_of_life(node, self.cache, self.now_ns, self.settings.leases_count)
+        return sign.is_late(self.now_ns)
+
+    def _is_gone_by(self, key: tuple[str, str], at_ns: int) -> bool:
+        """Whether the pod is being deleted, and its grace is over by then."""
+        pod = self.cache.pod(*key)
+        deleted = pod.metadata.deletion_timestamp if pod is not None else None
+        return deleted is not None and deleted <= at_ns

@@ -1,8 +1,9 @@
 """Sums up a node in one word and one sentence: its state, why, and what comes next.
 
 The words: `healthy`, `cordoned`, `pressure`, `tainted` (Ready, with a NoExecute taint that its pods
-tolerate for ever), `evicting` (some do not), `silent` (its lease is late), `overdue` (late beyond
-the grace period, and Ready is still True), `never-posted`, `not-ready`, `unreachable`.
+tolerate for ever, or that the next monitor pass removes), `evicting` (some do not), `silent` (its
+lease is late), `overdue` (late beyond the grace period, and Ready is still True), `never-posted`,
+`not-ready`, `unreachable`.
 """
 
 from __future__ import annotations
@@ -30,9 +31,6 @@ WORST_FIRST = (
     "healthy",
 )
 FINE = frozenset({"healthy", "cordoned", "tainted"})
-
-# A kubelet renews every quarter of its lease's 40 s; one renewal may be late without meaning much.
-_LATE_NS = 15 * SECOND_NS
 
 # nodeStatusReportFrequency: a kubelet posts its status at least so often, whatever its Lease does.
 _STATUS_REPORT_NS = 300 * SECOND_NS
@@ -74,7 +72,7 @@ def node_verdict(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
         return _lost(outlook, now_ns)
     age_ns, left, sign = outlook.sign_age_ns, outlook.unknown_in, outlook.last_sign
     grace = format_duration(outlook.grace_ns)
-    late = age_ns is not None and left is not None and (age_ns > _LATE_NS or left.low_ns <= 0)
+    late = age_ns is not None and left is not None and (outlook.late or left.low_ns <= 0)
     if late and left is not None and age_ns is not None:
         age = human_duration(age_ns)
         if left.high_ns <= 0 and outlook.first_look:
@@ -112,7 +110,9 @@ def _silent_without_lease(outlook: NodeOutlook) -> NodeVerdict | None:
 
 
 def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
-    upcoming = _next_deletion(outlook, now_ns)
+    deletion = _next_deletion(outlook, now_ns)
+    removal = _removal(outlook, now_ns)
+    upcoming = removal or deletion
     node = outlook.node
     pressures = [
         c.type
@@ -122,29 +122,52 @@ def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     if pressures:
         because = f"Ready, with {', '.join(pressures)}: no new pods, running ones are not evicted"
         return NodeVerdict("pressure", because, upcoming)
-    if upcoming is not None:
-        taints = ", ".join(str(t) for t in node.spec.taints if t.effect == NO_EXECUTE)
-        because = f"Ready, but pods do not tolerate {taints} for ever"
+    going = outlook.lost_taints if removal is not None else []
+    stay = [t for t in node.spec.taints if t.effect == NO_EXECUTE and t not in going]
+    if deletion is not None and stay:
+        because = f"Ready, but pods do not tolerate {', '.join(map(str, stay))} for ever"
         return NodeVerdict("evicting", because, upcoming)
     if node.spec.unschedulable:
-        return NodeVerdict("cordoned", "Ready; cordoned, so that no new pod comes", None)
-    keeps_out = [str(t) for t in node.spec.taints if t.effect == NO_EXECUTE]
+        return NodeVerdict("cordoned", "Ready; cordoned, so that no new pod comes", upcoming)
+    if going:
+        because = f"Ready again; the next monitor pass removes {', '.join(map(str, going))}"
+        return NodeVerdict("tainted", because, upcoming)
+    keeps_out = [str(t) for t in stay]
     if keeps_out:
         because = f"Ready; {', '.join(keeps_out)} keeps out all pods that do not tolerate it"
         return NodeVerdict("tainted", because, None)
     age_ns, by_lease = outlook.sign_age_ns, outlook.leases_count
     if age_ns is None:
         unread = "no lease was read" if by_lease else "its status has no heartbeat time"
-        return NodeVerdict("healthy", f"Ready is True; {unread}, so its age is unknown", None)
+        because = f"Ready is True; {unread}, so its age is unknown"
+        if by_lease and outlook.status_age_ns is not None:
+            because += f"; its status was posted {human_duration(outlook.status_age_ns)} ago"
+        return NodeVerdict("healthy", because, None)
     age = human_duration(age_ns)
     because = f"Ready; {'lease renewed' if by_lease else 'status posted'} {age} ago"
     return NodeVerdict("healthy", because, None)
 
 
+def _removal(outlook: NodeOutlook, now_ns: int) -> NextAction | None:
+    """The first taint that a monitor pass takes off a node that is Ready again; None where a pod is
+    likely to be deleted before that.
+    """
+    due = outlook.untaint_in
+    if due is None or (outlook.timers and outlook.timers[0].due_ns - now_ns < due.middle_ns):
+        return None
+    return within(f"RemoveTaint {outlook.lost_taints[0].key}:{NO_EXECUTE}", due)
+
+
 def _never_posted(outlook: NodeOutlook) -> NodeVerdict:
+    """Follows `tryUpdateNodeHealth`: a renewed lease is a sign of life of a node without Ready too,
+    from which the startup grace period counts anew.
+    """
     grace = format_duration(outlook.grace_ns)
-    because = f"the kubelet has never posted a Ready condition; startup grace period {grace}"
-    left = outlook.unknown_in
+    because = f"the node has no Ready condition; node-startup-grace-period {grace}"
+    age_ns, left = outlook.sign_age_ns, outlook.unknown_in
+    if age_ns is not None and not outlook.late:
+        because += f"; its lease was renewed {human_duration(age_ns)} ago, which starts that anew"
+        return NodeVerdict("never-posted", because, None)
     upcoming = None
     if left is not None:
         upcoming = within("SetNodeCondition Ready=Unknown", left)
@@ -152,6 +175,20 @@ def _never_posted(outlook: NodeOutlook) -> NodeVerdict:
 
 
 def _lost(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
+    """A node that is not Ready; one that says so itself may fall silent before something else."""
+    verdict = _not_ready(outlook, now_ns)
+    age_ns, left = outlook.sign_age_ns, outlook.unknown_in
+    if outlook.ready != "False" or age_ns is None or left is None or not outlook.late:
+        return verdict
+    turns = within("SetNodeCondition Ready=Unknown", left)
+    soon = verdict.next.in_seconds if verdict.next is not None else None
+    if soon is not None and turns.in_seconds is not None and soon < turns.in_seconds:
+        return verdict
+    silence = f"{outlook.last_sign} {human_duration(age_ns)} ago"
+    return NodeVerdict(verdict.state, f"{verdict.because}; {silence}", turns)
+
+
+def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     unknown = outlook.ready == "Unknown"
     state = "unreachable" if unknown else "not-ready"
     says = (

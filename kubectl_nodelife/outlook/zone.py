@@ -32,12 +32,12 @@ class ZoneOutlook(msgspec.Struct, frozen=True):
         """Upstream's metrics of the zone, by their names there without the prefix.
 
         Follows `zoneHealth`, `zoneSize`, `unhealthyNodes` and `evictionsNumber` of
-        pkg/controller/nodelifecycle/metrics.go: health is a percentage.
+        pkg/controller/nodelifecycle/metrics.go: health is a percentage, 100 where no node counts.
         """
         healthy = self.nodes - self.not_ready
         return {
             "evictionsNumber": self.evictions,
-            "zoneHealth": round(100 * healthy / self.nodes, 3) if self.nodes else 0.0,
+            "zoneHealth": round(100 * healthy / self.nodes, 3) if self.nodes else 100.0,
             "zoneSize": self.nodes,
             "unhealthyNodesInZone": self.not_ready,
         }
@@ -51,6 +51,16 @@ def zones(memory: Memory, settings: Settings) -> list[ZoneOutlook]:
         _zone(memory, settings, key, counts.get(key, (0, 0)), dark)
         for key in sorted(memory.zones.members)
     ]
+
+
+def zone_metrics(memory: Memory, settings: Settings) -> dict[str, dict[str, float]]:
+    """Upstream's metrics of each zone, by its name; those of zones that vanished among them."""
+    found = {zone.name: zone.metrics() for zone in zones(memory, settings)}
+    for key in memory.zones.evictions:
+        if key not in memory.zones.members:
+            gone = _zone(memory, settings, key, (0, 0), dark=False)
+            found.setdefault(gone.name, gone.metrics())
+    return found
 
 
 def _zone(

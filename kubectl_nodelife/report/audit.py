@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from kubectl_nodelife.answers.audit import PodAudit
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.outlook.audit.findings import PodFinding
-from kubectl_nodelife.outlook.audit.notes import NOTE, NOTES, OK, UNKNOWN
+from kubectl_nodelife.outlook.audit.notes import NOTE, NOTES, QUIET
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
 from kubectl_nodelife.report.ages import age, due_in
 from kubectl_nodelife.report.formats import Block
@@ -20,7 +19,6 @@ from kubectl_nodelife.workloads.force_advice import ForceAdvice
 
 _COLUMNS = columns("namespace | pod | class | age:3 | node:2 | because | do* | evidence*")
 _STEP_COLUMNS = columns("namespace | pod | class | outcome | because")
-_WIDTH = 96
 _MANY = 4
 
 
@@ -31,8 +29,9 @@ class AuditPage:
         self._answer = answer
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The findings, a paragraph for each class among them, the advice, and the sum."""
+        """The sum, the findings, a paragraph for each class among them, and the advice."""
         findings, now_ns = self._answer.audit.findings, self._answer.now_ns
+        yield _sum(self._answer)
         shown = [[f] for f in findings] if wide else list(_folded(findings))
         yield Table(_COLUMNS, [_row(group, now_ns) for group in shown])
         for name in NOTES:
@@ -40,7 +39,6 @@ class AuditPage:
             if of_class:
                 yield _about_class(name, of_class)
         yield from _advice(findings)
-        yield _sum(self._answer)
 
     def document(self) -> object:
         """The PodAudit document."""
@@ -64,6 +62,11 @@ class RepairPage:
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """Each step in a line, then the requests in full."""
+        would = sum(step.request is not None for step in self._steps)
+        left = counted(len(self._steps) - would, "finding")
+        sent = f"{counted(would, 'request')} {'is' if would == 1 else 'are'} to be sent"
+        dry = "; nothing was sent (dry run)" if self._dry_run else ""
+        yield f"{sent}, {left} refused{dry}." if self._steps else "There is nothing to mend."
         yield Table(_STEP_COLUMNS, [_step_row(step) for step in self._steps])
         for step in self._steps:
             if step.request is not None:
@@ -73,9 +76,6 @@ class RepairPage:
                     f"{request.method} {request.path}\n"
                     f"Content-Type: {request.content_type}\n{body}\n{step.command}"
                 )
-        would = sum(step.request is not None for step in self._steps)
-        counts = f"{counted(would, 'request')}, {len(self._steps) - would} refused"
-        yield f"dry run: {counts}; nothing was sent" if self._dry_run else counts
 
     def document(self) -> object:
         """The RepairPlan document."""
@@ -129,23 +129,35 @@ def _eviction(finding: PodFinding, now_ns: int) -> str:
 
 
 def _sum(answer: PodAudit) -> str:
-    findings, counts = answer.audit.findings, answer.audit.counts
-    pods = len({f.pod.key for f in findings})
-    shown = Counter(f.name for f in findings)
+    """How many pods have a finding, and what is said of all others; the numbers add up."""
+    audit = answer.audit
+    pods = len({f.pod.key for f in audit.findings})
+    shown = Counter(f.name for f in audit.findings)
     classes = ", ".join(f"{count} {name}" for name, count in shown.items())
-    found = f"{counted(len(findings), 'finding')} about {counted(pods, 'pod')}"
-    found += f" ({classes})" if classes else ""
-    ok = counts.get(OK, 0)
-    consistent = f"{counted(ok, 'pod')} {'is' if ok == 1 else 'are'} consistent"
-    unknown = counts.get(UNKNOWN, 0)
-    little = f"{unknown} {'says' if unknown == 1 else 'say'} too little"
-    waiting = answer.audit.waiting
-    if waiting:
-        reasons = ", ".join(f"{count} {reason}" for reason, count in waiting.items())
-        told = f"{found}; {consistent}, {little}; of these "
-        many = sum(waiting.values())
-        return f"{told}{many} {'waits' if many == 1 else 'wait'} ({reasons})"
-    return f"{found}; {consistent}, {little}"
+    are = "is" if pods == 1 else "are"
+    answer_line = (
+        f"{counted(pods, 'pod')} {are} stuck, or {'says' if pods == 1 else 'say'} what is not so: "
+        f"{counted(len(audit.findings), 'finding')} ({classes})."
+        if pods
+        else "No pod is stuck, and none says what is not so."
+    )
+    parts = list[str]()
+    ok, unknown, unheard = (audit.counts.get(name, 0) for name in QUIET)
+    if not pods and unknown > ok:
+        answer_line = "Nothing was found, but most pods say too little to be judged."
+    parts.append(f"{counted(ok, 'pod')} {'is' if ok == 1 else 'are'} consistent")
+    if unheard:
+        verb = "is" if len(audit.unheard) == 1 else "are"
+        where = f"{counted(len(audit.unheard), 'node')} that {verb} not heard from"
+        parts.append(f"{unheard} on {where}, so that what they say may be old")
+    if unknown:
+        parts.append(f"{unknown} {'says' if unknown == 1 else 'say'} too little")
+    if audit.waiting:
+        many = sum(audit.waiting.values())
+        reasons = ", ".join(f"{count} {reason}" for reason, count in audit.waiting.items())
+        waits = "waits" if many == 1 else "wait"
+        parts.append(f"of those without a finding {many} {waits} ({reasons})")
+    return f"{answer_line}\n{'; '.join(parts)}."
 
 
 def _step_row(step: RepairStep) -> list[object]:
@@ -162,7 +174,7 @@ def _about_class(name: str, findings: list[PodFinding]) -> str:
     lines.append(f"Risk: {note.risk}.")
     if issues:
         lines.append(f"Known: {', '.join(issues)}.")
-    return "\n".join([_wrapped(lines[0], ""), *(_wrapped(line, "  ") for line in lines[1:])])
+    return "\n  ".join(lines)
 
 
 def _remedy(findings: list[PodFinding]) -> str:
@@ -191,7 +203,7 @@ def _advice(findings: Iterable[PodFinding]) -> Iterator[str]:
 
 def _advice_lines(group: list[PodFinding], advice: ForceAdvice) -> Iterator[str]:
     pods = ", ".join(f"{f.pod.namespace}/{f.pod.name}" for f in group)
-    yield _wrapped(f"May it be forced? {pods}:", "")
+    yield f"May it be forced? {pods}:"
     yield f"  force delete: {advice.force_delete.replace('-', ' ')}"
     yield f"  out-of-service taint: {advice.out_of_service_taint.replace('-', ' ')}"
     hazards = dict.fromkeys(h for f in group if f.advice for h in f.advice.hazards)
@@ -203,15 +215,4 @@ def _advice_lines(group: list[PodFinding], advice: ForceAdvice) -> Iterator[str]
         ("undo", advice.undo),
     ):
         for entry in entries:
-            yield _wrapped(f"{title}: {entry}", "  ")
-
-
-def _wrapped(text: str, indent: str) -> str:
-    return textwrap.fill(
-        text,
-        _WIDTH,
-        initial_indent=indent,
-        subsequent_indent=indent + "  ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+            yield f"  {title}: {entry}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from kubectl_nodelife.answers.budgets import budgets_document
 from kubectl_nodelife.drain.budget_findings import BudgetView
 from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PoolView
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Table, columns
@@ -31,8 +31,10 @@ class BudgetsPage:
         self._survey = survey
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """Budgets, findings, pods under two budgets, pools."""
+        """How many hold something, budgets, findings, pods under two budgets, pools."""
         survey = self._survey
+        if survey.budgets:
+            yield _headline(survey)
         yield Table(_COLUMNS, [_row(view) for view in survey.budgets])
         lines = list(_finding_lines(survey))
         if lines:
@@ -51,6 +53,20 @@ class BudgetsPage:
             for view in self._survey.budgets
             if view.undrainable or view.state not in ("ok", "unused")
         )
+
+
+def _headline(survey: BudgetSurvey) -> str:
+    holding = [view for view in survey.budgets if view.undrainable]
+    many = counted(len(survey.budgets), "budget")
+    if not holding:
+        return f"None of {many} keeps a node from being drained now."
+    nodes = {node for view in holding for node in view.undrainable}
+    keep = "keeps" if len(holding) == 1 else "keep"
+    first = holding[0]
+    return (
+        f"{len(holding)} of {many} {keep} {counted(len(nodes), 'node')} from being drained now.\n"
+        f"Why: kubectl nodelife explain budget {first.name} -n {first.namespace}"
+    )
 
 
 def _row(view: BudgetView) -> tuple[object, ...]:

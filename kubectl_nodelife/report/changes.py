@@ -10,29 +10,51 @@ from typing import Any
 
 from kubectl_nodelife.answers.changes import change_list
 from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.screen import this_screen
 from kubectl_nodelife.report.table import Column, Table, Widths, columns
 
 _COLUMNS = columns(
-    "time | outcome | settled* | controller* | action | object | detail:3 | reason | id* | cause*"
+    "time | outcome | settled* | controller* | action | object | detail | reason:1 | id* | cause*"
 )
+_ONE_LINE = columns(
+    "time | outcome | settled* | controller* | action | object | detail:1 | reason:2 | id* | cause*"
+)
+"""Of a page that is drawn each second: a change is one line, whatever gives way for it."""
+
 _BY = Column("by")
 _PREFIX = "node.kubernetes.io/"
+_NOT_KNOWN = "not known"
+_OUTCOMES = {"would": "planned (would)", "confirmed": "confirmed by the cluster"}
+_DAY = len("2026-11-21T")
 
 
 class ChangesPage:
     """A list of changes as an answer."""
 
-    def __init__(self, items: Sequence[dict[str, Any]], source: dict[str, Any]) -> None:
+    def __init__(
+        self, items: Sequence[dict[str, Any]], source: dict[str, Any], *, briefly: bool = False
+    ) -> None:
+        """`briefly`: instants are told to the second, as on a screen that is drawn each second."""
+        self._briefly = briefly
         self._items = items
         self._source = source
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """One table; of writes that were seen, with whose they are."""
+        """How many of which outcome, and the last; then one table: of writes that were seen, with
+        whose they are."""
+        if self._items:
+            yield _headline(self._items)
+        items = self._items
+        if self._briefly:
+            items = [{**item, **_to_the_second(item)} for item in items]
+        days = {item["time"][:_DAY] for item in items}
+        rows = [_row(item, 0 if len(days) > 1 else _DAY) for item in items]
         if any("by" in item for item in self._items):
-            rows = [[*_row(item)[:2], item["by"]["name"], *_row(item)[2:]] for item in self._items]
+            whose = [item["by"]["name"] for item in self._items]
+            rows = [[*row[:2], by, *row[2:]] for row, by in zip(rows, whose, strict=True)]
             yield Table((*_COLUMNS[:2], _BY, *_COLUMNS[2:]), rows)
         else:
-            yield Table(_COLUMNS, [_row(item) for item in self._items])
+            yield Table(_ONE_LINE if self._briefly else _COLUMNS, rows)
 
     def document(self) -> object:
         """The contract's ChangeList."""
@@ -48,14 +70,39 @@ def lines(
     items: Sequence[dict[str, Any]], widths: Widths, *, wide: bool, headers: bool
 ) -> list[str]:
     """The rows alone, to stand below what was printed with these widths before."""
-    return Table(_COLUMNS, [_row(i) for i in items]).lines(widths, wide=wide, headers=headers)
+    table = Table(_COLUMNS, [_row(item, _DAY) for item in items])
+    return table.lines(widths, wide=wide, headers=headers, screen=this_screen())
 
 
-def _row(item: dict[str, Any]) -> list[object]:
+def _headline(items: Sequence[dict[str, Any]]) -> str:
+    """How many changes, from when to when, what came of them, and the last one."""
+    counts: dict[str, int] = {}
+    for item in items:
+        counts[item["outcome"]] = counts.get(item["outcome"], 0) + 1
+    by_time = sorted(items, key=lambda item: str(item["time"]))
+    last = by_time[-1]
+    begin, end = _clock(by_time[0]["time"]), _clock(last["time"])
+    which = ", ".join(f"{count} {_OUTCOMES.get(name, name)}" for name, count in counts.items())
+    many = "1 change was" if len(items) == 1 else f"{len(items)} changes were"
+    when = f"at {begin}" if begin == end else f"from {begin} to {end}"
+    doer = last["by"]["name"] if "by" in last else last["controller"]
+    whose = "The last, by whom is not known" if doer == _NOT_KNOWN else f"The last is of {doer}"
+    what = " ".join([last["action"], *_detail(last["action"], last["detail"])])
+    return f"{many} seen or planned {when}: {which}.\n{whose}: {what}, {_object(last)}."
+
+
+def _to_the_second(item: dict[str, Any]) -> dict[str, str]:
+    """Its instants without a fraction."""
+    times = {key: str(item.get(key, "")) for key in ("time", "settledTime")}
+    return {k: f"{t.partition('.')[0]}Z" if "." in t else t for k, t in times.items()}
+
+
+def _row(item: dict[str, Any], begin: int) -> list[object]:
+    """`begin`: where in an instant that what is shown of it begins: the day, or the time."""
     return [
-        _clock(item["time"]),
+        _clock(item["time"])[begin:],
         item["outcome"],
-        _clock(item.get("settledTime", "")),
+        _clock(item.get("settledTime", ""))[begin:],
         item["controller"],
         item["action"],
         _object(item),
@@ -73,9 +120,13 @@ def _object(item: dict[str, Any]) -> str:
 
 
 def _clock(time: str) -> str:
-    """The instant to the millisecond: `2026-11-21T14:43:50.123Z`."""
+    """The instant to the millisecond, as far as it has them: `2026-11-21T14:43:50.123Z`."""
     whole, dot, fraction = time.partition(".")
-    return f"{whole}.{fraction[:3]}Z" if dot else time
+    milliseconds = fraction[:3].strip("0Z") and fraction[:3]
+    return f"{whole}.{milliseconds}Z" if milliseconds else f"{whole}Z" if dot else time
+
+
+_CONDITIONS = ("SetNodeCondition", "SetPodCondition", "MarkPodNotReady")
 
 
 def _detail(action: str, detail: dict[str, Any]) -> Iterable[str]:
@@ -83,7 +134,7 @@ def _detail(action: str, detail: dict[str, Any]) -> Iterable[str]:
     if action in ("AddTaint", "RemoveTaint"):
         value = f"={detail['value']}" if detail.get("value") else ""
         yield f"{detail['key'].removeprefix(_PREFIX)}{value}:{detail['effect']}"
-    elif action in ("SetNodeCondition", "SetPodCondition", "MarkPodNotReady"):
+    elif action in _CONDITIONS and "type" in detail:
         reason = f" ({detail['reason']})" if detail.get("reason") else ""
         yield f"{detail['type']}={detail['status']}{reason}"
     elif action == "SetZoneState":

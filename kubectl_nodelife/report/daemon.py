@@ -18,6 +18,9 @@ _COLUMNS = columns(
 )
 
 
+_AT_WORK = ("watching", "enforcing", "warming up", "reading")
+
+
 class DaemonsPage:
     """All daemons as an answer. Each item is a health document, or a card with an `error`."""
 
@@ -25,7 +28,9 @@ class DaemonsPage:
         self._items = items
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """A line for each daemon; wide: its files, settings and kinds as well."""
+        """How many watch, and a line for each; wide: its files, settings and kinds as well."""
+        if self._items:
+            yield _headline(self._items)
         yield Table(_COLUMNS, [_row(item) for item in self._items])
         if wide:
             for item in self._items:
@@ -38,6 +43,20 @@ class DaemonsPage:
     def names(self) -> Iterable[str]:
         """daemon/CONTEXT of each."""
         return (f"daemon/{item.get('context') or item.get('identity')}" for item in self._items)
+
+
+def _headline(items: Sequence[dict[str, Any]]) -> str:
+    """How many daemons do their work, and what to do about the first that does not."""
+    odd = [item for item in items if state_of(item) not in _AT_WORK]
+    are = "is" if len(items) == 1 else "are"
+    if not odd:
+        return f"{counted(len(items), 'daemon')} {are} at work."
+    first = odd[0]
+    where = first.get("context") or first.get("server")
+    return (
+        f"{len(odd)} of {counted(len(items), 'daemon')} {are} not at work: {where}: "
+        f"{state_of(first)}. See kubectl nodelife daemon logs"
+    )
 
 
 def state_of(item: dict[str, Any]) -> str:
@@ -98,8 +117,10 @@ def not_enforced(item: dict[str, Any]) -> list[str]:
     found = item.get("enforcement")
     if found is None:
         return []
-    reasons = dict.fromkeys(filter(None, [found["because"], *found["breakers"]]))
-    goes_on = "; `kubectl nodelife daemon resume` goes on" if found["breakers"] else ""
+    ended = [f"{part} has ended by a bug of ours" for part in found.get("ended", ())]
+    reasons = dict.fromkeys(filter(None, [found["because"], *found["breakers"], *ended]))
+    waits = found["breakers"] or ended
+    goes_on = "; `kubectl nodelife daemon resume` goes on" if waits else ""
     return [f"not enforced: {because}{goes_on}" for because in reasons]
 
 

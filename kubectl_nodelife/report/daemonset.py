@@ -12,6 +12,7 @@ from kubectl_nodelife.answers.daemonset import (
     summaries_document,
     truth_table_document,
 )
+from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RevisionRow,
@@ -58,6 +59,7 @@ class SummaryPage:
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """A line a set; what is odd beyond the first sentence follows below."""
+        yield _headline(self._summaries)
         columns = (Column("namespace"), *_SET_COLUMNS) if self._namespaces else _SET_COLUMNS
         yield Table(columns, [self._row(s) for s in self._summaries])
         for summary in self._summaries:
@@ -97,6 +99,32 @@ class SummaryPage:
         return (f"daemonset.apps/{s.daemon_set.name}" for s in self._summaries)
 
 
+def _headline(summaries: Sequence[SetSummary]) -> str:
+    """Whether all is as it should be, and where to read on."""
+    odd = [summary for summary in summaries if summary.odd]
+    many = counted(len(summaries), "DaemonSet")
+    if not odd:
+        return f"Nothing is odd about {many}: each node that should run its pod has one at work."
+    first = odd[0].daemon_set
+    has = "is" if len(odd) == 1 else "are"
+    return (
+        f"{len(odd)} of {many} {has} not as it should be; the first is {first.namespace}/"
+        f"{first.name}: {odd[0].odd[0]}.\n"
+        f"Why: kubectl nodelife daemonset {first.name} -n {first.namespace} --nodes"
+    )
+
+
+def _where_it_runs(summary: SetSummary, rows: Sequence[NodeRow]) -> str:
+    """On how many nodes the set should run and does, and what its controller does next."""
+    wanted = [row for row in rows if row.should_run]
+    ready = [row for row in wanted if any(pod.ready for pod in row.has)]
+    name = f"{summary.daemon_set.namespace}/{summary.daemon_set.name}"
+    shown = counted(len(rows), "node")
+    text = f"{name} should run on {len(wanted)} of {shown} and is Ready on {len(ready)} of those"
+    coming = [f"{row.next} ({row.node})" for row in rows if row.next]
+    return text + (f"; next: {first_names(coming, 2, '; ')}." if coming else "; nothing is due.")
+
+
 class TruthTablePage:
     """One set's truth table."""
 
@@ -107,6 +135,7 @@ class TruthTablePage:
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """A line a node, the events FailedPlacement of 1.11, then what is odd."""
+        yield _where_it_runs(self._summary, self._rows)
         yield Table(_NODE_COLUMNS, [_node_row(row) for row in self._rows])
         failed = [why for row in self._rows for why in row.failed_placements]
         if failed:

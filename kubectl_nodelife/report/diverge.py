@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.screen import this_screen
 from kubectl_nodelife.report.table import Table, Widths, columns
 
 _COLUMNS = columns(
@@ -45,7 +46,8 @@ def lines(
     items: Sequence[dict[str, Any]], widths: Widths, *, wide: bool, headers: bool
 ) -> list[str]:
     """The rows alone, to stand below what was printed with these widths before."""
-    return Table(_COLUMNS, [_row(i) for i in items]).lines(widths, wide=wide, headers=headers)
+    table = Table(_COLUMNS, [_row(i) for i in items])
+    return table.lines(widths, wide=wide, headers=headers, screen=this_screen())
 
 
 def same(item: dict[str, Any]) -> tuple[object, ...]:

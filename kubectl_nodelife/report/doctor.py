@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kubectl_nodelife.answers.api import API_VERSION
+from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, Table, columns
 
@@ -31,6 +32,17 @@ class DoctorPage:
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """A line for each check."""
+        bad = [f for f in self._findings if f.result != OK]
+        if not bad:
+            yield f"Nothing is missing: {counted(len(self._findings), 'check')} passed."
+        else:
+            first = next((f for f in bad if f.result == FAILED), bad[0])
+            failed = sum(f.result == FAILED for f in bad)
+            many = counted(len(self._findings), "check")
+            yield (
+                f"Of {many} {failed} failed, {counted(len(bad) - failed, 'warning')}; the first "
+                f"is {first.check}: {first.found}."
+            )
         rows = [(f.check, f.result, f.found, f.remedy or NONE) for f in self._findings]
         yield Table(_COLUMNS, rows)
 

@@ -22,22 +22,30 @@ from kubectl_nodelife.drain.results import (
     PodPlan,
     WorkloadPlan,
 )
-from kubectl_nodelife.kube.enumeration import counted
-from kubectl_nodelife.report.drain_headline import clock, consequences, headline
+from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.report.drain_headline import (
+    clock,
+    consequences,
+    headlines,
+    outage_length,
+)
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Table, columns
 
 _NODE_COLUMNS = columns("node | zone* | verdict | pods | kept | start | end | command*")
 _POD_COLUMNS = columns(
-    "namespace | pod | node | verdict | gate | start | gone | end | lands on* | reason"
+    "namespace:3 | pod | node:4 | verdict | gate:1 | start:2 | gone | ready again:5 | lands on* | "
+    "reason"
 )
 _WORKLOAD_COLUMNS = columns(
-    "namespace | workload | outage | for | ready | lowest | evicted | time to ready* | learnt from*"
+    "namespace:1 | workload | outage | for | ready:2 | lowest:3 | evicted:4 | time to ready* | "
+    "learnt from*"
 )
 _BUDGET_COLUMNS = columns("namespace | budget | rule | expected | desired | healthy | allowed")
 _TONES = {READY: GOOD, SLOW: WARN, UNKNOWN: WARN, NEVER: BAD, REFUSED: BAD}
 
+_NODES_NAMED = 5
 _MANY = 40
 """Pods of which the plain page shows only those that do not go at the first try."""
 
@@ -51,11 +59,22 @@ class DrainPage:
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """Blockers on top, then nodes, pods, workloads and budgets."""
-        yield from _blocks(self._plan, wide)
+        yield from _blocks(self._plan, wide, self._not_seen())
         if self._plan.with_flags is not None:
             flags = " ".join(self._plan.flags_needed)
             yield f"With {flags}:\n"
-            yield from _blocks(self._plan.with_flags, wide)
+            yield from _blocks(self._plan.with_flags, wide, "")
+
+    def _not_seen(self) -> str:
+        """Of a dump: nodes of which it has no pod at all, though each has static or daemon pods."""
+        empty = [node.name for node in self._plan.nodes if not node.pods and not node.kept]
+        if not empty or self._source.get("kind") != "snapshot":
+            return ""
+        named = first_names(empty, _NODES_NAMED)
+        return (
+            f"Not read: any pod of {named}, not even a static one or a DaemonSet's. The dump seems "
+            "to be a part of the cluster, and nothing is said of what runs there"
+        )
 
     def document(self) -> object:
         """The contract's DrainPlan."""
@@ -70,8 +89,13 @@ class DrainPage:
 # --- for people ----------------------------------------------------------------------------------
 
 
-def _blocks(plan: DrainPlan, wide: bool) -> Iterable[Block]:
-    yield "\n".join([headline(plan), *consequences(plan)])
+def _blocks(plan: DrainPlan, wide: bool, not_seen: str) -> Iterable[Block]:
+    lines = headlines(plan)
+    if not_seen:
+        lines = [not_seen, *(f"Of the rest: {line}" for line in lines)]
+    yield "\n".join(lines)
+    if costs := list(consequences(plan)):
+        yield "\n".join(costs)
     blockers = list(_blocker_lines(plan))
     if blockers:
         yield "\n".join(blockers)
@@ -195,7 +219,7 @@ def _workload_row(workload: WorkloadPlan) -> tuple[object, ...]:
         workload.namespace,
         workload_name(workload),
         ColoredText(workload.outage, BAD if workload.outage == "full" else WARN),
-        clock(workload.seconds) if workload.seconds is not None else "no end seen",
+        outage_length(workload),
         workload.ready,
         workload.lowest,
         workload.evicted,

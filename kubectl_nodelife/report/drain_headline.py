@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.drain.outage import FULL
-from kubectl_nodelife.drain.results import KEPT, DrainPlan, Estimate, PodPlan
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.drain.results import KEPT, DrainPlan, Estimate, PodPlan, WorkloadPlan
+from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.sim.kubectl.options import FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE
 
 _VERDICTS: Final = {
@@ -17,24 +17,38 @@ _VERDICTS: Final = {
     "never": "This drain does not finish",
     "refused": "kubectl refuses this drain as it is",
 }
+_TIMED: Final = {
+    "ready": "This drain finishes in {}",
+    "slow": "This drain finishes, after waiting, in {}",
+    "unknown": "Nothing that was read stops this drain, but not everything was read; it takes {}",
+}
 _NAMED: Final = 5
 _NODES_NAMED: Final = 12
 
 
 def headline(plan: DrainPlan) -> str:
-    """Whether it finishes and when, what it needs, and what users notice."""
-    text = _VERDICTS[plan.verdict]
-    if plan.estimate is not None:
-        text += f": in {span(plan.estimate)}"
+    """`headlines` in one line."""
+    return ". ".join(headlines(plan))
+
+
+def headlines(plan: DrainPlan) -> list[str]:
+    """Whether it finishes and when, and what it needs; then what users notice meanwhile."""
+    text = _verdict(plan)
     then = plan
     if plan.flags_needed:
         text += f"; it needs {' '.join(plan.flags_needed)}"
         if plan.with_flags is not None:
             then = plan.with_flags
-            text += f", and then: {then.verdict}"
-            if then.estimate is not None:
-                text += f", in {span(then.estimate)}"
-    return "; ".join([text, *_noticed(then)])
+            told = _verdict(then)
+            text += f". Then: {told[:1].lower()}{told[1:]}"
+    noticed = list(_noticed(then))
+    return [text, f"Meanwhile {', and '.join(noticed)}"] if noticed else [text]
+
+
+def _verdict(plan: DrainPlan) -> str:
+    if plan.estimate is None or plan.verdict not in _TIMED:
+        return _VERDICTS[plan.verdict]
+    return _TIMED[plan.verdict].format(span(plan.estimate))
 
 
 def _noticed(plan: DrainPlan) -> Iterator[str]:
@@ -43,11 +57,15 @@ def _noticed(plan: DrainPlan) -> Iterator[str]:
     if hit:
         ends = [workload.seconds for workload in hit]
         known = [seconds for seconds in ends if seconds is not None]
-        how_long = f"up to {clock(max(known))}" if len(known) == len(ends) else "no end seen"
-        yield f"{len(hit)} of {len(plan.workloads)} workloads at zero, {how_long}"
+        has = "has" if len(hit) == 1 else "have"
+        how_long = f", which {_no_end(hit)}"
+        if len(known) == len(ends):
+            how_long = f" for up to {clock(max(known))}"
+        of = counted(len(plan.workloads), "workload")
+        yield f"{len(hit)} of {of} {has} no ready pod{how_long}"
     stranded = len(plan.stranded())
     if stranded:
-        yield f"{stranded} pod{'s land' if stranded > 1 else ' lands'} nowhere"
+        yield f"{counted(stranded, 'pod')} {'find' if stranded > 1 else 'finds'} no node to land on"
 
 
 def consequences(plan: DrainPlan) -> Iterator[str]:
@@ -87,6 +105,20 @@ def _name(pod: PodPlan) -> str:
 def span(estimate: Estimate) -> str:
     """`12s to 20s`"""
     return f"{clock(estimate.low)} to {clock(estimate.high)}"
+
+
+def outage_length(workload: WorkloadPlan) -> str:
+    """How long its outage lasts. The play goes on until nothing changes any more, so that one
+    without an end stays until somebody does something.
+    """
+    if workload.seconds is not None:
+        return clock(workload.seconds)
+    return _no_end([workload])
+
+
+def _no_end(workloads: Sequence[WorkloadPlan]) -> str:
+    stays = any(w.seconds is None and w.end_known for w in workloads)
+    return "does not end by itself" if stays else "is not known to end"
 
 
 def clock(seconds: float | None) -> str:

@@ -12,7 +12,7 @@ from kubectl_nodelife.drain.options import CORDON_FIRST
 from kubectl_nodelife.drain.results import NEVER, NOT_READ, REFUSED, DrainPlan, NodePlan, PodPlan
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.report.drain import blockers, landing_text, not_read, workload_name
-from kubectl_nodelife.report.drain_headline import clock, consequences, headline
+from kubectl_nodelife.report.drain_headline import clock, consequences, headline, outage_length
 from kubectl_nodelife.report.drain_svg import budget_chart, gantt, horizon, wave_charts
 from kubectl_nodelife.report.html import render_page
 
@@ -126,7 +126,7 @@ def _workloads(plan: DrainPlan) -> list[Row]:
         (
             f"{w.namespace}/{workload_name(w)}",
             w.outage,
-            clock(w.seconds) if w.seconds is not None else "no end seen",
+            outage_length(w),
             str(w.ready),
             str(w.lowest),
             str(w.evicted),

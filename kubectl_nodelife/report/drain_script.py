@@ -32,7 +32,7 @@ SLACK_S: Final = 120.0
 _DRAIN_ALL: Final = """
 drain_all() { # NODE...: at once
   for node in "$@"; do
-    kubectl%(flags)s drain "$node"%(options)s &
+    kubectl%(flags)s drain%(options)s -- "$node" &
     pids="$pids $!"
   done
   wait_all
@@ -59,7 +59,7 @@ maintain() { # NODE: what is done to a drained node. Put it here; now it only ta
 }
 
 back() { # NODE: its maintenance, and then it takes pods again
-  maintain "$1" && k wait --for=condition=Ready "node/$1" --timeout=15m && k uncordon "$1"
+  maintain "$1" && k wait --for=condition=Ready "node/$1" --timeout=15m && k uncordon -- "$1"
 }
 
 back_all() { # NODE...: at once
@@ -114,7 +114,7 @@ def _begin(plan: DrainPlan, nodes: dict[str, NodePlan], flags: Sequence[str]) ->
 
 
 def _cordon(names: Iterable[str], *, first_time: bool) -> Iterator[str]:
-    cordon = f"k cordon {_quoted(names)}"
+    cordon = f"k cordon -- {_quoted(names)}"
     if first_time:  # a later start must not cordon again what is back
         yield f'[ "$FROM" -gt 1 ] || {cordon}'
     else:
@@ -142,7 +142,7 @@ def _waves(plan: DrainPlan, nodes: dict[str, NodePlan]) -> Iterator[str]:
 def _wave(plan: DrainPlan, wave: WavePlan, names: list[str], number: int) -> Iterator[str]:
     yield f"doing='wave {number}'"
     if plan.cordon is not None and plan.cordon.when == CORDON_BY_WAVE:
-        yield f"k cordon {_quoted(names)}"
+        yield f"k cordon -- {_quoted(names)}"
     yield f"drain_all {_quoted(names)}"
     more = number < len(plan.waves)
     if plan.own_waves and (more or plan.maintenance):

@@ -12,7 +12,13 @@ from typing import NamedTuple, Protocol
 
 from kubectl_nodelife.report.screen import Screen, this_screen
 from kubectl_nodelife.report.table import Table
-from kubectl_nodelife.report.terminal import escape_json, printable, printable_text, write
+from kubectl_nodelife.report.terminal import (
+    broken_into_lines,
+    escape_json,
+    printable,
+    printable_text,
+    write,
+)
 
 _UNFOLDED_COLUMNS = 1 << 30
 
@@ -90,6 +96,16 @@ def as_name(answer: Page, headers: bool, screen: Screen) -> str:
     return "".join(f"{printable(name)}\n" for name in answer.names())
 
 
+def as_parts(answer: Page, headers: bool, screen: Screen) -> str:
+    """The page's blocks as JSON, of which `clusters` makes one page for several clusters."""
+    return _parts(answer, wide=False)
+
+
+def as_wide_parts(answer: Page, headers: bool, screen: Screen) -> str:
+    """As `as_parts`, with what only `-o wide` shows."""
+    return _parts(answer, wide=True)
+
+
 FORMATTERS: dict[str, Formatter] = {
     "table": as_table,
     "wide": as_wide,
@@ -100,16 +116,22 @@ FORMATTERS: dict[str, Formatter] = {
 }
 
 
+PARTS = {"parts": as_parts, "parts-wide": as_wide_parts}
+"""Formats between two processes of this program, which no `-o` takes."""
+
+
 def render(answer: Page, output: str, *, headers: bool = True, screen: Screen | None = None) -> str:
-    """The text of `answer` in the format `output`, a key of FORMATTERS.
+    """The text of `answer` in the format `output`, a key of FORMATTERS or PARTS.
 
     `screen`: the one that it will be shown on, where that is not this process's.
     """
-    return FORMATTERS[output](answer, headers, this_screen() if screen is None else screen)
+    formatter = FORMATTERS.get(output) or PARTS[output]
+    return formatter(answer, headers, this_screen() if screen is None else screen)
 
 
 class Output(NamedTuple):
-    """How an answer is shown. `format` is a key of FORMATTERS; `headers`: tables have a header row.
+    """How an answer is shown. `format` is a key of FORMATTERS or PARTS; `headers`: tables have a
+    header row.
 
     `screen`: the one that it will be shown on, where that is not this process's.
     """
@@ -141,25 +163,19 @@ def _page(blocks: Iterable[Block], headers: bool, screen: Screen, *, wide: bool)
     return "\n".join(text if text.endswith("\n") else text + "\n" for text in texts if text)
 
 
-def _paragraph(text: str, screen: Screen) -> str:
-    """Cleaned; lines that are too long are broken between words, but not those with a command, of
-    which a piece may be copied."""
-    text = printable_text(text)
-    if not screen.width or all(len(line) <= screen.width for line in text.splitlines()):
-        return text
-    import textwrap
+def _parts(answer: Page, *, wide: bool) -> str:
+    """`{"source": …, "blocks": [text | {"columns": […], "rows": [[cell | [tone, cell]]]}]}`."""
+    import msgspec
 
-    lines = []
-    for line in text.splitlines():
-        indent = " " * (len(line) - len(line.lstrip()))
-        if len(line) <= screen.width or "kubectl " in line:
-            lines.append(line)
-        else:
-            lines += textwrap.wrap(
-                line,
-                screen.width,
-                subsequent_indent=f"{indent}  ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-    return "\n".join(lines)
+    blocks = [
+        printable_text(block) if isinstance(block, str) else block.as_json()
+        for block in answer.blocks(wide=wide)
+    ]
+    document = msgspec.to_builtins(answer.document())
+    source = document.get("source") if isinstance(document, dict) else None
+    return msgspec.json.encode({"source": source, "blocks": blocks}).decode()
+
+
+def _paragraph(text: str, screen: Screen) -> str:
+    """Cleaned, and as wide as the screen, but not wider than reads well."""
+    return broken_into_lines(printable_text(text), screen.width)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 _FIRST_AFTER_S = 0.5
 _EVERY_S = 0.1
+_LEFT_AFTER_S = 1.0
 _CLEAR = "\r\x1b[K"
 
 
@@ -45,4 +46,12 @@ def _line(what: str, done: int, total: int | None, seconds: float) -> str:
         return f"{what}: {done:,} ({seconds:.0f}s)"
     share = min(1.0, done / total)
     filled = "#" * round(share * 30)
-    return f"{what}: [{filled:<30}] {share:4.0%} ({seconds:.0f}s)"
+    left = ""
+    if done and seconds >= _LEFT_AFTER_S:
+        left = f", {_span(seconds / share - seconds)} left"
+    return f"{what}: [{filled:<30}] {share:4.0%} ({seconds:.0f}s{left})"
+
+
+def _span(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

@@ -31,10 +31,11 @@ def joined_records(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
         ):
             continue
         if first.action == "SetNodeCondition":
-            yield first, f"{first.action} {_conditions(alike)}"
+            words = _conditions(alike)
         else:
-            words = dict.fromkeys(_detail(r) for r in alike)
-            yield first, " ".join(filter(None, (first.action, ", ".join(words))))
+            words = ", ".join(dict.fromkeys(filter(None, map(_detail, alike))))
+        refused = "(refused)" if first.error else ""
+        yield first, " ".join(filter(None, (first.action, words, refused)))
 
 
 def _same_action(one: Record, other: Record) -> bool:
@@ -68,7 +69,9 @@ def _detail(record: Record) -> str:
     match record.action:
         case "SetNodeCondition" | "SetPodCondition":
             reason = f" ({d['reason']})" if d.get("reason") else ""
-            return f"{d['type']}={d['status']}{reason}"
+            ended = d.get("phase") in ("Failed", "Succeeded")
+            phase = f", phase {d['phase']}" if ended else ""
+            return f"{d['type']}={d['status']}{reason}{phase}"
         case "AddTaint" | "RemoveTaint":
             value = f"={d['value']}" if d.get("value") else ""
             return f"{d['key']}{value}:{d['effect']}"

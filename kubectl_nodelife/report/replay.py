@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.answers.replay import replay_document
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from kubectl_nodelife.outlook.replay.lanes import state_spans
+from kubectl_nodelife.outlook.replay.lanes import NOT_READY, state_spans
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
+from kubectl_nodelife.outlook.replay.timeline import tells_of_nodes
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.replay_lanes import lanes
 from kubectl_nodelife.report.table import Table, columns
 
-_COLUMNS: Final = columns("# | time | who:2 | what | object | after:3 | why | seen by* | node*")
+_COLUMNS: Final = columns("# | time | who | what | object | after:2 | why:1 | seen by* | node*")
 _NAMED: Final = 3
 _PREFIX: Final = "node.kubernetes.io/"
 _CUT: Final = 160
@@ -40,7 +41,11 @@ class ReplayPage:
         since_ns: int,
         until_ns: int,
         warnings: Sequence[str],
+        *,
+        whole: bool = True,
     ) -> None:
+        """`whole` False: the page shows the story of nodes alone; documents have all of it."""
+        self._whole = whole
         self.lines = lines
         self.source = source
         self.since_ns = since_ns
@@ -50,9 +55,32 @@ class ReplayPage:
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The lines, then the lanes. The day is told where there are two."""
         short = clock(self.since_ns)[:_DAY] == clock(self.until_ns)[:_DAY]
-        yield Table(_COLUMNS, [_row(folded, short) for folded in fold(self.lines)])
+        shown = [line for line in self.lines if self._whole or tells_of_nodes(line)]
+        if self.lines:
+            yield "\n".join(self._headlines())
+        yield Table(_COLUMNS, [_row(folded, short) for folded in fold(shown)])
+        if left := len(self.lines) - len(shown):
+            what = f"{counted(left, 'more line')} about pods and other objects (--all-events)"
+            yield what if shown else f"Nothing about nodes; {what}"
         begin_ns = min((line.time_ns for line in self.lines), default=self.since_ns)
         yield from lanes(state_spans(self.lines), begin_ns, self.until_ns)
+
+    def _headlines(self) -> Iterator[str]:
+        """Which nodes were not Ready, how many pods went, and where to read on."""
+        spans = [span for span in state_spans(self.lines) if span.state == NOT_READY]
+        names = list(dict.fromkeys(span.name for span in spans))
+        still = [span for span in spans if span.end_ns is None]
+        pods = {(line.namespace, line.name) for line in self.lines if _is_deletion(line)}
+        lost = f"{counted(len(names), 'node')} became not Ready" if names else "no node was lost"
+        named = f" ({first_names(names, _NAMED)})" if names else ""
+        gone = f", and {counted(len(pods), 'pod')} {'was' if len(pods) == 1 else 'were'} deleted"
+        span = f"From {clock(self.since_ns)} to {clock(self.until_ns)}"
+        yield f"{span} {lost}{named}{gone if pods else ''}."
+        if still:
+            first, more = still[0].name, len(still) - 1
+            others = f" and {counted(more, 'other')}" if more else ""
+            are = "are" if more else "is"
+            yield f"{first}{others} {are} not Ready still: kubectl nodelife explain node {first}"
 
     def document(self) -> object:
         """The Replay document."""
@@ -118,6 +146,11 @@ def why(folded: FoldedLines) -> str:
 def clock(instant_ns: int) -> str:
     """`2026-11-21T14:43:50Z`."""
     return format_time(instant_ns)
+
+
+def _is_deletion(line: ReplayLine) -> bool:
+    """Whether a pod was deleted, by whomever."""
+    return line.action == "DeletePod" and line.outcome in ("", "confirmed", "applied")
 
 
 def _row(folded: FoldedLines, short: bool) -> list[object]:

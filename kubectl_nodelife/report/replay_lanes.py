@@ -27,8 +27,8 @@ def lanes(spans: Sequence[StateSpan], begin_ns: int, end_ns: int) -> list[Block]
     columns = (
         Column("lane"),
         Column("state"),
-        Column(f"{_clock(begin_ns)} to {_clock(end_ns)}"),
-        Column("for"),
+        Column(f"{_clock(begin_ns)} to {_clock(end_ns)}", gives=2),
+        Column("for", gives=1),
         Column("what"),
     )
     blocks: list[Block] = [Table(columns, [_row(span, begin_ns, end_ns) for span in spans[:MOST]])]

@@ -1,7 +1,8 @@
 """How wide the terminal is that text is made for, and whether it shows colours.
 
 Colours follow kubectl: on a terminal, not where NO_COLOR is set, and `--color` decides. The width
-is the terminal's, or what COLUMNS says there; what goes into a file or a pipe is not cut.
+is the terminal's, or what COLUMNS says there; what goes into a file or a pipe is not cut, unless
+NODELIFE_WIDTH says how wide it may be.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
 if TYPE_CHECKING:
-    from typing import Final
+    from typing import Final, TextIO
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 
@@ -69,17 +70,21 @@ def choose_color(choice: str) -> None:
 def this_screen() -> Screen:
     """The screen that stdout leads to."""
     on_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return Screen(_columns(on_terminal), _shows_color(on_terminal))
+    return Screen(columns_of(sys.stdout), _shows_color(on_terminal))
 
 
-def _columns(on_terminal: bool) -> int:
-    if not on_terminal:
+def columns_of(stream: TextIO | None) -> int:
+    """How wide the terminal is that it leads to, 0 where that is none and nobody says a width."""
+    wanted = os.environ.get("NODELIFE_WIDTH", "")
+    if wanted.isdecimal():
+        return int(wanted)
+    if stream is None or not stream.isatty():
         return 0
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal():
         return int(given)
     try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns
+        return os.get_terminal_size(stream.fileno()).columns
     except (OSError, ValueError):
         return 0
 

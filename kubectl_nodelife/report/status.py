@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.answers.explanation import Explanation
 from kubectl_nodelife.answers.status import NodeEntry, NodeLifeStatus, urgency, zone_name
-from kubectl_nodelife.kube.node import Taint
+from kubectl_nodelife.kube.enumeration import counted
+from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.outlook.time_range import Range
@@ -17,20 +18,27 @@ from kubectl_nodelife.outlook.zone_loss import ZoneBrake
 from kubectl_nodelife.report.ages import due_in, due_within, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, ENDLESS, GOOD, WARN, ColoredText, Screen
-from kubectl_nodelife.report.table import NONE, UNKNOWN, Table, Widths, columns
+from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths, columns
 from kubectl_nodelife.report.terminal import printable
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.answers.explanation import Explanation
 
 _MOST_TEXT = 120
 _PREFIX = "node.kubernetes.io/"
+_ROLE = "node-role.kubernetes.io/"
 
 _NODE_COLUMNS = columns(
-    "name | zone* | ready | reason* | message* | lease age:2 | status age* | "
-    "unknown in:1 | taints:5 | pods:3 | next eviction:4 | verdict | because* | losing it*"
+    "name | zone* | roles* | age* | version* | ready | reason* | message* | lease age:2 | "
+    "status age* | unknown in:1 | taints:5 | pods:3 | next eviction:4 | verdict | because* | "
+    "losing it*"
 )
 _ZONE_COLUMNS = columns(
     "zone | state | nodes | not ready | threshold:4 | rate:1 | queue:3 | health* | "
     "evictions* | why | brake*"
 )
+_CLOCKS = ("node-monitor-grace-period", "node-eviction-rate", "pod-eviction-timeout")
+_DEFAULT = "default of "
 _LONG_SECONDS = 1000
 MANY_NODES = 50
 """From so many nodes on the page begins with those that are in trouble."""
@@ -41,23 +49,57 @@ _TERM_COLUMNS = columns("term | earliest | latest | from")
 
 class StatusPage:
     """A `NodeLifeStatus` as an answer. Of many nodes those in trouble come first, unless
-    `is_sorted` says that somebody has chosen another order."""
+    `is_sorted` says that somebody has chosen another order. `labels` are columns of their own,
+    `all_labels` one of all of them, as in kubectl."""
 
-    def __init__(self, status: NodeLifeStatus, *, is_sorted: bool = False) -> None:
+    def __init__(
+        self,
+        status: NodeLifeStatus,
+        *,
+        is_sorted: bool = False,
+        labels: Sequence[str] = (),
+        all_labels: bool = False,
+    ) -> None:
+        self._labels, self._all_labels = labels, all_labels
         many = len(status.nodes) > MANY_NODES and not is_sorted
         self._by_name = status
         self._status = replace(status, nodes=sorted(status.nodes, key=urgency)) if many else status
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """Zones, nodes, and which settings this is about."""
+        """What is wrong, zones, nodes, and which settings this is about."""
         status = self._status
+        yield _headline(status)
         if status.zones:
             rows = [_zone_row(z, status.brakes[z.key]) for z in status.zones]
             yield Table(_ZONE_COLUMNS, rows)
-        yield Table(_NODE_COLUMNS, _node_rows(status))
+        yield self._nodes()
+        flags = status.settings.items()
         if wide:
-            flags = status.settings.items()
             yield "\n".join(f"{k}={v['value']} ({v['origin']})" for k, v in flags)
+        elif told := _assumed(status):
+            yield told
+
+    def node_lines(
+        self,
+        widths: Widths,
+        *,
+        wide: bool = False,
+        headers: bool = True,
+        screen: Screen = ENDLESS,
+    ) -> list[str]:
+        """The lines of the nodes alone, to stand below what was printed with these widths."""
+        return self._nodes().lines(widths, wide=wide, headers=headers, screen=screen)
+
+    def _nodes(self) -> Table:
+        status = self._status
+        rows = [_node_row(n, status.now_ns, status.pods_read) for n in status.nodes]
+        extra = [Column(key.rpartition("/")[2]) for key in self._labels]
+        extra += [Column("labels")] if self._all_labels else []
+        for row, node in zip(rows, status.nodes, strict=True) if extra else ():
+            labels = node.outlook.node.metadata.labels or {}
+            row += [labels.get(key, "") for key in self._labels]
+            row += [format_labels(labels)] if self._all_labels else []
+        return Table((*_NODE_COLUMNS, *extra), rows)
 
     def document(self) -> object:
         """The contract's NodeLifeStatus."""
@@ -68,17 +110,40 @@ class StatusPage:
         return (f"node/{n.outlook.node.name}" for n in self._status.nodes)
 
 
-def node_lines(
-    status: NodeLifeStatus,
-    widths: Widths,
-    *,
-    wide: bool = False,
-    headers: bool = True,
-    screen: Screen = ENDLESS,
-) -> list[str]:
-    """The lines of the nodes alone, to stand below what was printed with these widths before."""
-    table = Table(_NODE_COLUMNS, _node_rows(status))
-    return table.lines(widths, wide=wide, headers=headers, screen=screen)
+def _headline(status: NodeLifeStatus) -> str:
+    """How many nodes are in trouble, what comes next for the worst, and where to read on."""
+    trouble = sorted((n for n in status.nodes if n.in_trouble()), key=urgency)
+    many = counted(status.asked, "node")
+    seen = not status.source.get("standsStill")
+    one, more = ("is", "are") if seen else ("was", "were")
+    when = "" if seen else " when the cluster was last seen"
+    if not trouble:
+        return f"None of {many} {one} in trouble{when}."
+    worst = trouble[0]
+    name, verdict = worst.outlook.node.name, worst.verdict
+    return (
+        f"{len(trouble)} of {many} {one if len(trouble) == 1 else more} in trouble{when}; "
+        f"the worst {one} {name}: {verdict.state}{_next(worst)}.\n"
+        f"Why: kubectl nodelife explain node {name}"
+    )
+
+
+def _assumed(status: NodeLifeStatus) -> str:
+    """Which times rest on settings that nobody told; "" where none does."""
+    origins = {
+        str(setting["origin"])
+        for flag, setting in status.settings.items()
+        if flag in _CLOCKS and str(setting["origin"]).startswith(_DEFAULT)
+    }
+    told = [
+        f"{flag}={setting['value']}"
+        for flag, setting in status.settings.items()
+        if flag in _CLOCKS and str(setting["origin"]) in origins
+    ]
+    if not told:
+        return ""
+    whose = ", ".join(sorted(origins))
+    return f"times assume {', '.join(told)} ({whose}); --set FLAG=VALUE tells others"
 
 
 class ExplanationPage:
@@ -88,7 +153,8 @@ class ExplanationPage:
         self._explanation = explanation
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The questions with their sentences and sums."""
+        """The answer in a line or two, then the questions with their sentences and sums."""
+        yield "\n".join(_answer(self._explanation))
         for section in self._explanation.sections:
             sentences = "\n".join(f"  {printable(s)}" for s in section.sentences)
             yield f"{section.question}\n{sentences}"
@@ -110,13 +176,32 @@ class ExplanationPage:
         yield f"{e.kind.lower()}/{namespaced}{e.name}"
 
 
-def _node_rows(status: NodeLifeStatus) -> list[list[object]]:
-    return [_node_row(n, status.now_ns, status.pods_read) for n in status.nodes]
+def _answer(explanation: Explanation) -> Iterable[str]:
+    """What is said first of the object, and what its first sum comes to."""
+    said = [s for section in explanation.sections[:1] for s in section.sentences]
+    name = f"{explanation.namespace}/{explanation.name}".removeprefix("/")
+    short = 2 if explanation.kind == "Pod" else 1
+    words = printable(" ".join(said[:short]))
+    if explanation.kind == "Node":
+        yield f"Node {name} is {words.replace('pressure:', 'under pressure:', 1)}"
+    else:
+        yield f"{explanation.kind} {name}: {words}"
+    for section in explanation.sections:
+        if section.terms:
+            low, high = total(section.terms)
+            if low is None:
+                when = "Never, as things are"
+            elif high is None:
+                when = f"In {_seconds(low)} at the earliest"
+            else:
+                when = f"In {_seconds(low)} to {_seconds(high)}"
+            yield f"{section.question} {when}; the terms are added up below."
+            return
 
 
 def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
     outlook, verdict = status.outlook, status.verdict
-    node = outlook.node
+    node, created = outlook.node, outlook.node.metadata.creation_timestamp
     pods = str(len(outlook.pods)) if pods_read else UNKNOWN
     no_timer = NONE if pods_read else UNKNOWN
     if outlook.timers:
@@ -126,6 +211,9 @@ def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
     return [
         node.name,
         zone_name(outlook),
+        ",".join(roles(node)),
+        NONE if created is None else human_duration(now_ns - created),
+        node.status.node_info.kubelet_version,
         outlook.ready or UNKNOWN,
         outlook.reason,
         shortened(outlook.message) or NONE,
@@ -135,10 +223,35 @@ def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
         ",".join(short_taint(t) for t in node.spec.taints) + _cordon(status),
         pods,
         no_timer if next_eviction_ns is None else due_in(next_eviction_ns),
-        ColoredText(verdict.state + _next(status), _TONES.get(verdict.state, BAD)),
+        _verdict(status),
         verdict.because,
         status.if_lost.effect if status.if_lost.lost else NONE,
     ]
+
+
+def format_labels(labels: Mapping[str, str]) -> str:
+    """As `kubectl get --show-labels` has them."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def roles(node: Node) -> list[str]:
+    """As `kubectl get nodes` has them: by `findNodeRoles` of its printers."""
+    found = set()
+    for label, value in (node.metadata.labels or {}).items():
+        if label.startswith(_ROLE) and len(label) > len(_ROLE):
+            found.add(label.removeprefix(_ROLE))
+        elif label == "kubernetes.io/role" and value:
+            found.add(value)
+    return sorted(found)
+
+
+def _verdict(status: NodeEntry) -> str:
+    """The state and what comes next. A node is called healthy only where its life was seen."""
+    outlook, verdict = status.outlook, status.verdict
+    if verdict.state == "healthy" and outlook.sign_age_ns is None:
+        unseen = "no lease read" if outlook.leases_count else "no heartbeat read"
+        return ColoredText(f"Ready ({unseen}){_next(status)}", WARN)
+    return ColoredText(verdict.state + _next(status), _TONES.get(verdict.state, BAD))
 
 
 def _cordon(status: NodeEntry) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kubectl_nodelife.report.screen import END, ENDLESS, ColoredText, Screen
 from kubectl_nodelife.report.terminal import printable
@@ -21,7 +21,9 @@ UNKNOWN = "<unknown>"
 _MIN_WIDTH = 6
 _PADDING = 3
 _LEAST_LAST = 32  # columns that a long last cell needs, so that no other column must give way
-_LEAST_ROOM = 16  # columns below which breaking it into lines would make it unreadable
+_LEAST_CELL = 12  # columns below which breaking a cell into lines would make it unreadable
+_LONG_WORD = 40  # a longer word is broken where there is no room for it
+_FEWEST = 3  # columns that stay in a row, however narrow the screen is
 _LINE_BREAK = re.compile(r"[\f\n\r]")
 
 
@@ -53,12 +55,15 @@ class Table(NamedTuple):
     rows: Iterable[Sequence[object]]
 
     def text(self, *, wide: bool = False, headers: bool = True, screen: Screen = ENDLESS) -> str:
-        """The lines of the table, or "" if it has no rows; last the one that says what gave way."""
+        """The lines of the table, or "" if it has no rows; last those that say what gave way."""
         widths = Widths()
         lines = self.lines(widths, wide=wide, headers=headers, screen=screen)
         if widths.left_out:
             names = ", ".join(header.upper() for header in widths.left_out)
-            lines.append(f"(no room for {names}: -o wide shows all)\n")
+            lines += _notice(f"(no room for {names}: -o wide shows all)", screen)
+        if widths.below:
+            names = ", ".join(self.columns[i].header.upper() for i in widths.below)
+            lines += _notice(f"(no room for {names} beside the rest: below each row)", screen)
         return "".join(lines)
 
     def lines(
@@ -76,52 +81,105 @@ class Table(NamedTuple):
         rows = [[text_of(row[i]) for i in shown] for row in self.rows]
         if not rows:
             return []
+        titles = [self.columns[i].header.upper() for i in shown]
+        longest = [max(map(len, column)) for column in zip(*rows, titles, strict=True)]
+        if not headers:
+            longest = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        least = [*longest[:-1], min(longest[-1], _LEAST_LAST)]
+        if screen.width and _needed(longest, range(len(shown)), _LEAST_LAST) > screen.width:
+            words = (_longest_word(column) for column in zip(*rows, titles, strict=True))
+            bound = (max(_LEAST_CELL, min(word, _LONG_WORD)) for word in words)
+            least = [min(pair) for pair in zip(longest, bound, strict=True)]
+        stay, below = self._staying(longest, least, shown, screen.width, widths, wide=wide)
+        natural = [*widths.grow(longest[place] for place in stay[:-1]), longest[stay[-1]]]
+        caps = _caps(natural, [least[place] for place in stay], screen.width)
         if headers:
-            rows.insert(0, [self.columns[i].header.upper() for i in shown])
-        width = 0 if wide else screen.width
-        stay = self._staying(rows, shown, width, widths)
-        rows = [[row[place] for place in stay] for row in rows]
-        needed = widths.grow(
-            max(_MIN_WIDTH, _PADDING + max(map(len, column)))
-            for column in list(zip(*rows, strict=True))[:-1]
-        )
-        room = width - sum(needed) if width else 0
-        return [_line(row, needed, room, screen) for row in rows]
+            rows.insert(0, titles)
+        made = []
+        for number, row in enumerate(rows):
+            made.append(_line([row[place] for place in stay], caps, screen))
+            if below and (number or not headers):
+                made += _below([(titles[place], row[place]) for place in below], screen)
+        return made
+
+    def as_json(self) -> dict[str, object]:
+        """`columns` and `rows` as JSON values: a cell is its text, or its tone and its text."""
+        rows = [
+            [
+                [value.tone, cell(value)] if isinstance(value, ColoredText) else cell(value)
+                for value in row
+            ]
+            for row in self.rows
+        ]
+        return {"columns": [list(column) for column in self.columns], "rows": rows}
+
+    @classmethod
+    def from_json(cls, made: dict[str, Any]) -> Table:
+        """The table of which `as_json` gave this."""
+        rows = [
+            [ColoredText(value[1], value[0]) if isinstance(value, list) else value for value in row]
+            for row in made["rows"]
+        ]
+        return cls(tuple(Column(*column) for column in made["columns"]), rows)
 
     def _staying(
-        self, rows: list[list[str]], shown: list[int], width: int, widths: Widths
-    ) -> list[int]:
-        """The places in a row of the columns that have room. The last one may be broken into
-        lines, if _LEAST_LAST columns are left for it."""
-        if widths.shown is not None:
-            return widths.shown
-        longest = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        stay = list(range(len(shown)))
-        while width:
-            fixed = sum(max(_MIN_WIDTH, _PADDING + longest[place]) for place in stay[:-1])
-            if width - fixed >= min(longest[stay[-1]], _LEAST_LAST):
-                break
-            may_go = [place for place in stay if self.columns[shown[place]].gives]
+        self,
+        longest: list[int],
+        least: list[int],
+        shown: list[int],
+        width: int,
+        widths: Widths,
+        *,
+        wide: bool,
+    ) -> tuple[list[int], list[int]]:
+        """The places in a row of the columns that have room, and of those that go below the row.
+
+        The last column may be broken into lines, if _LEAST_LAST columns are left for it. With
+        `wide` nothing is left out; nor is what must stay, which is broken into lines as well.
+        """
+        if widths.stay is not None:
+            return widths.stay, widths.under
+        stay, under, order = list(range(len(shown))), [], self._giving_way(shown)
+        while width and not wide and _needed(longest, stay, _LEAST_LAST) > width:
+            may_go = [p for p in order if p in stay and self.columns[shown[p]].gives]
             if not may_go:
                 break
-            stay.remove(max(may_go, key=lambda place: (self.columns[shown[place]].gives, place)))
-        widths.shown = stay
-        left_out = [place for place in range(len(shown)) if place not in stay]
-        widths.left_out = [self.columns[shown[place]].header for place in left_out]
-        return stay
+            stay.remove(may_go[0])
+        widths.left_out = [self.columns[shown[p]].header for p in order if p not in stay][::-1]
+        while width and len(stay) > _FEWEST and _needed(least, stay, least[stay[-1]]) > width:
+            place = next(p for p in order if p in stay)
+            stay.remove(place)
+            under.append(place)
+        widths.stay, widths.under = stay, sorted(under)
+        widths.below = [shown[p] for p in widths.under]
+        return widths.stay, widths.under
+
+    def _giving_way(self, shown: list[int]) -> list[int]:
+        """The places of all columns but the first and the last, those that give way first before:
+        wide ones, then by what they give, then from the right."""
+        may = range(1, len(shown) - 1)
+
+        def importance(place: int) -> tuple[bool, int, int]:
+            column = self.columns[shown[place]]
+            return not column.wide, -column.gives, -place
+
+        given = [p for p in range(len(shown)) if self.columns[shown[p]].gives and p not in may]
+        return sorted({*may, *given}, key=importance)
 
 
 class Widths:
     """The widths of the columns of tables that follow one another.
 
-    `shown`: the places of the columns that have room, once that is known; `left_out`: the headers
-    of the others.
+    `stay`: the places of the columns that have room, once that is known, `under`: of those that
+    stand below each row; `left_out`: the headers of the others; `below`: columns below each row.
     """
 
     def __init__(self) -> None:
         self._widths: list[int] = []
-        self.shown: list[int] | None = None
+        self.stay: list[int] | None = None
+        self.under: list[int] = []
         self.left_out: list[str] = []
+        self.below: list[int] = []
 
     def grow(self, needed: Iterable[int]) -> list[int]:
         """What is needed, and at least what was."""
@@ -129,6 +187,40 @@ class Widths:
         before = self._widths + [0] * (len(new) - len(self._widths))
         self._widths = [max(pair) for pair in zip(new, before, strict=True)]
         return self._widths
+
+
+def _needed(longest: Sequence[int], stay: Sequence[int], least_last: int) -> int:
+    """The columns of the screen that a row takes, with at least so many for its last cell."""
+    fixed = sum(max(_MIN_WIDTH, _PADDING + longest[place]) for place in stay[:-1])
+    return fixed + min(longest[stay[-1]], least_last)
+
+
+def _caps(natural: Sequence[int], least: Sequence[int], width: int) -> list[int]:
+    """How wide the text of each cell may be. What has no room is broken into lines: between words
+    where each column can have its `least`, anywhere where not. With width 0 nothing is broken."""
+    *others, last = natural
+    others = [max(_MIN_WIDTH - _PADDING, length) for length in others]
+    natural = [*others, last]
+    fixed = sum(_PADDING + length for length in others)
+    if not width or fixed + last <= width:
+        return list(natural)
+    if fixed + min(last, _LEAST_LAST) <= width:
+        return [*others, width - fixed]
+    room = width - _PADDING * len(others)
+    least = [max(_MIN_WIDTH - _PADDING, length) for length in least]
+    caps = least if sum(least) <= room else [_MIN_WIDTH - _PADDING] * len(natural)
+    left = room - sum(caps)
+    count = len(natural)
+    for place in sorted(range(count), key=lambda place: natural[place] - caps[place]):
+        more = max(0, min(natural[place] - caps[place], left // count))
+        caps[place] += more
+        left -= more
+        count -= 1
+    return caps
+
+
+def _longest_word(texts: Iterable[str]) -> int:
+    return max((len(word) for text in texts for word in text.split()), default=0)
 
 
 def cell(value: object) -> str:
@@ -150,24 +242,56 @@ def _toned(value: object) -> str:
     return ColoredText(text, value.tone) if isinstance(value, ColoredText) else text
 
 
-def _line(cells: Sequence[str], widths: Sequence[int], room: int, screen: Screen) -> str:
-    """One row. `room`: columns left for the last cell, which is broken between words; 0: any."""
-    if screen.color:
-        padded = "".join(
-            _colored(text, screen) + " " * (width - len(text))
-            for text, width in zip(cells, widths, strict=False)
-        )
-    else:
-        padded = "".join(map(str.ljust, cells, widths))
-    last = cells[-1]
-    if not _LEAST_ROOM <= room < len(last):
-        return f"{padded}{_colored(last, screen)}\n"
+def _line(cells: Sequence[str], caps: Sequence[int], screen: Screen) -> str:
+    """One row, of as many lines as its longest cell needs."""
+    if all(len(text) <= cap for text, cap in zip(cells, caps, strict=True)):
+        return _single_line(cells, caps, screen)
+    broken = [_broken(text, cap) for text, cap in zip(cells, caps, strict=True)]
+    height = max(map(len, broken))
+    lines = ([parts[n] if n < len(parts) else "" for parts in broken] for n in range(height))
+    return "".join(_single_line(line, caps, screen).rstrip(" \n") + "\n" for line in lines)
+
+
+def _single_line(cells: Sequence[str], caps: Sequence[int], screen: Screen) -> str:
+    padded = "".join(
+        _colored(text, screen) + " " * (max(_MIN_WIDTH, cap + _PADDING) - len(text))
+        for text, cap in zip(cells[:-1], caps, strict=False)
+    )
+    return f"{padded}{_colored(cells[-1], screen)}\n"
+
+
+def _broken(text: str, cap: int) -> list[str]:
+    """The text in lines of that length: between words, else behind hyphens, else anywhere."""
+    if len(text) <= cap:
+        return [text]
     import textwrap
 
-    parts = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False)
-    if isinstance(last, ColoredText):
-        parts = [_colored(ColoredText(part, last.tone), screen) for part in parts]
-    return padded + f"\n{' ' * sum(widths)}".join(parts) + "\n"
+    longest = max(map(len, text.split()), default=0)
+    parts = textwrap.wrap(text, cap, break_on_hyphens=longest > cap)
+    if isinstance(text, ColoredText):
+        return [ColoredText(part, text.tone) for part in parts]
+    return parts
+
+
+def _below(cells: Sequence[tuple[str, str]], screen: Screen) -> list[str]:
+    """The cells that have no room in the row, with their headers; empty ones are left out."""
+    told = "   ".join(f"{title}: {text}" for title, text in cells if text not in (NONE, ""))
+    return _notice(told, screen, "    ")
+
+
+def _notice(text: str, screen: Screen, indent: str = "") -> list[str]:
+    import textwrap
+
+    if not text:
+        return []
+    lines = textwrap.wrap(
+        text,
+        screen.width or len(text) + len(indent),
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+    )
+    return [f"{line}\n" for line in lines]
 
 
 def _colored(text: str, screen: Screen) -> str:

@@ -10,12 +10,22 @@ from __future__ import annotations
 import functools
 import sys
 
-from kubectl_nodelife.report.screen import END, SEQUENCES, this_screen
+from kubectl_nodelife.report.screen import END, SEQUENCES, columns_of, this_screen
 
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
 if TYPE_CHECKING:
     import re
 
+PROSE_WIDTH = 100
+WARNING_LENGTH = 200
+"""So much of a warning is shown without `-v`."""
+
+_COMMAND = (
+    r"(?:echo '[^']*' \| )?"
+    r"kubectl (?:annotate|apply|auth|config|cordon|create|delete|describe|drain|edit|exec|get|krew|"
+    r"label|logs|nodelife|patch|rollout|scale|taint|uncordon|version|wait)\b(?: [^\s;,`'()]+)*"
+)
+_GLUE = "\ufdd4"  # a space within a command, while lines are broken; no text may hold it
 _C0_NAMES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _UNSAFE_RANGES = (
     (0x00, 0x1F),
@@ -72,8 +82,49 @@ def escape_json(text: str) -> str:
     return _unsafe(kept=r"\n\t").sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
+def broken_into_lines(text: str, width: int) -> str:
+    """Prose with lines of at most `width` columns and `PROSE_WIDTH`, 0: as long as they are.
+
+    A command in it is never broken: half of one may be copied, and do something else. One that is
+    longer than a line stands on a line of its own, and the terminal breaks it.
+    """
+    most = min(width, PROSE_WIDTH)
+    if not width or all(len(line) <= most for line in text.splitlines()):
+        return text
+    lines = []
+    for line in text.splitlines():
+        lines += [line] if len(line) <= most else _wrapped(line, most)
+    return "\n".join(lines)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    import re
+    import textwrap
+
+    indent = " " * (len(line) - len(line.lstrip()))
+    if re.match(_COMMAND, line.lstrip()):
+        return [line]
+    glued = re.sub(_COMMAND, lambda found: found[0].replace(" ", _GLUE), line)
+    parts = textwrap.wrap(
+        glued,
+        width,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    lines = []
+    for part in parts:
+        if len(part) <= width or _GLUE in part:
+            lines.append(part.replace(_GLUE, " "))
+        else:  # a name that is longer than a line
+            lines += textwrap.wrap(part, width, initial_indent=indent, subsequent_indent=indent)
+    return lines
+
+
 def prepare() -> None:
     """Print what stdout's encoding does not have as escapes instead of failing."""
+    choose_verbose(False)
+    _warned.clear()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -87,9 +138,14 @@ def write(text: str) -> None:
     Raises OSError (BrokenPipeError if the reader went away); `cli.main` knows what to do.
     """
     if text and sys.stdout is not None:
-        sys.stdout.write(_colored(text) if END in text else printable_text(text))
+        sys.stdout.write(cleaned(text))
         if not text.endswith("\n"):
             sys.stdout.write("\n")
+
+
+def cleaned(text: str) -> str:
+    """The text as stdout shows it: without control characters, with its colours."""
+    return _colored(text) if END in text else printable_text(text)
 
 
 def _colored(text: str) -> str:
@@ -106,16 +162,41 @@ def flush() -> None:
 
 
 def note(text: str) -> None:
-    """Put one line on stderr: an error, a warning, what is being done. Never raises OSError."""
+    """Put one line on stderr: an error, a warning, what is being done; on a terminal it is broken
+    between words. Never raises OSError."""
     if sys.stderr is None:
         return
     try:
-        sys.stderr.write(printable(text) + "\n")
+        sys.stderr.write(broken_into_lines(printable(text), columns_of(sys.stderr)) + "\n")
         sys.stderr.flush()
     except OSError:
         pass  # there is nobody left to tell
 
 
+def was_warned(text: str) -> bool:
+    """Whether that warning was put on stderr already."""
+    return text in _warned
+
+
 def warn(text: str) -> None:
-    """A warning line on stderr, worded as kubectl's."""
+    """A warning line on stderr, worded as kubectl's: once for each text, and its beginning alone
+    unless `choose_verbose` was called, or it names a command, of which half may do harm."""
+    if was_warned(text):
+        return
+    _warned.add(text)
+    if len(text) > WARNING_LENGTH and not _verbose and "kubectl " not in text:
+        kept = text[: WARNING_LENGTH - len(_MORE)]
+        words = kept.rpartition(" ")[0]  # unless a long name is cut: where it ends is not the point
+        text = f"{words if len(words) > len(kept) // 2 else kept}{_MORE}"
     note(f"Warning: {text}")
+
+
+_MORE = " ... (-v shows all of it)"
+_warned: set[str] = set()
+_verbose = False
+
+
+def choose_verbose(choice: bool = True) -> None:
+    """Whether warnings are shown in full, for this process."""
+    global _verbose
+    _verbose = choice

@@ -30,7 +30,7 @@ from kubectl_nodelife.report.upgrade_plan import (
     notes,
     undone_lines,
 )
-from kubectl_nodelife.upgrade.course import NodeTurn
+from kubectl_nodelife.sim.upgrade_course import NodeTurn
 from kubectl_nodelife.upgrade.plan_values import PlannedNode, UpgradePlan
 
 _MOST_NODES: Final = 2000

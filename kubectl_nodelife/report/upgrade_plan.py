@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kubectl_nodelife.answers.upgrade_plan import counts_of, upgrade_plan_document
+from kubectl_nodelife.drain.results import UNKNOWN
 from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.drain_headline import clock
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
-from kubectl_nodelife.upgrade.course import CourseStep
+from kubectl_nodelife.sim.upgrade_course import CourseStep
 from kubectl_nodelife.upgrade.plan_values import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
 
 _MANY: Final = 40
@@ -29,16 +30,16 @@ _STEP_COLUMNS = (
 _NODE_COLUMNS = (
     Column("node"),
     Column("pool", wide=True),
-    Column("zone"),
+    Column("zone", gives=4),
     Column("decision"),
-    Column("step"),
+    Column("step", gives=3),
     Column("drain"),
-    Column("pods"),
-    Column("claimed"),
+    Column("pods", gives=5),
+    Column("claimed", gives=1),
     Column("drained", wide=True),
-    Column("released"),
+    Column("released", gives=2),
     Column("done", wide=True),
-    Column("why", gives=1),
+    Column("why"),
 )
 _BUDGET_COLUMNS = (
     Column("scope"),
@@ -62,7 +63,9 @@ class UpgradePlanPage:
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The answer, what speaks against the start, steps, nodes, budgets, what it rests on."""
         plan = self._plan
-        yield "\n".join([*headlines(plan), *lowest_lines(plan)])
+        yield "\n".join(headlines(plan))
+        if lowest := list(lowest_lines(plan)):
+            yield "\n".join(lowest)
         findings = list(finding_lines(plan))
         if findings:
             yield "\n".join(findings)
@@ -115,13 +118,25 @@ def summary(plan: UpgradePlan) -> str:
     counts = counts_of(plan)
     text = f"{counts['claim']} of {counted(counts['selected'], 'node')}"
     if plan.estimate is None:
-        return f"{text}: nothing to do"
+        return f"{text}: {_why_none(plan)}"
     steps = counted(len(plan.course.steps), "step")
     low, high = clock(plan.estimate.low), clock(plan.estimate.high)
-    text += f" in {steps}: about {clock(plan.expected_seconds)} ({low} to {high})"
+    are = "is" if counts["claim"] == 1 else "are"
+    text += f" {are} done in {steps}, in about {clock(plan.expected_seconds)} ({low} to {high})"
     left = [f"{counts[word]} {said}" for word, said in (("skip", "skipped"), ("hold", "held"))
             if counts[word]]  # fmt: skip
     return ", ".join([text, *left])
+
+
+def _why_none(plan: UpgradePlan) -> str:
+    """Why no node is done."""
+    unknown = [node for node in plan.undone if node.verdict.verdict == UNKNOWN]
+    if unknown:
+        return (
+            f"whether {counted(len(unknown), 'node')} can be drained is not known:"
+            f" {unknown[0].verdict.sentence} (--accept-unknown does them all the same)"
+        )
+    return "none can be done now" if plan.undone else "nothing to do"
 
 
 def lowest_lines(plan: UpgradePlan) -> Iterator[str]:

@@ -16,7 +16,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.drain_headline import clock
 from kubectl_nodelife.report.shell_script import comment, flag_words, script_head
 from kubectl_nodelife.report.upgrade_plan import finding_lines, headline, lowest_lines
-from kubectl_nodelife.upgrade.course import CourseStep
+from kubectl_nodelife.sim.upgrade_course import CourseStep
 from kubectl_nodelife.upgrade.plan_values import CLAIM, UpgradePlan
 from kubectl_nodelife.upgrade.ports import drain_options
 
@@ -26,13 +26,13 @@ work() { # NODE: what is done to a drained node
 }
 
 one() { # NODE: out of service, worked on, Ready without a break, back in service
-  k cordon "$1" &&
-    kubectl%(flags)s drain "$1"%(drain)s &&
+  k cordon -- "$1" &&
+    kubectl%(flags)s drain%(drain)s -- "$1" &&
     work "$1" &&
     k wait --for=condition=Ready "node/$1" --timeout=%(back)ds &&
     sleep %(ready)d &&
     k wait --for=condition=Ready "node/$1" --timeout=0s &&
-    k uncordon "$1"
+    k uncordon -- "$1"
 }
 
 all() { # NODE...: at once; fails if one does

@@ -56,7 +56,10 @@ class UpgradeStatusPage:
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The run, what holds it, its nodes, their checks, and the budgets."""
         status, all_of_it = self._status, wide or self._named
-        yield "\n".join(_head(status))
+        yield "\n".join(_answer(status))
+        details = list(_details(status))
+        if details:
+            yield "\n".join(details)
         nodes = [n for n in status["nodes"] if all_of_it or n["state"] not in _HIDDEN]
         if nodes:
             yield Table(_COLUMNS, [_row(node) for node in nodes])
@@ -97,7 +100,7 @@ class StatusFollower:
         new += [f"no longer: {line}\n" for line in opened]
         changed = [n for n in status["nodes"] if nodes[n["name"]] != self._nodes.get(n["name"])]
         table = Table(_COLUMNS, [_row(node) for node in changed])
-        headers = self._widths.shown is None
+        headers = self._widths.stay is None
         new += table.lines(self._widths, wide=self._wide, headers=headers, screen=this_screen())
         self._lines, self._nodes = lines, nodes
         return "".join(new)
@@ -116,18 +119,40 @@ def _run_lines(status: dict[str, Any]) -> Iterable[str]:
     leader = {**status["leader"], "renewedSecondsAgo": None}
     gates = [{**gate, "toldSecondsAgo": None} for gate in status["gates"]]
     lasting = {**status, "leader": leader, "gates": gates, "holds": [], "counts": {}}
-    return _head({**lasting, "estimate": None, "lowest": {"byPool": {}}})
+    shown = {**lasting, "estimate": None, "lowest": {"byPool": {}}}
+    yield from _answer(shown)
+    yield from _details(shown)
 
 
-def _head(status: dict[str, Any]) -> Iterable[str]:
+def _answer(status: dict[str, Any]) -> Iterable[str]:
+    """The run and why, how much is left, and what a person has to decide."""
     if not status["run"]:
         yield "No upgrade is under way, and the result of none is kept."
         return
     because = f": {status['because']}" if status["because"] else ""
-    yield f"Run {status['run']}: {status['phase']}{because}"
-    is_open = status["phase"] not in _OVER
-    if is_open:
-        yield _leader(status["leader"])
+    yield f"Run {status['run']} is {status['phase']}{because}"
+    if (estimate := status["estimate"]) is not None:
+        yield _estimate(estimate)
+    elif status["counts"]:
+        yield _counts(status["counts"])
+    yield from _asked_of_a_person(status)
+
+
+def _asked_of_a_person(status: dict[str, Any]) -> list[str]:
+    """The decision that is waited for, or that nobody leads a run which is not over."""
+    decision = _decision(status)
+    if decision or status["phase"] in _OVER or status["leader"]["alive"]:
+        return decision
+    return [_leader(status["leader"])]
+
+
+def _details(status: dict[str, Any]) -> Iterable[str]:
+    """Who leads, and what holds the run or was left out of it."""
+    if not status["run"]:
+        return
+    leader = _leader(status["leader"])
+    if status["phase"] not in _OVER and leader not in _asked_of_a_person(status):
+        yield leader
     if (wish := status["wish"]) is not None:
         yield f"Asked of the leader: {wish['verb']}" + (
             f" ({wish['because']})" if wish["because"] else ""
@@ -146,30 +171,41 @@ def _head(status: dict[str, Any]) -> Iterable[str]:
     for because, names in list(held.items())[:_SHOWN]:
         yield f"Waits: {first_names(names, _SHOWN)}: {because}"
     yield from _left_out(status)
-    if status["counts"]:
-        yield "Nodes: " + ", ".join(f"{n} {state}" for state, n in status["counts"].items())
-    if (estimate := status["estimate"]) is not None:
-        yield _estimate(estimate)
+    if status["counts"] and status["estimate"] is not None:
+        yield _counts(status["counts"])
     for pool, low in status["lowest"]["byPool"].items():
         what = f"{low['available']} available at {low['at']}"
         yield f"Lowest so far in pool {pool or '(none)'}: {what}"
 
 
+def _counts(counts: dict[str, int]) -> str:
+    return "Nodes: " + ", ".join(f"{n} {state}" for state, n in counts.items())
+
+
+def _in_state(status: dict[str, Any], *states: str) -> list[dict[str, Any]]:
+    return [node for state in states for node in status["nodes"] if node["state"] == state]
+
+
+def _decision(status: dict[str, Any]) -> list[str]:
+    """The nodes that wait for a person, with what to type."""
+    bad = [node["name"] for node in _in_state(status, "Failed", "Held")]
+    if not bad:
+        return []
+    if status["phase"] in _OVER:
+        return [f"Left out of service: {first_names(bad, _SHOWN)}: kubectl nodelife upgrade clean"]
+    names = " ".join(f"--retry {name}" for name in bad[:_SHOWN])
+    return [
+        f"Decide on {first_names(bad, _SHOWN)}: kubectl nodelife upgrade resume {names}"
+        " (or --assume-done NODE: prove it as it is; --skip NODE: leave it out)"
+    ]
+
+
 def _left_out(status: dict[str, Any]) -> Iterable[str]:
-    """The nodes that are skipped, and those that wait for a person, with what to type."""
-    by_state: dict[str, list[dict[str, Any]]] = {}
-    for node in status["nodes"]:
-        by_state.setdefault(node["state"], []).append(node)
-    skipped = [f"{node['name']} ({node['because']})" for node in by_state.get("Skipped", ())]
+    """The nodes that are skipped, and those that failed and went."""
+    skipped = [f"{node['name']} ({node['because']})" for node in _in_state(status, "Skipped")]
     if skipped:
         yield f"Skipped: {first_names(skipped, _SHOWN, '; ')}"
-    bad = [node["name"] for state in ("Failed", "Held") for node in by_state.get(state, ())]
-    if bad and status["phase"] not in _OVER:
-        names = " ".join(f"--retry {name}" for name in bad[:_SHOWN])
-        yield f"Decide on {first_names(bad, _SHOWN)}: kubectl nodelife upgrade resume {names}"
-        yield "  (or --assume-done NODE: prove it as it is; --skip NODE: leave it out)"
-    elif bad:
-        yield f"Left out of service: {first_names(bad, _SHOWN)}: kubectl nodelife upgrade clean"
+    bad = {node["name"] for node in _in_state(status, "Failed", "Held")}
     gone = [name for name in status["failures"] if name not in bad]
     if gone:
         yield f"Failed, and not there any more: {', '.join(gone)}"

@@ -78,9 +78,10 @@ class SandboxCluster:
             end_ns=_FOR_EVER_NS,
             kinds_read=frozenset(BY_KIND),
             status_rules=status_rules,
+            scoring=setting.scoring,
         )
         self.api.bind = self.world.scheduler.bind
-        Script(self.world, setting.scenario.events)
+        Script(self.world, setting.scenario.events, setting.profile)
         self._renewals = LeaseRenewals(self.api)
         kinds = sorted({kind for c in controllers for kind in c.watches})
         self.api.pending = []  # what was there at the beginning is listed, not news

@@ -11,7 +11,7 @@ So a fork of the world shares what is put down, and its own parts act.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import MethodType
 from typing import Any
 
@@ -91,6 +91,12 @@ class Agenda:
     def next_at(self) -> int | None:
         """The earliest instant at which something happens, or None."""
         return self._heap[0][0] if self._heap else None
+
+    def due(self) -> Iterator[tuple[int, str]]:
+        """(instant, name of what acts) of all that is to happen."""
+        for (at_ns, _), entries in self._due.items():
+            for kind, happening, _ in entries:
+                yield at_ns, kind.__name__ if kind is not None else happening.__name__
 
     def clear(self) -> None:
         """Forget all that was to happen, and who acts."""

@@ -51,13 +51,14 @@ class Api:
     """Objects by kind and key with the indexes of a cache; `now_ns` is the virtual clock.
 
     `numbers`: for the actions of the cluster, and of the engine that runs on it.
-    `admission`: what pods get that are made or changed here, their status aside.
+    `admission`: what pods get that are made or changed here, their status aside; `stamped`: what
+    those got that were there at t=0.
     """
 
     def __init__(self, journal: RunRecorder, now_ns: int, store: Cache | None = None) -> None:
         self.now_ns = now_ns
         self.store = Cache() if store is None else store
-        self.admission = DefaultTolerationSeconds()
+        self.admission = self.stamped = DefaultTolerationSeconds()
         self.pending: list[Event] = []
         self.numbers = ActionNumbers()
         self._journal = journal

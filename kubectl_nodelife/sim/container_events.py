@@ -158,6 +158,10 @@ class ContainerEvents:
             self._api.note(note)
             return
         made = machine.set_pod_status(self._as_shown(pod, own), status, now_ns)
+        kept = _message_of(machine.statuses[own.uid].status, names[0])
+        given, left = len(step.message.encode()), len(kept.encode())
+        if left < given:
+            what += f", its message cut from {given} bytes to {left}"
         self._tell(pod, own, made, what, f"{what}: the same status", cause)
 
     def _tell(
@@ -240,3 +244,10 @@ def _named(event: ContainerEvent, pod: Pod) -> list[str]:
 def _id_of(status: PodStatus, name: str) -> str:
     statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
     return next((s.container_id for s in statuses if s.name == name), "")
+
+
+def _message_of(status: PodStatus, name: str) -> str:
+    """The termination message of a container."""
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    ended = next((s.state.terminated for s in statuses if s.name == name), None)
+    return ended.message if ended is not None else ""

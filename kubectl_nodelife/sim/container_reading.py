@@ -23,7 +23,7 @@ from kubectl_nodelife.sim.fields import (
 )
 
 _POD_TARGETS = ("namespace", "pods", "selector")
-_STEP = ("state", "reason", "exitCode")
+_STEP = ("state", "reason", "exitCode", "message")
 
 
 class PodTargets(msgspec.Struct, frozen=True):
@@ -90,6 +90,7 @@ def read_container(value: Any, at: FieldPath) -> ContainerEvent:
         one_of(container["state"], at.key("state"), states),
         text(container["reason"], at.key("reason")) if "reason" in container else "",
         count(container.get("exitCode", 0), at.key("exitCode"), most=255),
+        text(container["message"], at.key("message")) if "message" in container else "",
     )
     return ContainerEvent(targets, name, step=step)
 

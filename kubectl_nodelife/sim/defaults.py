@@ -1,22 +1,34 @@
 """What the API server itself writes into an object that is created or updated.
 
-Follows the strategies of pkg/registry/apps/daemonset and the defaults of pkg/apis/apps/v1, as far
-as a decision here reads them: generations, and how a DaemonSet is updated. Of the admission plugins
+Follows the strategies of pkg/registry/apps/daemonset and pkg/registry/core/pod and the defaults of
+pkg/apis/apps/v1, as far as a decision here reads them: generations, how a DaemonSet is updated, and
+that a new pod is Pending. Of the admission plugins
 there is DefaultTolerationSeconds, for pods; nodes stay exactly as written.
 """
 
 from __future__ import annotations
 
-from typing import TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import Pod, Toleration
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import default_tolerations
-from kubectl_nodelife.kube.workload import DaemonSet
+from kubectl_nodelife.kube.wellknown import (
+    NO_EXECUTE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_UNREACHABLE,
+)
+from kubectl_nodelife.kube.workload import (
+    DaemonSet,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+)
 from kubectl_nodelife.workloads.daemonset_defaults import default_daemon_set_spec
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
@@ -46,9 +58,55 @@ class DefaultTolerationSeconds(msgspec.Struct, frozen=True):
             return pod
         return replace(pod, spec=replace(pod.spec, tolerations=tolerations))
 
+    def unstamped(self, pod: Pod, template: Mapping[str, Any]) -> Pod:
+        """The pod without what the plugin has given it; the same pod where that is nothing.
+
+        `template`: its owner's, which says what was asked for; where it was not read, exactly the
+        plugin's seconds are taken for its work.
+        """
+        given = pod.spec.tolerations
+        asked = _asked_for(template)
+        kept = tuple(t for t in given if not self._is_stamp(t, asked))
+        if len(kept) == len(given):
+            return pod
+        return replace(pod, spec=replace(pod.spec, tolerations=kept))
+
+    def _is_stamp(self, toleration: Toleration, asked: frozenset[str] | None) -> bool:
+        if asked is not None and toleration.key in asked:
+            return False
+        seconds = {
+            TAINT_NODE_NOT_READY: self.not_ready_seconds,
+            TAINT_NODE_UNREACHABLE: self.unreachable_seconds,
+        }.get(toleration.key)
+        return (
+            seconds is not None
+            and (asked is not None or toleration.toleration_seconds == seconds)
+            and toleration.toleration_seconds is not None
+            and toleration.operator == "Exists"
+            and toleration.effect == NO_EXECUTE
+        )
+
+
+def template_of(owner: KubeObject | None) -> Mapping[str, Any]:
+    """What the owner makes its pods from; empty where that was not read."""
+    if isinstance(owner, (ReplicaSet, StatefulSet, ReplicationController, DaemonSet)):
+        return owner.spec.template
+    return {}
+
+
+def _asked_for(template: Mapping[str, Any]) -> frozenset[str] | None:
+    """The keys of the tolerations that a template asks for; None where there is no template."""
+    spec = template.get("spec")
+    if not isinstance(spec, dict):
+        return None
+    tolerations = spec.get("tolerations") or ()
+    return frozenset(t.get("key", "") for t in tolerations if isinstance(t, dict))
+
 
 def as_created(obj: Object) -> Object:
     """The object as a POST leaves it; one that has a generation already was created before."""
+    if isinstance(obj, Pod) and not obj.status.phase:
+        return cast(Object, replace(obj, status=replace(obj.status, phase="Pending")))
     if not isinstance(obj, DaemonSet):
         return obj
     obj = cast(Object, replace(obj, spec=default_daemon_set_spec(obj.spec)))

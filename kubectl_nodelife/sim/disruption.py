@@ -50,6 +50,8 @@ class DisruptionController:
         self._matching: dict[str, tuple[Mapping[str, str] | None, list[Key]]] = {}
         """The budgets of pods that were asked about, by uid, as long as they have those labels."""
         self._due: set[Key] = set()
+        self.changed: dict[Key, None] = {}
+        """The budgets whose status was written since they were first counted."""
         self._writes = False
         self._listens = False
 
@@ -59,7 +61,7 @@ class DisruptionController:
         other._api, other._agenda, other._owners = api, agenda, owners
         self._ledgers, other._ledgers = fork_dict(self._ledgers, BudgetLedger.clone)
         self._matching, other._matching = fork_dict(self._matching)
-        other._due = set(self._due)
+        other._due, other.changed = set(self._due), dict(self.changed)
         return other
 
     def begin(self) -> None:
@@ -105,6 +107,7 @@ class DisruptionController:
         ledgers, now_ns = self.budgets_of(pod), self._api.now_ns
         answer = evict_under(ledgers, pod, now_ns - self._origin_ns, now_ns, again=again)
         if isinstance(answer, Allowed) and answer.status is not None:
+            self.changed[ledgers[0].budget.key] = None
             self.write(ledgers[0])
         return answer
 
@@ -214,6 +217,7 @@ class DisruptionController:
         before = ledger.budget
         ledger.sync(now_ns - self._origin_ns, now_ns, reads_spec=self._takes_new_specs)
         if ledger.budget is not before:
+            self.changed[key] = None
             self.write(ledger)
 
 

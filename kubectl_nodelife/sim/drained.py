@@ -22,10 +22,10 @@ from kubectl_nodelife.sim.agenda import SCRIPT
 from kubectl_nodelife.sim.api import CLUSTER, Api
 from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, MISSING, Answer
 from kubectl_nodelife.sim.kubectl.cluster import DrainedPod
+from kubectl_nodelife.sim.kubectl.conversation import GONE, SKIPPED, NodeRun, Say
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.filters import REFUSE
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.sim.kubectl.progress import GONE, SKIPPED, NodeRun
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.eviction import EvictionRefused
 from kubectl_nodelife.workloads.scales import OwnerLookup
@@ -251,8 +251,8 @@ class KubectlProcesses:
             other._calls[place] = (number, call, tuple(_moved(a, moved) for a in arguments))
         return other
 
-    def start(self, nodes: Sequence[Node], options: DrainOptions) -> None:
-        """Somebody calls `kubectl drain` for these nodes now."""
+    def start(self, nodes: Sequence[Node], options: DrainOptions, say: Say | None = None) -> None:
+        """Somebody calls `kubectl drain` for these nodes now; `say` takes what it prints."""
         causes: dict[str, Action] = {}
         names = tuple(node.name for node in nodes)
         for node in nodes:
@@ -260,7 +260,7 @@ class KubectlProcesses:
             causes[node.name] = self._world.api.note(told(node, "DrainStarted", why))
         under = WorldUnderDrain(self._world, len(self._running), options, causes)
         process: KubectlDrain[ListedPod]
-        process = KubectlDrain(under, options, names, on_node=under.tell_end)
+        process = KubectlDrain(under, options, names, on_node=under.tell_end, say=say)
         self._running.append((under, process))
         process.start(self._world.api.now_ns)
 

@@ -14,12 +14,14 @@ from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
+from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.workloads.endpoints import is_ready_endpoint, selects
+from kubectl_nodelife.workloads.matching import SelectorIndex
 
 LOST = "EndpointsLost"
 BACK = "EndpointsReady"
@@ -49,7 +51,7 @@ class EndpointsController:
     def __init__(self, api: Api, agenda: Agenda) -> None:
         self._api = api
         self._agenda = agenda
-        self._services: tuple[Service, ...] = ()
+        self._index: SelectorIndex[Key] = SelectorIndex()
         self._endpoints: dict[Key, ServiceEndpoints] = {}
 
     def fork(self, api: Api, agenda: Agenda) -> EndpointsController:
@@ -62,39 +64,49 @@ class EndpointsController:
 
     def begin(self) -> None:
         """Count what is there, and follow it from now on; without Services nothing is followed."""
-        self._services = tuple(
-            s
-            for s in self._api.store.all("Service")
-            if isinstance(s, Service) and s.spec.selector and not s.spec.publish_not_ready_addresses
-        )
-        if not self._services:
+        for found in self._api.store.all("Service"):
+            if not isinstance(found, Service) or found.spec.publish_not_ready_addresses:
+                continue
+            if found.spec.selector:
+                selector = LabelSelector(match_labels=found.spec.selector)
+                one = self._endpoints[found.key] = ServiceEndpoints(found)
+                self._index.add(found.namespace, selector, one.service.key)
+        if not self._endpoints:
             return
-        for service in self._services:
-            one = self._endpoints[service.key] = ServiceEndpoints(service)
-            pods = self._api.store.pods.values()
-            one.ready = {p.name: None for p in pods if _counts(service, p)}
+        for pod in self._api.store.pods.values():
+            for key in self._index.find(pod.namespace, pod.metadata.labels):
+                one = self._endpoints[key]
+                if _counts(one.service, pod):
+                    one.ready[pod.name] = None
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         pod = new or old
         assert pod is not None
-        for service in self._services:
-            if service.namespace != pod.namespace:
-                continue
-            one = self._endpoints[service.key]
-            ready = new is not None and _counts(service, new)
-            if ready == (pod.name in one.ready):
-                continue
-            if not one.lost and not one.back:
-                self._agenda.add(self._api.now_ns, KUBELET, self._tell, service.key)
-            if ready:
-                one.ready[pod.name] = None
-            else:
-                del one.ready[pod.name]
-            (one.back if ready else one.lost).add(pod.name)
-            (one.lost if ready else one.back).discard(pod.name)
-            one.cause = cause
+        keys = self._index.find(pod.namespace, pod.metadata.labels)
+        if old is not None and new is not None and old.metadata.labels != new.metadata.labels:
+            left = self._index.find(old.namespace, old.metadata.labels)
+            keys += [key for key in left if key not in keys]
+        for key in keys:
+            self._endpoint_changed(self._endpoints[key], pod, new, cause)
+
+    def _endpoint_changed(
+        self, one: ServiceEndpoints, pod: Pod, new: Pod | None, cause: Action | None
+    ) -> None:
+        """`pod`: as it is, or last was; `new` is None where it is gone."""
+        ready = new is not None and _counts(one.service, new)
+        if ready == (pod.name in one.ready):
+            return
+        if not one.lost and not one.back:
+            self._agenda.add(self._api.now_ns, KUBELET, self._tell, one.service.key)
+        if ready:
+            one.ready[pod.name] = None
+        else:
+            del one.ready[pod.name]
+        (one.back if ready else one.lost).add(pod.name)
+        (one.lost if ready else one.back).discard(pod.name)
+        one.cause = cause
 
     def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
         for change in changes:

@@ -97,6 +97,23 @@ class DrainEvent(msgspec.Struct, frozen=True):
     options: DrainOptions
 
 
+class ConnectionEvent(msgspec.Struct, frozen=True):
+    """The controllers lose their connection to the API server, or have it again."""
+
+    lost: bool
+
+
+class LoseEvent(msgspec.Struct, frozen=True):
+    """Machines go off, or with `link` their connection is cut, which leaves their pods serving.
+
+    `for_ns`: they are back after so long; None: they are not.
+    """
+
+    targets: Targets
+    link: bool = False
+    for_ns: int | None = None
+
+
 class ApplyEvent(msgspec.Struct, frozen=True):
     """Somebody creates an object, or merge-patches the one that exists."""
 
@@ -119,8 +136,10 @@ Happening = (
     | TaintEvent
     | CordonEvent
     | DrainEvent
+    | LoseEvent
     | ApplyEvent
     | DeleteEvent
+    | ConnectionEvent
     | ContainerEvent
     | ResourcesEvent
     | UpgradeEvent
@@ -280,6 +299,18 @@ def _read_drain(value: Any, at: FieldPath) -> DrainEvent:
     return DrainEvent(targets, DrainOptions(**given))
 
 
+def _read_controllers(value: Any, at: FieldPath) -> ConnectionEvent:
+    connection = mapping(value, at, ("connection",)).get("connection")
+    return ConnectionEvent(one_of(connection, at.key("connection"), ("lost", "restored")) == "lost")
+
+
+def _read_lose(value: Any, at: FieldPath) -> LoseEvent:
+    lose = mapping(value, at, ("nodes", "selector", "link", "for"))
+    link = switch(lose["link"], at.key("link")) if "link" in lose else False
+    for_ns = duration_ns(lose["for"], at.key("for")) if "for" in lose else None
+    return LoseEvent(_targets(lose, at), link, for_ns)
+
+
 def _read_apply(value: Any, at: FieldPath) -> ApplyEvent:
     document = mapping(value, at)
     word = text(document.get("kind"), at.key("kind"))
@@ -320,6 +351,8 @@ _READERS: dict[str, Callable[[Any, FieldPath], Happening]] = {
     "cordon": _read_cordon,
     "uncordon": _read_uncordon,
     "drain": _read_drain,
+    "controllers": _read_controllers,
+    "lose": _read_lose,
     "apply": _read_apply,
     "delete": _read_delete,
     "upgrade": read_upgrade,

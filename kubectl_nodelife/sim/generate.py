@@ -33,6 +33,7 @@ from kubectl_nodelife.kube.pod import (
     ResourceRequirements,
     Toleration,
 )
+from kubectl_nodelife.kube.service import Service, ServiceSpec
 from kubectl_nodelife.kube.times import HOUR_NS
 from kubectl_nodelife.kube.wellknown import (
     LABEL_ARCH,
@@ -62,6 +63,8 @@ from kubectl_nodelife.kube.workload import (
     DaemonSetStatus,
     Job,
     JobSpec,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
     ReplicaSet,
     ScaleSpec,
     StatefulSet,
@@ -82,6 +85,7 @@ _CONDITIONS = (
 
 GENERATED_KINDS = frozenset(
     {"Node", "Pod", "DaemonSet", "ControllerRevision", "ReplicaSet", "StatefulSet", "Job"}
+    | {"Service", "PodDisruptionBudget"}
 )
 
 # of a hundred workloads: kind -> how many
@@ -90,7 +94,8 @@ _MIX = (("ReplicaSet", 80), ("StatefulSet", 12), ("Job", 6), ("", 2))
 
 class Generate(msgspec.Struct, frozen=True):
     """What to make. `toleration_seconds`: for how long most pods tolerate a lost node; `nodes`: at
-    most so many, the last zones being one smaller; 0 for all.
+    most so many, the last zones being one smaller; 0 for all. `services`, `budgets`: so many of the
+    first workloads have one; a budget lets one pod go.
     """
 
     zones: int = 3
@@ -100,6 +105,8 @@ class Generate(msgspec.Struct, frozen=True):
     daemon_sets: int = 3
     seed: int = 1
     toleration_seconds: int = 300
+    services: int = 0
+    budgets: int = 0
 
 
 def generate(wanted: Generate, start_ns: int, kubelet_version: str) -> Iterator[KubeObject]:
@@ -264,6 +271,13 @@ class _Maker:
             owner = self._owner(kind, app, namespace, labels, len(nodes))
             owners = (_reference(kind, owner),)
             yield owner
+        if number < self._wanted.services:
+            meta = self._meta(app, namespace, labels)
+            yield Service(metadata=meta, spec=ServiceSpec(selector=labels))
+        if number < self._wanted.budgets:
+            selector = LabelSelector(match_labels=labels)
+            rule = PodDisruptionBudgetSpec(max_unavailable=1, selector=selector)
+            yield PodDisruptionBudget(metadata=self._meta(app, namespace, labels), spec=rule)
         for i, node in enumerate(nodes):
             name = f"{app}-{i}" if kind == "StatefulSet" else f"{app}-{self._uids:07x}"
             yield self._pod(name, namespace, labels, owners, spec, node)

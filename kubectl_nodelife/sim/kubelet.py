@@ -37,7 +37,7 @@ from kubectl_nodelife.sim.conditions import (
     reason_of,
 )
 from kubectl_nodelife.sim.events import ReportedCondition
-from kubectl_nodelife.sim.kubelet_state import Ending, Kubelet, Start
+from kubectl_nodelife.sim.kubelet_state import Ending, Heard, Kubelet, Start
 from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 from kubectl_nodelife.sim.machine_facts import MachineFacts
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
@@ -47,7 +47,8 @@ LATE_STOP_NS = 100 * MILLISECOND_NS
 
 
 class Kubelets:
-    """All kubelets of the cluster, by node name. One outlives its Node object."""
+    """All kubelets of the cluster, by node name. One outlives its Node object. `silent`: the names
+    of those that do not live."""
 
     def __init__(self, api: Api, agenda: Agenda, terms: KubeletTerms) -> None:
         self._api = api
@@ -58,6 +59,7 @@ class Kubelets:
         self._on_run: list[Callable[[Pod], bool]] = []
         self._on_stop: list[Callable[[Pod, Action | None], bool]] = []
         self._kubelets: dict[str, Kubelet] = {}
+        self.silent: set[str] = set()
         self._endings: dict[Key, Ending] = {}
         self._starting: dict[Key, Start] = {}
         self._running = RunningStatuses()
@@ -69,6 +71,7 @@ class Kubelets:
         other = copy(self)
         other._api, other._agenda = api, agenda
         self._kubelets, other._kubelets = fork_dict(self._kubelets, Kubelet.copy)
+        other.silent = set(self.silent)
         self._endings, other._endings = fork_dict(self._endings)
         self._starting, other._starting = fork_dict(self._starting)
         other._running = copy(self._running)
@@ -79,25 +82,62 @@ class Kubelets:
         for name in ("_on_start", "_on_run", "_on_stop"):
             setattr(self, name, [of_this_world(asked) for asked in getattr(self, name)])
 
-    def begin(self) -> None:
-        """Take over the nodes and pods that are there at t=0: the ready nodes' kubelets live."""
-        first_ns = self._api.now_ns + self.terms.lease_renew_phase_ns
+    def begin(self, heard: Mapping[str, Heard] | None = None) -> None:
+        """Take over the nodes and pods that are there at t=0: the ready nodes' kubelets start.
+
+        `heard`: the kubelets that are joined instead, which go on as they were; the others of the
+        nodes are silent.
+        """
+        if heard is None:
+            self._start_all()
+        else:
+            self._join_all(heard)
+        for pod in list(self._api.store.pods.values()):
+            if pod.metadata.deletion_timestamp is not None:
+                self._end(pod, None)
+            elif heard is not None and pod.spec.node_name and self.terms.awaits(pod):
+                self._await(pod, Start(pod.uid, 0, None))
+        self._api.on_node(self._node_changed)
+        self._api.on_pod(self._pod_changed)
+
+    def _start_all(self) -> None:
+        first_ns = self._api.now_ns + (self.terms.lease_renew_phase_ns or 0)
         alive = []
         for node in self._api.store.nodes.values():
-            kubelet = self._kubelets[node.name] = Kubelet(node.name, own_conditions(node))
+            kubelet = self._kubelets[node.name] = self._make(node.name, own_conditions(node))
             ready = node.ready()
             if ready is not None and ready.status == "True":
                 self._schedule(kubelet, first_ns, None)
                 alive.append(node.name)
-        for pod in list(self._api.store.pods.values()):
-            if pod.metadata.deletion_timestamp is not None:
-                self._end(pod, None)
-        if first_ns == self._api.now_ns:
-            self._first_posts(alive, first_ns)
-        else:
-            self._agenda.add(first_ns, KUBELET, self._first_posts, tuple(alive))
-        self._api.on_node(self._node_changed)
-        self._api.on_pod(self._pod_changed)
+        self._agenda.add(first_ns, KUBELET, self._first_posts, tuple(alive))
+
+    def _join_all(self, heard: Mapping[str, Heard]) -> None:
+        """A kubelet sets its node's status right with its next sign of life, where a controller
+        wrote over it; one that never posted does not begin to.
+        """
+        for node in self._api.store.nodes.values():
+            own = own_conditions(node) if node.ready() is not None else {}
+            kubelet = self._kubelets[node.name] = self._make(node.name, own)
+            beats = heard.get(node.name)
+            if beats is None:
+                continue
+            kubelet.alive, kubelet.first_ns = True, beats.first_ns
+            self.silent.discard(node.name)
+            kubelet.every_ns, kubelet.post_ns = beats.every_ns, beats.post_ns
+            self._tell(kubelet, None, None)
+            if overwritten(own, node):
+                self._agenda.add(beats.first_ns, KUBELET, self._first_posts, (node.name,))
+
+    def _of(self, name: str, conditions: dict[str, NodeCondition]) -> Kubelet:
+        """The kubelet of that name; one that there was not is silent, and sees these conditions."""
+        kubelet = self._kubelets.get(name)
+        if kubelet is None:
+            kubelet = self._kubelets[name] = self._make(name, conditions)
+        return kubelet
+
+    def _make(self, name: str, conditions: dict[str, NodeCondition]) -> Kubelet:
+        self.silent.add(name)
+        return Kubelet(name, conditions, self.terms.renew_every_ns)
 
     def take_over(self, pods: Iterable[Pod]) -> None:
         """Instead of `begin`: all kubelets live, without heartbeats; the `pods` start or stop."""
@@ -129,11 +169,15 @@ class Kubelets:
         on_start: Callable[[str], None] | None = None,
         on_run: Callable[[Pod], bool] | None = None,
         on_stop: Callable[[Pod, Action | None], bool] | None = None,
+        *,
+        first: bool = False,
     ) -> None:
         """Have `on_start` told of each node whose kubelet is heard of again; `on_run` asked before
-        a pod runs and `on_stop` when a deleted one's time is over: True takes that over."""
+        a pod runs and `on_stop` when a deleted one's time is over: True takes that over.
+        `first`: before all that were to be asked so far."""
         self._on_start += [on_start] if on_start else []
-        self._on_run += [on_run] if on_run else []
+        at = 0 if first else len(self._on_run)
+        self._on_run[at:at] = [on_run] if on_run else []
         self._on_stop += [on_stop] if on_stop else []
 
     def forget_listeners(self) -> None:
@@ -149,6 +193,10 @@ class Kubelets:
         finally:
             self.writes = False
 
+    def start_pod(self, pod: Pod, cause: Action | None) -> None:
+        """Start the pod's containers, in as long as it takes from now on."""
+        self._await(pod, Start(pod.uid, 0, cause))
+
     def no_longer_starts(self, pod: Pod) -> None:
         """The pod's containers run or have ended: it is not started any more."""
         start = self._starting.get(pod.key)
@@ -161,11 +209,12 @@ class Kubelets:
         if kubelet is None or not kubelet.alive:
             return
         kubelet.alive = False
+        self.silent.add(node)
         self._tell(kubelet, self._api.now_ns, cause)
 
     def start(self, node: str, cause: Action | None) -> None:
         """The kubelet starts (again): it renews and posts now, and takes care of its pods."""
-        kubelet = self._kubelets.setdefault(node, Kubelet(node, own_conditions(Node())))
+        kubelet = self._of(node, own_conditions(Node()))
         self._schedule(kubelet, self._api.now_ns, cause)
         self._post(kubelet, cause)
         for pod in self._api.store.pods_on(node):
@@ -187,7 +236,7 @@ class Kubelets:
         self, node: str, conditions: Mapping[str, ReportedCondition], cause: Action | None
     ) -> None:
         """From now on the kubelet sees these conditions; a change is posted at once if it lives."""
-        kubelet = self._kubelets.setdefault(node, Kubelet(node, own_conditions(Node())))
+        kubelet = self._of(node, own_conditions(Node()))
         changed = False
         for type_, told in conditions.items():
             reason = told.reason or reason_of(type_, told.status)
@@ -217,6 +266,7 @@ class Kubelets:
 
     def _schedule(self, kubelet: Kubelet, first_ns: int, cause: Action | None) -> None:
         kubelet.alive = True
+        self.silent.discard(kubelet.name)
         kubelet.first_ns = first_ns
         self._next_post(kubelet, first_ns, cause)
 
@@ -225,12 +275,18 @@ class Kubelets:
         kubelet.post_ns = after_ns + self.terms.post_every_ns
         self._tell(kubelet, None, cause)
 
+    def tell_of_all(self, stop_ns: int | None) -> None:
+        """Tell of the schedule of each that lives; `stop_ns`: nothing is heard of it any more."""
+        for kubelet in self._kubelets.values():
+            if kubelet.alive:
+                self._tell(kubelet, stop_ns, None)
+
     def _tell(self, kubelet: Kubelet, stop_ns: int | None, cause: Action | None) -> None:
         self._api.pending.append(
             Heartbeats(
                 kubelet.name,
                 kubelet.first_ns,
-                self.terms.lease_renew_interval_ns,
+                kubelet.every_ns,
                 stop_ns,
                 kubelet.post_ns,
                 self.terms.post_every_ns,
@@ -272,11 +328,11 @@ class Kubelets:
             return
         if old is None:
             ready = new.ready()
-            kubelet = self._kubelets.setdefault(new.name, Kubelet(new.name, {}))
+            kubelet = self._of(new.name, {})
             kubelet.conditions, kubelet.facts = own_conditions(new), None
             if ready is not None and ready.status == "True":
                 self.start(new.name, cause)
-            return
+                return
         kubelet = self._kubelets[new.name]
         if kubelet.alive and overwritten(kubelet.conditions, new):
             self._agenda.add(self._post_due(kubelet), KUBELET, self._undo, kubelet.name)
@@ -310,11 +366,7 @@ class Kubelets:
             if old is None or _deletion(old) != _deletion(new):
                 self._end(new, cause)
         elif (old is None or not old.spec.node_name) and new.status.phase in ("", "Pending"):
-            start = Start(new.uid, 0, cause)
-            if self.alive(new.spec.node_name):
-                self._run_soon(new, start)
-            else:
-                self._starting[new.key] = start
+            self._await(new, Start(new.uid, 0, cause))
 
     def _end(self, pod: Pod, cause: Action | None) -> None:
         """A pod was deleted, gracefully: its kubelet will stop it in time."""
@@ -347,6 +399,13 @@ class Kubelets:
         because = f"the kubelet of {pod.spec.node_name} has stopped the pod"
         done = self._api.note(deletion(pod, because, ending.cause, 0))
         self._api.drop("Pod", key, done)
+
+    def _await(self, pod: Pod, start: Start) -> None:
+        """The pod runs in a while, counted from when its kubelet lives."""
+        if self.alive(pod.spec.node_name):
+            self._run_soon(pod, start)
+        else:
+            self._starting[pod.key] = start
 
     def _run_soon(self, pod: Pod, start: Start) -> None:
         after_ns = self.terms.starts_after(pod)

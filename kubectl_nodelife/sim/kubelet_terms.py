@@ -7,22 +7,26 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.workloads.time_to_ready import is_starting
 
 _REPORT_INTERVAL_NS = 5 * MINUTE_NS
+_RENEW_INTERVAL_NS = 10 * SECOND_NS
 _UPDATE_FREQUENCY_NS = 10 * SECOND_NS
 
 
 class KubeletTerms(msgspec.Struct, frozen=True):
     """How the kubelets of a scenario behave; ns.
 
+    `lease_renew_interval_ns` None: 10 s, or as the Lease of a kubelet that was joined says;
+    `lease_renew_phase_ns` None: at the start, or when the Lease of one that was joined is due.
     `node_status_report_interval_ns` None: as the kubelets of that release do by default.
     `pod_stop_ns` None: a pod uses all of its grace period. `pods_listed`: somebody asks the
     kubelet for its pods between any two batches, as metrics agents do; None: in releases which that
     blinds (1.15 to 1.17).
     """
 
-    lease_renew_interval_ns: int = 10 * SECOND_NS
-    lease_renew_phase_ns: int = 0
+    lease_renew_interval_ns: int | None = None
+    lease_renew_phase_ns: int | None = None
     node_status_report_interval_ns: int | None = None
     pod_start_ns: int = 2 * SECOND_NS
     pod_stop_ns: int | None = None
@@ -31,9 +35,18 @@ class KubeletTerms(msgspec.Struct, frozen=True):
     cgroups_per_qos: bool = True
 
     @property
+    def renew_every_ns(self) -> int:
+        """How long after a renewal of its Lease a kubelet makes the next one."""
+        return self.lease_renew_interval_ns or _RENEW_INTERVAL_NS
+
+    @property
     def post_every_ns(self) -> int:
         """How long after a status post the next one comes, if nothing changes."""
         return self.node_status_report_interval_ns or _REPORT_INTERVAL_NS
+
+    def awaits(self, pod: Pod) -> bool:
+        """Whether a pod that is there at t=0 and not Ready becomes Ready."""
+        return is_starting(pod)
 
     def starts_after(self, pod: Pod) -> int | None:
         """How long after it was bound a pod is Ready; None: never."""

@@ -10,6 +10,7 @@ Follows pkg/kubelet/kubelet_node_status.go (`initialNode`, `tryRegisterWithAPISe
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any, Final
 
 import msgspec
@@ -66,8 +67,19 @@ class Return(msgspec.Struct, frozen=True):
     drivers: bool = True
 
 
+class Reach(StrEnum):
+    """Whether a machine works, and can be reached."""
+
+    REACHED = "reached"
+    CUT_OFF = "cut off"
+    OFF = "off"
+
+
+ReachListener = Callable[[str, Reach], None]
+
+
 class Machines:
-    """All machines of a world."""
+    """All machines of a world. `reach` has those that are off or cut off, by node."""
 
     def __init__(
         self, api: Api, agenda: Agenda, kubelets: Kubelets, managers: StatusManagers | None
@@ -77,14 +89,56 @@ class Machines:
         self._kubelets = kubelets
         self._managers = managers
         self._count = 0
+        self.reach: dict[str, Reach] = {}
+        self._listeners: list[ReachListener] = []
 
     def fork(
         self, api: Api, agenda: Agenda, kubelets: Kubelets, managers: StatusManagers | None
     ) -> Machines:
-        """Those of the world's fork."""
+        """Those of the world's fork, to which nobody listens yet."""
         other = Machines(api, agenda, kubelets, managers)
-        other._count = self._count
+        other._count, other.reach = self._count, dict(self.reach)
         return other
+
+    def on_reach(self, listener: ReachListener) -> None:
+        """Have `listener` called when a machine goes off, is cut off, or can be reached again."""
+        self._listeners.append(listener)
+
+    def forget_listeners(self) -> None:
+        """Tell nobody any more."""
+        self._listeners.clear()
+
+    def lose(self, name: str, for_ns: int | None, *, link: bool) -> None:
+        """The machine goes off now, or only its connection (`link`); back after so long, if so."""
+        if link:
+            why = "its connection is cut: its kubelet is silent, its pods go on serving"
+            done = self._silence(name, "LinkLost", why, None)
+        else:
+            why = "its machine is off: its containers and its kubelet have ended"
+            done = self._silence(name, "MachineLost", why, None)
+        self._set_reach(name, Reach.CUT_OFF if link else Reach.OFF)
+        if for_ns is None:
+            return
+        if link:
+            self._after(for_ns, self._linked, name, done)
+        else:
+            back = Return(pods_after_ns=self._kubelets.terms.pod_start_ns)
+            self._after(for_ns, self._booted, name, back, done)
+
+    def _linked(self, name: str, cause: Action, at_ns: int) -> None:
+        """The connection is back: the same kubelet renews and posts again."""
+        self._set_reach(name, Reach.REACHED)
+        about = self._api.store.nodes.get(name) or ("Node", "", name)
+        why = "its connection is back: its kubelet renews its lease and posts its status"
+        self._kubelets.start(name, self._api.note(told(about, "LinkBack", why, cause=cause)))
+
+    def _set_reach(self, name: str, reach: Reach) -> None:
+        if reach is Reach.REACHED:
+            self.reach.pop(name, None)
+        else:
+            self.reach[name] = reach
+        for listener in self._listeners:
+            listener(name, reach)
 
     def reboot(self, name: str, down_ns: int, back: Return, cause: Action | None) -> None:
         """The machine goes down now, and is back after so long."""
@@ -121,6 +175,7 @@ class Machines:
         return done
 
     def _booted(self, name: str, back: Return, cause: Action, at_ns: int) -> None:
+        self._set_reach(name, Reach.REACHED)
         boot_id = self._next_uid()
 
         def booted(facts: MachineFacts) -> MachineFacts:

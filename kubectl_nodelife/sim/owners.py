@@ -1,10 +1,11 @@
 """Workload owners: a pod that is lost gets a successor, when and as its owner would make one.
 
 The rules are `workloads/owners.py`; here they are carried out. A successor copies the spec of the
-pod that it replaces, tolerations included, and gets a new name (a StatefulSet's keeps its own, and
-waits until those before it are Ready). Each pod that a Job loses is a failure: it waits longer, and
-ends its other pods once it allows no more. Owners only replace: nobody scales, rolls out or
-finishes anything. DaemonSets are left to their controller, static pods to their kubelet.
+pod that it replaces, its tolerations but for those that admission gave it, and gets a new name (a
+StatefulSet's keeps its own, and waits until those before it are Ready). Each pod that a Job loses
+is a failure: it waits longer, and ends its other pods once it allows no more. Owners only replace;
+`deployments.py` scales ReplicaSets while a Deployment rolls out. DaemonSets are left to their
+controller, static pods to their kubelet.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.sim.acts import MakePod, deletion
 from kubectl_nodelife.sim.agenda import OWNER, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api
+from kubectl_nodelife.sim.defaults import template_of
 from kubectl_nodelife.workloads.budget_ledger import is_healthy
 from kubectl_nodelife.workloads.owners import (
     AT_ONCE,
@@ -67,6 +69,8 @@ class WorkloadControllers:
         self._kinds_read = kinds_read
         self.delay_ns = 0
         self._rules: Mapping[str, Replacement] = {}
+        self._rules_read: dict[str, tuple[KubeObject | None, Replacement]] = {}
+        """By the owner's uid: the owner from which its rule was read, and the rule."""
         self.failed_jobs: dict[str, None] = {}
         self.on_successor: Callable[[Pod, Pod], None] | None = None
         self._active: dict[str, int] = {}
@@ -110,8 +114,16 @@ class WorkloadControllers:
     def rule_of(self, pod: Pod) -> Replacement:
         """How the pod's controller will replace it."""
         owner = controller_of(pod.metadata)
-        known = self._rules.get(owner.uid) if owner is not None else None
-        return known or replacement_of(pod, self)
+        if owner is None or not owner.uid:
+            return replacement_of(pod, self)
+        known = self._rules.get(owner.uid)
+        if known is not None:
+            return known
+        found = self.find(owner.kind, pod.namespace, owner.name)
+        read = self._rules_read.get(owner.uid)
+        if read is None or read[0] is not found:
+            read = self._rules_read[owner.uid] = found, replacement_of(pod, self)
+        return read[1]
 
     # --- a pod is lost ---------------------------------------------------------------------------
 
@@ -224,6 +236,10 @@ class WorkloadControllers:
             return
         if owner.uid in self.failed_jobs:
             return
+        if owner.kind == "ReplicaSet":  # a roll-out may have scaled it since
+            rule = self.rule_of(lost)
+            if rule.when == NEVER:
+                return
         if rule.replicas is not None and self._active_pods(owner.uid) >= rule.replicas:
             return
         if owner.kind == "StatefulSet" and lost.key in self._api.store.pods:
@@ -253,6 +269,7 @@ class WorkloadControllers:
         generated = lost.metadata.generate_name or f"{owner.name}-"
         name, uid = self._api.new_name(generated)
         pod = successor(lost, name, uid, whole_seconds(self._api.now_ns))
-        pod = self._api.admission.admit(pod)
+        asked = self.find(owner.kind, pod.namespace, owner.name)
+        pod = self._api.admission.admit(self._api.stamped.unstamped(pod, template_of(asked)))
         node = self._place(pod)
         return pod if node is None else replace(pod, spec=replace(pod.spec, node_name=node))

@@ -11,20 +11,16 @@ import msgspec
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Controller
-from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Outcome
-from kubectl_nodelife.engine.loop import EngineHost, TickSource, drive
-from kubectl_nodelife.kube.times import MILLISECOND_NS
-from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.engine.loop import TickSource, drive
+from kubectl_nodelife.sim.branch import Branch
 from kubectl_nodelife.sim.collector import without_collector
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS as PASS_DRIFT_NS  # of a run's controllers
 from kubectl_nodelife.sim.scenario import Setting
-from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.timeline import Timeline
+from kubectl_nodelife.sim.upgrade_course import Course
 from kubectl_nodelife.sim.upgrade_run import MakeDecider, VirtualUpgrades
-from kubectl_nodelife.sim.world import Faults, World
-
-PASS_DRIFT_NS = MILLISECOND_NS
-"""By how much each monitor pass begins late, a period after the one before: real ones drift."""
+from kubectl_nodelife.sim.world import Faults
 
 Progress = Callable[[int], None]
 """Is told the ns of virtual time that have passed."""
@@ -33,7 +29,8 @@ Progress = Callable[[int], None]
 class Run(msgspec.Struct, frozen=True):
     """What came of a run: what was set, what happened, and the cluster at the end.
 
-    `upgrade`: the contract's `final.upgrade`, None where there was no upgrade.
+    `upgrade`: the contract's `final.upgrade`, and `course` who was claimed when; None where there
+    was no upgrade.
     """
 
     setting: Setting
@@ -42,6 +39,7 @@ class Run(msgspec.Struct, frozen=True):
     cluster: Cache
     failures: list[Outcome]
     upgrade: dict[str, Any] | None = None
+    course: Course | None = None
 
 
 def run(
@@ -57,54 +55,36 @@ def run(
     """Play a scenario with these controllers, fresh ones. `until_ns`: end so long after t=0, if
     sooner. `make_decider`: of the scenario's upgrade, if any; `until_upgraded`: end with it.
     """
-    scenario = setting.scenario
-    duration_ns = scenario.duration_ns
+    duration_ns = setting.scenario.duration_ns
     if until_ns is not None:
         duration_ns = min(duration_ns, until_ns)
-    timeline = Timeline(setting.start_ns)
     with without_collector(stay=True):  # `World.end` undoes the circles
-        api = Api(timeline, setting.start_ns, setting.cluster.copy())
-        api.admission = setting.admission
-        world = World(
-            api,
-            scenario.kubelet,
-            end_ns=setting.start_ns + duration_ns,
-            kinds_read=setting.kinds_read,
-            faults=faults,
-            status_rules=setting.status_rules,
-        )
-        script = Script(world, scenario.events)
-        kinds = sorted({kind for c in controllers for kind in c.watches})
-        engine = Engine(
-            controllers,
-            world.begin(kinds),
-            join=scenario.join,
-            kinds=kinds,
-            numbers=api.numbers,
-        )
+        branch = Branch.begin(setting, controllers, duration_ns=duration_ns, faults=faults)
+        world, timeline = branch.world, branch.timeline
         source: TickSource = world if progress is None else _Told(world, setting.start_ns, progress)
-        host = EngineHost(engine, world, timeline)
         upgrades = None
         if make_decider is not None:
-            upgrades = script.upgrades = VirtualUpgrades(world, host, timeline, make_decider)
-        if upgrades is not None and until_upgraded:
-            source = _UntilUpgraded(source, upgrades)
-        drive(source, upgrades or host)
+            upgrades = VirtualUpgrades(world, timeline, make_decider, branch.host)
+            branch.script.upgrades = upgrades
+            source = _UntilUpgraded(source, upgrades) if until_upgraded else source
+        drive(source, upgrades or branch.host)
         upgrade = upgrades.summary(timeline) if upgrades is not None else None
+        course = upgrades.course(timeline) if upgrades is not None else None
         world.end()
     end_ns = setting.start_ns + duration_ns
-    return Run(setting, end_ns, timeline, world.api.store, world.failures, upgrade)
+    return Run(setting, end_ns, timeline, world.api.store, world.failures, upgrade, course)
 
 
 class _UntilUpgraded:
-    """A source that ends when the upgrade has."""
+    """A source that ends when the upgrade has, or stands still for good."""
 
     def __init__(self, source: TickSource, upgrades: VirtualUpgrades) -> None:
         self._source = source
         self._upgrades = upgrades
 
     def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
-        return None if self._upgrades.over else self._source.next(due_ns)
+        over = self._upgrades.over or self._upgrades.stands_still
+        return None if over else self._source.next(due_ns)
 
 
 class _Told:

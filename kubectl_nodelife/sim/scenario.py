@@ -6,9 +6,9 @@ as an event about a node that never exists.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -19,7 +19,8 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
+from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS, parse_time
+from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from kubectl_nodelife.sim.container_reading import ContainerEvent, ResourcesEvent
 from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds, as_created
@@ -28,17 +29,29 @@ from kubectl_nodelife.sim.events import (
     CordonEvent,
     DrainEvent,
     KubeletEvent,
+    LoseEvent,
     ScenarioEvent,
     TaintEvent,
 )
+from kubectl_nodelife.sim.failing_writes import FailingWrite
 from kubectl_nodelife.sim.fields import nearest
 from kubectl_nodelife.sim.generate import GENERATED_KINDS, Generate, generate
 from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 from kubectl_nodelife.sim.names import made_uid
+from kubectl_nodelife.workloads.scoring import FewestPods, HighestScore, Scoring
 
 API_VERSION = "nodelife.dev/v1alpha1"
 STATUS_MANAGERS = "pod-status"
 CONTROLLER_NAMES = ("node-lifecycle", "taint-eviction", "daemonset", "pod-gc", STATUS_MANAGERS)
+FEWEST_PODS = "FewestPods"
+HIGHEST_SCORE = "HighestScore"
+SCHEDULERS: Final[Mapping[str, Callable[[], Scoring]]] = {
+    FEWEST_PODS: FewestPods,
+    HIGHEST_SCORE: HighestScore,
+}
+PASS_DRIFT_NS = MILLISECOND_NS
+"""By how much each monitor pass begins late, a period after the one before: real ones drift."""
+
 DEFAULT_TIME_NS = int(parse_time("2026-01-01T00:00:00Z"))
 DEFAULT_DURATION_NS = 20 * MINUTE_NS
 
@@ -46,7 +59,11 @@ _OF_STATUS_MANAGERS = (ContainerEvent, ResourcesEvent)
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """A scenario as written; None where it says nothing. `objects` come without the snapshot's."""
+    """A scenario as written; None where it says nothing. `objects` come without the snapshot's.
+
+    `scheduler`: how a node is chosen among those that fit, a key of SCHEDULERS; "": by the
+    scheduler's scores, where some pod that is given says what it asks for.
+    """
 
     file: str
     name: str
@@ -60,7 +77,9 @@ class Scenario(msgspec.Struct, frozen=True):
     objects: tuple[KubeObject, ...] = ()
     generate: Generate | None = None
     kubelet: KubeletTerms = KubeletTerms()
+    scheduler: str = ""
     events: tuple[ScenarioEvent, ...] = ()
+    failing_writes: tuple[FailingWrite, ...] = ()
 
 
 class Given(NamedTuple):
@@ -77,6 +96,9 @@ class Setting(msgspec.Struct, frozen=True):
 
     `cluster` is not to be changed; a run works on a copy. `kinds_read`: kinds of which an object
     that is not there is known not to exist. `admission`: what pods get that are made from then on.
+    `stamped`: what they had got that are there, if that was something else.
+    `leases_count`: whether renewals are signs of life, or status posts alone.
+    `late_kubelets_renew`: a kubelet that is late when it is joined is slow, and not silent.
     """
 
     scenario: Scenario
@@ -85,13 +107,31 @@ class Setting(msgspec.Struct, frozen=True):
     cluster: Cache
     kinds_read: frozenset[str]
     admission: DefaultTolerationSeconds = DefaultTolerationSeconds()
+    stamped: DefaultTolerationSeconds | None = None
+    leases_count: bool = True
+    late_kubelets_renew: bool = False
 
     def under(self, settings: Settings) -> Setting:
         """The same with kubelets and an API server that behave as those settings have it."""
         kubelet = self.scenario.kubelet.for_leases(settings.leases_count)
         admission = DefaultTolerationSeconds(*settings.default_toleration_seconds)
         scenario = replace(self.scenario, kubelet=kubelet)
-        return replace(self, scenario=scenario, admission=admission)
+        counts = settings.leases_count
+        return replace(self, scenario=scenario, admission=admission, leases_count=counts)
+
+    @property
+    def scoring(self) -> Scoring:
+        """How the scheduler chooses among nodes. Scores say little of pods that ask for nothing:
+        scenarios without requests, and synthetic clusters, keep the order in which they are
+        computed by hand.
+        """
+        name, pods = self.scenario.scheduler, self.cluster.pods.values()
+        if not name:
+            asks = self.scenario.generate is None and any(
+                c.resources.requests for pod in pods for c in pod.spec.containers
+            )
+            name = HIGHEST_SCORE if asks else FEWEST_PODS
+        return SCHEDULERS[name]()
 
     @property
     def status_rules(self) -> StatusRules | None:
@@ -139,9 +179,10 @@ def _completed(objects: Iterable[KubeObject], start_ns: int) -> Iterator[KubeObj
         if meta.creation_timestamp is None or not meta.uid:
             created = meta.creation_timestamp or made
             uid = meta.uid or made_uid(number, 0x0B1E)
-            obj = as_created(
-                replace(obj, metadata=replace(meta, creation_timestamp=created, uid=uid))
-            )
+            obj = replace(obj, metadata=replace(meta, creation_timestamp=created, uid=uid))
+            obj = as_created(obj)
+        elif type(obj) is DaemonSet:
+            obj = as_created(obj)  # a hand-written one may have a uid and lack its defaults
         yield _booted(obj, number) if type(obj) is Node else obj
 
 
@@ -167,7 +208,7 @@ def _check_nodes(scenario: Scenario, present: Iterable[str]) -> None:
         if isinstance(event.what, ApplyEvent) and event.what.kind.name == "Node":
             nodes.add(event.what.name)
     for event in scenario.events:
-        if isinstance(event.what, (KubeletEvent, TaintEvent, CordonEvent, DrainEvent)):
+        if isinstance(event.what, (KubeletEvent, TaintEvent, CordonEvent, DrainEvent, LoseEvent)):
             for i, name in enumerate(event.what.targets.nodes):
                 if name not in nodes:
                     place = event.place.key("nodes").item(i)

@@ -19,6 +19,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import MINUTE_NS, parse_time
 from kubectl_nodelife.sim.defaults import refusal
 from kubectl_nodelife.sim.events import decode_at, read_events
+from kubectl_nodelife.sim.failing_writes import FailingWrite, read_failing_writes
 from kubectl_nodelife.sim.fields import (
     FieldPath,
     count,
@@ -31,7 +32,7 @@ from kubectl_nodelife.sim.fields import (
 )
 from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
-from kubectl_nodelife.sim.scenario import API_VERSION, CONTROLLER_NAMES, Scenario
+from kubectl_nodelife.sim.scenario import API_VERSION, CONTROLLER_NAMES, SCHEDULERS, Scenario
 
 _KUBELET_FIELDS = {
     "leaseRenewInterval": "lease_renew_interval_ns",
@@ -54,6 +55,8 @@ _GENERATE_FIELDS = {
     "daemonSets": ("daemon_sets", 0, 1000),
     "seed": ("seed", 0, (1 << 48) - 1),
     "tolerationSeconds": ("toleration_seconds", 0, 1_000_000_000),
+    "services": ("services", 0, 100_000),
+    "budgets": ("budgets", 0, 100_000),
 }
 _MILLISECOND_NS = 1_000_000
 _LONGEST_NS = 366 * 24 * 60 * MINUTE_NS
@@ -64,7 +67,7 @@ def parse_scenario(content: bytes, file: str) -> Scenario:
     """Read a scenario. Raises BadInput with the file, the path in the document, and the remedy."""
     top = FieldPath(file)
     document = mapping(
-        _only_document(content, file), top, ("apiVersion", "kind", "metadata", "spec")
+        only_document(content, file), top, ("apiVersion", "kind", "metadata", "spec")
     )
     for key, wanted in (("apiVersion", API_VERSION), ("kind", "Scenario")):
         if document.get(key) != wanted:
@@ -77,7 +80,8 @@ def parse_scenario(content: bytes, file: str) -> Scenario:
     return Scenario(file=file, name=name, **_read_spec(spec, at))
 
 
-def _only_document(content: bytes, file: str) -> Any:
+def only_document(content: bytes, file: str) -> Any:
+    """The one document of a file. Raises BadInput."""
     try:
         data = utf8(content, file)
         if looks_like_json(data):
@@ -112,6 +116,10 @@ def _profile(value: Any, at: FieldPath) -> Profile:
 
 def _joins(value: Any, at: FieldPath) -> bool:
     return one_of(value, at, ("restart", "join")) == "join"
+
+
+def _scheduler(value: Any, at: FieldPath) -> str:
+    return one_of(value, at, tuple(SCHEDULERS))
 
 
 def _duration(value: Any, at: FieldPath) -> int:
@@ -181,6 +189,10 @@ def _objects(value: Any, at: FieldPath) -> tuple[KubeObject, ...]:
     return tuple(objects)
 
 
+def _failing_writes(value: Any, at: FieldPath) -> tuple[FailingWrite, ...]:
+    return read_failing_writes(value, at, CONTROLLER_NAMES)
+
+
 # field -> (its name here, what reads it)
 _SPEC_FIELDS: Final[dict[str, tuple[str, Callable[[Any, FieldPath], Any]]]] = {
     "profile": ("profile", _profile),
@@ -193,5 +205,7 @@ _SPEC_FIELDS: Final[dict[str, tuple[str, Callable[[Any, FieldPath], Any]]]] = {
     "objects": ("objects", _objects),
     "generate": ("generate", _generate),
     "kubelet": ("kubelet", _kubelet),
+    "scheduler": ("scheduler", _scheduler),
     "events": ("events", read_events),
+    "failingWrites": ("failing_writes", _failing_writes),
 }

@@ -1,4 +1,4 @@
-"""The simulated scheduler: an unbound pod goes to the node with the fewest pods where it fits.
+"""The simulated scheduler: an unbound pod goes to the best node among those where it fits.
 
 Which nodes fit is `workloads.placement`'s to say; here is whose turn it is. Pods that fit nowhere
 wait in a line for each class of pods that are alike. A line is tried again when something changed,
@@ -9,9 +9,9 @@ that failed, twice as long after each further one, 10 s at most.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from copy import copy
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -120,6 +120,20 @@ class Scheduler:
         self._next_turn = 0
         self._look_again = False
         self._changed = False
+        self._on_failure: list[Callable[[Pod], None]] = []
+
+    def ask_when_unschedulable(self, asked: Callable[[Pod], None]) -> None:
+        """Have `asked` called with each pod that was tried and fits nowhere."""
+        self._on_failure.append(asked)
+
+    def ask_as(self, of_this_world: Callable[[Any], Any]) -> None:
+        """In a fork: from now on its own parts are asked."""
+        self._on_failure = [of_this_world(asked) for asked in self._on_failure]
+
+    def end(self) -> None:
+        """Ask nobody any more, and undo the circles of the placement."""
+        self._on_failure.clear()
+        self.placement.end()
 
     def begin(
         self, cache: ToldCache | None = None, placement: PlacementSimulator | None = None
@@ -216,12 +230,17 @@ class Scheduler:
                 node = self.placement.place(pod)
                 if node is None:
                     line.failed(now_ns)
+                    self._failed(pod)
                     continue
                 done = self._api.note(told(pod, "Scheduled", f"the pod fits on {node}"))
                 self._api.put("Pod", _bound(pod, node), done)
             self._leave(first.key)
             if line.pods:
                 heapq.heappush(turns, (line.first().turn, number, name))
+
+    def _failed(self, pod: Pod) -> None:
+        for asked in self._on_failure:
+            asked(pod)
 
     def _backed_off(self, name: Hashable, at_ns: int) -> None:
         line = self._waiting.get(name)
@@ -291,6 +310,7 @@ class Scheduler:
             if scheduled is not None and scheduled.status == "False":
                 why = scheduled.message
             self._api.note(told(new, "FailedScheduling", why, cause=cause, warning=True))
+            self._failed(new)
         elif old.spec is not new.spec:
             name = self._line_of.get(old.key)
             if name is not None and self.placement.line_of(new) != name:

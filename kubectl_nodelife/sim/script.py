@@ -13,6 +13,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints
+from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import decode
@@ -30,10 +31,12 @@ from kubectl_nodelife.sim.defaults import as_created, as_updated, refusal
 from kubectl_nodelife.sim.drained import kubectl_of
 from kubectl_nodelife.sim.events import (
     ApplyEvent,
+    ConnectionEvent,
     CordonEvent,
     DeleteEvent,
     DrainEvent,
     KubeletEvent,
+    LoseEvent,
     ScenarioEvent,
     TaintEvent,
     Targets,
@@ -43,18 +46,30 @@ from kubectl_nodelife.sim.upgrade_run import VirtualUpgrades
 from kubectl_nodelife.sim.world import World
 
 _WHY = "the scenario says so"
+_NEWEST = parse_profile(NEWEST)
 
 
 class Script:
     """The events of a scenario, to be played on a world."""
 
-    def __init__(self, world: World, events: Iterable[ScenarioEvent]) -> None:
+    def __init__(
+        self,
+        world: World,
+        events: Iterable[ScenarioEvent],
+        profile: Profile = _NEWEST,
+    ) -> None:
+        """`profile`: the release of kubectl that drains."""
         self._world = world
+        self._profile = profile
         self.upgrades: VirtualUpgrades | None = None
         self._api = world.api
         world.join(self)
+        self.add(events)
+
+    def add(self, events: Iterable[ScenarioEvent]) -> None:
+        """Play these as well, each so long after now as it says."""
         for event in events:
-            world.agenda.add(self._api.now_ns + event.at_ns, SCRIPT, self._play, event)
+            self._world.agenda.add(self._api.now_ns + event.at_ns, SCRIPT, self._play, event)
 
     def fork(self, world: World) -> Script:
         """The rest of the events, played on a fork of the world. Raises NotForkableError."""
@@ -76,7 +91,12 @@ class Script:
                     self._cordon(node, cordon.unschedulable)
             case DrainEvent() as drain:
                 if nodes := self._nodes(drain.targets):
-                    kubectl_of(self._world).start(nodes, drain.options)
+                    kubectl_of(self._world).start(nodes, drain.options.of_release(self._profile))
+            case ConnectionEvent() as connection:
+                self._connect(connection)
+            case LoseEvent() as lose:
+                for node in self._nodes(lose.targets):
+                    self._world.machines.lose(node.name, lose.for_ns, link=lose.link)
             case ApplyEvent() as apply:
                 self._apply(apply)
             case DeleteEvent() as gone:
@@ -85,10 +105,30 @@ class Script:
                 self._world.container_events.play(container)
             case ResourcesEvent() as resources if self._world.container_events is not None:
                 self._world.container_events.leave(resources)
-            case UpgradeEvent() as upgrade if self.upgrades is not None:
-                self.upgrades.begin(upgrade)
-            case UpgradeCommandEvent() as command if self.upgrades is not None:
-                self.upgrades.command(command)
+            case UpgradeEvent() as upgrade:
+                self._upgrades_at(event).begin(upgrade)
+            case UpgradeCommandEvent() as command:
+                self._upgrades_at(event).command(command)
+
+    def _upgrades_at(self, event: ScenarioEvent) -> VirtualUpgrades:
+        """Who plays upgrades. Raises BadInput where nobody does."""
+        if self.upgrades is None:
+            raise event.place.fault("nobody plays upgrades here", "play it with simulate")
+        return self.upgrades
+
+    def _connect(self, event: ConnectionEvent) -> None:
+        """The controllers lose the API server, or find it again."""
+        reason = "ConnectionLost" if event.lost else "ConnectionRestored"
+        why = (
+            "the controllers lose the API server: they hear of nothing, and their writes fail"
+            if event.lost
+            else "the controllers reach the API server again and list everything anew"
+        )
+        self._api.note(told(("Controllers", "", "kube-controller-manager"), reason, why))
+        if event.lost:
+            self._world.cut_off()
+        else:
+            self._world.reconnect()
 
     def _nodes(self, targets: Targets) -> list[Node]:
         """The nodes that are there now; for one that is not, a record says so."""

@@ -71,6 +71,7 @@ class StatusManager:
         self.stopped: set[str] = set()
         self.held: dict[str, list[str]] = {}
         self.batch_at_ns: int | None = None
+        self.unheard: list[Pod] = []
 
     def fork(self) -> StatusManager:
         """Another one that believes the same."""
@@ -79,7 +80,7 @@ class StatusManager:
         other.changed, other.left = dict(self.changed), dict(self.left)
         other.news = {uid: copy(news) for uid, news in self.news.items()}
         other.watched, other.stopped = set(self.watched), set(self.stopped)
-        other.held = dict(self.held)
+        other.held, other.unheard = dict(self.held), list(self.unheard)
         return other
 
     def could_have_running_containers(self, pod: Pod) -> bool:
@@ -196,7 +197,7 @@ class StatusManagers:
         manager = self._managers.get(node)
         if manager is None or manager.batch_at_ns is not None:
             return
-        if manager.machine.settled and not manager.changed:
+        if manager.machine.settled and not manager.changed and not manager.unheard:
             return
         since_ns = self.kubelets.alive_since(node)
         if since_ns is not None:
@@ -254,12 +255,21 @@ class StatusManagers:
             self.wake(node)
 
     def _gone(self, pod: Pod) -> None:
-        """The watch shows that the pod is gone; what was believed of it is an orphan now."""
+        """The watch shows that the pod is gone; what was believed of it is an orphan now.
+
+        A kubelet that is cut off hears of it after its first batch, in which the API server may
+        show another pod under the name: the watch is set up anew with a back-off of its own.
+        """
         manager = self._managers.get(pod.spec.node_name)
         if manager is None:
             return
+        if not self.kubelets.alive(pod.spec.node_name):
+            manager.unheard.append(pod)
+            return
         machine = manager.machine
-        manager.changed.pop(pod.key, None)
+        successor = self.api.store.pods.get(pod.key)
+        if successor is None or successor.uid == pod.uid:
+            manager.changed.pop(pod.key, None)
         machine.forget(pod)
         for kept in (manager.left, manager.held, manager.news):
             kept.pop(pod.uid, None)
@@ -289,10 +299,16 @@ class StatusManagers:
         if not self.kubelets.alive(node):
             return  # its return sets the next one
         for key in list(manager.changed):
-            self.know(self.api.store.pods[key])
+            if (pod := self.api.store.pods.get(key)) is not None:
+                self.know(pod)
+            else:
+                del manager.changed[key]  # it is gone, which is yet to be heard of
         if self._terms.pods_listed is not False:
             manager.machine.list_pods()
         self._send(node, manager.machine.sync_batch(at_ns))
+        unheard, manager.unheard = manager.unheard, []
+        for pod in unheard:
+            self._gone(pod)
         for pod in manager.machine.pods:
             self.tell_holds(manager, pod)
         self.wake(node)

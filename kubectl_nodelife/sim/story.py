@@ -169,7 +169,9 @@ def _final(
         counts["nodes"] += 1
         counts["notReady"] += entry["ready"] != "True"
     for name, counted in metrics.items():
-        if name in zones:
+        if name not in zones:  # it vanished
+            zones[name] = {"name": name, "state": None, "rate": None}
+        if counted:
             size, unhealthy = counted["zoneSize"], counted["unhealthyNodesInZone"]
             zones[name].update(nodes=size, notReady=unhealthy, metrics=dict(counted))
     pods = _pod_counts(cluster.pods.values())

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.events import Outcome
+from kubectl_nodelife.engine.events import NOT_SENT, Outcome
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display
 
@@ -75,12 +75,22 @@ class Timeline:
         self._actions.extend(actions)
 
     def records(self, failures: Iterable[Outcome] = ()) -> list[Record]:
-        """All records in the order of what happened. `failures`: what the server refused."""
-        errors = {f.action.id: f"{f.code} {f.message}".rstrip() for f in failures}
+        """All records in the order of what happened. `failures`: what the server refused, and what
+        was not sent for that, of which there are none.
+        """
+        errors: dict[int, str] = {}
+        unsent: set[int] = set()
+        for f in failures:
+            if f.code == NOT_SENT:
+                unsent.add(f.action.id)
+            else:
+                errors[f.action.id] = f"{f.code} {f.message}".rstrip()
         first: dict[int, int] = {}
         records: list[Record] = []
         last_ns, at = self.start_ns, 0.0
         for at_ns, action in self.entries:
+            if action.id in unsent:
+                continue
             if at_ns != last_ns:
                 last_ns, at = at_ns, self.seconds(at_ns)
             before = len(records)

@@ -13,22 +13,26 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
+from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
     ANNOTATION_WISH,
     OVER,
     RunDocument,
+    RunPhase,
     Verb,
     Wish,
     document_of,
     encode_document,
 )
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import UpgradeDecider, UpgradeView, WorkReport
-from kubectl_nodelife.controllers.upgrade.shown_policy import policy_digest
+from kubectl_nodelife.controllers.upgrade.gates import WINDOW
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
+from kubectl_nodelife.controllers.upgrade.ports import UpgradeView, WorkReport
 from kubectl_nodelife.engine.actions import (
     Action,
     NodeMarkPatch,
+    SetGate,
     StartWork,
     StopWork,
     UpdateRun,
@@ -36,12 +40,13 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Heartbeats, Outcome, Synced, one_by_one
 from kubectl_nodelife.engine.loop import EngineHost
-from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
-from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time
+from kubectl_nodelife.kube.times import HOUR_NS, MILLISECOND_NS, format_time
 from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.api import RunRecorder
 from kubectl_nodelife.sim.timeline import Timeline
+from kubectl_nodelife.sim.upgrade_course import Course
 from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
 from kubectl_nodelife.sim.upgrade_summary import UpgradeWatch
 from kubectl_nodelife.sim.upgrade_work import VirtualWork
@@ -51,7 +56,10 @@ RUN: Final = "u1"
 PACE_NS: Final = 200 * MILLISECOND_NS
 """A leader looks at what happens at most so often."""
 
-MakeDecider = Callable[[UpgradePolicy, int, int], UpgradeDecider]
+MOST_WAITING: Final = 20
+"""So many pods that would stay Pending are named."""
+
+MakeDecider = Callable[[UpgradePolicy, int, int], UpgradeController]
 """An upgrade controller for a policy and an epoch, that begins at that instant."""
 
 
@@ -59,7 +67,7 @@ class VirtualLeader:
     """One leader's process. `alive`: it has neither died nor ended."""
 
     def __init__(
-        self, runs: VirtualUpgrades, controller: UpgradeDecider, epoch: int, cache: Cache
+        self, runs: VirtualUpgrades, controller: UpgradeController, epoch: int, cache: Cache
     ) -> None:
         self._runs = runs
         self._world = runs.world
@@ -70,6 +78,7 @@ class VirtualLeader:
         self._due_ns: int | None = runs.world.api.now_ns
         self._not_before_ns = 0
         self._sent: dict[int, Action] = {}
+        self._patched: list[tuple[Action, KubeObject | None]] = []
 
     def next_due_ns(self) -> int | None:
         """When it wants to be woken."""
@@ -86,9 +95,25 @@ class VirtualLeader:
                 self.cache.apply(event, now_ns)
                 if type(event) is not Heartbeats:
                     self._wake()
+        self._note_shown_patches()
         for outcome in failed:
             self.controller.outcome(outcome.action, outcome.code, outcome.message, outcome.obj)
             self._wake()
+
+    def _note_shown_patches(self) -> None:
+        """Tell the controller of each PATCH whose object the cache has a later version of.
+
+        A live leader compares the resourceVersion of the answer. Here a PATCH is applied only to
+        the object that the cache holds, so that any other object there is the patched one or one
+        that came after it: what somebody else changed meanwhile may hide what was patched.
+        """
+        waiting = self._patched
+        self._patched = []
+        for action, before in waiting:
+            if self.cache.get(*action.target) is before:
+                self._patched.append((action, before))
+            elif self._sent.pop(action.id, None) is not None:
+                self.controller.outcome(action, 200)
 
     def step(self, now_ns: int) -> Iterator[Action]:
         """A pass, if one is due: what it decides is carried out at once."""
@@ -133,10 +158,12 @@ class VirtualLeader:
             self._runs.work.stop(action)
         elif action.writes:
             self._sent[action.id] = action
-            if isinstance(action, (NodeMarkPatch, UpdateRun)) and self._is_stale(action):
-                self._world.refuse(action, CONFLICT, "the object has been modified")
-            else:
-                self._world.start(action, now_ns)
+            if isinstance(action, (NodeMarkPatch, UpdateRun)):
+                if self._is_stale(action):
+                    self._world.refuse(action, CONFLICT, "the object has been modified")
+                    return
+                self._patched.append((action, self.cache.get(*action.target)))
+            self._world.start(action, now_ns)
 
     def _is_stale(self, action: Action) -> bool:
         kind, key = action.target
@@ -150,7 +177,7 @@ class VirtualUpgrades:
     """
 
     def __init__(
-        self, world: World, host: EngineHost, journal: RunRecorder, make_decider: MakeDecider
+        self, world: World, journal: RunRecorder, make_decider: MakeDecider, host: EngineHost
     ) -> None:
         self.world = world
         self.policy = UpgradePolicy()
@@ -158,6 +185,8 @@ class VirtualUpgrades:
         self.watch: UpgradeWatch | None = None
         self.leaders: list[VirtualLeader] = []
         self._host = host
+        self._last: UpgradeController | None = None
+        self._acted_ns = self._opened_ns = 0
         self._journal = journal
         self._make_decider = make_decider
         self._to_lead: list[Wish | None] = []
@@ -168,6 +197,22 @@ class VirtualUpgrades:
         document = document_of(self._lease())
         is_led = bool(self.leaders or self._to_lead)
         return document is not None and document.phase in OVER and not is_led
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing more will happen in the run by itself: no node is in flight, and what
+        holds the candidates has held them for longer than anything that ends, or for a whole
+        maintenance window.
+        """
+        last = self._last.last if self._last is not None else None
+        if last is None or last.flying or last.awaited or self._to_lead:
+            return False
+        if last.phase is RunPhase.PAUSED:
+            return True
+        if WINDOW in last.gates:
+            return self._opened_ns > self._acted_ns
+        limit_ns = self.policy.drain_timeout_ns + self.policy.soak_ns + HOUR_NS
+        return self.world.api.now_ns - max(self._acted_ns, self._opened_ns) > limit_ns
 
     # What the scenario says
 
@@ -206,6 +251,7 @@ class VirtualUpgrades:
         """Leave a wish for the leader; resume and abort lead where nobody does."""
         lease = self._lease()
         if lease is None:
+            self._tell("NotFound", f"no run is there to {wish.verb.value}", warning=True)
             return
         annotations = {**(lease.metadata.annotations or {}), ANNOTATION_WISH: encode_document(wish)}
         meta = replace(lease.metadata, annotations=annotations)
@@ -217,6 +263,30 @@ class VirtualUpgrades:
         """Write down what a leader decided."""
         self.world.api.numbers.ensure(action)
         self._journal.write(now_ns, action)
+        if isinstance(action, SetGate):
+            self._opened_ns = self._opened_ns if action.holds else now_ns  # any gate that lifts
+        elif action.writes:
+            self._acted_ns = now_ns
+
+    def course(self, timeline: Timeline) -> Course | None:
+        """The run's course so far; None where none was begun."""
+        if self.watch is None or self._last is None:
+            return None
+        world, last = self.world, self._last
+        cold_ns = last.ports.grace_period_ns
+        course = self.watch.course(timeline.entries, world.failures, cold_ns)
+        held = {name: ("", why) for name, why in (last.last.skipped if last.last else {}).items()}
+        held |= last.holds
+        course.held = {
+            name: ClaimHold(*hold) for name, hold in held.items() if name not in course.turns
+        }
+        placement = world.scheduler.placement
+        course.waiting = [
+            f"{pod.namespace}/{pod.name}: {placement.no_room(pod)}"
+            for pod in world.api.store.pods.values()
+            if not pod.spec.node_name and pod.status.phase in ("", "Pending")
+        ][:MOST_WAITING]
+        return course
 
     def summary(self, timeline: Timeline) -> dict[str, Any] | None:
         """What the run came to; None where none was begun."""
@@ -267,9 +337,10 @@ class VirtualUpgrades:
         controller = self._make_decider(self.policy, epoch, now_ns)
         leader = self.make_leader(controller, epoch, cache)
         self.leaders.append(leader)
+        self._last, self._acted_ns = controller, now_ns
         return leader
 
-    def make_leader(self, controller: UpgradeDecider, epoch: int, cache: Cache) -> VirtualLeader:
+    def make_leader(self, controller: UpgradeController, epoch: int, cache: Cache) -> VirtualLeader:
         """A leader's process."""
         return VirtualLeader(self, controller, epoch, cache)
 
@@ -277,5 +348,6 @@ class VirtualUpgrades:
         found = self.world.api.store.get("Lease", self.policy.lease_key)
         return found if isinstance(found, Lease) else None
 
-    def _tell(self, reason: str, because: str) -> Action:
-        return self.world.api.note(told(("Lease", *self.policy.lease_key), reason, because))
+    def _tell(self, reason: str, because: str, *, warning: bool = False) -> Action:
+        about = ("Lease", *self.policy.lease_key)
+        return self.world.api.note(told(about, reason, because, warning=warning))

@@ -10,7 +10,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
+from kubectl_nodelife.controllers.upgrade.claiming import SOAK
+from kubectl_nodelife.controllers.upgrade.counts import (
+    CLUSTER,
+    NodeScope,
+    pool_scope,
+    why_unavailable,
+    zone_scope,
+)
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, TAKEN, NodeState, decode_mark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.selection import (
@@ -35,7 +42,12 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.kube.zones import zone_display
-from kubectl_nodelife.sim.acts import MakePod
+from kubectl_nodelife.sim.upgrade_course import (
+    Course,
+    CourseReader,
+    LowPoint,
+    moves_of_pods,
+)
 from kubectl_nodelife.sim.world import World
 
 _SHARES: Final = ("cpu", "memory")
@@ -67,6 +79,10 @@ class _Integral:
             self.seconds(now_ns)
             (self._members.add if holds else self._members.discard)(member)
 
+    def holds(self, member: object) -> bool:
+        """Whether the member counts now."""
+        return member in self._members
+
     def seconds(self, now_ns: int) -> float:
         """Up to now."""
         self._total_ns += len(self._members) * (now_ns - self._since_ns)
@@ -90,11 +106,18 @@ class UpgradeWatch:
         self._zones: dict[str, _Level] = defaultdict(_Level)
         self._ready_nodes: set[str] = set()
         self._lowest_at_ns = self.began_ns
+        self._nodes = dict(world.api.store.nodes)
+        self._own_pools = {pool_name(self._nodes[name], policy) for name in self.selected}
+        self._scopes: Counter[NodeScope] = Counter()
+        self._lows: dict[NodeScope, LowPoint] = {}
+        self._available_in_own: list[tuple[int, int]] = []
+        self._soaks_ns: list[int] = []
         self._shares = dict.fromkeys(_SHARES, 1.0)
         for node in nodes:
             self._count(node.name, node)
         for level in (self._all, self._ready, *self._pools.values(), *self._zones.values()):
             level.lowest = level.value
+        self._lows = {s: LowPoint(n, self.began_ns) for s, n in self._scopes.items()}
         self._waits: dict[str, _Integral] = {}
         self._pending, self._at_zero = _Integral(self.began_ns), _Integral(self.began_ns)
         for budget in world.api.store.all("PodDisruptionBudget"):
@@ -106,6 +129,8 @@ class UpgradeWatch:
 
     def held(self, by: set[str]) -> None:
         """What holds candidates from now on, beside gates: slots, zone, room, a budget, a soak."""
+        if SOAK in by and not (SOAK in self._waits and self._waits[SOAK].holds(SOAK)):
+            self._soaks_ns.append(self._api.now_ns)
         for scope in by | self._waits.keys():
             waits = self._waits.setdefault(scope, _Integral(self._api.now_ns))
             waits.put(scope, scope in by, self._api.now_ns)
@@ -140,6 +165,20 @@ class UpgradeWatch:
             del self._available[name]
         for level in (self._all, self._pools[pool], self._zones[zone]):
             level.add(by)
+        for scope in (CLUSTER, pool_scope(pool), zone_scope(pool, zone)):
+            self._scopes[scope] += by
+            low = self._lows.get(scope)
+            if low is not None and self._scopes[scope] < low.available:
+                self._lows[scope] = LowPoint(self._scopes[scope], self._api.now_ns)
+        self._note_own()
+
+    def _note_own(self) -> None:
+        """How many nodes of the run's pools are available from now on."""
+        count = sum(self._scopes[pool_scope(pool)] for pool in self._own_pools)
+        series, now_ns = self._available_in_own, self._api.now_ns
+        if series and series[-1][0] == now_ns:
+            series.pop()
+        series.append((now_ns, count))
 
     def _measure_room(self) -> None:
         """The share of requestable cpu and memory that the available nodes have left."""
@@ -173,6 +212,7 @@ class UpgradeWatch:
         states = _States(done, now_ns)
         ended = [at for at, a in done if isinstance(a, UpdateRun) and a.phase in _OVER]
         fates = states.fates
+        mean, most = moves_of_pods(a for _, a in done)
         touched = {name for names in fates.values() for name in names} | states.replaced
         return {
             **{state: sorted(fates[state]) for state in ("done", "failed", "held")},
@@ -188,12 +228,30 @@ class UpgradeWatch:
             "lowestFreeShare": {key: round(share, 4) for key, share in self._shares.items()},
             "zoneStates": _zone_states(done),
             "evictions": sum(isinstance(a, EvictPod) for _, a in done),
-            "movesOfAPod": _moves(done),
+            "movesOfAPod": {"mean": round(mean, 2), "max": most},
             "pendingPodSeconds": self._pending.seconds(now_ns),
             "budgetZeroSeconds": self._at_zero.seconds(now_ns),
             "waitSeconds": self._waited(done, now_ns),
             "longestState": states.longest,
         }
+
+    def course(self, entries: Entries, failures: Iterable[Outcome], cold_ns: int) -> Course:
+        """The run's course. `cold_ns`: how long its leader watched before it claimed anything."""
+        refused = {outcome.action.id for outcome in failures}
+        done = [(at, a) for at, a in entries if at >= self.began_ns and a.id not in refused]
+        origin_ns = self.began_ns + cold_ns
+        course = CourseReader(self._nodes, self._policy, origin_ns, self._soaks_ns).read(done)
+        course.moves = moves_of_pods(a for _, a in done)
+        course.free_share = dict(self._shares)
+        course.lowest = {
+            scope: LowPoint(low.available, max(0, low.at_ns - origin_ns))
+            for scope, low in self._lows.items()
+        }
+        for at_ns, count in self._available_in_own:
+            if course.available and at_ns <= origin_ns:
+                course.available.pop()
+            course.available.append((max(0, at_ns - origin_ns), count))
+        return course
 
     def _waited(self, done: Entries, now_ns: int) -> dict[str, dict[str, float]]:
         """For how long gates held the run, and what else held a candidate."""
@@ -255,26 +313,6 @@ def _zone_states(entries: Entries) -> dict[str, list[str]]:
         if isinstance(action, SetZoneState) and action.to not in ("Normal", "Initial"):
             states.setdefault(zone_display(action.zone), {})[action.to] = None
     return {zone: list(found) for zone, found in sorted(states.items())}
-
-
-def _moves(entries: Entries) -> dict[str, float]:
-    """How often a pod, with those that took its place, was evicted: mean over those, and most."""
-    moves: Counter[str] = Counter()
-    ended: dict[str, int] = {}
-    for _, action in entries:
-        if isinstance(action, EvictPod):
-            moves[action.pod_uid] += 1
-        elif isinstance(action, MakePod):
-            cause = action.cause
-            while cause is not None and not isinstance(cause, EvictPod):
-                cause = cause.cause
-            if isinstance(cause, EvictPod):
-                moves[action.pod_uid] = moves[cause.pod_uid]
-                ended.pop(cause.pod_uid, None)
-                ended[action.pod_uid] = moves[action.pod_uid]
-    counts = list(ended.values())
-    mean = round(sum(counts) / len(counts), 2) if counts else 0.0
-    return {"mean": mean, "max": max(counts, default=0)}
 
 
 def _gates(entries: Entries, now_ns: int) -> dict[str, float]:

@@ -118,13 +118,16 @@ class VirtualWork:
         self._tries[name] += 1
         self._worked[name] = number = self._worked[name] + 1
         how = self._fault_of(name, self._tries)
+        if why := self._changes_nothing(name, how):
+            about = self._api.store.nodes.get(name) or ("Node", "", name)
+            self._api.note(told(about, "FaultWithoutEffect", why, cause=cause, warning=True))
         terms = self._terms
         lasts_ns = self._lasts_ns(name)
         if terms.mode == REPLACE and how != NO_EFFECT:
             self._replace(name, lasts_ns, how, cause)
             done()
             return
-        down_ns = terms.down_ns if terms.mode == REBOOT else KUBELET_RESTART_NS
+        down_ns = min(terms.down_ns, lasts_ns) if terms.mode == REBOOT else KUBELET_RESTART_NS
 
         def change(at_ns: int) -> None:
             if self._worked[name] == number:
@@ -136,6 +139,14 @@ class VirtualWork:
 
         self._after(max(0, lasts_ns - down_ns), change)
         self._after(max(lasts_ns, down_ns), end)
+
+    def _changes_nothing(self, name: str, how: str) -> str:
+        """Why a fault of the scenario cannot be noticed on that node; "" where it can."""
+        if how == NO_DRIVERS and self._api.store.get("CSINode", ("", name)) is None:
+            return f"{NO_DRIVERS} changes nothing: the node has no CSINode object; add one"
+        if how == NO_EFFECT and not self._policy.target:
+            return f"{NO_EFFECT} is not noticed: the policy has no target to hold the node against"
+        return ""
 
     def _lasts_ns(self, name: str) -> int:
         terms = self._terms

@@ -8,11 +8,9 @@ kubelets, then controllers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Protocol, cast
-
-import msgspec
 
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -25,7 +23,27 @@ from kubectl_nodelife.engine.actions import (
     RecordEvent,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.events import ConditionsChange, Event, Outcome, Put, Synced
+from kubectl_nodelife.engine.calls import Result
+from kubectl_nodelife.engine.dependent_writes import (
+    FailedWrite,
+    Lane,
+    depends_on,
+    is_heard_of,
+    lane,
+    others_depend_on,
+)
+from kubectl_nodelife.engine.events import (
+    NO_ANSWER,
+    NOT_SENT,
+    ConditionsChange,
+    Event,
+    Gone,
+    Heartbeats,
+    Outcome,
+    Put,
+    Synced,
+    one_by_one,
+)
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
@@ -33,17 +51,22 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
-from kubectl_nodelife.sim.api import Api, RunRecorder
+from kubectl_nodelife.sim.api import CLUSTER, Api, RunRecorder
 from kubectl_nodelife.sim.container_events import ContainerEvents
+from kubectl_nodelife.sim.deployments import Deployments
 from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.endpoints import EndpointsController
+from kubectl_nodelife.sim.failing_writes import FailingWrites
+from kubectl_nodelife.sim.failing_writes import InjectedFault as InjectedFault
 from kubectl_nodelife.sim.kubelet import Kubelets
+from kubectl_nodelife.sim.kubelet_state import Heard
 from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 from kubectl_nodelife.sim.machines import Machines
 from kubectl_nodelife.sim.owners import WorkloadControllers
 from kubectl_nodelife.sim.scheduler import Scheduler
 from kubectl_nodelife.sim.status_manager import StatusManagers
 from kubectl_nodelife.workloads.eviction import EvictionRefused
+from kubectl_nodelife.workloads.scoring import Scoring
 
 NOT_FOUND = 404
 CONFLICT = 409
@@ -55,17 +78,6 @@ MOST_TICKS = 10_000
 
 class StandstillError(Failed):
     """Parts of the simulation answer one another for ever, and virtual time does not get on."""
-
-
-class InjectedFault(msgspec.Struct, frozen=True):
-    """What goes wrong with one call: the code that is answered, whether the server did as told all
-    the same (the answer was lost), and how much later the answer comes.
-    """
-
-    code: int
-    message: str = ""
-    applied: bool = False
-    delay_ns: int = 0
 
 
 Faults = Callable[[Action, int], InjectedFault | None]
@@ -92,24 +104,33 @@ class World:
         end_ns: int,
         kinds_read: frozenset[str] = frozenset(),
         faults: Faults | None = None,
+        failing: FailingWrites | None = None,
         status_rules: StatusRules | None = None,
+        scoring: Scoring | None = None,
     ) -> None:
         """`api` holds what is there at t=0, and its clock; `end_ns`: the last instant, ns since the
         epoch. `kinds_read`: kinds of which an object that is not there is known not to exist.
-        `status_rules`: of the kubelets' status managers; None: they have none.
+        `status_rules`: of the kubelets' status managers; None: they have none. `failing`: writes
+        that go wrong as the scenario wants; `faults`: as a test does. `scoring`: how the scheduler
+        chooses among the nodes that fit.
         """
         self.agenda = Agenda()
         self.api = api
         self.kubelets = Kubelets(self.api, self.agenda, terms)
-        self.scheduler = Scheduler(self.api, self.agenda, kinds_read)
+        self.scheduler = Scheduler(self.api, self.agenda, kinds_read, scoring)
         self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.place, kinds_read)
+        self.deployments = Deployments(self.api, self.agenda, self.scheduler.place)
         self.disruption = DisruptionController(self.api, self.agenda, self.owners)
         self.endpoints = EndpointsController(self.api, self.agenda)
         self.failures: list[Outcome] = []
-        self._end_ns = end_ns
+        self._failed_now: dict[Lane, FailedWrite] = {}
+        self._begun = False
+        self.end_ns = end_ns
         self._rounds = 0
         self._rounds_since_ns = 0
-        self._faults = faults
+        self._faults, self._failing = faults, failing
+        self._withheld: list[Event] | None = None
+        self._shown: list[Event] = []
         self.managers: StatusManagers | None = None
         self.container_events: ContainerEvents | None = None
         if status_rules is not None:
@@ -129,9 +150,14 @@ class World:
         other = copy(self)
         api, agenda = self.api.fork(journal), self.agenda.fork()
         other.api, other.agenda, other.failures = api, agenda, list(self.failures)
+        other._failed_now = dict(self._failed_now)
+        other._failing = self._failing.fork() if self._failing is not None else None
+        other._withheld = list(self._withheld) if self._withheld is not None else None
+        other._shown = list(self._shown)
         other.kubelets = self.kubelets.fork(api, agenda)
         other.scheduler = self.scheduler.fork(api, agenda)
         other.owners = self.owners.fork(api, agenda, other.scheduler.place)
+        other.deployments = self.deployments.fork(api, agenda, other.scheduler.place)
         other.disruption = self.disruption.fork(api, agenda, other.owners)
         other.endpoints = self.endpoints.fork(api, agenda)
         if self.managers is not None and self.container_events is not None:
@@ -145,6 +171,7 @@ class World:
                 other.join(cast(ForkablePart, part).fork(other))
         api.listen_as(agenda.mine)
         other.kubelets.ask_as(agenda.mine)
+        other.scheduler.ask_as(agenda.mine)
         return other
 
     def join(self, *parts: object) -> None:
@@ -152,53 +179,68 @@ class World:
         self.agenda.join(*parts)
 
     def _parts(self) -> list[object]:
-        of_its_own = [self, self.kubelets, self.scheduler, self.owners, self.disruption]
-        of_its_own += [self.endpoints, self.managers, self.container_events, self.machines]
+        of_its_own = [self, self.kubelets, self.scheduler, self.owners, self.deployments]
+        of_its_own += [
+            self.disruption,
+            self.endpoints,
+            self.managers,
+            self.container_events,
+            self.machines,
+        ]
         return [part for part in of_its_own if part is not None]
 
-    def begin(self, kinds: Iterable[str]) -> Cache:
+    def begin(self, kinds: Iterable[str], heard: Mapping[str, Heard] | None = None) -> Cache:
         """Wake the cluster's own parts. Returns what a first list shows.
 
-        The next tick tells what happened since, and that the `kinds` are synced.
+        The first tick is at this very instant: the scenario's events come first in it, and it tells
+        that the `kinds` are synced. `heard`: kubelets that are joined (`Kubelets.begin`).
         """
         listed = self.api.store.copy()
         self.scheduler.begin()
         self.owners.begin()
+        self.deployments.begin()
         self.disruption.begin()
         self.endpoints.begin()
-        self.kubelets.begin()
+        self.kubelets.begin(heard)
         if self.managers is not None:
             self.managers.begin()
-        self.agenda.run(self.api.now_ns)
-        self.scheduler.place_waiting()
         self.api.pending.extend(Synced(kind) for kind in kinds)
         return listed
 
     def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
         """The next instant with its events; None once the end is past."""
         api = self.api
-        if api.pending:
+        if not self._begun:
+            return self.advance(api.now_ns)
+        if api.pending or self._shown:
             return self._tick()
         at_ns = self.agenda.next_at()
         if at_ns is None or (due_ns is not None and due_ns < at_ns):
             at_ns = due_ns
-        if at_ns is None or at_ns > self._end_ns:
+        if at_ns is None or at_ns > self.end_ns:
             return None
         return self.advance(at_ns)
 
     def advance(self, now_ns: int) -> tuple[int, Iterable[Event]]:
         """Let everything happen that is due at or before this instant."""
+        self._begun = True
         self.api.now_ns = now_ns
         self.agenda.run(now_ns)
         return self._tick()
+
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is to happen in it of itself but heartbeats."""
+        api = self.api
+        return self._begun and not (api.pending or self._shown) and self.agenda.next_at() is None
 
     def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
         """Carry out what was decided together, in that order."""
         marks: list[MarkPodNotReady] = []
         for action in actions:
-            if type(action) is MarkPodNotReady and self._faults is None:
+            if type(action) is MarkPodNotReady and self._all_go_well():
                 marks.append(action)
-            elif type(action) is not RecordEvent:
+            elif type(action) is not RecordEvent or self._failed_now:
                 if marks:
                     self._mark(marks, now_ns)
                 self.start(action, now_ns)
@@ -207,14 +249,56 @@ class World:
 
     def start(self, action: Action, now_ns: int) -> None:
         """Carry one action out."""
-        if not action.writes or type(action) is RecordEvent:
+        if not action.writes or self._leaves_out(action, now_ns) or type(action) is RecordEvent:
             return
-        if self._faults is not None:
-            fault = self._faults(action, now_ns)
-            if fault is not None:
-                self._fail(action, fault)
-                return
+        if self._withheld is not None and action.controller != CLUSTER:
+            self._shown.append(self._failed(action, NO_ANSWER, "the API server is out of reach"))
+            return
+        fault = self._fault(action, now_ns)
+        if fault is not None:
+            self._fail(action, fault)
+            return
         self._apply(action, now_ns)
+
+    def _leaves_out(self, action: Action, now_ns: int) -> bool:
+        """Whether it is not sent, since what it depends on failed at this instant."""
+        if not self._failed_now:
+            return False
+        failed = self._failed_now.get(lane(action, self.api.store))
+        if failed is None or not depends_on(action, now_ns, failed):
+            return False
+        self.failures.append(Outcome(action, NOT_SENT))
+        if is_heard_of(action, failed):
+            heard = self.api.pending if self._withheld is None else self._shown
+            heard.append(Outcome(action, failed.result.code, failed.result.message))
+        return True
+
+    def _all_go_well(self) -> bool:
+        return self._faults is None and self._failing is None and self._withheld is None
+
+    def cut_off(self) -> None:
+        """The controllers reach the API server no more: they hear of nothing, all they write fails.
+
+        What they had heard of goes on to be so, but for heartbeats: those are heard no longer.
+        """
+        if self._withheld is None:
+            self.kubelets.tell_of_all(self.api.now_ns)
+            self._shown, self.api.pending, self._withheld = self.api.pending, [], []
+
+    def reconnect(self) -> None:
+        """The controllers list everything anew: they see how it is now, not what was in between."""
+        withheld, self._withheld = self._withheld, None
+        if withheld is not None:
+            self.api.pending[:0] = latest(withheld)
+            self.kubelets.tell_of_all(None)
+
+    def _fault(self, action: Action, now_ns: int) -> InjectedFault | None:
+        """What goes wrong with a write."""
+        if self._faults is not None and (fault := self._faults(action, now_ns)) is not None:
+            return fault
+        if self._failing is None or action.controller == CLUSTER:
+            return None
+        return self._failing.fault(action, self.api.store.get(*action.target), now_ns)
 
     def end(self) -> None:
         """Undo the circles in which the cluster's parts hold one another, so that they go as soon
@@ -225,13 +309,18 @@ class World:
         self.kubelets.forget_listeners()
         if self.managers is not None:
             self.managers.end()
-        self.scheduler.placement.end()
+        self.machines.forget_listeners()
+        self.scheduler.end()
 
     def _tick(self) -> tuple[int, Iterable[Event]]:
         api = self.api
         self._count_round(api.now_ns)
+        self._failed_now.clear()
         self.scheduler.place_waiting()
         events, api.pending = api.pending, []
+        if self._withheld is not None:
+            self._withheld += events
+            events, self._shown = self._shown, []
         return api.now_ns, events
 
     def _count_round(self, now_ns: int) -> None:
@@ -311,7 +400,7 @@ class World:
 
     def _hits_kubelet(self, action: Action) -> bool:
         """Whether a fault hits a kubelet's write, so that it fails."""
-        fault = self._faults(action, self.api.now_ns) if self._faults is not None else None
+        fault = self._fault(action, self.api.now_ns)
         if fault is None or fault.applied:
             return False
         self.api.note(action)
@@ -325,10 +414,32 @@ class World:
     def _failed(self, action: Action, code: int, message: str) -> Outcome:
         outcome = Outcome(action, code, message)
         self.failures.append(outcome)
+        if others_depend_on(action, result := Result(code, message)):
+            now_ns = self.api.now_ns
+            at = lane(action, self.api.store)
+            self._failed_now[at] = FailedWrite(action, now_ns, result, now_ns)
         kind, (_, name) = action.target
         if kind == "Node":
             self.kubelets.post_for_real(name)
         return outcome
+
+
+def latest(events: Iterable[Event]) -> list[Event]:
+    """What a new list shows of what has happened: of each object the last of it."""
+    kept: dict[object, Event] = {}
+    for event in one_by_one(events):
+        match event:
+            case Put(kind, obj):
+                key: object = (kind, obj.key)
+            case Gone(kind, where):
+                key = (kind, where)
+            case Heartbeats():
+                key = event.node
+            case _:
+                key = event
+        kept.pop(key, None)
+        kept[key] = event
+    return list(kept.values())
 
 
 def _exists(world: World, action: Action, old: KubeObject | None) -> str:

@@ -11,7 +11,6 @@ that differs in an annotation is another one. Of a control plane's pods the flag
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -21,13 +20,12 @@ from kubectl_nodelife.kube.field_managers import read_field_managers
 from kubectl_nodelife.kube.redaction import DIGEST as DIGEST
 from kubectl_nodelife.kube.redaction import KEY_BYTES as KEY_BYTES
 from kubectl_nodelife.kube.redaction import Digests, redact
-from kubectl_nodelife.snapshot.annotations import KEPT
+from kubectl_nodelife.snapshot.annotations import KEPT, keys_read
 from kubectl_nodelife.snapshot.event_messages import names_objects_only
 from kubectl_nodelife.snapshot.flags import containers, is_control_plane, kept_words
 
 _WORKLOADS: Final = frozenset({"DaemonSet", "StatefulSet"})
 _ADMISSION: Final = frozenset({"expression", "messageExpression"})
-_LITERAL: Final = re.compile(r"""'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|\.\s*([A-Za-z_]\w*)""")
 
 Document = dict[str, Any]
 
@@ -41,8 +39,7 @@ class Redaction:
 
     def admit(self, document: Document) -> None:
         """Take note of the expressions of an admission object, before pods are redacted."""
-        for expression in expressions(document):
-            self._named |= {a or b or c for a, b, c in _LITERAL.findall(expression)}
+        self._named |= keys_read(expressions(document))
 
     def __call__(self, kind: str, document: Document) -> Document:
         """The document as it may be kept; the one given is changed."""

@@ -1,24 +1,30 @@
 """The plan of an upgrade: which nodes are done, in which order, when, and how low the cluster gets.
 
-The run is rehearsed once with the drains played pod by pod, and twice with known lengths for the
-ends of the estimate. The nodes that cannot be done are planned by the drain planner one by one, for
-the sentence and the cheapest change that unblocks them.
+The run itself is played (`forecast.py`): who is claimed when is what the controller does there. The
+nodes that cannot be done are planned by the drain planner one by one, for the sentence and the
+cheapest change that unblocks them.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property, partial
 from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
-from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, limits_of
+from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
+from kubectl_nodelife.controllers.upgrade.counts import (
+    CountedNode,
+    NodeCounts,
+    ZoneCounts,
+    limits_of,
+    why_unavailable,
+    zone_hold,
+)
 from kubectl_nodelife.controllers.upgrade.expected import (
-    PhaseTimes,
     high_estimate_ns,
     measured,
     phase_times,
@@ -28,36 +34,33 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeMark,
     UnreadableMark,
     mark_of,
-    outdated,
 )
-from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.selection import (
     is_control_plane,
     is_selected,
     pool_name,
+    why_skipped,
+    why_too_few,
+    why_undrainable,
     zone_name,
 )
-from kubectl_nodelife.controllers.upgrade.skips import why_skipped, why_too_few, why_undrainable
 from kubectl_nodelife.controllers.upgrade.windows import Window, longest_ns, parse_window
-from kubectl_nodelife.controllers.upgrade.zone_brake import ZoneCounts, zone_hold
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.drain.timing import MIDDLE
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.taints import add_or_update_taints
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.upgrade.course import Course
+from kubectl_nodelife.sim.upgrade_course import Course
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer
-from kubectl_nodelife.upgrade.drain_driver import PlayedDrains
 from kubectl_nodelife.upgrade.estimates import estimate
 from kubectl_nodelife.upgrade.findings import find
+from kubectl_nodelife.upgrade.forecast import forecast
 from kubectl_nodelife.upgrade.plan_values import (
     CLAIM,
     HOLD,
@@ -69,18 +72,23 @@ from kubectl_nodelife.upgrade.plan_values import (
     UpgradePlan,
 )
 from kubectl_nodelife.upgrade.ports import LifecycleZones, drain_options
-from kubectl_nodelife.upgrade.rehearsal import CONTROL_PLANE, rehearse
-from kubectl_nodelife.upgrade.rehearsed_run import RehearsedRun
+from kubectl_nodelife.upgrade.rehearsal import CONTROL_PLANE, RehearsedRun
 
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""
 
 
 def make_upgrade_plan(
-    snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings
+    snapshot: PlanSnapshot,
+    policy: UpgradePolicy,
+    settings: Settings,
+    without_image: Collection[str] | None = None,
 ) -> UpgradePlan:
-    """The plan for the cluster as it is. Raises BadInput for a policy that cannot be meant."""
-    return _Planning(snapshot, policy, settings).plan()
+    """The plan for the cluster as it is. Raises BadInput for a policy that cannot be meant.
+
+    `without_image`: the nodes for whose canary no image is known; None where nobody looked.
+    """
+    return _Planning(snapshot, policy, settings).plan(without_image)
 
 
 class _Planning:
@@ -102,27 +110,22 @@ class _Planning:
         self._control_plane = [n for n in snapshot.nodes.values() if is_control_plane(n)]
         self._counted = [self._count(node) for node in snapshot.nodes.values()]
 
-    def plan(self) -> UpgradePlan:
+    def plan(self, without_image: Collection[str] | None) -> UpgradePlan:
         """Decide on each node, rehearse, and look for what is to be said."""
         nodes = [self._decide(node) for node in self._selected]
         refusals = self._refusals(nodes)
+        findings = self._window_findings()
+        refusals += [found.text for found in findings]
         course, estimate = Course(), None
-        if not refusals:
-            course, estimate = self._rehearse(nodes)
+        if not refusals and nodes:
+            course, estimate = self._play(nodes)
         for node in nodes:
-            node.turn = course.turns.get(node.name)
-            if node.decision == CLAIM and node.turn is None:
-                held = course.held.get(node.name)
-                node.decision = HOLD
-                because = held.because if held is not None else "; ".join(refusals)
-                node.reason = because or "its turn never comes: nodes before it are held"
-            elif node.turn is not None and node.turn.restored:
-                node.decision, node.reason = SKIP, "its drain does not end within --drain-timeout"
+            _take_turn(node, course, refusals)
         self._explain(nodes)
         at_start = self._at_start()
-        findings = self._window_findings()
-        findings += find(self._snapshot, self._settings, self._policy, nodes)
-        refusals += [found.text for found in findings if found.severity == REFUSED_BY]
+        further = find(self._snapshot, self._settings, self._policy, nodes, without_image)
+        refusals += [found.text for found in further if found.severity == REFUSED_BY]
+        findings += further
         return UpgradePlan(
             policy=self._policy,
             nodes=nodes,
@@ -204,52 +207,28 @@ class _Planning:
 
     # --- the run ---------------------------------------------------------------------------------
 
-    def _rehearse(self, nodes: Sequence[PlannedNode]) -> tuple[Course, UpgradeEstimate | None]:
-        """The middle course, and how long it takes at least and at most."""
-        candidates = [
-            UpgradeCandidate(
-                node.name,
-                node.pool,
-                node.zone,
-                node.verdict.verdict,
-                node.verdict.high_seconds,
-                len(node.verdict.moving),
-            )
-            for node in nodes
-            if node.decision == CLAIM
-        ]
-        if not candidates:
-            return Course(), None
-        low, middle, high = self._phase_times
-        names = [candidate.name for candidate in candidates]
-        snapshot = self._marked(names) if self._policy.mark_outdated else self._snapshot
-        played = PlayedDrains(snapshot, names, self._options, self._facts.admission, MIDDLE)
-        course = rehearse(self._run(candidates), played, middle)
+    def _play(self, nodes: Sequence[PlannedNode]) -> tuple[Course, UpgradeEstimate | None]:
+        """The course as expected, and how long it takes at least and at most."""
+        course = forecast(self._snapshot, self._policy, self._settings)
         if not course.turns:
             return course, None
-        drained = [c for c in candidates if c.name in course.drain_lengths_ns]
+        drained = [
+            UpgradeCandidate(turn.name, turn.pool, turn.zone)
+            for turn in course.turns.values()
+            if turn.drained_ns is not None
+        ]
         verdicts = {node.name: node.verdict for node in nodes}
         # A leader watches for one grace period before it claims.
         cold_ns = self._settings.node_monitor_grace_period_ns
-        run = self._run(drained)
-        ends = (low, high)
-        return course, estimate(run, (course, played), ends, verdicts, self._options, cold_ns)
+        times = phase_times(self._policy, self._renewal_ns)
+        run = partial(self._run, drained)
+        return course, estimate(run, course, times, verdicts, self._options, cold_ns)
 
     @cached_property
-    def _phase_times(self) -> tuple[PhaseTimes, PhaseTimes, PhaseTimes]:
-        """How long a node's phases take at least, as expected, and at most."""
+    def _renewal_ns(self) -> int | None:
+        """How often the nodes' Leases are renewed; None where it is not known."""
         renewals = [self._snapshot.renewal_ns(node.name) for node in self._selected]
-        return phase_times(self._policy, max((ns for ns in renewals if ns), default=None))
-
-    def _marked(self, names: Sequence[str]) -> PlanSnapshot:
-        """The cluster with the taint `outdated` on the nodes that are still to be done."""
-        taint = (outdated("run"),)
-        marked = []
-        for name in names:
-            node = self._snapshot.nodes[name]
-            taints = add_or_update_taints(node.spec.taints, taint)
-            marked.append(replace(node, spec=replace(node.spec, taints=taints)))
-        return self._snapshot.changed(marked)
+        return max((ns for ns in renewals if ns), default=None)
 
     def _run(self, candidates: Sequence[UpgradeCandidate]) -> RehearsedRun:
         snapshot = self._snapshot
@@ -281,7 +260,7 @@ class _Planning:
             lines.append(f"the work takes {format_duration(policy.expect_work_ns)} {told}")
         else:
             lines.append("the work takes 10m, which nobody has said: give --expect-work")
-        _, middle, _ = self._phase_times
+        _, middle, _ = phase_times(self._policy, self._renewal_ns)
         settle, prove = format_duration(middle.settle_ns), format_duration(middle.prove_ns)
         lines.append(f"a node is Ready again and checked in {settle}, and proven in {prove}")
         lines.append("all work succeeds, and no other node fails meanwhile")
@@ -305,6 +284,22 @@ class _Planning:
             f" {format_duration(longest)}: none is ever claimed"
         )
         return [PreflightFinding("windows", REFUSED_BY, text)]
+
+
+def _take_turn(node: PlannedNode, course: Course, refusals: Sequence[str]) -> None:
+    """What the run comes to for the node, beside what speaks against it beforehand."""
+    turn = node.turn = course.turns.get(node.name)
+    if node.decision == CLAIM and turn is None:
+        held = course.held.get(node.name)
+        node.decision = HOLD
+        because = held.because if held is not None else "; ".join(refusals)
+        node.reason = because or "its turn never comes: nodes before it are held"
+    elif turn is not None and turn.restored:
+        node.decision, node.reason = SKIP, turn.restored
+    elif turn is not None and turn.failed:
+        node.reason = f"it would fail: {turn.failed}"
+    elif turn is not None:
+        node.decision, node.reason = CLAIM, ""
 
 
 def _windows(policy: UpgradePolicy) -> list[Window]:

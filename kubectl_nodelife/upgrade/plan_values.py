@@ -11,7 +11,7 @@ from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.drain.results import Remedy
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.upgrade.course import Course, NodeTurn
+from kubectl_nodelife.sim.upgrade_course import Course, NodeTurn
 
 CLAIM: Final = "claim"
 SKIP: Final = "skip"

@@ -231,7 +231,9 @@ def make_ports(
     """All answers for a run with this policy. Raises BadInput."""
     release = release or Release(heartbeat_ns=settings.node_monitor_grace_period_ns)
     return UpgradePorts(
-        drains=DrainAnswers(drain_options(policy), kinds_read, release),
+        drains=DrainAnswers(
+            drain_options(policy).of_release(settings.profile), kinds_read, release
+        ),
         room=RoomByScheduler(policy.low_water, kinds_read),
         daemons=DaemonSetPlacement(settings),
         zones=LifecycleZones(settings),

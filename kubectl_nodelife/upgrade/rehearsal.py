@@ -1,59 +1,96 @@
-"""A run played beforehand on a virtual clock, node by node: who is claimed when, and how it ends.
+"""How long a run takes of which nothing is known but its nodes: played node by node on a clock.
 
-Which nodes are claimed is decided by the controller's own functions (`controllers/upgrade`: the
-stage of a pool, the choice among candidates, counts, zone brake, windows); what is assumed here is
-only how long a node's phases take. Every piece of work succeeds.
+What is left of a run under way is counted so (`remaining.py`), and how much shorter or longer than
+expected a planned one may be (`estimates.py`). What the run does to whom is not: that is played
+with pods (`forecast.py`). Who is claimed when is decided by the controller's own functions
+(`controllers/upgrade`: the stage of a pool, the choice among candidates, counts, zone brake,
+windows); how long a drain takes is told, all work succeeds, and there is always room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.claims import (
+    SLOTS,
     ClaimHold,
     ClaimStage,
     PoolPlace,
+    StepOutcome,
+    UpgradeCandidate,
     choose_claims,
+    claim_order,
+    is_growing,
+    next_step,
+    pool_order,
     stage_of,
+    step_width,
 )
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
+    CORDONED,
+    CountedNode,
+    NodeCounts,
+    ZoneCounts,
     pool_scope,
+    zone_hold,
 )
-from kubectl_nodelife.controllers.upgrade.expected import PhaseTimes
-from kubectl_nodelife.controllers.upgrade.growth import (
-    StepOutcome,
-    is_growing,
-    next_step,
-    step_width,
-)
+from kubectl_nodelife.controllers.upgrade.expected import PhaseTimes, high_estimate_ns
 from kubectl_nodelife.controllers.upgrade.marks import TAKEN, NodeState
-from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
-from kubectl_nodelife.controllers.upgrade.policy import WorkMode
-from kubectl_nodelife.controllers.upgrade.skipping import REFILLS_NS
-from kubectl_nodelife.upgrade.course import Course, CourseStep, LowPoint, NodeTurn
-from kubectl_nodelife.upgrade.drain_driver import DrainDriver
-from kubectl_nodelife.upgrade.rehearsed_holds import BY_BUDGET, BY_ROOM, RehearsedHolds
-from kubectl_nodelife.upgrade.rehearsed_room import RehearsedRoom
-from kubectl_nodelife.upgrade.rehearsed_run import BegunNode, RehearsedRun
-from kubectl_nodelife.upgrade.rehearsed_zones import RehearsedZones
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
+from kubectl_nodelife.controllers.upgrade.windows import Window, fits, longest_ns, opens_ns
+from kubectl_nodelife.drain.clock import PlanClock
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.sim.upgrade_course import Course, CourseStep, LowPoint, NodeTurn
 
 CONTROL_PLANE: Final = "control plane"
 """The pool of control-plane nodes: they come last, one at a time, and count in no scope."""
-_AT_THE_END: Final = 1 << 62
 
 
-def rehearse(run: RehearsedRun, drains: DrainDriver, times: PhaseTimes) -> Course:
-    """The course of the run."""
-    return _Rehearsal(run, drains, times).play()
+class BegunNode(NamedTuple):
+    """A node in flight: its state, and for how long it has been in it, ns."""
+
+    name: str
+    pool: str
+    zone: str
+    state: NodeState
+    spent_ns: int
+
+
+@dataclass(slots=True)
+class RehearsedRun:
+    """What is played. `nodes`: all nodes that count; `zone_of`: the zone key of each that counts
+    for the lifecycle controller; `not_ready`: those that are not Ready. `now_ns`: the moment of the
+    first claim. Of a run under way, `begun`: the nodes in flight, which are counted as available in
+    `counts`; `place`: where the run is in the pool that comes first.
+    """
+
+    policy: UpgradePolicy
+    candidates: Sequence[UpgradeCandidate]
+    nodes: Sequence[CountedNode]
+    counts: NodeCounts
+    zone_of: Mapping[str, str] = field(default_factory=dict)
+    not_ready: frozenset[str] = frozenset()
+    zone_threshold: float = 0.55
+    windows: Sequence[Window] = ()
+    now_ns: int = 0
+    begun: Sequence[BegunNode] = ()
+    place: PoolPlace | None = None
+
+
+def rehearse(run: RehearsedRun, drains_ns: Mapping[str, int], times: PhaseTimes) -> Course:
+    """The course of the run. `drains_ns`: how long the drain of each node takes; 0 of others."""
+    return _Rehearsal(run, drains_ns, times).play()
 
 
 class _Rehearsal:
-    def __init__(self, run: RehearsedRun, drains: DrainDriver, times: PhaseTimes) -> None:
+    def __init__(self, run: RehearsedRun, drains_ns: Mapping[str, int], times: PhaseTimes) -> None:
         self._run, self._policy, self._counts = run, run.policy, run.counts
-        self._drains, self._times = drains, times
-        self._timeline = drains.timeline
+        self._drains_ns, self._times = drains_ns, times
+        self._timeline = PlanClock()
         self._course = Course()
         self._by_name = {node.name: node for node in run.nodes}
         by_pool: dict[str, list[UpgradeCandidate]] = {}
@@ -72,13 +109,9 @@ class _Rehearsal:
         self._zones = RehearsedZones(
             run.zone_of, run.not_ready, run.zone_threshold, allow_dark=run.policy.allow_dark_zone
         )
-        self._room = RehearsedRoom(drains, run.policy.low_water, self._in_service, self._course)
-        self._holds = RehearsedHolds(run, drains, self._zones, self._room, self._pass_soon)
-        self._passed: dict[str, tuple[ClaimHold, int]] = {}
-        """Nodes that wait for their own budgets or for room, and when they are looked at again."""
+        self._holds = RehearsedHolds(run, self._timeline, self._zones, self._pass_soon)
         self._place = PoolPlace("")
         self._soaks = self._filed = self._over = False
-        self._passed_until_ns: int | None = None
         self._shown = {pool for pool, _ in self._pools}
 
     def play(self) -> Course:
@@ -90,13 +123,11 @@ class _Rehearsal:
         if self._run.place is not None and self._run.place.pool == self._place.pool:
             self._place = self._run.place
         self._pass_soon()
-        self._timeline.run(self._drains.settled)
+        self._timeline.run(lambda: True)
         for name in self._waiting:
-            hold, _ = self._passed.get(name, (ClaimHold("", ""), 0))
-            self._course.held.setdefault(name, hold)
+            self._course.held.setdefault(name, ClaimHold("", ""))
         ends = [turn.done_ns or turn.claimed_ns for turn in self._course.turns.values()]
         self._course.end_ns = max(ends, default=0)
-        self._drains.close(self._course)
         return self._course
 
     # --- whose turn it is ------------------------------------------------------------------------
@@ -108,17 +139,13 @@ class _Rehearsal:
 
     def _pass(self) -> None:
         """What the controller would do now."""
-        self._filed, now_ns = False, self._timeline.now_ns
-        for name in [name for name, (_, again_ns) in self._passed.items() if again_ns <= now_ns]:
-            del self._passed[name]
+        self._filed = False
         while not self._over:
-            of_pool = [c for c in self._waiting.values() if c.name not in self._passed]
+            of_pool = list(self._waiting.values())
             policy = self._policy
             stage = stage_of(
                 self._place, of_pool, self._in_flight, policy.canary_width, policy.zones
             )
-            if stage.over and self._come_again():
-                return
             if not stage.over:
                 if stage.soak and not self._soaks:
                     self._soak()
@@ -128,29 +155,9 @@ class _Rehearsal:
             if not self._next_pool():
                 return
 
-    def _come_again(self) -> bool:
-        """Nodes passed over are looked at again, for `drain-timeout` at most."""
-        if not self._passed:
-            return False
-        now_ns = self._timeline.now_ns
-        if self._passed_until_ns is None:
-            self._passed_until_ns = now_ns + self._policy.drain_timeout_ns
-            self._timeline.at(self._passed_until_ns, self._pass_soon)
-            for name in [n for n, (_, again_ns) in self._passed.items() if again_ns == _AT_THE_END]:
-                del self._passed[name]
-            self._pass_soon()
-        if now_ns < self._passed_until_ns:
-            return True
-        for name, (hold, _) in self._passed.items():
-            self._course.held[name] = hold
-            self._waiting.pop(name, None)
-        self._passed.clear()
-        return False
-
     def _next_pool(self) -> bool:
         """Go on with the next pool; whether there is one."""
         self._end_step()
-        self._passed_until_ns = None
         if not self._pools:
             self._over = True
             return False
@@ -169,7 +176,7 @@ class _Rehearsal:
         self._soaks = False
         place, policy = self._place, self._policy
         if place.step is None:
-            waiting = {c.zone for c in self._waiting.values() if c.name not in self._passed}
+            waiting = {c.zone for c in self._waiting.values()}
             self._place = place._replace(zones=place.zones | set(sorted(waiting)[:1]))
         else:
             turns = [self._course.turns.get(name) for name in place.named]
@@ -205,28 +212,10 @@ class _Rehearsal:
             self._course.held |= held
             if claimed:
                 self._note_counts()
-            self._pass_over({n: hold for n, hold in held.items() if hold.by == BY_BUDGET})
-            if not self._in_flight:
-                self._pass_over_roomless(held)
         elif not self._in_flight:
             for candidate in candidates:
                 because = self._counts.hold(candidate.name)
                 self._course.held[candidate.name] = ClaimHold("slots", because)
-
-    def _pass_over(self, held: Mapping[str, ClaimHold]) -> None:
-        """Others go first until it is known whether the budgets of these have refilled."""
-        if held:
-            again_ns = self._timeline.now_ns + REFILLS_NS
-            self._passed |= {name: (hold, again_ns) for name, hold in held.items()}
-            self._timeline.at(again_ns, self._pass_soon)
-            self._pass_soon()
-
-    def _pass_over_roomless(self, held: Mapping[str, ClaimHold]) -> None:
-        """Pods find no room though nobody is out of service: others go first."""
-        short = {name: hold for name, hold in held.items() if hold.by == BY_ROOM}
-        if short:
-            self._passed |= {name: (hold, _AT_THE_END) for name, hold in short.items()}
-            self._pass_soon()
 
     def _slots(self) -> int:
         """The pool's and the cluster's; a node that is unavailable already needs none."""
@@ -252,7 +241,7 @@ class _Rehearsal:
         turn = NodeTurn(name, candidate.pool, candidate.zone, len(steps) - 1, now_ns)
         self._course.turns[name] = turn
         self._in_flight[name] = candidate.zone
-        self._drains.begin(name, self._drained)
+        self._drain(name)
 
     def _go_on(self, node: BegunNode) -> None:
         """Take over a node in flight, with what is left of its state."""
@@ -271,20 +260,19 @@ class _Rehearsal:
         if node.state not in (NodeState.PROVING, NodeState.SOAKING):
             self._zones.take(node.name)
         if node.state is NodeState.DRAINING:
-            self._drains.begin(node.name, self._drained)
+            self._drain(node.name)
         else:
             length_ns, ended = left[node.state]
             self._timeline.at(max(0, length_ns - node.spent_ns), ended, turn)
 
     # --- a node's turn ---------------------------------------------------------------------------
 
-    def _drained(self, name: str, drained: bool) -> None:
+    def _drain(self, name: str) -> None:
+        at_ns = self._timeline.now_ns + self._drains_ns.get(name, 0)
+        self._timeline.at(at_ns, self._drained, name)
+
+    def _drained(self, name: str) -> None:
         turn, now_ns = self._course.turns[name], self._timeline.now_ns
-        if not drained:
-            turn.restored, turn.done_ns = True, now_ns
-            self._back_in_service(name)
-            self._leave(name)
-            return
         turn.drained_ns = now_ns
         if self._policy.work.mode is WorkMode.REPLACE:
             self._zones.leave(name)
@@ -315,7 +303,6 @@ class _Rehearsal:
     def _back_in_service(self, name: str) -> None:
         self._zones.give_back(name)
         self._counts.put(self._by_name[name])
-        self._drains.release(name)
         self._note_counts()
 
     def _leave(self, name: str) -> None:
@@ -335,9 +322,113 @@ class _Rehearsal:
             low = course.lowest.get(scope)
             if low is None or available < low.available:
                 course.lowest[scope] = LowPoint(available, now_ns)
-        self._room.note()
 
-    def _in_service(self) -> list[str]:
-        """The nodes that are available and not out of service by the run."""
-        out = self._in_flight
-        return [n.name for n in self._run.nodes if n.available and n.name not in out]
+
+class RehearsedZones:
+    """How many nodes of each zone are out by the run, and how many by themselves.
+
+    `zone_of`: the zone of each node that counts; `not_ready`: those that are not Ready at the
+    start, and stay so.
+    """
+
+    def __init__(
+        self,
+        zone_of: Mapping[str, str],
+        not_ready: Collection[str],
+        threshold: float,
+        *,
+        allow_dark: bool,
+    ) -> None:
+        self._zone_of = zone_of
+        self._not_ready = frozenset(not_ready)
+        self._threshold = threshold
+        self._allow_dark = allow_dark
+        self._sizes = Counter(zone_of.values())
+        self._sick = Counter(zone_of[name] for name in self._not_ready if name in zone_of)
+        self._out: set[str] = set()
+        self._gone: set[str] = set()
+        self._ours: Counter[str] = Counter()
+
+    def hold(self, name: str) -> str:
+        """Why one node more of its zone must not go; "" where it may."""
+        zone = self._zone_of.get(name)
+        if zone is None:
+            return ""
+        sick = self._sick[zone] - (name in self._not_ready)
+        counts = ZoneCounts(self._sizes[zone], sick, self._ours[zone])
+        return zone_hold(counts, self._threshold, allow_dark=self._allow_dark)
+
+    def take(self, name: str) -> None:
+        """The node is out of service, and counts as ours."""
+        if name in self._zone_of and name not in self._out:
+            self._out.add(name)
+            self._ours[self._zone_of[name]] += 1
+            self._sick[self._zone_of[name]] -= name in self._not_ready
+
+    def leave(self, name: str) -> None:
+        """The node's object goes: its zone is smaller until `come_back`."""
+        if name in self._out:
+            self.give_back(name)
+            self._sizes[self._zone_of[name]] -= 1
+            self._gone.add(name)
+
+    def come_back(self, name: str) -> None:
+        """Its newcomer is there, and not yet well."""
+        if name in self._gone:
+            self._gone.remove(name)
+            self._sizes[self._zone_of[name]] += 1
+            self.take(name)
+
+    def give_back(self, name: str) -> None:
+        """The node is well."""
+        if name in self._out:
+            self._out.remove(name)
+            self._ours[self._zone_of[name]] -= 1
+
+
+class RehearsedHolds:
+    """In the order of `controllers/upgrade/claiming.py`. `look_again`: is called when the next
+    window opens that a candidate waits for.
+    """
+
+    def __init__(
+        self,
+        run: RehearsedRun,
+        clock: PlanClock,
+        zones: RehearsedZones,
+        look_again: Callable[[], None],
+    ) -> None:
+        self._run, self._clock, self._zones = run, clock, zones
+        self._nodes = {node.name: node for node in run.nodes}
+        self._look_again = look_again
+        self._longest_window_ns = longest_ns(run.windows, run.now_ns)
+
+    def of(self, candidate: UpgradeCandidate) -> ClaimHold | None:
+        """What holds the candidate; where nothing does, those behind it are judged with it gone."""
+        name = candidate.name
+        if self._nodes[name].unavailable == CORDONED and not self._has_slot(name):
+            return ClaimHold(SLOTS, "cordoned nodes do not go first where no slot is free")
+        because = self._zones.hold(name)
+        if because:
+            return ClaimHold("zone", because)
+        because = self._by_window(candidate)
+        if because:
+            return ClaimHold("window", because)
+        self._zones.take(name)
+        return None
+
+    def _has_slot(self, name: str) -> bool:
+        """Whether every scope of the node has one."""
+        return all(self._run.counts.budget(scope).slots for scope in self._nodes[name].scopes)
+
+    def _by_window(self, candidate: UpgradeCandidate) -> str:
+        """Why no window is open for long enough; "" where one is. The next one is waited for."""
+        run = self._run
+        high_ns = high_estimate_ns(run.policy, candidate.drain_seconds)
+        now_ns = run.now_ns + self._clock.now_ns
+        if fits(run.windows, now_ns, high_ns):
+            return ""
+        opens = opens_ns(run.windows, now_ns)
+        if opens is not None and high_ns <= self._longest_window_ns:
+            self._clock.at(opens - run.now_ns, self._look_again)
+        return f"no window is open for the {format_duration(high_ns)} that it may take"

@@ -11,13 +11,16 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
-from kubectl_nodelife.controllers.upgrade.claims import PoolPlace
-from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, limits_of
+from kubectl_nodelife.controllers.upgrade.claims import PoolPlace, UpgradeCandidate
+from kubectl_nodelife.controllers.upgrade.counts import (
+    CountedNode,
+    NodeCounts,
+    limits_of,
+    why_unavailable,
+)
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunDocument
 from kubectl_nodelife.controllers.upgrade.expected import expected_work_ns, measured, phase_times
 from kubectl_nodelife.controllers.upgrade.marks import IN_FLIGHT, TAKEN, NodeMark
-from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.windows import parse_window
@@ -26,10 +29,8 @@ from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 from kubectl_nodelife.kube.wellknown import TRUE
-from kubectl_nodelife.upgrade.drain_driver import TimedDrains
 from kubectl_nodelife.upgrade.ports import LifecycleZones
-from kubectl_nodelife.upgrade.rehearsal import CONTROL_PLANE, rehearse
-from kubectl_nodelife.upgrade.rehearsed_run import BegunNode, RehearsedRun
+from kubectl_nodelife.upgrade.rehearsal import CONTROL_PLANE, BegunNode, RehearsedRun, rehearse
 
 ASSUMED_DRAIN_NS: Final = MINUTE_NS
 _MEASURED_DRAIN: Final = (0.7, 1.0, 1.5)
@@ -83,7 +84,7 @@ def remaining_time(
         lengths |= {b.name: max(0, length_ns - b.spent_ns) for b in begun}
         course = rehearse(
             _left(run, policy, nodes, marks, waiting, begun, now_ns, settings),
-            TimedDrains(lengths),
+            lengths,
             phases,
         )
         ends.append(course.end_ns / SECOND_NS)

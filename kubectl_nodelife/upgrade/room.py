@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from kubectl_nodelife.controllers.upgrade.availability import why_unavailable
+from kubectl_nodelife.controllers.upgrade.counts import why_unavailable
 from kubectl_nodelife.controllers.upgrade.ports import PodKey
 from kubectl_nodelife.drain.actors import new_pod
 from kubectl_nodelife.drain.node_index import NodeIndex

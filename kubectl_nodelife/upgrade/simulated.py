@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import UpgradeDecider
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.sim.upgrade_reading import CANARY_IMAGE
 from kubectl_nodelife.sim.upgrade_run import MakeDecider
 from kubectl_nodelife.upgrade.ports import make_ports
+from kubectl_nodelife.workloads.force_advice import Release
 
 
 class SimulatedImages:
@@ -21,11 +23,17 @@ class SimulatedImages:
         return CANARY_IMAGE
 
 
-def decider_for(settings: Settings) -> MakeDecider:
-    """Makes upgrade controllers. What the virtual cluster does not have does not exist."""
+def decider_for(
+    settings: Settings,
+    kinds_read: Collection[str] | None = None,
+    release: Release | None = None,
+) -> MakeDecider:
+    """Makes upgrade controllers. `kinds_read`: the kinds of which the virtual cluster has all that
+    there is, None for every kind.
+    """
 
-    def make(policy: UpgradePolicy, epoch: int, began_ns: int) -> UpgradeDecider:
-        ports = make_ports(policy, settings, SimulatedImages())
+    def make(policy: UpgradePolicy, epoch: int, began_ns: int) -> UpgradeController:
+        ports = make_ports(policy, settings, SimulatedImages(), kinds_read, release)
         return UpgradeController(policy, ports, epoch, began_ns)
 
     return make

@@ -46,6 +46,15 @@ class Expectation(NamedTuple):
     unmanaged: tuple[str, ...] = ()
 
 
+def rule_of(spec: PodDisruptionBudgetSpec) -> str:
+    """The budget's rule as it is written: `maxUnavailable 1`."""
+    if spec.max_unavailable is not None:
+        return f"maxUnavailable {spec.max_unavailable}"
+    if spec.min_available is not None:
+        return f"minAvailable {spec.min_available}"
+    return "no rule"
+
+
 def budget_index(budgets: Iterable[PodDisruptionBudget]) -> SelectorIndex[PodDisruptionBudget]:
     """The budgets by what they select; an empty selector means all pods of the namespace."""
     index: SelectorIndex[PodDisruptionBudget] = SelectorIndex()

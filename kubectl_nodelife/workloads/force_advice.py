@@ -16,7 +16,12 @@ from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import FALSE, TAINT_NODE_OUT_OF_SERVICE, UNKNOWN
+from kubectl_nodelife.kube.wellknown import (
+    ANNOTATION_CONFIG_MIRROR,
+    FALSE,
+    TAINT_NODE_OUT_OF_SERVICE,
+    UNKNOWN,
+)
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness, kubelet_speaks
 
 TAINT_NODE_SHUTDOWN: Final = "node.cloudprovider.kubernetes.io/shutdown"
@@ -62,7 +67,8 @@ def force_advice(pod: Pod, node: NodeReadiness, release: Release, now_ns: int) -
     """The advice for a pod that is terminating for too long."""
     alive = kubelet_speaks(node, release.heartbeat_ns, now_ns)
     collected = node.has_taint(TAINT_NODE_OUT_OF_SERVICE) and release.collects_out_of_service
-    if not pod.spec.node_name or not node.exists or (collected and not node.is_ready):
+    gone = not pod.spec.node_name or not node.exists
+    if gone or is_mirror(pod) or (collected and not node.is_ready):
         force = taint = NOT_NEEDED
     elif alive:
         force = taint = NEVER
@@ -79,8 +85,13 @@ def force_advice(pod: Pod, node: NodeReadiness, release: Release, now_ns: int) -
         evidence_missing=_missing(node, alive) if asked or alive else (),
         hazards=_hazards(pod),
         commands=_commands(pod, node, taint) if asked else (),
-        undo=_undo(node, taint) if asked else (),
+        undo=_undo(pod, node, taint) if asked else (),
     )
+
+
+def is_mirror(pod: Pod) -> bool:
+    """Whether the pod shows a static pod, which its kubelet alone starts and stops, by a file."""
+    return ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or {})
 
 
 def finalizers_that_hold(pod: Pod) -> list[str]:
@@ -92,6 +103,11 @@ def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int
     """What to do about the pod, in one sentence that every verb says."""
     if kept := finalizers_that_hold(pod):
         return f"forcing does not help: whoever owns {', '.join(kept)} must take it off"
+    if force == NOT_NEEDED and is_mirror(pod) and node.exists:
+        return (
+            f"leave it: it shows a static pod of {node.name}, whose kubelet makes the object anew "
+            "when it is back; mend the node, or delete it"
+        )
     if force == NOT_NEEDED:
         why = "is out of service" if node.exists else "does not exist"
         why = f"node {node.name} {why}" if pod.spec.node_name else "no node has it"
@@ -176,8 +192,10 @@ def _taint_command(node: NodeReadiness) -> str:
     return f"kubectl taint node {node.name} {OUT_OF_SERVICE}"
 
 
-def _undo(node: NodeReadiness, taint: str) -> tuple[str, ...]:
-    final = "a forced delete cannot be undone; the owner makes a new pod"
+def _undo(pod: Pod, node: NodeReadiness, taint: str) -> tuple[str, ...]:
+    owner = controller_of(pod.metadata)
+    then = f"{owner.kind} {owner.name} makes a new pod" if owner else "no controller makes it anew"
+    final = f"a forced delete cannot be undone; {then}"
     if taint != AFTER_POWER_OFF:
         return (final,)
     return (

@@ -8,7 +8,7 @@ possible. That nothing fits is certain; which node is taken is likely. Left out:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from copy import copy
 from typing import Final, NamedTuple
 
@@ -70,6 +70,7 @@ class PlacementSimulator:
         self._scoring = scoring
         self._unstated_room = unstated_room
         self._infos: dict[str, NodeInfo] = {}
+        self._zones: dict[str, str] = {}
         self._ranks = {name: i for i, name in enumerate(cache.nodes)}
         self._next_rank = len(self._ranks)
         self._classes = classes
@@ -84,6 +85,7 @@ class PlacementSimulator:
         other._cache = cache
         other._scoring = copy(self._scoring)
         self._infos, other._infos = fork_dict(self._infos, NodeInfo.copy)
+        self._zones, other._zones = fork_dict(self._zones)
         self._ranks, other._ranks = fork_dict(self._ranks)
         self._stale, other._stale = fork_dict(self._stale, set)
         other._candidates = {
@@ -104,6 +106,7 @@ class PlacementSimulator:
         if old is None:
             self._ranks[name] = self._next_rank
             self._next_rank += 1
+        self._zones.pop(name, None)
         info = self._infos.get(name)
         if info is not None and old is not None and new is not None:
             info.node = new
@@ -136,6 +139,14 @@ class PlacementSimulator:
                 info.remove(wanted.requests, wanted.ports)
         self._rules.pod_moved(pod, name, by)
 
+    def prepare(self, pods: Iterable[Pod]) -> None:
+        """Find the nodes for each class of these pods now, and what each node has left: forks then
+        share what was found."""
+        for name in self._cache.nodes:
+            self.info(name)
+        for demands in {self._classes.demands_of(pod): None for pod in pods}:
+            self._candidates_for(demands)
+
     def end(self) -> None:
         """Undo the circle in which candidates hold the simulator."""
         self._candidates.clear()
@@ -163,8 +174,13 @@ class PlacementSimulator:
 
     def zone(self, name: str) -> str:
         """The node's zone, "" for none."""
-        node = self._cache.nodes.get(name)
-        return zone_key(node.metadata.labels) if node is not None else ""
+        zone = self._zones.get(name)
+        if zone is None:
+            node = self._cache.nodes.get(name)
+            if node is None:
+                return ""
+            zone = self._zones[name] = zone_key(node.metadata.labels)
+        return zone
 
     # --- where to --------------------------------------------------------------------------------
 
@@ -184,6 +200,24 @@ class PlacementSimulator:
             (lambda name: self._obeys(wanted, name)) if has_rules else None,
             self._owners.siblings(pod, self._cache),
         )
+
+    def fits_without(self, pod: Pod, name: str, leaving: Iterable[Pod]) -> bool:
+        """Whether the pod fits on the node once these have left it, by room and ports; what the
+        spread and other pods say is as it is now.
+        """
+        wanted = self._rules.wanted(pod, self._classes.demands_of(pod))
+        node = self._cache.nodes.get(name)
+        if node is None or self._nowhere(wanted) or pinned_node(pod.spec) not in (None, name):
+            return False
+        if self._keeps_off(pod, node) is not None or not self._obeys(wanted, name):
+            return False
+        if self._unstated_room and not node.status.allocatable:
+            return True
+        info = self.info(name).copy()
+        for gone in leaving:
+            room = self._classes.room_of(gone)
+            info.remove(room.requests, room.ports)
+        return not resource_reasons(wanted, info)
 
     def line_of(self, pod: Pod) -> Hashable:
         """Pods with the same value fit the same nodes: where one waits, all do."""
@@ -289,7 +323,8 @@ class PlacementSimulator:
         stale = self._stale[demands]
         if stale:
             nodes, sample = self._cache.nodes, demands.wanted.pod
-            for name in sorted(stale, key=self._ranks.__getitem__):
+            known_nodes = stale & self._ranks.keys()  # pods may name nodes that do not exist
+            for name in sorted(known_nodes, key=self._ranks.__getitem__):
                 node = nodes.get(name)
                 admitted = node is not None and self._keeps_off(sample, node) is None
                 found.update(name, admitted)

@@ -24,14 +24,14 @@ SAMPLE: Final = 3
 """Nodes that fit, among which one is chosen, in a cluster of more than `SMALL` nodes."""
 SMALL: Final = 60
 
-WEIGHTS: Final = {
-    "TaintToleration": 3,
-    "NodeAffinity": 2,
-    "PodTopologySpread": 2,
-    "NodeResourcesFit": 1,
-    "NodeResourcesBalancedAllocation": 1,
-}
-"""Weights of kube-scheduler's default profile (from 1.23 on)."""
+_TAINTS: Final = 3 * 100
+_AFFINITY: Final = 2 * 100
+_SPREAD: Final = 2 * 100
+_FIT: Final = 1 * 100
+_BALANCE: Final = 1 * 100
+"""Weights of kube-scheduler's default profile (from 1.23 on), times the highest score of a plugin:
+TaintToleration, NodeAffinity, PodTopologySpread, NodeResourcesFit, NodeResourcesBalancedAllocation.
+"""
 
 _HOST_MAX_SKEW: Final = 3
 _ZONE_MAX_SKEW: Final = 5
@@ -248,7 +248,9 @@ class _Round:
         if self._admitted.get(name) != admitted:
             self._admitted[name] = admitted
             self._names = self._preferred = None
-        if name in self._liked and self._liked[name] != (preference := self._prefers(name)):
+        if not admitted:
+            self._liked.pop(name, None)  # the node may be gone, and come back as another one
+        elif name in self._liked and self._liked[name] != (preference := self._prefers(name)):
             self._liked[name] = preference
             self._preferred = None
 
@@ -273,7 +275,7 @@ class _Round:
                     break
         if len(found) < 2:
             return found[0] if found else None
-        scores = node_scores(self._nodes, self._prefers, found, requests, siblings)
+        scores = node_scores(self._nodes, self._preference, found, requests, siblings)
         return found[max(range(len(found)), key=scores.__getitem__)]
 
     def _from_next(self, names: list[str]) -> Iterator[str]:
@@ -284,15 +286,18 @@ class _Round:
             self._scoring.next = start + i + 1
             yield names[(start + i) % count]
 
+    def _preference(self, name: str) -> Preference:
+        """What the pods think of the node; `update` keeps it true."""
+        preference = self._liked.get(name)
+        if preference is None:
+            preference = self._liked[name] = self._prefers(name)
+        return preference
+
     def _by_preference(self) -> list[list[str]]:
         if self._preferred is None:
             groups: dict[Preference, list[str]] = {}
-            liked = self._liked
             for name in self.names():
-                preference = liked.get(name)
-                if preference is None:
-                    preference = liked[name] = self._prefers(name)
-                groups.setdefault(preference, []).append(name)
+                groups.setdefault(self._preference(name), []).append(name)
             self._preferred = [groups[preference] for preference in sorted(groups)]
         return self._preferred
 
@@ -300,34 +305,37 @@ class _Round:
 def node_scores(
     nodes: Nodes, prefers: Prefers, names: list[str], requests: Amounts, siblings: Siblings
 ) -> list[float]:
-    """The score of each node: 100 times the weight at most by each of the default plugins that
-    matter here (`WEIGHTS`), as pkg/scheduler/framework/plugins score and normalize."""
+    """The score of each node: the sum over the default plugins that matter here, as
+    pkg/scheduler/framework/plugins score and normalize.
+    """
     preferences = [prefers(name) for name in names]
     most_taints = max(p.taints for p in preferences)
     most_affinity = max(-p.affinity for p in preferences)
     crowds = _crowds(nodes, names, siblings)
+    cpu, memory = requests.get("cpu", 0), requests.get("memory", 0)
     scores = []
     for name, preference, crowd in zip(names, preferences, crowds, strict=True):
-        used = _used_shares(nodes.info(name), requests)
-        parts = {
-            "TaintToleration": 1 - preference.taints / most_taints if most_taints else 1,
-            "NodeAffinity": -preference.affinity / most_affinity if most_affinity else 0,
-            "PodTopologySpread": crowd,
-            "NodeResourcesFit": 1 - sum(used) / len(used),
-            "NodeResourcesBalancedAllocation": 1 - abs(used[0] - used[1]) / 2,
-        }
-        scores.append(sum(100 * WEIGHTS[plugin] * part for plugin, part in parts.items()))
+        info = nodes.info(name)
+        used_cpu = _used_share(info, "cpu", cpu)
+        used_memory = _used_share(info, "memory", memory)
+        taints = 1 - preference.taints / most_taints if most_taints else 1
+        affinity = -preference.affinity / most_affinity if most_affinity else 0
+        scores.append(
+            _TAINTS * taints
+            + _AFFINITY * affinity
+            + _SPREAD * crowd
+            + _FIT * (1 - (used_cpu + used_memory) / 2)
+            + _BALANCE * (1 - abs(used_cpu - used_memory) / 2)
+        )
     return scores
 
 
-def _used_shares(info: NodeInfo, requests: Amounts) -> list[float]:
-    """How much of cpu and memory is taken once the pod is there, as shares of 1."""
-    shares = []
-    for name in ("cpu", "memory"):
-        allocatable = info.allocatable.get(name, 0)
-        used = info.requested.get(name, 0) + requests.get(name, 0)
-        shares.append(min(1.0, used / allocatable) if allocatable else 1.0)
-    return shares
+def _used_share(info: NodeInfo, name: str, requested: int) -> float:
+    """How much of a resource is taken once the pod is there, as a share of 1."""
+    allocatable = info.allocatable.get(name, 0)
+    if not allocatable:
+        return 1.0
+    return min(1.0, (info.requested.get(name, 0) + requested) / allocatable)
 
 
 def _crowds(nodes: Nodes, names: list[str], siblings: Siblings) -> list[float]:
@@ -340,12 +348,15 @@ def _crowds(nodes: Nodes, names: list[str], siblings: Siblings) -> list[float]:
     by_zone: Counter[str] = Counter()
     for name, count in siblings.items():
         by_zone[nodes.zone(name)] += count
-    zones = len({nodes.zone(name) for name in names})
-    raw = []
-    for name in names:
-        zone = nodes.zone(name)
-        per_zone = by_zone[zone] * log(zones + 2) + _ZONE_MAX_SKEW - 1 if zone else 0
-        host = siblings.get(name, 0) * log(len(names) + 2) + _HOST_MAX_SKEW - 1
-        raw.append(host + per_zone)
+    zone_of = [nodes.zone(name) for name in names]
+    zones = set(zone_of)
+    zone_weight, host_weight = log(len(zones) + 2), log(len(names) + 2)
+    per_zone = {
+        zone: by_zone[zone] * zone_weight + _ZONE_MAX_SKEW - 1 if zone else 0 for zone in zones
+    }
+    raw = [
+        siblings.get(name, 0) * host_weight + _HOST_MAX_SKEW - 1 + per_zone[zone]
+        for name, zone in zip(names, zone_of, strict=True)
+    ]
     most, least = max(raw), min(raw)
     return [(most + least - value) / most for value in raw]

@@ -5,12 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
+from msgspec.structs import replace
+
+from kubectl_nodelife.acts import drain as drain_act
+from kubectl_nodelife.acts.node_drain import NodeDrain, SeenPod
+from kubectl_nodelife.engine.calls import Answer, Result
+from kubectl_nodelife.engine.calls.after_eviction import WAIT
 from kubectl_nodelife.engine.calls.call import Patch
+from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.writer import Writer, WritingSession
 from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.acts.program import Ended, nodelife, start
 from tests.acts.test_repair import KUBE_SYSTEM, rows
 from tests.loopback import client, play, sandbox, target_of
@@ -207,3 +221,57 @@ async def uncordon(served: Sandbox) -> None:
     answer = await writer.call(Patch("Node", ("", "a1"), {"spec": {"unschedulable": None}}))
     assert answer.ok, answer
     await writer.close()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_nothing_is_evicted_before_the_cordon_is_seen(
+    monkeypatch: pytest.MonkeyPatch, there: bool
+) -> None:
+    """An answer that says so proves nothing: a node that still takes pods would get them back."""
+    shown = Node(ObjectMeta(name="a1", uid="u"))
+    cordoned = replace(shown, spec=replace(shown.spec, unschedulable=there))
+    looks = iter([shown, cordoned])
+
+    class Believer:
+        async def carry_out(self, action: Any, seen: Any) -> Result:
+            return Result(200, changed=True)
+
+        async def stop(self) -> None: ...
+
+        async def call(self, call: Any) -> Answer:
+            return Answer(200, next(looks))
+
+    monkeypatch.setattr(drain_act, "make_carrier", lambda session: Believer())
+    session = SimpleNamespace(reader=Believer(), order=SimpleNamespace(dry_run=False))
+    order = SimpleNamespace(conditions=False)
+    told: list[str] = []
+    act = drain_act.Drain(cast(Any, session), cast(Any, order), cast(Any, None), told.append, print)
+    if there:
+        asyncio.run(act._cordon("a1"))
+        assert told == ["node/a1 cordoned"]
+    else:
+        with pytest.raises(Failed, match="was said to be cordoned, and is not"):
+            asyncio.run(act._cordon("a1"))
+        assert told == []
+
+
+def test_a_pod_that_came_back_under_the_same_name_is_told() -> None:
+    """kubectl says drained, though the node is not empty."""
+    shown = decode("Pod", pod("web-0", uid="one"))
+    back = decode("Pod", pod("web-0", uid="two"))
+    assert isinstance(shown, Pod) and isinstance(back, Pod)
+    told: list[str] = []
+    session = SimpleNamespace(now_ns=lambda: 0, order=SimpleNamespace(dry_run=False))
+    bare = DrainOptions(force=True)
+    drain = NodeDrain(
+        cast(Any, session), Node(ObjectMeta(name="a1")), bare, told.append, told.append
+    )
+    drain._turn.listed([SeenPod(shown), SeenPod(shown)], cast(Any, None), 0)
+    for target, there in zip(drain.pods, (back, None), strict=True):
+        assert drain._turn.evicted(target, 201, "", 0) == WAIT
+        drain._see(target, there)
+    assert [target.outcome for target in drain.pods] == ["failed", "gone"]
+    assert "pod/web-0 evicted" in told
+    because = "it is gone, and another pod has come in its place"
+    about = 'pod "web-0" in namespace "shop"'
+    assert drain._error() == f"error when waiting for {about} to terminate: {because}"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
-from tests.answers.asking import Ask
+from tests.answers.asking import Ask, lost
 from tests.drain.build import NOW, merged, node, pod
 
 OLD = "2025-12-31T22:58:00Z"  # two hours and two minutes before the moment
@@ -42,7 +42,7 @@ def test_a_status_may_be_as_old_as_a_kubelet_leaves_it(ask: Ask) -> None:
 
 def test_pods_that_were_not_read_are_unknown(ask: Ask) -> None:
     said = ask([node("a1")], "status", kinds="nodes,leases")
-    row = said.out.splitlines()[-1].split()
+    row = next(line.split() for line in said.out.splitlines() if line.startswith("a1 "))
     assert row[:2] == ["a1", "True"] and row.count("<unknown>") == 2
     document = ask([node("a1")], "status", "-o", "json", kinds="nodes,leases").document
     assert document["nodes"][0]["pods"] == {"total": None, "evicting": None, "terminating": None}
@@ -83,7 +83,8 @@ def test_a_pod_that_waits_is_not_called_fine(ask: Ask) -> None:
         "conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}],
     }
     cluster = [node("a1"), pod("p", "a1", status=waiting), pod("q", "", status=unbound)]
-    assert "of these 2 wait (1 ImagePullBackOff, 1 Unschedulable)" in ask(cluster, "audit").out
+    said = ask(cluster, "audit").out
+    assert "of those without a finding 2 wait (1 ImagePullBackOff, 1 Unschedulable)" in said
     document = ask(cluster, "audit", "-o", "json").document
     assert document["waiting"] == {"ImagePullBackOff": 1, "Unschedulable": 1}
 
@@ -136,3 +137,101 @@ def test_two_that_differ_and_nothing_tells_which_is_newer_are_refused(
     other = merged(one, {"spec": {"unschedulable": True}})
     assert main(["status", *two_files(tmp_path, one, other)]) == 2
     assert "no resourceVersion tells which is newer" in capsys.readouterr().err
+
+
+RUNNING = {
+    "phase": "Running",
+    "conditions": [
+        {"type": name, "status": "True"} for name in ("Initialized", "Ready", "ContainersReady")
+    ],
+    "containerStatuses": [{"name": "c", "ready": True, "state": {"running": {}}}],
+}
+MIRROR = {
+    "metadata": {
+        "annotations": {"kubernetes.io/config.mirror": "f00"},
+        "deletionTimestamp": "2026-01-01T00:51:00Z",
+        "ownerReferences": [],
+    }
+}
+
+
+def test_a_static_pod_on_a_lost_node_is_to_be_left(ask: Ask) -> None:
+    """Its kubelet makes the object anew; forcing it ends nothing and makes nothing."""
+    cluster = [lost("a1"), node("b1"), pod("etcd-a1", "a1", **MIRROR)]
+    said = ask(cluster, "audit").out
+    assert "leave it: it shows a static pod of a1" in " ".join(said.split())
+    (found,) = [
+        f
+        for f in ask(cluster, "audit", "-o", "json").document["findings"]
+        if f["class"] == "terminating-dead-node"
+    ]
+    advice = found["advice"]
+    assert (advice["forceDelete"], advice["commands"], advice["undo"]) == ("not-needed", [], [])
+    assert "--force" not in ask(cluster, "explain", "pod", "etcd-a1").out
+
+
+@pytest.mark.parametrize(
+    "owners, told",
+    [
+        ([], "no controller makes it anew"),
+        (
+            [{"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "controller": True}],
+            "StatefulSet db makes a new pod",
+        ),
+    ],
+)
+def test_who_makes_a_forced_pod_anew(ask: Ask, owners: list[object], told: str) -> None:
+    deleted = {"deletionTimestamp": "2026-01-01T00:51:00Z", "ownerReferences": owners}
+    cluster = [lost("a1"), node("b1"), pod("p", "a1", metadata=deleted)]
+    (found,) = ask(cluster, "audit", "-o", "json").document["findings"]
+    assert told in found["advice"]["undo"][-1]
+
+
+def test_the_audit_adds_up_and_trusts_no_pod_of_a_silent_node(ask: Ask) -> None:
+    """The Lease of `silent` is old, though its Ready condition is True still."""
+    cluster = [
+        node("a1"),
+        node("silent", lease="2026-01-01T00:40:00Z"),
+        pod("fine", "a1", status=RUNNING),
+        pod("bare", "a1", status={"conditions": []}),
+        *(pod(f"p{n}", "silent") for n in range(3)),
+    ]
+    assert ask(cluster, "status", "--exit-code").code == 4
+    counts = ask(cluster, "audit", "-o", "json").document["counts"]
+    assert counts == {"ok": 1, "unknown": 1, "unheard": 3}
+    said = ask(cluster, "audit").out
+    assert "1 pod is consistent; 3 on 1 node that is not heard from" in said
+    assert "1 says too little" in said
+
+
+def test_a_node_of_which_no_lease_was_read_is_not_called_healthy(ask: Ask) -> None:
+    cluster = [node("a1", lease="", status=posted("2026-01-01T00:56:44Z"))]
+    said = ask(cluster, "status", "--now", NOW).out
+    assert "Ready (no lease read)" in said and "healthy" not in said
+    entry = ask(cluster, "status", "--now", NOW, "-o", "json").document["nodes"][0]
+    assert "no lease was read" in entry["verdict"]["because"]
+    assert "status was posted 3m" in entry["verdict"]["because"]
+
+
+def test_the_page_says_which_times_rest_on_assumed_settings(ask: Ask) -> None:
+    told = ask([node("a1")], "status").out
+    assert "times assume node-monitor-grace-period=50s" in told and "--set FLAG=VALUE" in told
+    given = ask([node("a1")], "status", "--set", "node-monitor-grace-period=40s").out
+    assert "assume node-eviction-rate" in given and "grace-period" not in given
+
+
+def test_a_drain_of_a_node_without_a_single_pod_is_not_promised(ask: Ask) -> None:
+    """A partial must-gather: every real node has a static pod or a DaemonSet's."""
+    cluster = [node("master"), node("w1"), pod("p", "w1")]
+    said = " ".join(ask(cluster, "drain-plan", "master").out.split())
+    assert said.startswith("Not read: any pod of master, not even a static one")
+    assert "Of the rest: " in said
+    assert "Not read: any pod" not in ask(cluster, "drain-plan", "w1", "--force").out
+
+
+def test_it_is_said_what_a_pod_does_not_tell(ask: Ask) -> None:
+    conditions = [{"type": "Ready", "status": "False"}]
+    cluster = [node("a1"), pod("p", "a1", status={"conditions": conditions})]
+    said = ask(cluster, "explain", "pod", "p").out
+    assert "Not known: it reports no container statuses to hold its Ready=False against." in said
+    assert "no Ready condition" not in said

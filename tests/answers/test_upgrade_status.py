@@ -158,6 +158,18 @@ def test_a_failed_node_is_trouble() -> None:
     assert has_trouble(answer) and answer["failures"] == ["b0"]
 
 
+def test_a_mark_of_an_epoch_that_the_lease_has_not_come_to_is_shown_as_held() -> None:
+    forged = replace(DRAINING, epoch=4)
+    answer = status([node("b0", mark=forged)], lease(run()), "b0")
+    (row,) = answer["nodes"]
+    assert row["state"] == "Held" and has_trouble(answer)
+    assert row["because"] == (
+        "forged, or foreign: its annotation has epoch 4, and the run's Lease is at 3"
+    )
+    (row,) = status([node("b0", mark=replace(forged, epoch=3))], lease(run()), "b0")["nodes"]
+    assert row["state"] == "Draining"
+
+
 def test_what_is_asked_of_the_leader_is_told_until_it_is_struck() -> None:
     answer = status(TEN, lease(run(), Wish(Verb.PAUSE, because="lunch")))
     assert answer["wish"] == {"verb": "pause", "because": "lunch"}

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubectl_nodelife.acts.upgrade.rights import rights
+from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands.rbac import rbac
 from kubectl_nodelife.controllers.upgrade.policy import NodeWork, UpgradePolicy, WorkMode
 
@@ -52,6 +53,21 @@ def test_config_maps_are_read_where_the_kill_switch_is_alone() -> None:
             namespace for namespace, _, resource, _ in granted(*words) if resource == "configmaps"
         }
         assert where == {"kube-system"}
+
+
+@pytest.mark.parametrize("words", [(), ("--lease-namespace", "ops"), ("--enforce=pod-gc",)])
+def test_enforcing_reads_no_other_config_map_either(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rbac", "--mode", "enforce", *words, "-o", "json"]) == 0
+    items = json.loads(capsys.readouterr().out)["items"]
+    where = {
+        (item["kind"], item["metadata"].get("namespace", ""), *rule["verbs"])
+        for item in items
+        for rule in item.get("rules", ())
+        if "configmaps" in rule["resources"]
+    }
+    assert where == {("Role", "kube-system", "get")}
 
 
 def test_the_jobs_namespace_is_asked_for_and_can_be_named() -> None:

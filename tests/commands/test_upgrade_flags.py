@@ -20,11 +20,11 @@ from kubectl_nodelife.commands.upgrade.flags import (
 from kubectl_nodelife.controllers.upgrade.policy import (
     UpgradePolicy,
     WorkMode,
+    policy_digest,
     policy_from,
     policy_mapping,
 )
 from kubectl_nodelife.controllers.upgrade.selection import is_selected, named_nodes
-from kubectl_nodelife.controllers.upgrade.shown_policy import policy_digest
 from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node

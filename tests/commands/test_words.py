@@ -60,9 +60,14 @@ def test_not_found_is_worded_alike_everywhere(
     assert line.startswith("error: ") and 'x" not found; ' in line
 
 
-def test_a_dump_given_to_simulate_is_recognised(capsys: pytest.CaptureFixture[str]) -> None:
-    said = err(capsys, "simulate", "-f", f"{DUMP}/nodes.json")
-    assert "is a dump, not a scenario; use: kubectl nodelife status -f" in said
+def test_a_dump_given_to_simulate_on_stdin_is_recognised(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a file it is played; of stdin there is nothing left to read."""
+    with open(f"{DUMP}/nodes.json", "rb") as file:
+        monkeypatch.setattr("kubectl_nodelife.commands.simulate.read_stdin", file.read)
+        said = err(capsys, "simulate", "-f", "-")
+    assert "standard input: is a dump, not a scenario; name its file" in said
 
 
 def test_a_first_look_is_said_once_a_minute(

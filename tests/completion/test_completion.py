@@ -36,8 +36,12 @@ FREE = {
     "all|none|NAME,...",
     *("KEY=VALUE:EFFECT", "KINDS", "TEXT"),
     *("CMD", "[CMD]", "N|P%", "N|NAMES", "NAMES", "NAMES|SELECTOR", "TYPE=STATUS", "IMAGE"),
-    "NODES",
+    *("NODES", "[BUDGET...]", "REPOSITORY"),
     "'DAYS FROM-TO ZONE'",
+    "NS/KIND/NAME|SELECTOR",
+    "LIST",
+    *("FIELD=VALUE[,...]", "KEY[,...]", "HOST:PORT", "OLD=NEW[,...]", "NS/KIND/NAME|SELECTOR"),
+    "NS/KIND/NAME|node/NAME",
 }
 
 
@@ -73,15 +77,27 @@ def offered(*words: str) -> list[str]:
     ("words", "expected"),
     [
         (["stat"], ["status"]),
-        (["status", "--cont"], ["--context"]),
+        (["status", "--cont"], ["--context", "--contexts"]),
         (["status", "-o", "j"], ["json"]),
-        (["status", "--output=j"], ["--output=json"]),
+        (["status", "--output=j"], ["json"]),  # cobra's scripts add the flag
+        (["status", "-o=j"], ["json"]),
         (["--context", "x", "status", "-o", "na"], ["name"]),
         (["explain", ""], ["node", "pod", "zone", "daemonset", "budget"]),
         (["explain", "node", "a", ""], []),
         (["status", "--set", "node-monitor-p"], ["node-monitor-period="]),
         (["daemonset", "--profile", "v1.3"], [f"v1.3{n}" for n in range(6, -1, -1)]),
         (["rollout", "und"], ["undo"]),
+        (["what-if", "--each", "zo"], ["zone"]),
+        (["what-if", "lo"], ["lose"]),
+        (["what-if", "lose", "z"], ["zone"]),
+        (["what-if", "lose", "link", ""], ["node", "zone"]),
+        (["what-if", "delete", ""], ["node", "pod"]),
+        (["what-if", "set", "node-monitor-p"], ["node-monitor-period="]),
+        (["what-if", "set", "tol"], ["toleration-seconds="]),
+        (["what-if", "lose", "node", "a", "--and", "dr"], ["drain"]),
+        (["help", "stat"], ["status"]),
+        (["help", "rollout", "und"], ["undo"]),
+        (["help", "status", ""], []),
     ],
 )
 def test_words_flags_and_values(words: list[str], expected: list[str], home: Path) -> None:
@@ -105,6 +121,8 @@ def test_directives(home: Path) -> None:
         (["status", ""], ["worker-1", "worker-2"]),
         (["status", "worker-1", ""], ["worker-2"]),
         (["explain", "node", "w"], ["worker-1", "worker-2"]),
+        (["what-if", "lose", "node", "worker-2", "w"], ["worker-1"]),
+        (["what-if", "cordon", "worker-1", "--and", "drain", ""], ["worker-1", "worker-2"]),
     ],
 )
 def test_names_come_from_the_daemon(
@@ -124,7 +142,7 @@ def test_contexts_come_from_the_kubeconfig(home: Path) -> None:
         "contexts: [{name: b, context: {cluster: c}}, {name: a, context: {cluster: d}}]"
     )
     assert offered("status", "--context", "") == ["a", "b"]
-    assert offered("status", "--context=a") == ["--context=a"]
+    assert offered("status", "--context=a") == ["a"]
 
 
 def test_without_a_daemon_there_are_no_names_and_none_is_started(home: Path) -> None:
@@ -224,6 +242,16 @@ def test_kubectl_asks_the_shim(path: Path, daemon: FakeDaemon) -> None:
     assert done.stdout == "worker-2\n:4\n"
 
 
+BASH_HELPER = Path("/usr/share/bash-completion/bash_completion")
+
+
+def needs_kubectl(shell: str) -> None:
+    if KUBECTL is None:
+        pytest.skip("there is no kubectl on this machine")
+    if shell == "bash" and not BASH_HELPER.exists():
+        pytest.skip("there is no bash-completion on this machine, which kubectl's own needs")
+
+
 def typed(words: list[str], start: str, line: str, wanted: str, seconds: float = 30.0) -> str:
     """What an interactive shell shows after `start` and the keys of `line`, until `wanted`.
 
@@ -254,6 +282,10 @@ def typed(words: list[str], start: str, line: str, wanted: str, seconds: float =
     raise AssertionError(f"{wanted!r} was not shown in: {shown!r}")
 
 
+CONTEXTS = "contexts: [{name: lab, context: {}}, {name: 'arn:aws:live', context: {}}]\n"
+FLAGS_WITH_EQUALS = {"--context=la": "--context=lab ", "-o=js": "-o=json "}
+
+
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
@@ -275,16 +307,39 @@ def test_a_shell_completes_the_program(
     typed(words, start, f"kubectl-nodelife {line}", wanted)
 
 
-@pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl on this machine")
+@pytest.mark.parametrize("flag", FLAGS_WITH_EQUALS)
+@pytest.mark.parametrize("program", ["kubectl-nodelife", "kubectl nodelife"])
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_value_behind_an_equals_sign_is_completed_in_place(
+    shell: str, program: str, flag: str, path: Path, home: Path
+) -> None:
+    (home / "config").write_text(CONTEXTS)
+    line = f"{program} status {flag}"
+    if shutil.which(shell) is None:
+        pytest.skip(f"there is no {shell} on this machine")
+    start = {
+        "bash": f"source {BASH_HELPER}; source <(COMMAND completion bash)",
+        "zsh": "autoload -Uz compinit; compinit -u -D; source <(COMMAND completion zsh)",
+        "fish": "COMMAND completion fish | source",
+    }[shell].replace("COMMAND", program.split()[0])
+    if program == "kubectl nodelife":
+        needs_kubectl(shell)
+        run("kubectl-nodelife", "completion", "install")
+    if shell == "fish":
+        done = run("fish", "--no-config", "-c", f"{start}; complete -C '{line}'")
+        assert done.stdout.partition("\t")[0].strip() == FLAGS_WITH_EQUALS[flag].strip()
+        return
+    words = {"bash": ["bash", "--norc", "--noprofile", "-i"], "zsh": ["zsh", "-f", "-i"]}[shell]
+    typed(words, start, f"{line}\t", f"{program} status {FLAGS_WITH_EQUALS[flag]}")
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
 def test_a_shell_completes_the_plugin(shell: str, path: Path, daemon: FakeDaemon) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"there is no {shell} on this machine")
-    helper = Path("/usr/share/bash-completion/bash_completion")
-    if shell == "bash" and not helper.exists():
-        pytest.skip("there is no bash-completion on this machine, which kubectl's own needs")
+    needs_kubectl(shell)
     run("kubectl-nodelife", "completion", "install")
-    start = f"source {helper}; source <(kubectl completion bash)"
+    start = f"source {BASH_HELPER}; source <(kubectl completion bash)"
     words = ["bash", "--norc", "--noprofile", "-i"]
     if shell == "zsh":
         start = "autoload -Uz compinit; compinit -u -D; source <(kubectl completion zsh)"
@@ -300,8 +355,11 @@ def test_fish_completes_the_program(path: Path, daemon: FakeDaemon) -> None:
     assert done.stdout == "worker-1\tReady, zone a\nworker-2\tNotReady\n", done.stderr
 
 
-def test_a_tab_takes_a_moment(path: Path, daemon: FakeDaemon) -> None:
+def test_a_tab_takes_a_moment(
+    path: Path, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An alarm for heavy imports, not a measurement: processor time, since others are busy too."""
+    monkeypatch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
 
     def used() -> float:
         spent = resource.getrusage(resource.RUSAGE_CHILDREN)

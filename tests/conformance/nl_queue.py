@@ -11,7 +11,6 @@ from kubectl_nodelife.controllers.tainteviction.dispatch import worker_of
 from kubectl_nodelife.controllers.tainteviction.timed_workers import (
     TimedWorkers,
     Work,
-    timer_end_ns,
 )
 from kubectl_nodelife.engine.actions import ScheduleEviction
 from kubectl_nodelife.engine.profiles import parse_profile
@@ -161,7 +160,8 @@ class Workers:
     def add(self, step: Step) -> None:
         """Add work."""
         created_ns = instant_ns(step["created"])
-        due_ns = timer_end_ns(created_ns, instant_ns(step["fire"]), self.now_ns)
+        # `createWorker` waits for fire - created; the controller only adds work that is created now
+        due_ns = self.now_ns + max(0, instant_ns(step["fire"]) - created_ns)
         key = ("default", step["key"])
         schedule = ScheduleEviction(
             controller="",

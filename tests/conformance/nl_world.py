@@ -149,7 +149,7 @@ class World:
     def note(self, change: Change | None) -> None:
         """Tell the controller, without its node workers: vectors run those by name."""
         if change is not None:
-            note(self.controller.memory, change)
+            note(self.controller.memory, change, self.now_ns)
 
     def carry_out(self, actions: Actions) -> None:
         """Apply what was decided to the API; failures come back once all is said."""

@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.daemon.user import FLAGS, user
+from tests.daemon.user import FLAGS, SET, User, user
 from tests.loopback import play, sandbox, until
 
 
@@ -40,6 +41,108 @@ def test_a_token_that_expires_is_renewed_from_the_kubeconfig() -> None:
             await one.until(back)
 
     play(test)
+
+
+@pytest.mark.parametrize(
+    "script, complaint",
+    [
+        pytest.param("echo secret >&2; exit 255", "failed with exit code 255", id="expired"),
+        pytest.param("sleep 600", "no answer within 2 s", id="never-ends"),
+    ],
+)
+def test_an_expired_login_ends_no_daemon_and_is_mended_by_a_new_one(
+    script: str, complaint: str
+) -> None:
+    """The plugin works, then fails, then works again, as after `aws sso login`."""
+
+    async def test() -> None:
+        async with sandbox(flags=FLAGS) as served, user(served.kubeconfig) as one:
+            config = json.loads(Path(served.kubeconfig).read_text())
+            answer = one.home / "login"
+            logged_in = credential_script(config["users"][0]["user"]["token"])
+            answer.write_text(logged_in)
+            config["users"][0]["user"] = {"exec": plugin_of(answer)}
+            own = one.home / "config"
+            own.write_text(json.dumps(config))
+            one.environ["KUBECONFIG"] = str(own)
+            await one.begin("--request-timeout=2s", *SET)
+            pid = (await one.health())["pid"]
+
+            answer.write_text(script)
+            served.server.faults.refuse_tokens = True
+            served.server.go_down()  # the watches end; what comes next is refused
+            served.server.faults.down = False
+            said = await one.warned("daemon", "status", of=("credential plugin sh", complaint))
+            assert "not being watched" in said and "secret" not in said
+            assert len([line for line in said.splitlines() if complaint in line]) == 1
+            await answers_of_what_was_last_seen(one, complaint)
+            served.server.faults.refuse_tokens = False
+            answer.write_text(logged_in)
+
+            async def back() -> bool:
+                health = await one.health()
+                return not health["standsStill"] and health["pid"] == pid
+
+            await one.until(back)
+
+    play(test)
+
+
+async def answers_of_what_was_last_seen(one: User, complaint: str) -> None:
+    """The daemon still answers, accuses nobody of a silence that it could not hear, and one line
+    says why: also by the plugin's own words, where the command asks the cluster for something more.
+    """
+    status = await one.run("status")
+    assert "of 4 nodes was in trouble when the cluster was last seen" in status.out, status
+    assert "overdue" not in status.out
+    for verb in (["status"], ["explain", "node", "a1"], ["changes"], ["daemonset", "-A"]):
+        said = await one.run(*verb, "-v", "--request-timeout=2s")
+        assert said.code == 0
+        lines = [line for line in said.err.splitlines() if complaint in line]
+        (blind,) = (line for line in lines if "Services and webhooks" not in line)
+        assert "nothing is decided" in blind and "last seen" in blind, said
+
+
+def test_a_daemon_that_begins_before_the_login() -> None:
+    async def test() -> None:
+        async with sandbox(flags=FLAGS) as served, user(served.kubeconfig) as one:
+            config = json.loads(Path(served.kubeconfig).read_text())
+            answer = one.home / "login"
+            answer.write_text("echo secret >&2; exit 1")
+            logged_in = credential_script(config["users"][0]["user"]["token"])
+            config["users"][0]["user"] = {"exec": plugin_of(answer)}
+            own = one.home / "config"
+            own.write_text(json.dumps(config))
+            one.environ["KUBECONFIG"] = str(own)
+            began = await one.run("daemon", "start")
+            assert began.code == 0 and began.out.startswith("started, still reading")
+            assert "credential plugin sh: failed with exit code 1" in began.err, began
+            answer.write_text(logged_in)
+
+            async def synced() -> bool:
+                return bool((await one.health())["synced"])
+
+            await one.until(synced)
+
+    play(test)
+
+
+def plugin_of(script: Path) -> dict[str, Any]:
+    """A credential plugin that is this shell script, as it is at the time."""
+    return {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sh",
+        "args": [str(script)],
+        "interactiveMode": "Never",
+    }
+
+
+def credential_script(token: str) -> str:
+    """Prints the token as an ExecCredential that is old at once."""
+    version = "client.authentication.k8s.io/v1"
+    status = {"token": token, "expirationTimestamp": "2020-01-01T00:00:00Z"}
+    document = {"kind": "ExecCredential", "apiVersion": version, "status": status}
+    return f"echo '{json.dumps(document)}'"
 
 
 def renamed(text: str) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.daemon.config import load_config
+from kubectl_nodelife.daemon.options import Options, with_limits
 from kubectl_nodelife.daemon.preflight import check_settings
 from kubectl_nodelife.daemon.settings import (
     DetectedSettings,
@@ -16,6 +17,7 @@ from kubectl_nodelife.daemon.settings import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput, Refused
+from kubectl_nodelife.live.connection import Connection
 
 SERVER = "https://10.0.0.1:6443"
 RUNNING = DetectedSettings(
@@ -62,6 +64,10 @@ clusters:
             "clusters: {a: {setings: {}}}",
             "clusters.a: unknown key 'setings'; did you mean settings",
         ),
+        ("clusters: {a: {caps: {taint-per-minute: 3}}}", "unknown key 'taint-per-minute'; did you"),
+        ("clusters: {a: {caps: {zone-percent: -3}}}", "clusters.a: Expected `int` >= 0"),
+        ("clusters: {a: {caps: {zone-percent: 3%}}}", "clusters.a: Expected `int`"),
+        ("clusters: {a: {maxResponseSize: 5Qi}}", 'a.maxResponseSize: invalid size "5Qi"'),
         ("clusters: {a: {settings: 3}}", "clusters.a: Expected `object`, got `int`"),
         ("- a", "must be a map"),
         ("a: b: c", "is not YAML in line 1"),
@@ -74,6 +80,16 @@ def test_what_makes_no_sense_is_named_with_its_place(
     with pytest.raises(BadInput) as wrong:
         load_config(path)
     assert str(wrong.value).startswith(path) and complaint in str(wrong.value)
+
+
+def test_the_file_limits_what_a_daemon_reads_unless_a_flag_does(tmp_path: Path) -> None:
+    text = "clusters: {prod: {maxResponseSize: 1Gi, maxWrites: 5, caps: {zone-percent: 20}}}"
+    section = load_config(written(tmp_path, text)).section(SERVER, "prod")
+    assert (section.max_writes, section.caps) == (5, {"zone-percent": 20})
+    by_file = with_limits(Options(Connection(), {}), section)
+    by_flag = with_limits(Options(Connection(max_response_size="2Mi"), {}), section)
+    assert by_file.overrides.max_response_size == "1Gi"
+    assert by_flag.overrides.max_response_size == "2Mi"
 
 
 def test_the_running_flags_count_then_the_config_then_the_release(tmp_path: Path) -> None:

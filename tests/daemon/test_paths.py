@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kubectl_nodelife.daemon import paths
 from kubectl_nodelife.daemon.paths import (
     SOCKET_PATH_BYTES,
     check_private,
@@ -70,6 +71,22 @@ def test_state_and_config_follow_xdg() -> None:
     assert state_folder({"HOME": "/h", "XDG_STATE_HOME": "/s"}) == "/s/nodelife"
     assert config_file({"HOME": "/h"}) == "/h/.config/nodelife/config.yaml"
     assert config_file({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}) == "/c/nodelife/config.yaml"
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{"XDG_RUNTIME_DIR": "x", "XDG_STATE_HOME": "y"}, {"HOME": "x"}, {"NODELIFE_RUNTIME_DIR": "x"}],
+)
+def test_a_relative_path_is_no_folder_below_wherever_one_stands(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """XDG: one that is not absolute is ignored. To make `x` ended in a RecursionError."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(paths.os.path, "isdir", lambda folder: False)
+    found = runtime_folder({"HOME": str(tmp_path), **environ})
+    assert found.startswith("/")
+    assert "x" not in (found, state_folder(environ)) and state_folder(environ).startswith("/")
+    assert make_private(str(tmp_path / "made"))
 
 
 def test_a_folder_is_made_for_its_user_alone_with_those_above(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ class Cluster:
             elif should_continue:
                 self._on_a_fitting_node(name, should_run, pods or [], create, delete)
             elif pods is not None:
-                delete |= {p.name for p in pods if self.classic or not going(p)}
+                delete |= {p.name for p in pods if not going(p)}
         return create, delete
 
     def _on_a_fitting_node(

@@ -21,6 +21,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet
+from kubectl_nodelife.sim import branch as sim_branch
 from kubectl_nodelife.sim import run as sim_run
 from kubectl_nodelife.sim.run import Run
 from kubectl_nodelife.sim.scenario import assemble
@@ -228,7 +229,7 @@ def play(
         made.weather, made.found = weather, found
         return made
 
-    monkeypatch.setattr(sim_run, "World", world)
+    monkeypatch.setattr(sim_branch, "World", world)
     content = msgspec.json.encode(weather.scenario())
     setting = assemble(parse_scenario(content, "churn.json"))
     weather.calm_ns = setting.start_ns + CALM_AFTER * SECOND_NS

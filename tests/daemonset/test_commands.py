@@ -58,7 +58,9 @@ def lost(tmp_path: Path) -> list[str]:
 
 def test_the_counts_and_what_is_odd(call: Call, lost: list[str]) -> None:
     shown = call("daemonset", "agent", *lost)
-    header, row, *rest = shown.splitlines()
+    answer, table = shown.split("\n\n", 1)
+    assert answer.startswith("1 of 1 DaemonSet is not as it should be; the first is ")
+    header, row, *rest = table.splitlines()
     assert header.split()[:7] == [
         *("NAME", "DESIRED", "CURRENT", "READY", "UP-TO-DATE", "AVAILABLE", "MISSCHEDULED")
     ]
@@ -69,7 +71,7 @@ def test_the_counts_and_what_is_odd(call: Call, lost: list[str]) -> None:
 
 def test_all_namespaces_and_names(call: Call, lost: list[str]) -> None:
     assert call("daemonset", "-A", "-o", "name", *lost) == "daemonset.apps/agent\n"
-    assert call("daemonset", "-A", *lost).startswith("NAMESPACE ")
+    assert call("daemonset", "-A", *lost).split("\n\n")[1].startswith("NAMESPACE ")
     assert call("daemonset", "-n", "elsewhere", *lost) == ""
 
 
@@ -185,9 +187,9 @@ def test_rollout_undo_shows_the_very_patch(call: Call, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "line"),
     [
-        (("daemonset", "agnt"), 1, 'error: daemonsets.apps "agnt" not found; check the name'),
+        (("daemonset", "agnt"), 1, "not found; did you mean default/agent?"),
         (("daemonset", "agent", "-n", "x"), 1, "it is in namespace default: use -n"),
-        (("daemonset", "--nodes"), 2, "error: --nodes: is about one set; name the set"),
+        (("daemonset", "--nodes", "-o", "json"), 2, "is about one set with -o json; name the set"),
         (("rollout", "status", "deploy/agent"), 2, "write 'daemonset NAME'"),
         (("rollout", "undo", "ds/agent", "--to-revision", "9"), 1, "find specified revision 9"),
         (("rollout", "history", "ds/agent", "--revision", "9"), 1, "find the specified revision"),

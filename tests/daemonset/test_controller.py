@@ -71,7 +71,7 @@ class ControllerRun:
         """Calls wait for an answer; wishes to be woken are kept."""
         for action in actions:
             if isinstance(action, Requeue):
-                assert action.at_ns > self.now
+                assert action.at_ns >= self.now
                 self.requeues[action.key] = action.at_ns
             else:
                 assert action.because
@@ -166,8 +166,8 @@ def test_a_failed_batch_ends_the_creates_but_the_status_is_written() -> None:
     assert KEY in context.controller.queue.rate_limited
 
 
-def test_before_1_26_the_status_is_not_written_after_an_error() -> None:
-    context = ControllerRun(agent(), profile="v1.25")
+def test_before_1_25_the_status_is_not_written_after_an_error() -> None:
+    context = ControllerRun(agent(), profile="v1.24")
     context.wake()
     context.answer()
     context.answer(CreatePod, code=500, message="no")

@@ -15,7 +15,7 @@ from kubectl_nodelife.controllers.daemonset.controller import DaemonSetControlle
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event
-from kubectl_nodelife.sim import run as sim_run
+from kubectl_nodelife.sim import branch as sim_branch
 from tests.daemonset.test_churn import KEY, play
 
 
@@ -63,6 +63,6 @@ def test_a_fork_decides_as_what_it_came_from(
         made.append(Shadowed(*args, **kwargs))
         return made[-1]
 
-    monkeypatch.setattr(sim_run, "Engine", engine)
+    monkeypatch.setattr(sim_branch, "Engine", engine)
     play(seed, profile, monkeypatch)
     assert made[0].forks_in_a_sync > 20

@@ -179,8 +179,7 @@ def test_what_cannot_be_answered() -> None:
                 missing = await one.run("daemonset", "agnt", *IN_TOOLS)
                 assert missing.code == 1
                 assert missing.err.endswith(
-                    'error: daemonsets.apps "agnt" not found; check the name, '
-                    "and the namespace with -n\n"
+                    'error: daemonsets.apps "tools/agnt" not found; did you mean tools/agent?\n'
                 )
             elsewhere = await one.run("daemonset", "agent", "-n", "nowhere")
             assert "it is in namespace tools: use -n" in elsewhere.err

@@ -11,7 +11,8 @@ import pytest
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time
-from kubectl_nodelife.outlook.diverge import divergence_judgement, dump_observations
+from kubectl_nodelife.outlook.diverge import dump_observations
+from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
 from kubectl_nodelife.outlook.join_controllers import join_controllers
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.scenario_document import parse_scenario
@@ -230,6 +231,73 @@ def test_the_managers_lease_beside_the_others(age: float, kinds: list[str], dive
     """Not by the dump's moment, which may be long after the Leases were read."""
     document = diverge(lease("kube-controller-manager", age, "kube-system"))
     assert [item["kind"] for item in document["items"]] == kinds
+
+
+def event(component: str, seconds: float) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{component}-{seconds}", "namespace": "shop"},
+        "involvedObject": {"kind": "Pod", "namespace": "shop", "name": "web"},
+        "source": {"component": component},
+        "lastTimestamp": ago(seconds),
+    }
+
+
+def made_by_replica_set(seconds: float) -> Document:
+    document = pod("web", "b")
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": True}
+    made = {"creationTimestamp": ago(seconds), "ownerReferences": [owner]}
+    return {**document, "metadata": {**document["metadata"], **made}}
+
+
+HEARD_BEFORE = event("replicaset-controller", 5000)
+OTHERS_HEARD_SINCE = event("kubelet", 600)
+
+
+@pytest.mark.parametrize(
+    "signs, accused",
+    [
+        pytest.param([HEARD_BEFORE, OTHERS_HEARD_SINCE], True, id="others-were-heard-since"),
+        pytest.param([HEARD_BEFORE], False, id="nobody-was-heard-since"),
+        pytest.param([OTHERS_HEARD_SINCE], False, id="it-was-never-heard"),
+        pytest.param(
+            [HEARD_BEFORE, OTHERS_HEARD_SINCE, event("controllermanager", 900)],
+            False,
+            id="heard-by-its-old-name",
+        ),
+        pytest.param(
+            [HEARD_BEFORE, OTHERS_HEARD_SINCE, event("attachdetach-controller", 900)],
+            False,
+            id="another-of-its-controllers",
+        ),
+        pytest.param(
+            [HEARD_BEFORE, OTHERS_HEARD_SINCE, event("service-controller", 900)],
+            True,
+            id="that-may-be-the-cloud-controller-manager",
+        ),
+        pytest.param(
+            [HEARD_BEFORE, OTHERS_HEARD_SINCE, made_by_replica_set(900)], False, id="made-a-pod"
+        ),
+        pytest.param(
+            [
+                HEARD_BEFORE,
+                OTHERS_HEARD_SINCE,
+                written_by("hyperkube", "f:taints", 900, node("b2")),
+                lease("b2", 1),
+            ],
+            False,
+            id="wrote-to-a-node",
+        ),
+    ],
+)
+def test_a_manager_without_a_lease_is_accused_only_where_it_would_have_been_heard(
+    signs: list[Document], accused: bool, diverge: Any
+) -> None:
+    document = diverge(node("a", "False", 3600), lease("a", 1), *signs)
+    kinds = {item["kind"] for item in document["items"]}
+    assert ("stalled" in kinds) == accused
+    assert accused or "missing" in kinds or "disabled" in kinds
 
 
 def test_no_pods_is_no_agreement_on_evictions(tmp_path: Path, capsys: Capture) -> None:

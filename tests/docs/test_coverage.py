@@ -46,7 +46,7 @@ def names_of(path: str) -> frozenset[str]:
     names: set[str] = set()
     for node in ast.parse((PACKAGE / path).read_text()).body:
         match node:
-            case ast.FunctionDef(name=name):
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 names.add(name)
             case ast.ClassDef(name=name, body=body):
                 names.add(name)

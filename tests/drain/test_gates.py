@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.drain.plan import make_plan
+from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import (
     Json,
     budget,
@@ -18,6 +22,7 @@ from tests.drain.build import (
     pod,
     pods_of,
     replica_set,
+    snapshot,
     workload,
 )
 
@@ -91,6 +96,34 @@ def test_a_daemon_set_of_another_group_is_an_ordinary_owner() -> None:
     foreign = owned("DaemonSet", "agent", "a1", 0)
     foreign["metadata"]["ownerReferences"][0]["apiVersion"] = "apps.kruise.io/v1alpha1"
     assert plan(NODES, foreign).verdict == "ready"
+
+
+@pytest.mark.parametrize(
+    ("profile", "there", "flags", "verdict", "needed"),
+    [
+        pytest.param("v1.33", True, {}, "refused", ["--ignore-daemonsets"], id="refused"),
+        pytest.param("v1.33", True, {"ignore_daemonsets": True}, "ready", [], id="ignored"),
+        pytest.param(
+            "v1.33", False, {"ignore_daemonsets": True}, "refused", ["--force"], id="gone"
+        ),
+        pytest.param("v1.33", False, {"force": True}, "ready", [], id="forced"),
+        pytest.param("v1.34", True, {}, "ready", [], id="since-v1.34"),
+    ],
+)
+@pytest.mark.parametrize("group", ["apps.kruise.io/v1alpha1", "extensions/v1beta1"])
+def test_until_v1_33_kubectl_compares_the_kind_alone(
+    group: str, profile: str, there: bool, flags: Any, verdict: str, needed: list[str]
+) -> None:
+    """It looks for the DaemonSet of apps/v1 of that name, and fails where there is none.
+
+    Of kubectl v1.36.3 `--dry-run=client` on such a pod says `evicting pod`, with and without flags.
+    """
+    foreign = owned("DaemonSet", "agent", "a1", 0)
+    foreign["metadata"]["ownerReferences"][0]["apiVersion"] = group
+    cluster = snapshot(NODES, foreign, [workload("DaemonSet", "agent", 0)] if there else [])
+    cluster.settings = make_settings(parse_profile(profile), {})
+    answer = make_plan(cluster, ["a1"], DrainOptions(**flags))
+    assert (answer.verdict, answer.flags_needed) == (verdict, needed)
 
 
 # --- budgets --------------------------------------------------------------------------------------
@@ -197,34 +230,45 @@ def test_unready_pods(healthy: int, policy: str | None, expected: tuple[str, str
 NOT_READY = {"conditions": [{"type": "Ready", "status": "False"}]}
 
 
-@pytest.mark.parametrize(
-    ("seconds", "told"),
-    [
-        (
-            300,
-            "the taint manager deletes web-2 on b1 in 4m: plan again once its replacement is Ready",
-        ),
-        (None, "nothing that was read changes that"),
-    ],
-)
-def test_a_budget_that_waits_for_the_taint_manager_says_so(seconds: int | None, told: str) -> None:
-    """A pod on a lost node holds the budget until it is deleted and its replacement counts."""
-    lost = node("b1")
-    unreachable = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
-    lost[0]["spec"] = {"taints": [{**unreachable, "timeAdded": "2026-01-01T00:59:00Z"}]}
-    tolerated: Json = {"key": unreachable["key"], "operator": "Exists"}
+UNREACHABLE: Json = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+
+
+def lost_member(seconds: int | None) -> list[Json]:
+    """A pod of web on a lost node, tainted a minute ago; its budget of 3 spares none meanwhile."""
+    lost = node("b1", lease="2026-01-01T00:58:10Z")
+    lost[0]["spec"] = {"taints": [{**UNREACHABLE, "timeAdded": "2026-01-01T00:59:00Z"}]}
+    lost[0]["status"]["conditions"] = [{"type": "Ready", "status": "Unknown"}]
+    tolerated: Json = {"key": UNREACHABLE["key"], "operator": "Exists"}
     if seconds is not None:
         tolerated["tolerationSeconds"] = seconds
-    web = [
+    return [
+        *lost,
         workload("ReplicaSet", "web", 3),
         owned("ReplicaSet", "web", "a1", 0),
         owned("ReplicaSet", "web", "a2", 1),
         owned("ReplicaSet", "web", "b1", 2, status=NOT_READY, spec={"tolerations": [tolerated]}),
+        budget("web", "web", healthy=2, desired=2, expected=3, maxUnavailable=1),
     ]
-    guard = budget("web", "web", healthy=2, desired=2, expected=3, maxUnavailable=1)
-    held = pods_of(plan(NODES, lost, web, guard))["web-0"]
+
+
+def test_a_budget_waits_for_the_taint_manager() -> None:
+    """A pod on a lost node holds the budget until it is deleted and its replacement counts."""
+    answer = plan(NODES, lost_member(300))
+    held = pods_of(answer)["web-0"]
+    assert (answer.verdict, held.verdict, held.gate) == ("slow", "slow", "pdb")
+    assert held.reason == "waits 4m5s for budget web: taint-eviction deletes web-2 at 4m"
+    assert held.start is not None and 242 <= held.start <= 248
+    assert answer.estimate is not None
+    assert answer.estimate.low <= held.start + 2 <= answer.estimate.high
+
+
+def test_a_pod_that_tolerates_its_lost_node_for_ever_holds_the_budget_for_ever() -> None:
+    answer = plan(NODES, lost_member(None))
+    held = pods_of(answer)["web-0"]
     assert held.verdict == "never"
-    assert held.reason.endswith(f"1 of its pods is not Ready, and {told}")
+    told = "1 of its pods is not Ready, and nothing that was read changes that"
+    assert held.reason.endswith(told)
+    assert held.remedy is not None
 
 
 def test_disable_eviction_passes_budgets_by() -> None:

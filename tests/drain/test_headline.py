@@ -14,13 +14,14 @@ BIG = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "
 def test_workloads_at_zero_stand_beside_the_time() -> None:
     answer = plan(node("a1"), node("a2"), replica_set("one", "a1"), replica_set("two", "a1", "a2"))
     text = headline(answer)
-    assert text.startswith("This drain finishes: in ")
-    assert text.endswith("; 1 of 2 workloads at zero, up to 2.1s")
+    assert text.startswith("This drain finishes in ")
+    assert text.endswith(". Meanwhile 1 of 2 workloads has no ready pod for up to 2.1s")
 
 
 def test_pods_that_land_nowhere_and_outages_without_an_end() -> None:
     answer = plan(node("a1"), node("a2", cpu="1"), replica_set("one", "a1", **BIG))
-    assert headline(answer).endswith("; 1 of 1 workloads at zero, no end seen; 1 pod lands nowhere")
+    told = "1 of 1 workload has no ready pod, which does not end by itself"
+    assert headline(answer).endswith(f"Meanwhile {told}, and 1 pod finds no node to land on")
 
 
 def test_what_is_lost_is_named_with_the_flag_that_allows_it() -> None:

@@ -60,8 +60,20 @@ def test_a_kubelet_that_renews_its_lease_is_coming_back() -> None:
 
 
 def test_a_fresh_lease_is_no_dead_kubelet() -> None:
-    nodes = [*node("a1", lease="2026-01-01T00:59:21Z"), *node("a2")]
+    nodes = [*node("a1", lease="2026-01-01T00:59:46Z"), *node("a2")]
     assert plan(nodes, replica_set("web", "a1")).verdict == "ready"
+
+
+def test_a_late_kubelet_stays_silent_as_in_every_forecast() -> None:
+    """As `status` counts it down and `what-if` plays it: after 15 s without a sign of life."""
+    nodes = [*node("a1", lease="2026-01-01T00:59:21Z"), *node("a2")]
+    answer = plan(nodes, replica_set("web", "a1"))
+    web = pods_of(answer)["web-0"]
+    assert (answer.verdict, web.gate) == ("never", "kubelet-unreachable")
+    assert web.reason == (
+        "the kubelet of a1 was last heard of 39s ago: nothing ends the pod until it is heard of"
+        " again"
+    )
 
 
 def test_out_of_service_lets_the_collector_remove_pods() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS
 from tests.drain.build import (
+    NOW,
     Json,
     budget,
     node,
@@ -16,6 +17,7 @@ from tests.drain.build import (
     replica_set,
     stateful_set,
 )
+from tests.sim.documents import found, story
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]
 TIMEOUT = 30 * SECOND_NS
@@ -182,3 +184,16 @@ def test_the_last_pod_of_a_plan_has_no_end_where_its_successor_has_no_place() ->
     nodes = [*node("a1"), *node("a2")]
     answer = plan(nodes, stateful_set("db", "a1", "a2"), nodes=("a1", "a2"))
     assert [(pod.gone is None, pod.end) for pod in answer.pods()] == [(False, None)] * 2
+
+
+@pytest.mark.parametrize(("word", "lands"), [({}, "b1"), ({"scheduler": "FewestPods"}, "a1")])
+def test_a_scenario_lands_a_pod_where_the_plan_does(word: Json, lands: str) -> None:
+    """One node has the most free, the other the fewest pods."""
+    big = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "6"}}}]}}
+    objects = [*node("x1"), *node("a1"), *node("b1"), *replica_set("web", "x1")]
+    objects += [*replica_set("big", "a1", **big), *replica_set("small", "b1", "b1")]
+    planned = pods_of(plan(objects, nodes=("x1",)))["web-0"]
+    assert planned.landing[0].node == "b1"
+    drain = {"at": "0s", "drain": {"nodes": ["x1"]}}
+    told = story(start="join", time=NOW, objects=objects, events=[drain], **word)
+    assert [r.detail["node"] for r in found(told, "CreatePod")] == [lands]

@@ -77,6 +77,23 @@ def wrong_status(store: Any) -> Iterator[str]:
             yield f"the status of {daemon_set.name} is {told}, and must be of {sorted(possible)}"
 
 
+def unmarked_pods(store: Any) -> Iterator[str]:
+    """A sentence for each pod that Services still count on, though its node is lost or not ready.
+
+    Nothing takes a pod out of that but a mark, its end, or a node that is Ready again.
+    """
+    lost = {
+        node.name: ready.status
+        for node in _all(store, "Node", Node)
+        if (ready := node.ready()) is not None and ready.status != "True"
+    }
+    for pod in _all(store, "Pod", Pod):
+        ready = pod.status.condition("Ready")
+        if pod.spec.node_name in lost and ready is not None and ready.status != "False":
+            status = lost[pod.spec.node_name]
+            yield f"pod {pod.name} is Ready on {pod.spec.node_name}, whose Ready is {status}"
+
+
 def _counts(store: Any, node: Node, newest: str) -> list[Count]:
     """What the node may count as."""
     all_pods = (pod for pod in _all(store, "Pod", Pod) if _is_daemon(pod))

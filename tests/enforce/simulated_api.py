@@ -46,14 +46,20 @@ class Sent(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What goes wrong with one request. `code`: answered by somebody on the way; 0: no answer."""
+    """What goes wrong with one request. `code`: answered by somebody on the way, with `body`;
+    0: no answer. `late_ns`: so much later its answer comes. `rewrite`: what somebody on the way
+    makes of the server's answer.
+    """
 
     reaches: bool = True
     answered: bool = True
     code: int = 0
     retry_after: int = 0
     delay_ns: int = 0
+    late_ns: int = 0
     twice: bool = False
+    body: bytes = b'{"kind":"Status","reason":"Injected","message":"injected"}'
+    rewrite: Callable[[bytes], bytes] | None = None
 
     @property
     def fails(self) -> bool:
@@ -258,6 +264,7 @@ class Network:
 
         def tell(code: int, body: bytes, more: dict[str, str]) -> None:
             back_ns = self._dice.randint(1, 3) * MILLISECOND_NS + fault.delay_ns // 2
+            back_ns += fault.late_ns
             world.at(world.now_ns + back_ns, lambda: self._back(done, (code, body, more)))
 
         def arrive() -> None:
@@ -267,9 +274,10 @@ class Network:
             if fault.twice:
                 self._server.answer(sent)  # a proxy that repeats what it thinks was lost
             if fault.code:
-                tell(fault.code, b'{"kind":"Status","message":"from a proxy"}', {})
+                tell(fault.code, fault.body, {})
             elif fault.answered:
-                tell(*answer)
+                code, body, more = answer
+                tell(code, fault.rewrite(body) if fault.rewrite else body, more)
 
         way_ns = self._dice.randint(1, 3) * MILLISECOND_NS + fault.delay_ns // 2
         if self.dead:
@@ -278,7 +286,7 @@ class Network:
             world.at(world.now_ns + way_ns, arrive)
         elif fault.code:
             retry = {"Retry-After": str(fault.retry_after)} if fault.retry_after else {}
-            tell(fault.code, b'{"kind":"Status","reason":"Injected","message":"injected"}', retry)
+            tell(fault.code, fault.body, retry)
         if not fault.answered and self._dice.random() < 0.7:
             cut_ns = world.now_ns + way_ns + 20 * MILLISECOND_NS
             world.at(cut_ns, lambda: self._back(done, None))

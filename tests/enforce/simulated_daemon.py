@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
+import aiohttp
+
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.enforce import enforcement as enforcement_module
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
@@ -24,7 +26,9 @@ from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.errors import Unreachable
 from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.live.client import api_error
 from kubectl_nodelife.live.clock import ServerClock
 from kubectl_nodelife.live.news import FAILING, WATCHING, KindPhase, KindState, ListNews, WatchNews
 from kubectl_nodelife.sandbox.store import DELETED
@@ -48,6 +52,7 @@ class SimulatedIntents:
         self.error = ""
         self.dead = False
         self.has_unsettled = True
+        self.unknown_ends = 0
         self._disk = disk
         self._dice = dice
         self._ends: list[tuple[int, str]] = []
@@ -64,6 +69,7 @@ class SimulatedIntents:
 
     def note(self, number: int, state: str, *_: Any) -> None:
         self._ends.append((number, state))
+        self.unknown_ends += state == "unknown"
         self.has_unsettled = self.has_unsettled or state == "unknown"
 
     async def flush(self) -> None:
@@ -105,6 +111,7 @@ class SimulatedWatches:
         self._seen = dict.fromkeys(KINDS, 0)
         self._broken: dict[str, int] = {}
         self._hung: set[str] = set()
+        self._stale: dict[str, list[Any]] = {}
         self._demanded: set[str] = set()
         self._ready_ns = dict.fromkeys(KINDS, 0)
         server.changed.append(self._changed)
@@ -124,10 +131,12 @@ class SimulatedWatches:
             if self.dead or kind in self._broken:
                 return
             self._server.live()
-            self._hung.discard(kind)  # over a connection of its own
-            entries = self._server.store.collections[kind].entries.values()
-            self._seen[kind] = self._server.store.version
-            objects = [entry.obj for entry in entries]
+            objects = self._stale.get(kind)
+            if objects is None:
+                self._hung.discard(kind)  # over a connection of its own
+                entries = self._server.store.collections[kind].entries.values()
+                self._seen[kind] = self._server.store.version
+                objects = [entry.obj for entry in entries]
             self._tell(kind, ListNews(kind, objects, asked_ns, (), str(self._seen[kind])))
 
         world.at(world.now_ns + self._dice.randint(2, 30) * MILLISECOND_NS, answer)
@@ -183,16 +192,46 @@ class SimulatedWatches:
 
         world.at(world.now_ns + duration_ns, mend)
 
+    def fall_behind(self, kind: str) -> None:
+        """From now on lists and watches of the kind come from a replica that stands still."""
+        self._hung.add(kind)
+        entries = self._server.store.collections[kind].entries.values()
+        self._stale[kind] = [entry.obj for entry in entries]
+
+    def go_on(self, kind: str) -> None:
+        """What was held back is told."""
+        self._stale.pop(kind, None)
+        self._hung.discard(kind)
+        if not self.dead and self._seen[kind] and kind not in self._broken:
+            self._catch_up(kind)
+
     def hang(self, kind: str, duration_ns: int) -> None:
         """The watch stays open and says nothing for so long."""
         self._hung.add(kind)
+        world = self._server.world
+        world.at(world.now_ns + duration_ns, lambda: self.go_on(kind))
 
-        def go_on() -> None:
-            self._hung.discard(kind)
-            if not self.dead and self._seen[kind] and kind not in self._broken:
-                self._catch_up(kind)
 
-        self._server.world.at(self._server.world.now_ns + duration_ns, go_on)
+class SimulatedClient:
+    """As `live.client.Client`: it lists, over the same network as what is written."""
+
+    def __init__(self, network: Network) -> None:
+        self.clock = ServerClock()
+        self._network = network
+
+    async def read(self, url: str, *, retry: bool = True) -> bytes:
+        """The answer's body. Raises ApiError, Unreachable."""
+        timeout = aiohttp.ClientTimeout(total=10)
+        try:
+            response, _ = await self._network.send(
+                "GET", url, None, {"User-Agent": "lists"}, timeout
+            )
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise Unreachable("no answer", on=url) from error
+        body = await response.content.readany()
+        if response.status >= 300:
+            raise api_error(response.status, body)
+        return body
 
 
 class Process:
@@ -215,7 +254,7 @@ class Process:
         world = server.world
         clock = DaemonClock(
             lambda: world.now_ns,
-            wall=lambda: world.now_ns,
+            wall=lambda: world.wall_ns,
             steady=lambda: world.steady_ns,
             awake=lambda: world.awake_ns,
         )
@@ -228,7 +267,7 @@ class Process:
         daemon = SimpleNamespace(
             options=SimpleNamespace(environ={}, tell=lambda text: None, assignments=()),
             target=SimpleNamespace(server="https://simulated"),
-            client=SimpleNamespace(clock=ServerClock()),
+            client=SimulatedClient(network),
             journal=SimpleNamespace(ledger=Ledger(), fault=str),
             watcher=SimpleNamespace(clock=clock, settings=settings, synced=asyncio.Event()),
             tee=tee,

@@ -17,15 +17,17 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import msgspec
+import pytest
 
 from kubectl_nodelife.daemon import gate
+from kubectl_nodelife.daemon.enforce import enforcement
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.live import writer
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.scenario_document import parse_scenario
-from tests.enforce.ends import end_of, wrong_status
+from tests.enforce.ends import end_of, unmarked_pods, wrong_status
 from tests.enforce.observer import LEASE, Rules, broken_rules
 from tests.enforce.simulated_api import (
     MOST_DELAY_S,
@@ -142,7 +144,7 @@ def _agent(version: int) -> Json:
 
 class Run:
     """One play of a story. `seed`: that of the faults, None for a play without any. `told`: another
-    story than that of the number.
+    story than that of the number. `resumed_from_s`: from then on a person closes what has opened.
     """
 
     def __init__(self, number: int, seed: int | None = None, told: bytes = b"") -> None:
@@ -167,12 +169,14 @@ class Run:
         self.kills = self.dice.choice((0, 1, 3)) if faulty else 0
         self.two = faulty and self.dice.random() < 0.25
         self.processes: list[Process] = []
+        self.resumed_from_s: float = FAULTS_UNTIL_S
+        self._began = (0, 0.0)
         self._failed: Counter[str] = Counter()
 
     @property
     def at_s(self) -> float:
         """Seconds since the beginning."""
-        return self.world.steady_ns / 1e9
+        return (self.world.now_ns - EPOCH_NS) / 1e9
 
     def play(self) -> Outcome:
         """Play it."""
@@ -196,7 +200,7 @@ class Run:
             and e["responseStatus"]["code"] < 300
         }
         store = self.server.store
-        broken += wrong_status(store)
+        broken += [*wrong_status(store), *unmarked_pods(store)]
         return Outcome(
             self.server.audit, broken, end_of(store, self.first_pods), deleted, self.first_pods
         )
@@ -215,7 +219,7 @@ class Run:
                 elif process.main.done():
                     self.broken.append(f"the daemon ended: {process.main.exception()!r}")
                     return
-                if self.at_s > FAULTS_UNTIL_S:
+                if self.at_s > self.resumed_from_s:
                     process.enforcement.resume()
         for process in self.processes:
             await process.stop()
@@ -226,7 +230,9 @@ class Run:
 
     def _end_s(self) -> float:
         began_ns = max(process.enforcement.began_ns for process in self.processes)
-        return max(END_S, (began_ns - EPOCH_NS) / SECOND_NS + CALM_S)
+        if began_ns != self._began[0]:
+            self._began = began_ns, self.at_s  # by the world's clock: the daemon's may have jumped
+        return max(END_S, self._began[1] + CALM_S)
 
     # Processes
 
@@ -264,12 +270,15 @@ class Run:
 
     def _fault(self, sent: Sent) -> Fault:
         fault = draw_fault(self.dice, sent, self.often if self._faults_now() else 0.0)
-        if sent.headers.get("User-Agent", "").endswith("/taint-eviction-controller"):
-            pod = "/".join(sent.url.partition("?")[0].split("/")[:7])
-            self._failed[pod] += fault.fails
-            if self._failed[pod] >= EVICTION_TRIES:
-                return Fault()
-        return fault
+        return Fault() if fault.fails and self._would_be_dropped(sent) else fault
+
+    def _would_be_dropped(self, sent: Sent) -> bool:
+        """Whether one failure more would make upstream drop this eviction for good."""
+        if not sent.headers.get("User-Agent", "").endswith("/taint-eviction-controller"):
+            return False
+        pod = "/".join(sent.url.partition("?")[0].split("/")[:7])
+        self._failed[pod] += 1
+        return self._failed[pod] >= EVICTION_TRIES
 
     def _plan(self) -> None:
         """Draw what happens to the daemon and its watches, and when."""
@@ -341,16 +350,24 @@ def _calm(number: int) -> Outcome:
 
 
 def play(run: Run, seed: int) -> Outcome:
-    """Play it on clocks of its own."""
+    """Play it on clocks of its own; what it replaces in the program is put back."""
     log = logging.getLogger("nodelife")
     level = log.level
+    thresholds = gc.get_threshold()
     log.setLevel(logging.CRITICAL)
     random.seed(seed)
     monotonic = SimpleNamespace(monotonic=partial(_awake_s, run.world))
-    gate.time, writer.time = monotonic, monotonic  # type: ignore[attr-defined]
-    writer.steady_ns = partial(_steady_ns, run.world)
     try:
-        return run.play()
+        with pytest.MonkeyPatch.context() as replaced:
+            replaced.setattr(gate, "time", monotonic)
+            replaced.setattr(writer, "time", monotonic)
+            replaced.setattr(writer, "steady_ns", partial(_steady_ns, run.world))
+            # Each simulated process sets its own.
+            replaced.setattr(enforcement, "WritingSession", enforcement.WritingSession)
+            return run.play()
     finally:
         log.setLevel(level)
         gc.unfreeze()
+        gc.set_threshold(*thresholds)  # a daemon sets them so that old objects are left alone
+        gc.enable()  # and is without it until its first lists are in
+        gc.collect()

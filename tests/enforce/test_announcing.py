@@ -6,6 +6,8 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.changes import document
 from kubectl_nodelife.daemon.enforce.announcer import Announcer, user_and_host
@@ -127,6 +129,37 @@ def test_tries_and_what_holds_an_action_are_kept(tmp_path: Path) -> None:
     assert (failed["outcome"], failed["attempts"], failed["error"]) == ("failed", 2, "500: broken")
     assert "heldBecause" not in failed and "heldUntil" not in failed
     store.close()
+
+
+QUOTED = 'Pod "p" is invalid: spec.containers[0].env[0].value: Invalid value: "s3cret"'
+MODIFIED = 'nodes "a": the object has been modified'
+DENIED = 'admission webhook "w" denied the request: s3cret'
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "message", "kept"),
+    [
+        (422, "Invalid", QUOTED, "Invalid"),
+        (403, "Forbidden", DENIED, "Forbidden"),
+        (409, "Conflict", DENIED, "Conflict"),
+        (400, "Unknown", DENIED, "Unknown"),
+        (409, "Conflict", MODIFIED, MODIFIED),
+        (0, "", "no answer in time", "no answer in time"),
+    ],
+)
+def test_a_text_that_refuses_a_write_is_not_kept(
+    code: int, reason: str, message: str, kept: str
+) -> None:
+    """It quotes the values that it refuses, and a journal keeps it for seven days."""
+    ledger = Ledger()
+    recorder = ChangeRecorder(ledger)
+    action = DeletePod(controller="pod-gc", because="b", namespace="d", pod="p", pod_uid="u", id=1)
+    recorder.planned(action, None, NOW)
+    result = Result(code, message, reason)
+    recorder.ended(action, result, NOW)
+    _, _, changed = ledger.take_batch()
+    assert [change.error for change in changed] == [f"{code}: {kept}"]
+    assert result.recorded == kept
 
 
 def test_a_journal_of_an_older_release_is_taken_over(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def test_a_node_is_tried_again_before_its_zone_is_counted_without_it() -> None:
     cluster.post("n0", LOST)
     cluster.step(LOST)
     cluster.answer(LOST + SECOND_NS, 200, 200, 503)
-    for attempt in range(1, 5):
+    for attempt in range(1, 7):  # PollImmediate(20ms, 100ms) tries seven times
         at_ns = LOST + SECOND_NS + attempt * 30 * MILLISECOND_NS
         cluster.step(at_ns)
         assert len(cluster.open) == 1 and cluster.states[-1] == "PartialDisruption"

@@ -25,14 +25,24 @@ from kubectl_nodelife.engine.calls import Answer, Get, Result, Write
 from kubectl_nodelife.engine.events import Event, Outcome, Put
 from kubectl_nodelife.engine.guard import UPSTREAM, Guard, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug
+from kubectl_nodelife.engine.settlement import sign_of_life_since
 from kubectl_nodelife.engine.token_bucket import TokenBucket
-from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
-from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, Time
+from kubectl_nodelife.kube.node import (
+    Lease,
+    LeaseSpec,
+    Node,
+    NodeCondition,
+    NodeSpec,
+    NodeStatus,
+    Taint,
+)
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.live import action_sender
 from kubectl_nodelife.live.executor import HELD, ControllerWriter, ExecutorPort, LiveExecutor
 
+POSTED = "the kubelet posted its status"
 NOW = 1_000 * SECOND_NS
 LIFECYCLE: dict[str, Any] = {"controller": "node-lifecycle", "because": "b"}
 EVICTION: dict[str, Any] = {"controller": "taint-eviction", "because": "b"}
@@ -80,10 +90,13 @@ class Lab:
     def __init__(self, answer: Callable[[Any], Answer] | None = None) -> None:
         self.log: list[str] = []
         self.events: list[Event] = []
+        self.tasks: list[asyncio.Task[None]] = []
         self.view = WriteConditions(kill_switch_absent_ns=NOW)
         self.evidence = Result(200)
         self.on_intent: Callable[[], None] = lambda: None
         self.on_held: Callable[[], None] = lambda: None
+        self.on_evidence: Callable[[], None] = lambda: None
+        self.ends: list[tuple[str, int, str]] = []
         self.now_ns = NOW
         self.guard = Guard(UPSTREAM)
         self.most = self.running = 0
@@ -145,7 +158,12 @@ class Lab:
         self.log.append(state)
 
     async def is_lost(self, node: str) -> Result:
+        self.on_evidence()
         return self.evidence
+
+    def heard_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
+        renewal = self.cache.heartbeats[action.node].renewal(NOW) if self.cache.heartbeats else None
+        return sign_of_life_since(action, node, renewal[1] if renewal else None, decided_ns)
 
     def planned(self, *_: Any) -> None: ...
 
@@ -154,7 +172,10 @@ class Lab:
 
     def sending(self, *_: Any) -> None: ...
     def answered(self, *_: Any) -> None: ...
-    def ended(self, *_: Any) -> None: ...
+    def ended(self, action: Action, result: Result, _: int) -> None:
+        if not result.ok or not result.changed:
+            self.ends.append((type(action).__name__, result.code, result.message))
+
     def put(self, event: Any) -> None:
         self.log.append(f"event {event.name}")
 
@@ -164,6 +185,23 @@ def test_the_intent_comes_before_the_first_byte() -> None:
     lab.play(DELETE)
     assert lab.log == ["intent p", "sent", "Delete p", "applied"]
     assert lab.outcomes == [("DeletePod", 200)]
+
+
+def test_marks_come_to_the_disk_while_their_node_is_written() -> None:
+    lab = Lab()
+    lab.play(LOST, MARK, NOT_READY, replace(MARK, pod="q", pod_uid="u-q"))
+    begun = ["intent n", "sent", "Patch n", "intent p", "intent q", "applied"]
+    assert lab.log[:6] == begun
+    assert lab.log[6:9] == ["sent", "Patch p", "applied"]
+    assert lab.log[-3:] == ["sent", "Patch q", "applied"] and lab.log.count("intent q") == 1
+
+
+def test_an_intent_that_came_to_nothing_says_so() -> None:
+    """Its node could not be called lost after all."""
+    lab = Lab(lambda call: Answer(409, reason="Conflict"))
+    lab.play(LOST, MARK)
+    assert lab.log[:4] == ["intent n", "sent", "Patch n", "intent p"]
+    assert "Patch p" not in lab.log and lab.log.count("failed") == 2
 
 
 def test_a_gate_that_closes_meanwhile_sends_nothing_until_it_opens() -> None:
@@ -250,6 +288,38 @@ def test_what_waited_for_its_turn_is_judged_anew(
     assert lab.outcomes == [(type(action).__name__, 200)]
 
 
+def test_a_mark_that_waited_stands_though_the_watch_is_behind_our_own_write() -> None:
+    """The watch still shows the node as Ready, which our own write has just called lost."""
+    shown, called_lost, back = (
+        replace(ready(status).obj, metadata=replace(NODE.metadata, resource_version=version))
+        for status, version in (("True", "5"), ("Unknown", "6"), ("True", "7"))
+    )
+    for last_shown, sent in ((shown, True), (called_lost, True), (back, False)):
+        lab = Lab(
+            lambda call: Answer(200, called_lost if call.kind == "Node" else pod("p")),
+        )
+        lab.cache.apply(Put("Node", shown), NOW)
+
+        async def late(number: int, lab: Lab = lab, node: KubeObject = last_shown) -> None:
+            lab.cache.apply(Put("Node", node), NOW)
+            lab.now_ns = NOW + 6 * SECOND_NS
+            lab.view = replace(lab.view, kill_switch_absent_ns=lab.now_ns)
+
+        lab.on_intent = lambda late=late: asyncio.get_running_loop().create_task(late(0))
+        lab.play(LOST, MARK, TAINT)
+        assert ("Patch p" in lab.log) is sent, last_shown
+        assert (lab.log.count("Patch n") == 2) is sent, "nor is its taint left out"
+
+
+def test_what_the_watch_has_never_shown_is_not_taken_for_gone() -> None:
+    lab = Lab()
+    lab.now_ns = NOW + 6 * SECOND_NS
+    lab.view = replace(lab.view, kill_switch_absent_ns=lab.now_ns)
+    made_just_now = replace(DELETE, pod="r", pod_uid="u-r")
+    lab.play(made_just_now)
+    assert "Delete r" in lab.log
+
+
 @pytest.mark.parametrize(("code", "told"), [(404, False), (409, True), (503, True), (200, True)])
 def test_a_mark_is_told_of_unless_its_pod_is_gone(code: int, told: bool) -> None:
     gone = Answer(404, reason="NotFound")
@@ -283,9 +353,72 @@ def test_of_a_taint_that_fails_only_the_exchange_hangs() -> None:
 
 def test_a_newer_renewal_withdraws_the_decision() -> None:
     lab = Lab()
-    lab.evidence = Result(409, "its Lease was renewed 1s ago")
+    lab.evidence = Result(HELD, "its Lease was renewed 1s ago")
     lab.play(LOST, MARK)
-    assert lab.log == [] and lab.outcomes == [("SetNodeConditions", 409)]
+    assert lab.log == [] and lab.outcomes == [("SetNodeConditions", HELD)]
+    assert lab.ends[0] == ("SetNodeConditions", HELD, "its Lease was renewed 1s ago")
+
+
+def of(version: str, status: str, posted_s: int = 0) -> Node:
+    """The node as it is in that version."""
+    ready = NodeCondition("Ready", status, last_heartbeat_time=Time(NOW + posted_s * SECOND_NS))
+    meta = replace(NODE.metadata, resource_version=version)
+    return replace(NODE, metadata=meta, status=NodeStatus(conditions=(ready,)))
+
+
+def renewal(at_s: int) -> Put:
+    meta = ObjectMeta(name="n", namespace="kube-node-lease", uid="u-l")
+    return Put("Lease", Lease(meta, LeaseSpec(renew_time=Time(NOW + at_s * SECOND_NS))))
+
+
+HEARD: dict[str, Put] = {"renewed": renewal(1), "posted": Put("Node", of("6", "True", 1))}
+
+
+@pytest.mark.parametrize("news", HEARD.values(), ids=HEARD.keys())
+@pytest.mark.parametrize("when", ["while-the-lease-is-read", "while-the-intent-goes-to-the-disk"])
+def test_a_kubelet_that_is_heard_meanwhile_withdraws_the_decision(when: str, news: Put) -> None:
+    """Its node is not called lost, and its pods are not marked; one that stays silent is."""
+    lost = replace(LOST, conditions=of("5", "Unknown").status.conditions)
+    for hears in (False, True):
+        lab = Lab()
+        lab.cache.apply(Put("Node", of("5", "True")), NOW)
+        lab.cache.apply(renewal(-40), NOW - 40 * SECOND_NS)
+
+        def hear(lab: Lab = lab, hears: bool = hears) -> None:
+            lab.cache.apply(news if hears else renewal(-40), NOW + SECOND_NS)
+
+        if when == "while-the-lease-is-read":
+            lab.on_evidence = hear
+        else:
+            lab.on_intent = hear
+        lab.play(lost, MARK)
+        assert ("Patch n" in lab.log) is not hears
+        assert ("Patch p" in lab.log) is not hears
+        if not hears:
+            continue
+        assert lab.outcomes == [("SetNodeConditions", HELD)], "it is decided anew"
+        assert ("intent n" in lab.log) is (when == "while-the-intent-goes-to-the-disk")
+        assert lab.log in ([], ["intent n", "failed"])
+        because = lab.ends[0][2]
+        assert because in ("its Lease was renewed after that was decided", POSTED)
+
+
+@pytest.mark.parametrize(
+    ("read", "sent"),
+    [
+        pytest.param(of("5", "True"), True, id="as-it-was-decided-on"),
+        pytest.param(of("7", "Unknown"), True, id="still-lost"),
+        pytest.param(of("7", "True"), False, id="ready-again"),
+        pytest.param(of("4", "True"), True, id="a-replica-that-is-behind"),
+    ],
+)
+def test_no_taint_for_a_node_that_is_read_to_be_ready_again(read: Node, sent: bool) -> None:
+    """A taint is written after a read of its node, which may know more than the watch."""
+    lab = Lab(lambda call: Answer(200, read) if isinstance(call, Get) else Answer(200, NODE))
+    lab.cache.apply(Put("Node", of("5", "Unknown")), NOW)
+    lab.play(TAINT)
+    assert ("Patch n" in lab.log) is sent
+    assert sent or ("intent n" not in lab.log and "Ready again" in lab.ends[0][2])
 
 
 def test_a_pod_whose_condition_could_not_be_set_is_not_deleted() -> None:
@@ -388,3 +521,32 @@ def test_a_bug_on_either_side_of_carrying_out_leaves_no_action_without_an_end(
     ends = [("DeletePod", 200), ("DeletePod", HELD), ("SetPodCondition", 200)]
     assert sorted(lab.outcomes) == ends
     assert len(bugs) == 1
+
+
+@pytest.mark.parametrize("taken_off", [True, False], ids=["taken-off", "the-removal-fails"])
+def test_a_deletion_waits_for_the_removal_of_its_taint_that_is_on_its_way(taken_off: bool) -> None:
+    """The watch of a slow server still shows the taint that we have just taken off."""
+    taint = Taint("node.kubernetes.io/unreachable", "NoExecute")
+    meta = replace(NODE.metadata, resource_version="6")
+    tainted, bare = replace(NODE, spec=NodeSpec(taints=(taint,))), replace(NODE, metadata=meta)
+
+    def answer(call: Any) -> Answer:
+        if call.kind == "Pod":
+            return Answer(200, pod("p"))
+        if isinstance(call, Get):
+            return Answer(200, tainted)
+        return Answer(200, bare) if taken_off else Answer(422)
+
+    lab = Lab(answer)
+    lab.cache.apply(Put("Node", tainted), NOW)
+    off = RemoveTaints(**LIFECYCLE, node="n", node_uid="u-n", taints=(taint,))
+    due = replace(DELETE, taints=(taint,))
+
+    async def later() -> None:
+        while "Patch n" not in lab.log:
+            await asyncio.sleep(0)
+        lab.executor.start(due, NOW)
+
+    lab.play(off, then=lambda: lab.tasks.append(asyncio.get_running_loop().create_task(later())))
+    assert ("Delete p" in lab.log) is not taken_off
+    assert ("DeletePod", 200) in lab.outcomes

@@ -181,10 +181,12 @@ def test_what_cannot_be_read_at_first_is_settled_later(
     class Late:
         async def call(self, call: Get) -> Answer:
             reads.append(call)
+            assert intents.has_unsettled, "while it is being read it is open"
             return Answer(503) if len(reads) < 3 else Answer(404, reason="NotFound")
 
+    intents = Intents(str(path))
+
     async def run() -> None:
-        intents = Intents(str(path))
         intents.note(await intents.begin(INTENT), "unknown")
         in_flight = await intents.begin(INTENT)
         intents.note(in_flight, "sent")

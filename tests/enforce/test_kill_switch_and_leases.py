@@ -13,11 +13,13 @@ from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.lease_reread import FEW, LeaseReread
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
-from kubectl_nodelife.engine.events import Event, Put
+from kubectl_nodelife.engine.events import NOT_SENT, Event, Put
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
+from kubectl_nodelife.live.lease import LeaseKeeper
+from tests.engine.test_election import LeaseServer
 
 NOW = 1_000 * SECOND_NS
 PERIOD_NS = 5 * SECOND_NS
@@ -68,7 +70,7 @@ class Lab:
         pytest.param(Answer(404, reason="NotFound"), 200, id="no-lease:its-status-alone-counts"),
         pytest.param(Answer(502, message="a proxy's page"), 502, id="unreadable:not-lost"),
         pytest.param(Answer(0), 503, id="no-answer:not-lost"),
-        pytest.param(Answer(200, lease("n1", 995)), 409, id="renewed-since"),
+        pytest.param(Answer(200, lease("n1", 995)), NOT_SENT, id="renewed-since"),
     ],
 )
 def test_a_node_is_lost_only_where_the_api_server_has_nothing_newer(
@@ -76,14 +78,14 @@ def test_a_node_is_lost_only_where_the_api_server_has_nothing_newer(
 ) -> None:
     lab = Lab(answer)
     assert lab.code("n1") == [code]
-    assert bool(lab.told) == bool(lab.lies) == (code == 409)
+    assert bool(lab.told) == bool(lab.lies) == (code == NOT_SENT)
 
 
 def test_a_watch_that_lied_is_rebuilt_once_a_period() -> None:
     lab = Lab(Answer(200, lease("n1", 995)))
-    assert lab.code("n1", "n1") == [409, 409] and lab.lies == 1
+    assert lab.code("n1", "n1") == [NOT_SENT, NOT_SENT] and lab.lies == 1
     lab.now_ns += 2 * PERIOD_NS
-    assert lab.code("n1") == [409] and lab.lies == 2
+    assert lab.code("n1") == [NOT_SENT] and lab.lies == 2
 
 
 def test_many_at_once_are_one_list_a_period(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +99,7 @@ def test_many_at_once_are_one_list_a_period(monkeypatch: pytest.MonkeyPatch) -> 
     lab = Lab(Answer(200, lease("n0", 900)))
     codes = lab.code(*(f"n{number}" for number in range(20)))
     assert len(lab.asked) == FEW and len(lists) == 1
-    assert [number for number, code in enumerate(codes) if code == 409] == [12]
+    assert [number for number, code in enumerate(codes) if code == NOT_SENT] == [12]
 
 
 def test_where_leases_do_not_count_nobody_asks() -> None:
@@ -125,3 +127,59 @@ def test_the_kill_switch_is_absent_only_by_the_servers_word() -> None:
         assert switch.present and switch.absent_ns == NOW
 
     asyncio.run(look())
+
+
+@pytest.mark.parametrize("there", [None, ""], ids=["no-lease-there", "a-released-lease-there"])
+def test_no_lease_is_written_in_another_cluster_at_the_same_address(there: str | None) -> None:
+    """The cluster behind an address was put up anew, or a VPN leads to another one."""
+    sent: list[str] = []
+    wrong = [""]
+
+    class Api:
+        server = LeaseServer()
+
+        async def call(self, call: Any, **_: Any) -> Answer:
+            sent.append(type(call).__name__)
+            return self.server.answer(call)
+
+    async def why() -> str:
+        return wrong[0]
+
+    async def play() -> None:
+        keeper = LeaseKeeper(cast(Any, Api()), lambda: NOW, steady=lambda: NOW)
+        keeper.why_wrong_cluster = why
+        assert await keeper.attempt() and sent == ["Get", "Post"]
+        assert await keeper.attempt() and sent[2:] == ["Replace"], "a renewal asks nobody"
+        sent.clear()
+        Api.server = other = LeaseServer()
+        if there is not None:
+            meta = {"name": "kubectl-nodelife-enforce", "uid": "other"}
+            other._keep({"metadata": meta, "spec": {"holderIdentity": there}})
+        wrong[0] = "another cluster is behind this address"
+        for _ in range(3):
+            assert not await keeper.attempt()
+        assert sent == ["Replace", "Get", "Get", "Get"], "one renewal, of a uid that is not there"
+        assert keeper.error == wrong[0] and other.version == (there is not None)
+
+    asyncio.run(play())
+
+
+def test_a_lease_that_cannot_be_read_once_does_not_end_its_keeper() -> None:
+    server = LeaseServer()
+
+    class Api:
+        async def call(self, call: Any, **_: Any) -> Answer:
+            return server.answer(call)
+
+    async def play() -> None:
+        keeper = LeaseKeeper(cast(Any, Api()), lambda: NOW, steady=lambda: NOW)
+        assert await keeper.attempt()
+        whole = server.lease
+        assert whole is not None
+        server._keep({**whole, "spec": {**server.spec, "leaseTransitions": "x"}})
+        assert not await keeper.attempt() and not keeper.leads()
+        assert "cannot be understood" in keeper.error
+        server._keep(whole)
+        assert await keeper.attempt() and keeper.leads() and not keeper.error
+
+    asyncio.run(play())

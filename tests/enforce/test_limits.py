@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kubectl_nodelife.commands.enforce_flags import orders_of
-from kubectl_nodelife.daemon.enforce.limits import CAPS, caps_of, set_of
+from kubectl_nodelife.daemon.config import ClusterConfig
+from kubectl_nodelife.daemon.enforce.limits import caps_of, set_of
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
-from kubectl_nodelife.engine.guard import UPSTREAM, Caps
+from kubectl_nodelife.engine.guard import CAP_NAMES, UPSTREAM, Caps
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.pod import Pod, PodSpec
@@ -38,20 +40,29 @@ GIVEN: dict[str, Any] = {
 
 
 def test_upstream_takes_every_cap_away_and_each_can_be_given_back() -> None:
-    for name, (field, in_percent) in CAPS.items():
+    for name, (field, in_percent) in CAP_NAMES.items():
         assert getattr(Caps(), field) is not None and getattr(UPSTREAM, field) is None
         given = caps_of(Orders(caps="upstream", single_caps=(f"{name}=7",)))
         assert getattr(given, field) == (0.07 if in_percent else 7)
     others = {"total", "set_deletions_by_budget", "claims_a_minute"}  # the last one is upgrades'
     rows = {f for f in Caps.__struct_fields__ if f not in others}
-    assert rows == {field for field, _ in CAPS.values()}, "each row with a dagger has a name"
+    assert rows == {field for field, _ in CAP_NAMES.values()}, "each row with a dagger has a name"
+
+
+def test_a_flag_counts_before_the_config_file() -> None:
+    said = ClusterConfig(caps={"taints-per-minute": 3, "zone-percent": 20}, max_writes=9)
+    by_file = caps_of(Orders(), said)
+    assert (by_file.taints_a_minute, by_file.zone_share, by_file.total) == (3, 0.2, 9)
+    by_flag = caps_of(Orders(single_caps=("taints-per-minute=7",), max_writes=2), said)
+    assert (by_flag.taints_a_minute, by_flag.zone_share, by_flag.total) == (7, 0.2, 2)
+    assert caps_of(Orders(caps="upstream"), said) == replace(UPSTREAM, total=9)
 
 
 @pytest.mark.parametrize("text", ["pods=1", "taints-per-minute", "taints-per-minute=-1", "=1"])
 def test_no_such_cap(text: str) -> None:
     with pytest.raises(BadInput, match="is no cap") as caught:
         orders_of({**GIVEN, "single_caps": (text,)})
-    assert all(name in caught.value.remedy for name in CAPS)
+    assert all(name in caught.value.remedy for name in CAP_NAMES)
 
 
 def test_an_unknown_controller_is_named_with_those_there_are() -> None:

@@ -101,7 +101,10 @@ def test_set_against_what_runs() -> None:
 class Lease:
     """Answers each look at the manager's Lease in turn, and then ends the watch."""
 
-    def __init__(self, specs: list[dict[str, Any] | None], pods: list[dict[str, Any]]) -> None:
+    def __init__(
+        self, specs: list[dict[str, Any] | int | None], pods: list[dict[str, Any]]
+    ) -> None:
+        """A number is the code of a refusal, None that there is no Lease."""
         self._specs = specs
         self._pods = pods
 
@@ -109,6 +112,8 @@ class Lease:
         if not self._specs:
             raise asyncio.CancelledError
         spec = self._specs.pop(0)
+        if isinstance(spec, int):
+            return Answer(spec, message="forbidden")
         return Answer(404) if spec is None else Answer(200, raw={"spec": spec})
 
     async def send(self, request: Any, kind: str, **_: Any) -> Answer:
@@ -136,10 +141,14 @@ def test_a_flag_that_no_release_has_is_told() -> None:
         pytest.param([None, None], ["daemonset"], False, id="none"),
         pytest.param([{"renewTime": 1}, {"renewTime": 1}], ["daemonset"], False, id="a-dead-one-s"),
         pytest.param([None, {"holderIdentity": HOLDER}], [], False, id="with-ours-switched-off"),
+        pytest.param([None, 403, 403, 403], ["daemonset"], True, id="it-may-not-be-read-any-more"),
+        pytest.param([None, 403, 403, None], ["daemonset"], False, id="it-may-again"),
+        pytest.param([None, 0, 503, 0, 429], ["daemonset"], False, id="the-server-is-down"),
+        pytest.param([None, 403, 403, 403], [], False, id="unreadable-and-ours-switched-off"),
     ],
 )
 def test_a_manager_that_appears(
-    specs: list[dict[str, Any] | None],
+    specs: list[dict[str, Any] | int | None],
     left: list[str],
     opens: bool,
     monkeypatch: pytest.MonkeyPatch,

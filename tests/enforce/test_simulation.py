@@ -6,13 +6,8 @@ failure names its seed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from kubectl_nodelife.daemon import gate
-from kubectl_nodelife.daemon.enforce import enforcement
-from kubectl_nodelife.live import writer
 from tests.enforce.simulation import Run, faults_found, play
 
 _BATCH = 20
@@ -22,19 +17,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test for each batch of seeds."""
     if "first_seed" in metafunc.fixturenames:
         metafunc.parametrize("first_seed", range(0, metafunc.config.getoption("--seeds"), _BATCH))
-
-
-@pytest.fixture(autouse=True)
-def _clocks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What the simulation replaces is put back."""
-    for module, name in (
-        (gate, "time"),
-        (writer, "time"),
-        (writer, "steady_ns"),
-        (enforcement, "WritingSession"),
-    ):
-        monkeypatch.setattr(module, name, getattr(module, name))
-    yield
 
 
 def test_all_holds_and_ends_as_without_faults(first_seed: int) -> None:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from kubectl_nodelife.daemon.enforce.field_writers import WriterLookup
 from kubectl_nodelife.daemon.enforce.tripwires import ALL_AT_ONCE, SURPRISE, Tripwires
 from kubectl_nodelife.engine.actions import AddTaints, CreatePod, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.guard import NODES_GONE, UPSTREAM, Breaker, Caps, Guard
+from kubectl_nodelife.kube.field_managers import (
+    TAINTS,
+    FieldManager,
+    FieldManagers,
+    condition_field,
+)
 from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
-from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeMeta, NodeSpec, NodeStatus, Taint
 from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.kube.times import SECOND_NS
 
@@ -55,6 +65,85 @@ def test_a_node_that_another_calls_lost_is_a_surprise() -> None:
     tripwires, guard, _ = wires(node())
     tripwires.sees(Put("Node", LOST), NOW)
     assert rules(guard) == [SURPRISE]
+
+
+def by(seen: Node, *writers: tuple[str, int], field: str = TAINTS) -> Node:
+    """The node, and who wrote the field at which second."""
+    entries = tuple(
+        FieldManager(name, "Update", at * SECOND_NS, frozenset((field,))) for name, at in writers
+    )
+    fields = {name: getattr(seen.metadata, name) for name in ("name", "uid")}
+    return replace(seen, metadata=NodeMeta(**fields, managed_fields=FieldManagers(entries)))
+
+
+OUR_NAME = "kubectl-nodelife-node-lifecycle"
+READY = condition_field("Ready")
+
+
+@pytest.mark.parametrize(
+    ("writers", "sent", "told"),
+    [
+        pytest.param(
+            [("kube-controller-manager", 9)], False, "kube-controller-manager", id="named"
+        ),
+        pytest.param([("acme", 9)], False, "acme", id="any program is named"),
+        pytest.param([("acme", 9)], True, None, id="we sent it, and another wrote the list since"),
+        pytest.param([("k3s", 9), (OUR_NAME, 8)], True, "k3s", id="after ours, and the same"),
+        pytest.param([("k3s", 8), (OUR_NAME, 9)], True, None, id="ours came last"),
+        pytest.param([("k3s", 9), (OUR_NAME, 9)], True, None, id="in one second, and we sent one"),
+        pytest.param([(OUR_NAME, 9)], False, None, id="ours of before a restart"),
+        pytest.param([("kubectl-taint", 9)], False, None, id="a person's"),
+        pytest.param([("kubelet", 9)], False, "", id="nobody is told"),
+    ],
+)
+def test_managed_fields_tell_who_tainted_a_node(
+    writers: list[tuple[str, int]], sent: bool, told: str | None
+) -> None:
+    tripwires, guard, _ = wires(LOST)
+    if sent:
+        taint = AddTaints(**WHO, node="n0", node_uid="u-n0", taints=(UNREACHABLE,))
+        tripwires.sends(taint)
+    tripwires.sees(Put("Node", by(TAINTED, *writers)), NOW)
+    if told is None:
+        assert rules(guard) == []
+        return
+    (breaker,) = guard.breakers.values()
+    words = f", written by field manager {told}" if told else ""
+    assert breaker.because == f"another node-lifecycle controller taints it: Node n0{words}"
+
+
+def test_managed_fields_tell_who_called_a_node_lost() -> None:
+    tripwires, guard, _ = wires(node())
+    tripwires.sees(Put("Node", by(LOST, ("kubelet", 9), ("hyperkube", 8), field=READY)), NOW)
+    (breaker,) = guard.breakers.values()
+    assert breaker.because.endswith("Node n0, written by field manager hyperkube")
+
+
+def test_who_made_a_pod_is_read_where_no_watch_tells() -> None:
+    fields = {"f:metadata": {"f:ownerReferences": {}}}
+    managed = [
+        {"manager": "kube-controller-manager", "time": "2026-01-01T00:00:00Z", "fieldsV1": fields},
+        {"manager": "kubelet", "time": "2026-01-01T00:00:09Z", "fieldsV1": {"f:status": {}}},
+    ]
+    kept: list[str] = []
+
+    async def read(call: Get) -> Answer:
+        assert call == Get("Pod", ("d", "p"))
+        return Answer(200, raw={"metadata": {"managedFields": managed}})
+
+    async def run() -> Guard:
+        tripwires, guard, _ = wires(node())
+        lookup = WriterLookup(read, guard, lambda: kept.append("kept"))
+        tripwires.ask_writer = lookup.ask
+        tripwires.sees(Put("Pod", pod("p", "n0", "DaemonSet")), NOW)
+        assert rules(guard) == [SURPRISE], "at once"
+        while not kept:
+            await asyncio.sleep(0)
+        return guard
+
+    (breaker,) = asyncio.run(run()).breakers.values()
+    told = "another DaemonSet controller made pod d/p, written by field manager"
+    assert breaker.because == f"{told} kube-controller-manager"
 
 
 def test_our_own_write_is_none() -> None:
@@ -218,3 +307,33 @@ def test_no_calm_closes_another_rule() -> None:
     tripwires.close_when_calm(NOW)
     tripwires.close_when_calm(NOW + 10 * tripwires.grace_ns)
     assert rules(guard) == [SURPRISE]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "times", "after_s", "opens"),
+    [
+        pytest.param(3, 2, 2, True, id="three-nodes-twice"),
+        pytest.param(3, 1, 2, False, id="once-may-be-chance"),
+        pytest.param(2, 5, 2, False, id="two-nodes-may-be-sick"),
+        pytest.param(3, 2, 60, False, id="a-minute-later-they-have-come-back"),
+    ],
+)
+def test_kubelets_that_contradict_us_open_all_at_once(
+    nodes: int, times: int, after_s: int, opens: bool
+) -> None:
+    """Reads may be served by a stale replica: what we take for silence is our own deafness."""
+    names = [f"n{number}" for number in range(nodes)]
+    tripwires, guard, cache = wires(*map(node, names))
+    now_ns = NOW
+    gone = NodeCondition("Ready", "Unknown")
+    for _ in range(times):
+        for name in names:
+            tripwires.sends(SetNodeConditions(**WHO, node=name, conditions=(gone,)))
+            for ready, later_s in (("Unknown", 1), ("True", after_s)):
+                now_ns += later_s * SECOND_NS
+                seen = Put("Node", node(name, ready))
+                tripwires.sees(seen, now_ns)
+                cache.apply(seen, now_ns)
+    assert rules(guard) == ([ALL_AT_ONCE] if opens else [])
+    tripwires.close_when_calm(now_ns + 3 * tripwires.grace_ns)
+    assert rules(guard) == []

@@ -20,11 +20,16 @@ _LONGEST_NS = 3_600_000_000_000
 
 
 class World:
-    """What happens outside the process, in order. Ns; `awake_ns` stands still in a suspend."""
+    """What happens outside the process, in order. Ns; `awake_ns` stands still in a suspend.
+
+    `wall_ahead_ns`: how far the machine's wall clock is off. `frozen_ns`: how long the machine was
+    halted together with its clocks, as a virtual one may be. `steady_ahead_ns`: how far the clocks
+    that nobody sets have jumped, as on a machine that is moved or whose time source is changed.
+    """
 
     def __init__(self) -> None:
         self.now_ns = EPOCH_NS
-        self.slept_ns = 0
+        self.slept_ns = self.frozen_ns = self.wall_ahead_ns = self.steady_ahead_ns = 0
         self.next_due: Callable[[], int | None] = lambda: None
         """When something is due that is not in the agenda, and what lets it happen:"""
         self.live: Callable[[], None] = lambda: None
@@ -34,7 +39,12 @@ class World:
     @property
     def steady_ns(self) -> int:
         """A clock that counts suspend."""
-        return self.now_ns - EPOCH_NS + 1
+        return self.now_ns - EPOCH_NS + 1 - self.frozen_ns + self.steady_ahead_ns
+
+    @property
+    def wall_ns(self) -> int:
+        """The machine's wall clock, which people and time servers set."""
+        return self.now_ns - self.frozen_ns + self.wall_ahead_ns
 
     @property
     def awake_ns(self) -> int:
@@ -61,6 +71,14 @@ class World:
         if own_ns is not None and own_ns <= self.now_ns:
             self.live()
         return True
+
+    def freeze(self, duration_ns: int) -> None:
+        """The machine is halted, and no clock of its own counts that. The world lives on."""
+        end_ns, before_ns = self.now_ns + duration_ns, self.now_ns
+        while self.advance(end_ns):
+            self.frozen_ns += self.now_ns - before_ns
+            before_ns = self.now_ns
+        self.frozen_ns += self.now_ns - before_ns
 
     def stand_still(self, duration_ns: int, *, suspended: bool) -> None:
         """The process gets no time: stopped, or suspended with its machine. The world lives on."""

@@ -102,6 +102,37 @@ OUT = replace(DELETE, grace_period_seconds=0, force=True, if_node_out_of_service
 TARGETED = actions.SetPodCondition(
     **WHO, namespace="d", pod="p", pod_uid="u-p", condition=PodCondition("DisruptionTarget", "True")
 )
+CREATE = actions.CreatePod(
+    **WHO,
+    namespace="d",
+    pod="s-abcde",
+    manifest={"metadata": {"name": "s-abcde", "labels": {"controller-revision-hash": "h"}}},
+    node="n1",
+    owner="s",
+    owner_uid="u-s",
+    revision="h",
+)
+
+
+def listed(*pods: tuple[str, str, str]) -> Answer:
+    """A list of pods: name, node, uid of the set that owns it."""
+    items = [
+        {
+            "metadata": {
+                "name": name,
+                "namespace": "d",
+                "uid": f"u-{name}",
+                "ownerReferences": [
+                    {"kind": "DaemonSet", "name": "s", "uid": owner, "controller": True}
+                ],
+            },
+            "spec": {"nodeName": node},
+        }
+        for name, node, owner in pods
+    ]
+    return Answer(200, raw={"kind": "PodList", "items": items}, now_ns=NOW)
+
+
 EVICT = actions.EvictPod(**WHO, namespace="d", pod="p", pod_uid="u-p")
 STATUS = actions.UpdateDaemonSetStatus(
     **WHO,
@@ -166,6 +197,14 @@ OUT_TAINT = Taint("node.kubernetes.io/out-of-service", "NoExecute")
         ),
         pytest.param(
             UNTAINT, None, [ok(node())], ["GET Node cached"], 200, id="nothing-to-untaint"
+        ),
+        pytest.param(
+            TAINT,
+            None,
+            [ok(node(Taint("k", "NoExecute")))],
+            ["GET Node cached"],
+            200,
+            id="a-taint-that-is-there-with-the-same-stamp",
         ),
         pytest.param(
             TAINT,
@@ -273,6 +312,51 @@ OUT_TAINT = Taint("node.kubernetes.io/out-of-service", "NoExecute")
             ["GET Pod", "GET Node", "PATCH Pod/status"],
             200,
             id="phase-of-an-orphan",
+        ),
+        pytest.param(CREATE, None, [ok(pod())], ["POST Pod"], 200, id="create"),
+        pytest.param(CREATE, None, [no(403)], ["POST Pod"], 403, id="create-refused"),
+        pytest.param(
+            CREATE,
+            None,
+            [LOST, listed(("s-other", "n2", "u-s"), ("s-abcde", "n1", "u-s"))],
+            ["POST Pod", "GET PodList"],
+            200,
+            id="create-lost-and-done",
+        ),
+        pytest.param(
+            CREATE,
+            None,
+            [LOST, listed(("x", "n1", "u-s"))],
+            ["POST Pod", "GET PodList"],
+            200,
+            id="create-lost-and-the-owner-has-a-pod-there",
+        ),
+        pytest.param(
+            CREATE,
+            None,
+            [LOST, listed(("s-abcde", "n1", "u-other")), no(409), listed(("s-abcde", "n1", "u-s"))],
+            ["POST Pod", "GET PodList", "wait 1000ms", "POST Pod", "GET PodList"],
+            200,
+            id="create-lost-and-on-its-way-still",
+        ),
+        pytest.param(
+            CREATE,
+            None,
+            [no(504), LOST, no(503), listed(), ok(pod())],
+            [
+                *["POST Pod", "GET PodList", "wait 1000ms", "GET PodList", "wait 2000ms"],
+                *["GET PodList", "wait 4000ms", "POST Pod"],
+            ],
+            200,
+            id="create-lost-and-nothing-can-be-read-for-a-while",
+        ),
+        pytest.param(
+            CREATE,
+            None,
+            [no(500, "InternalError"), listed()],
+            ["POST Pod", "GET PodList"],
+            500,
+            id="create-failed-and-not-done",
         ),
         pytest.param(
             EVICT,

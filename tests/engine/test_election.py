@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from kubectl_nodelife.engine.calls import Answer, Get, Post, Replace
 from kubectl_nodelife.engine.election import CLIENT_GO, Election, ElectionTerms
@@ -39,7 +42,7 @@ class LeaseServer:
 
     def _keep(self, body: dict[str, Any]) -> Answer:
         self.version += 1
-        meta = {**body["metadata"], "resourceVersion": str(self.version)}
+        meta = {"uid": "own", **body["metadata"], "resourceVersion": str(self.version)}
         self.lease = {**body, "metadata": meta}
         return Answer(200, raw=self.lease)
 
@@ -205,3 +208,64 @@ def test_another_may_hold_it_once_our_last_renewal_is_as_old_as_the_lease_lasts(
         attempt(one, server, at_s)
     assert not one.leads(START + 13 * SECOND_NS)
     assert not one.is_over(START + 16 * SECOND_NS) and one.is_over(START + 17 * SECOND_NS)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(lambda sent: Answer(200), id="no-object"),
+        pytest.param(lambda sent: Answer(200, raw=sent), id="what-was-sent"),
+        pytest.param(lambda sent: told(sent, holderIdentity="b"), id="another-holder"),
+        pytest.param(lambda sent: told(sent, renewTime="2020"), id="another-time"),
+        pytest.param(lambda sent: told(sent, leaseTransitions="x"), id="no-number"),
+        pytest.param(lambda sent: Answer(200, raw={"metadata": {}}), id="no-spec"),
+    ],
+)
+def test_a_renewal_counts_only_with_our_name_and_our_time(
+    answer: Callable[[dict[str, Any]], Answer],
+) -> None:
+    """Somebody on the way answers our renewals, and another has taken the Lease meanwhile."""
+    server, a, _ = two()
+    attempt(a, server, 0)
+    assert server.lease is not None
+    server._keep({**server.lease, "spec": {**server.spec, "holderIdentity": "b"}})
+    conversation = a.attempt(START + 2 * SECOND_NS, START)
+    call = next(conversation)
+    assert isinstance(call, Replace)
+    read = conversation.send(answer(call.body))
+    assert isinstance(read, Get), "the Lease is read before anything follows"
+    with pytest.raises(StopIteration) as end:
+        conversation.send(server.answer(read))
+    assert end.value.value is False and not a.leads(START + 2 * SECOND_NS) and a.holder == "b"
+
+
+def told(sent: dict[str, Any], **members: Any) -> Answer:
+    meta = {**sent["metadata"], "resourceVersion": "99"}
+    return Answer(200, raw={**sent, "metadata": meta, "spec": {**sent["spec"], **members}})
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"leaseTransitions": "x"},
+        {"leaseTransitions": -1},
+        {"leaseTransitions": 1 << 70},
+        {"leaseDurationSeconds": True},
+        {"leaseDurationSeconds": 1.5},
+        {"holderIdentity": 7},
+        {"renewTime": []},
+    ],
+    ids=str,
+)
+def test_an_unreadable_lease_is_anothers_until_it_can_be_read(members: dict[str, Any]) -> None:
+    server, a, _ = two()
+    attempt(a, server, 0)
+    whole = server.lease
+    assert whole is not None
+    server._keep({**whole, "spec": {**server.spec, **members}})
+    assert not attempt(a, server, 2) and not a.leads(START + 2 * SECOND_NS)
+    assert a.unreadable.startswith(f"its {next(iter(members))} ")
+    assert server.calls[-1] == "Get", "nothing is written over it"
+    assert not attempt(a, server, 60)
+    server._keep(whole)
+    assert attempt(a, server, 62) and not a.unreadable

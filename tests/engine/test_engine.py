@@ -63,6 +63,9 @@ class Scribe:
         assert obj is not None
         return self._say(f"{change.kind} {obj.name} {len(cache.nodes)}")
 
+    def rests(self, key: Hashable) -> bool:
+        return False
+
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Said:
         return self._say(f"woken {key} {now_ns}")
 
@@ -189,11 +192,31 @@ def test_an_outcome_goes_to_whose_action_it_was() -> None:
     assert said(engine, 2, events) == ["two failed 409"]
 
 
-@pytest.mark.parametrize("at_ns", [5, 4])
-def test_a_requeue_that_is_not_in_the_future_is_refused(at_ns: int) -> None:
-    engine = Engine([Scribe("c", [], [Requeue("c", "k", at_ns)])], Cache())
+def test_a_requeue_in_the_past_is_refused() -> None:
+    engine = Engine([Scribe("c", [], [Requeue("c", "k", 4)])], Cache())
     with pytest.raises(RequeueInThePast, match="at 5"):
         said(engine, 5)
+
+
+def test_who_hears_of_a_change_may_be_woken_in_the_same_tick_once_all_have_heard() -> None:
+    """What the others write about it is seen in the next tick only."""
+    first = Scribe("first", ["Node"])
+    engine = Engine([first, Scribe("second", ["Node"])], Cache())
+    said(engine, 1)
+    first.wake = [Requeue("first", "k", 5)]
+    told = ["first Node a 2", "second Node a 2", "first Node b 2", "second Node b 2"]
+    assert said(engine, 5, [node("a"), node("b")]) == [*told, "first woken k 5"]
+
+
+def test_who_is_woken_is_not_woken_again_at_that_instant() -> None:
+    scribe = Scribe("c", ["Node"])
+    engine = Engine([scribe], Cache())
+    said(engine, 1)
+    scribe.wake = [Requeue("c", "k", 4)]
+    said(engine, 3, [node("a")])
+    scribe.wake = [Requeue("c", "k", 4)]
+    with pytest.raises(RequeueInThePast, match="at 4"):
+        said(engine, 4)
 
 
 class Tape:

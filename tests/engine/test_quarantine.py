@@ -68,6 +68,9 @@ class Decides:
         self._perhaps_raise(change.new.name)
         return self.actions
 
+    def rests(self, key: Hashable) -> bool:
+        return False
+
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Iterable[Action | Requeue]:
         self.turns.append(key)
         self._perhaps_raise(key)

@@ -182,6 +182,22 @@ def test_a_failed_entry_goes_behind_until_the_next_pass() -> None:
     assert queue.waiting() == ["a", "b"]
 
 
+def test_what_changed_keeps_its_place_before_those_that_are_added_anew() -> None:
+    queue = RateLimitedTimedQueue(Always())
+    queue.renew(10)
+    for name in ("a", "b", "c"):
+        queue.add(name, "", 10, standing=True)
+    queue.renew(20, apart_from=["b", "c", "unknown"])
+    assert queue.waiting() == ["b", "c", "a"]
+    queue.remove("c")
+    queue.add("c", "", 20, standing=True)
+    queue.renew(30)
+    assert queue.waiting() == ["b", "a", "c"]
+    entry = queue.entry("b")
+    assert entry is not None
+    assert queue.process_at(entry) == 10
+
+
 def test_swapping_takes_over_whether_a_token_was_there() -> None:
     idle = RateLimitedTimedQueue(TokenBucket(0.1, 1))
     idle.swap_limiter(0.01, 0)

@@ -4,7 +4,8 @@
 the host of the enforcing controllers, whose calls are answered by chance. Documents of generated
 clusters, and of the dumps in NODELIFE_DUMPS, are mutated one to three times each, go through a
 watch line as an API server would send it, and then through a daemon's inside. Any exception is a
-find, contained ones included; it is shrunk to the fewest mutations that still fail.
+find, contained ones included, and so is what `beliefs.py` judges to be wrong; it is shrunk to the
+fewest mutations that still fail.
 """
 
 from __future__ import annotations
@@ -45,8 +46,10 @@ from kubectl_nodelife.live.executor import HELD
 from kubectl_nodelife.live.watch import MalformedLine, WatchStream
 from kubectl_nodelife.outlook.join_controllers import join_controllers
 from kubectl_nodelife.sim.generate import Generate, generate
+from tests.hostile.beliefs import Beliefs
 
 T0 = 1_767_225_600 * SECOND_NS
+_LOOKED_AT_EVERY = 20
 _RENEWED_EVERY = 400  # events: then a new daemon begins, so that a find is soon played again
 
 STRANGE: tuple[Any, ...] = (
@@ -169,19 +172,27 @@ class Subject:
     """A daemon's inside, without its clock and its files."""
 
     host: ControllerHost | EnforcingHost
+    enforces = False
 
     def __init__(self) -> None:
         self.now_ns = T0
         self.version = 0
         self.bugs: list[Bug] = []
         self.settings = make_settings("newest")
+        self.taken = 0
+        grace_ns = self.settings.node_monitor_grace_period_ns
+        self.beliefs = Beliefs(grace_ns, plans=not self.enforces)
         self.host = self.make_host()
         self.host.join(self.settings, list(NEEDS))
         self.step([])
 
     def make_host(self) -> ControllerHost | EnforcingHost:
         """The host that is to survive."""
-        return ControllerHost(Ledger())
+        return ControllerHost(Ledger(), self)
+
+    def start(self, action: Action, now_ns: int) -> None:
+        """`Executor.start`: nothing is sent, and each decision is judged."""
+        self.beliefs.decides(action, self.host.cache, now_ns)
 
     def step(self, events: list[Event]) -> None:
         """One tick."""
@@ -191,8 +202,15 @@ class Subject:
     def take(self, step: Step) -> None:
         """One event, and some seconds. Raises whatever was contained, too."""
         self.now_ns += 3 * SECOND_NS
+        self.step([])
         for event in self._events(step):
+            self.beliefs.sees(event, self.now_ns)
             self.step([event])
+        self.taken += 1
+        if self.taken % _LOOKED_AT_EVERY == 0:
+            self.now_ns += SECOND_NS
+            self.step([])  # what was put off until more was seen
+            self.beliefs.check_view(self.host.cache, self.host.shown)
         cache = self.host.cache
         for bug in (*self.bugs, *cache.quarantine.bugs.values()):
             raise bug.error
@@ -229,6 +247,8 @@ class Subject:
 class EnforcingSubject(Subject):
     """The same with controllers that write, to a server that answers each call by chance."""
 
+    enforces = True
+
     def make_host(self) -> EnforcingHost:
         host = EnforcingHost("restart", lambda names: None, ActionNumbers(), self.bugs.append)
         self.sending: set[Any] = set()
@@ -251,6 +271,7 @@ class EnforcingSubject(Subject):
         """`Executor.start`: what a live one does with an action, but for the waiting."""
         if not action.writes or isinstance(action, RecordEvent):
             return
+        super().start(action, now_ns)
         seen = self.host.cache.get(*action.target)
         patch_text(request_of(action, seen, now_ns), Digests(bytes(32)))
         action_text(action)

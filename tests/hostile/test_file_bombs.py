@@ -72,7 +72,7 @@ MERGES = "\n".join(
 
 BOMBS = {
     "nine-levels-of-nine": (laughs(9), "its aliases stand for"),
-    "forty-levels-of-nine": (laughs(40), "its aliases multiply"),
+    "forty-levels-of-nine": (laughs(40), "its aliases"),
     "merge-keys": (MERGES, "its aliases stand for"),
     "list-in-itself": ("a: &a [*a]", "an alias refers to what holds it"),
     "map-in-itself": ("a: &a {b: {c: *a}}", "an alias refers to what holds it"),
@@ -148,9 +148,11 @@ def test_the_flag_moves_the_limit(tmp_path: Path) -> None:
 
 def test_a_file_without_an_end_is_refused() -> None:
     """A device tells no size: it is read until the limit, and not beyond."""
-    verbs = ("status", "simulate", "sandbox")
-    for said in run(*([v, "-f", "/dev/zero", "--max-file-size", "64Mi"] for v in verbs)):
-        assert said.code == 2 and "holds more than 67,108,864 bytes" in said.err
+    too_long = "holds more than 67,108,864 bytes"
+    verbs = {"status": "is not text, but binary", "simulate": too_long, "sandbox": too_long}
+    commands = [[verb, "-f", "/dev/zero", "--max-file-size", "64Mi"] for verb in verbs]
+    for said, told in zip(run(*commands), verbs.values(), strict=True):
+        assert said.code == 2 and told in said.err
 
 
 READ = """

@@ -71,6 +71,9 @@ DRAIN = ["--force", "--ignore-daemonsets", "--delete-emptydir-data"]
         ["rollout", "history", "ds", "agent", "-n", "default", "-o", "json"],
         ["repair", "-o", "json"],
         ["diverge", "-o", "json"],
+        *(["what-if", "lose", "node", "a", "-o", o] for o in ("json", "html", "timeline")),
+        ["what-if", "drain", "a", *DRAIN, "--why", "node/a"],
+        ["what-if", "--each", "node", "-o", "json"],
     ],
     ids=" ".join,
 )

@@ -24,6 +24,7 @@ ANSWERS = (
     ("replay", "--since=1h", "-o", "json"),
     ("replay", "--since=1h", "-o", "html"),
     ("explain", "node", "a", "-o", "json"),
+    ("what-if", "lose", "node", "a", "-o", "json"),
     ("explain", "pod", "alone", "-o", "json"),
     ("daemonset", "agent", "-o", "json"),
     ("budgets", "-o", "json"),

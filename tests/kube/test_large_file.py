@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from kubectl_nodelife.kube import large_file
+from kubectl_nodelife.kube.documents import yaml_documents
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.load import Loaded, load_objects, load_pieces
 
@@ -62,6 +63,14 @@ def as_yaml(*documents: Json) -> bytes:
     return ("# a comment\n" + yaml.safe_dump_all(documents, explicit_start=True)).encode()
 
 
+ALIASED = (
+    b"apiVersion: v1\nitems:\n"
+    b"- apiVersion: v1\n  kind: Pod\n  metadata: {name: a, namespace: d, labels: &l {x: '1'}}\n"
+    b"- apiVersion: v1\n  kind: Pod\n  metadata: {name: b, namespace: d, labels: *l}\n"
+    b"- apiVersion: v1\n  kind: Pod\n  metadata: {<<: {namespace: d}, name: c}\n"
+    b"kind: List\n"
+)
+
 FILES = {
     "a list as kubectl prints it": pretty(LIST),
     "a list in one line": compact(LIST),
@@ -83,7 +92,46 @@ FILES = {
     "YAML": as_yaml(*PODS, *NODES),
     "a YAML list": as_yaml(LIST),
     "YAML with a directive": b"%YAML 1.1\n" + as_yaml(*PODS)[12:],
+    "a YAML list as the server gives it": as_yaml(RAW),
+    "YAML kinds told after the items": as_yaml(RAW_LATE) + as_yaml(NODES[0]),
+    "YAML that repeats by aliases": ALIASED,
+    "a YAML array": yaml.safe_dump(PODS).encode(),
+    "a YAML list in a list": as_yaml({**LIST, "items": [LIST, *PODS]}),
+    "a YAML object with items": as_yaml({**NODES[0], "items": [PODS[0], 5]}),
 }
+
+
+def test_a_yaml_list_is_read_item_by_item() -> None:
+    text = as_yaml({**LIST, "items": [pod(f"p{i}") for i in range(1000)]})
+    read, at = 0, []
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal read
+        for piece in cut(text, 4096):
+            read += 1
+            yield piece
+
+    load_pieces(pieces(), "f", whole_bytes=100, seen=lambda kind, obj: at.append(read))
+    assert len(at) == 1000 and at[0] < 20 and at[500] < 0.6 * read
+
+
+def test_what_a_reader_of_pieces_says_is_told() -> None:
+    def pieces() -> Iterator[bytes]:
+        yield as_yaml(LIST)[:-200]
+        raise ValueError("the file is too long")
+
+    with pytest.raises(InputError, match="the file is too long"):
+        load_pieces(pieces(), "f", whole_bytes=100)
+
+
+@pytest.mark.parametrize("scalar", ["{x: &a 1, y: *a}", "[[1, 2], {k: []}]", "!!str 5", "? [a]\n"])
+def test_an_unusual_value_is_read_as_pyyaml_does(scalar: str) -> None:
+    text = f"kind: Odd\nvalue: {scalar}\n".encode()
+    if "?" in scalar:
+        with pytest.raises(InputError, match="unhashable"):
+            list(yaml_documents(b"? [a]\n: 1\n", "f"))
+    else:
+        assert list(yaml_documents(text, "f")) == [yaml.safe_load(text)]
 
 
 def cut(text: bytes, size: int) -> Iterator[bytes]:

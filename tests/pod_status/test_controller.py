@@ -72,6 +72,8 @@ def test_without_status_managers_pods_stay_as_they_were_marked() -> None:
         pytest.param("v1.16", 2, id="v1.16-is-blind-once-its-pods-were-listed"),
         pytest.param("v1.17", 2, id="v1.17-still-is"),
         pytest.param("v1.18", 0, id="v1.18-is-mended"),
+        pytest.param("v1.14", 0, id="v1.14-never-had-it"),
+        pytest.param("v1.11", 0, id="v1.11-never-had-it"),
     ],
 )
 def test_the_famous_bug(profile: str, stuck: int) -> None:

@@ -225,7 +225,7 @@ def test_before_sidecars_the_exit_code_of_the_last_counts() -> None:
     "type_, since, until",
     [
         ("Ready", 16, 99),
-        ("Unschedulable", 16, 19),
+        ("Unschedulable", 16, 20),
         ("PodReadyToStartContainers", 29, 99),
         ("PodResizePending", 33, 99),
         ("example.com/x", 99, 99),

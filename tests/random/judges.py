@@ -23,12 +23,13 @@ EPSILON_S = 0.002  # instants are told to the ms
 class NodeView:
     """A node as the records tell it.
 
-    `taints`: since when each is there. `tainted_since`: it has had NoExecute taints since then, and
-    `seen` are all of these.
+    `lost_since`: since when Ready, which was True, is Unknown. `taints`: since when each is there.
+    `tainted_since`: it has had NoExecute taints since then, and `seen` are all of these.
     """
 
     zone: str
     ready: str = ""
+    lost_since: float | None = None
     there: bool = True
     taints: dict[tuple[str, str], float] = field(default_factory=dict)
     tainted_since: float | None = None
@@ -47,6 +48,7 @@ class PodView:
     tolerations: list[Json]
     since: float = 0.0
     deleted: bool = False
+    ready: bool = False
 
 
 class Replay:
@@ -78,7 +80,11 @@ class Replay:
                     view.ready = condition["status"]
         elif obj["kind"] == "Pod":
             tolerations = obj["spec"]["tolerations"]
-            self.pods[meta["name"]] = PodView(obj["spec"]["nodeName"], tolerations, at)
+            pod = self.pods[meta["name"]] = PodView(obj["spec"]["nodeName"], tolerations, at)
+            pod.ready = any(
+                c["type"] == "Ready" and c["status"] == "True"
+                for c in obj["status"].get("conditions", ())
+            )
             for reference in meta.get("ownerReferences", ()):
                 self._terms[reference["name"]] = tolerations
 
@@ -93,7 +99,8 @@ class Replay:
         view, detail, at = self.nodes[name], record["detail"], record["at"]
         match record["action"]:
             case "SetNodeCondition" if detail["type"] == "Ready":
-                view.ready = detail["status"]
+                called_lost = detail["status"] == "Unknown" and view.ready == "True"
+                view.ready, view.lost_since = detail["status"], at if called_lost else None
             case "AddTaint":
                 view.taints.setdefault((detail["key"], detail["effect"]), at)
             case "RemoveTaint":
@@ -115,6 +122,8 @@ class Replay:
             terms = self._terms.get(detail["owner"])
             if terms is not None:
                 self.pods[name] = PodView(detail["node"], admitted(terms), record["at"])
+        elif name in self.pods and detail.get("type") == "Ready" and "status" in detail:
+            self.pods[name].ready = detail["status"] == "True"
         elif record["action"] == "DeletePod" and name in self.pods:
             self.pods[name].deleted = True
             if detail.get("gracePeriodSeconds") == 0:
@@ -251,6 +260,23 @@ def evictions_are_not_forgotten(replay: Replay) -> None:
             if ends:
                 due = min(ends) if 0 in limits.values() else max(ends)
                 assert record["at"] <= due + 1, f"{record['at']}: {name} was due at {due}"
+
+
+def pods_of_a_lost_node_are_marked(replay: Replay) -> None:
+    """No Service counts on a pod any more whose node was called lost a moment ago, or some passes
+    ago where the API server refuses writes.
+    """
+    failing = any("error" in record for record in replay.timeline["records"])
+    if failing and replay.spec["profile"] == "v1.16":
+        return  # which never tries a mark again that was refused
+    patience_s = 30 if failing else 1
+    for record in replay.records():
+        for name, pod in replay.pods.items():
+            node = replay.nodes.get(pod.node)
+            if node is None or not node.there or node.lost_since is None or not pod.ready:
+                continue
+            due = max(node.lost_since, pod.since) + patience_s
+            assert record["at"] <= due, f"{record['at']}: {name} is Ready on {pod.node}"
 
 
 def _is_our_no_execute_taint(record: Json) -> bool:

@@ -28,6 +28,7 @@ ALWAYS = (
     judges.nothing_is_tainted_while_all_is_dark,
     judges.recovery_withdraws_everything,
     judges.one_daemon_pod_a_node,
+    judges.pods_of_a_lost_node_are_marked,
 )
 WITHOUT_FAULTS = (*ALWAYS, judges.evictions_are_not_forgotten)
 

@@ -78,6 +78,7 @@ def record(
         duration = _seconds(spec["duration"])
         return {
             "kind": "Timeline",
+            "metadata": {"recordedFrom": "the API server's audit log"},
             "duration": duration,
             "latestSeconds": player.latest_s,
             "records": records(plane.audit(), t0, duration, _EARLY_S),

@@ -253,7 +253,7 @@ def intervene(cluster: Fleet, leader: Operator) -> None:
         cluster.await_state(name, "Held")
     for name in (P1, K0):
         cluster.until(
-            f"{name}'s cordon is theirs", lambda n=name: cluster.mark(n)["cordon"] == "theirs"
+            f"{name}'s cordon is theirs", lambda n=name: cluster.mark(n).get("cordon") == "theirs"
         )
     for name, what in ((W1, "was edited"), (S0, "was removed")):
         said = f"node {name}: annotation {ANNOTATION} {what} by somebody else"

@@ -108,6 +108,7 @@ def test_of_three_nodes_that_are_replaced_one_comes_late_and_one_never(
     """a0 comes again under its name, for b0 comes b9, which runs a pod already, for c0 nobody."""
     with Observer(cluster, floor=9) as observer:
         asked = ("--replace", "touch $HOME/asked-$NODE", "--work-timeout", "25s")
+        asked += ("--canary-image", PAUSE)  # what comes in a node's place has reported none yet
         limits = ("--max-unavailable", "3", "--max-failures", "1", "--retries", "0")
         wide = ("--zones", "0", "--canary", "3")
         operator.begin(

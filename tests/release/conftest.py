@@ -13,15 +13,16 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife import __version__
-from release import archive, source
-from release.__main__ import make
+from release import archive, contents, source
+from release.__main__ import WHEELS, write
 from release.manifest import archive_name
 from release.platforms import PLATFORMS
 from release.source import Commit
 from tests.release.users import OLD
 
 ROOT = Path(__file__).parents[2]
-BASE_URL = "https://example.invalid/v0"
+BASE_URL = f"https://example.com/v{__version__}"
+HOMEPAGE = "https://example.com/kubectl-nodelife"
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +50,8 @@ def release(commit: Commit, tmp_path_factory: pytest.TempPathFactory, worker_id:
     with open(shared / "release.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (shared / "release.done").exists():
-            make(out, PLATFORMS, commit, BASE_URL)
+            made = contents.make(ROOT, commit, PLATFORMS, WHEELS, HOMEPAGE)
+            write(out, made, BASE_URL, HOMEPAGE)
             (shared / "release.done").touch()
     return out
 

@@ -16,7 +16,8 @@ ROOT = Path(__file__).parents[2]
 def test_every_page_is_in_the_navigation() -> None:
     text = (ROOT / "mkdocs.yml").read_text()
     listed = {word.strip() for word in text.replace(":", "\n").split("\n") if ".md" in word}
-    there = {path.name for path in (ROOT / "docs").glob("*.md")}
+    docs = ROOT / "docs"
+    there = {str(path.relative_to(docs)) for path in docs.rglob("*.md")}
     assert listed == there | {"screens.md"}, "each page of docs/ needs its line in mkdocs.yml"
     assert yaml.safe_load(text)["strict"] is True
 

@@ -8,11 +8,12 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from kubectl_nodelife import __version__
-from release.krew_rules import archive_faults, manifest_faults
+from release.krew_rules import Manifest, archive_faults, manifest_faults
 from release.manifest import render
 from release.platforms import PYTHONS
 
@@ -20,8 +21,15 @@ ROOT = Path(__file__).parents[2]
 MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "krew-manifest.yaml").read_text())
 
 
+def faults(manifest: dict[str, Any]) -> list[str]:
+    try:
+        return manifest_faults(msgspec.convert(manifest, Manifest))
+    except msgspec.ValidationError as error:
+        return [str(error)]
+
+
 def test_the_manifest_passes() -> None:
-    assert manifest_faults(MANIFEST) == []
+    assert faults(MANIFEST) == []
 
 
 def test_the_caveats_name_the_pythons() -> None:
@@ -34,7 +42,7 @@ def test_a_home_page_is_named_only_where_there_is_one() -> None:
     for home in ("", "https://example.invalid/"):
         made = yaml.safe_load(render(template, "1.0.0", "https://x.invalid", sums, home))
         assert made["spec"].get("homepage", "") == home
-        assert manifest_faults(made) == []
+        assert faults(made) == []
 
 
 def test_the_manifest_is_of_this_version() -> None:
@@ -46,10 +54,13 @@ BREAKS: dict[str, Callable[[dict[str, Any]], object]] = {
     "name": lambda m: m["metadata"].update(name="node life"),
     "version": lambda m: m["spec"].update(version="0.1.0"),
     "shortDescription": lambda m: m["spec"].update(shortDescription="x" * 51),
-    "keys": lambda m: m["spec"].update(homePage="typo"),
+    "unknown field `homePage`": lambda m: m["spec"].update(homePage="typo"),
     "platforms": lambda m: m["spec"]["platforms"].append(m["spec"]["platforms"][0]),
-    "platform keys": lambda m: m["spec"]["platforms"][1].update(files=[]),
-    "selector": lambda m: m["spec"]["platforms"][0]["selector"].update(matchExpressions=[]),
+    "unknown field `files`": lambda m: m["spec"]["platforms"][1].update(files=[]),
+    "unknown field `matchExpressions`": lambda m: m["spec"]["platforms"][0]["selector"].update(
+        matchExpressions=[]
+    ),
+    "selector": lambda m: m["spec"]["platforms"][0]["selector"]["matchLabels"].pop("arch"),
     "sha256": lambda m: m["spec"]["platforms"][0].update(sha256="A" * 64),
     "uri": lambda m: m["spec"]["platforms"][0].update(uri="https://x.invalid/a.tar.xz"),
     "bin": lambda m: m["spec"]["platforms"][0].update(bin="../kubectl-nodelife"),
@@ -60,7 +71,7 @@ BREAKS: dict[str, Callable[[dict[str, Any]], object]] = {
 def test_a_broken_manifest_is_found(fault: str) -> None:
     manifest = deepcopy(MANIFEST)
     BREAKS[fault](manifest)
-    assert fault in manifest_faults(manifest)
+    assert any(fault in line for line in faults(manifest))
 
 
 def entry(name: str, kind: bytes = tarfile.REGTYPE, mode: int = 0o644) -> tarfile.TarInfo:
@@ -79,6 +90,10 @@ GOOD = [entry("n", tarfile.DIRTYPE, 0o755), entry("n/x", mode=0o755), entry("n/L
         ([*GOOD, entry("n/y", tarfile.SYMTYPE)], ["n/y: neither a file nor a folder"]),
         ([*GOOD, entry("n/y", tarfile.LNKTYPE)], ["n/y: neither a file nor a folder"]),
         ([*GOOD, entry("n/a..b")], ["n/a..b: the name leads out of the archive"]),
+        (
+            [*GOOD, entry("n/license")],
+            ["n/license: there twice, for a file system that ignores case"],
+        ),
         ([*GOOD, entry("/n/y")], ["/n/y: the name leads out of the archive"]),
         (GOOD[:2], ["no file with the licence"]),
         ([entry("n/x"), GOOD[2]], ["n/x: may not be executed"]),

@@ -18,7 +18,7 @@ import pytest
 from kubectl_nodelife import __version__
 from release.manifest import archive_name
 from release.platforms import PYTHONS
-from tests.release.users import User, pythons
+from tests.release.users import User, pythons, sandbox
 
 VERSION = f"Client Version: v{__version__}\n"
 NAME = f"python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -38,6 +38,7 @@ names = {".".join(p.relative_to(lib).with_suffix("").parts).removesuffix(".__ini
 names |= {".".join(p.relative_to(lib).parts).split(".cpython-")[0]
           for p in lib.rglob("*.cpython-%d%d-*.so" % sys.version_info[:2])}
 assert len(names) > 300, len(names)
+names.remove("kubectl_nodelife.report.wall_app")  # of `top`: textual is an extra, and not there
 for name in sorted(names):
     if not name.endswith("_testcapi"):
         importlib.import_module(name)
@@ -197,6 +198,19 @@ def test_nothing_of_the_users_python_gets_in(launcher: Path, user: User) -> None
     assert user.ok(launcher, "--help", PYTHONPATH=str(evil), PYTHONSTARTUP="x", PYTHONHOME="/x")
 
 
+def test_what_other_versions_remembered_goes(launcher: Path, user: User) -> None:
+    remove = shutil.which("rm")
+    assert remove is not None
+    user.link(remove, "rm")
+    cache = user.home / ".cache/nodelife"
+    cache.mkdir(parents=True)
+    for name in ("python-0.0.1", "python-0.1.0", "something-else"):
+        (cache / name).write_text("\n/gone/python3\n")
+    user.ok(launcher, "version")
+    left = {path.name for path in cache.iterdir() if path.is_file()}
+    assert left == {f"python-{__version__}", "something-else"}
+
+
 def test_without_a_home_nothing_is_remembered(launcher: Path, user: User) -> None:
     del user.environ["HOME"]
     assert user.ok(launcher, "version") == VERSION
@@ -219,6 +233,41 @@ def test_a_read_only_store_keeps_bytecode_in_the_cache(unpacked: Path) -> None:
         assert (done.stdout, done.stderr) == (VERSION, "")
         kept = Path(home, ".cache/nodelife/bytecode").rglob("quick.*.pyc")
         assert next(kept, None) is not None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="running as root takes root")
+def test_a_run_as_root_leaves_nothing_in_a_users_home(unpacked: Path, user: User) -> None:
+    """sudo often keeps HOME: krew could not remove what root would leave in its store."""
+    home = user.home / "of-a-user"
+    store = home / ".krew/store/nodelife"
+    shutil.copytree(unpacked, store)
+    for path in (home, *home.rglob("*")):
+        os.chown(path, 65534, 65534)
+    before = set(home.rglob("*"))
+    for name in ("sh", "mkdir", "mv"):
+        user.link(shutil.which(name) or "", name)
+    assert user.ok(store / "kubectl-nodelife", "version", HOME=str(home)) == VERSION
+    assert set(home.rglob("*")) == before
+    assert user.ok(store / "kubectl-nodelife", "version") == VERSION
+    assert set(home.rglob("*")) == before
+    assert next((user.home / ".cache/nodelife/bytecode").rglob("quick.*.pyc"), None) is not None
+
+
+def test_an_archive_for_another_machine_says_so(launcher: Path, user: User) -> None:
+    (user.bin / NAME).unlink()
+    user.script("uname", "echo Linux aarch64")
+    done = user.run(launcher, "version")
+    assert (done.returncode, done.stderr) == (
+        127,
+        "error: this is the archive for Linux x86_64, and this machine is Linux aarch64: install "
+        "the archive for it\n",
+    )
+
+
+def test_the_sandbox_runs_from_the_archive(launcher: Path, user: User) -> None:
+    with sandbox(user, [launcher]) as kubeconfig:
+        shown = user.ok(launcher, "status", "--no-daemon", KUBECONFIG=kubeconfig)
+        assert "r1/a" in shown, shown
 
 
 def test_it_starts_as_cheaply_as_from_an_environment(launcher: Path, user: User) -> None:

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife import __version__
+from release import lock
+from release.__main__ import WHEELS
+from release.platforms import BY_NAME
 from tests.release.users import KUBECTL, User, pythons, tool
 
 ROOT = Path(__file__).parents[2]
@@ -80,19 +83,30 @@ def test_uv_tool(release: Path, user: User) -> None:
     assert not (programs / "kubectl-nodelife").exists()
 
 
-def test_bin_install_below_a_prefix(user: User, tmp_path: Path) -> None:
+def test_bin_install_below_a_prefix(release: Path, user: User, tmp_path: Path) -> None:
     prefix = tmp_path / "prefix"
-    environ = {"NODELIFE_PYTHON": PYTHON, "PIP_NO_DEPS": "1"}
+    wheels = tmp_path / "wheels"  # what the release was made of need not be downloaded again
+    wheels.mkdir()
+    for wheel in WHEELS.glob("*/*.whl"):
+        (wheels / wheel.name).symlink_to(wheel)
+    environ = {"NODELIFE_PYTHON": PYTHON, "PIP_FIND_LINKS": str(wheels), **REACH}
     before = subprocess.check_output(["git", "status", "--porcelain"], cwd=ROOT)
-    shown = user.ok(ROOT / "bin/install", "--prefix", prefix, **environ)
+    shown = user.ok(ROOT / "bin/install", "--prefix", prefix, seconds=600, **environ)
     assert shown == f"{prefix}/bin/kubectl-nodelife\n"
     assert subprocess.check_output(["git", "status", "--porcelain"], cwd=ROOT) == before
-    borrow_packages(prefix / "lib/kubectl-nodelife")
+    installed = user.ok(prefix / "lib/kubectl-nodelife/bin/pip", "list", "--format=freeze")
+    pins = {f"{pin.name}=={pin.version}" for pin in lock.read(BY_NAME["linux-amd64"])}
+    assert pins <= {line.lower().replace("_", "-") for line in installed.splitlines()}
+    page = prefix / "share/man/man1/kubectl-nodelife-drain-plan.1"
+    assert (
+        b"nodes finish, when, and if never, what exactly stops it?\n.SH SYNOPSIS"
+        in page.read_bytes()
+    )
     assert {p.name for p in (prefix / "bin").iterdir()} == PROGRAMS
     assert told(user, prefix / "bin/kubectl-nodelife")["version"] == f"v{__version__}"
     assert (prefix / "share/doc/kubectl-nodelife/LICENSE").exists()
     user.ok(ROOT / "bin/install", "--uninstall", f"--prefix={prefix}")
-    assert [p for p in prefix.rglob("*") if not p.is_dir()] == []
+    assert [p for p in prefix.rglob("*") if p.is_symlink() or not p.is_dir()] == []
 
 
 def test_bin_install_wants_an_absolute_prefix(user: User) -> None:

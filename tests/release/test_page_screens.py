@@ -12,7 +12,9 @@ from release import page_screens
 from release.page_screens import DOCS, ROOT, comparable, remake, screens, unmarked
 from tests.real import page_screens as seen_on_a_control_plane
 
-ELSEWHERE = re.compile(r"of \d{4}-\d\d-\d\d, (a shell|a control plane: (\S+))")
+ELSEWHERE = re.compile(
+    r"of \d{4}-\d\d-\d\d, (a shell|typed by hand at a sandbox|a control plane: (\S+))"
+)
 HEADER = re.compile(r"[A-Z#][A-Z0-9 #-]*(?: {2,}[A-Z#][A-Z0-9 #-]*)+")
 PAGES = sorted(path.name for path in DOCS.glob("*.md"))
 MADE = [name for name in PAGES if any(s.is_made() for s in screens((DOCS / name).read_text()))]

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,9 +75,9 @@ class User:
             stdin=subprocess.DEVNULL,
         )
 
-    def ok(self, *words: str | Path, **more: str) -> str:
+    def ok(self, *words: str | Path, seconds: float = 120, **more: str) -> str:
         """The output of a program that must succeed."""
-        done = self.run(*words, **more)
+        done = self.run(*words, seconds=seconds, **more)
         shown = " ".join(map(str, words))
         assert done.returncode == 0, f"{shown}: {done.returncode}: {done.stderr}{done.stdout}"
         return done.stdout
@@ -110,10 +110,12 @@ def pythons() -> Mapping[str, str]:
 
 
 @contextmanager
-def sandbox(user: User) -> Iterator[str]:
-    """A sandbox's kubeconfig, from the checkout: an upgrade must not end the cluster."""
+def sandbox(
+    user: User, program: Sequence[str | Path] = (sys.executable, "-m", "kubectl_nodelife")
+) -> Iterator[str]:
+    """A sandbox's kubeconfig, by default from the checkout: an upgrade must not end the cluster."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "kubectl_nodelife", "sandbox"],
+        [*program, "sandbox"],
         cwd=ROOT, env={**user.environ, "PATH": os.environ["PATH"]},
         stdout=subprocess.PIPE, text=True,
     )  # fmt: skip

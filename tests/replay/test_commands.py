@@ -87,8 +87,9 @@ def replay(capsys: Capture, *words: str, code: int = 0) -> tuple[str, str]:
 
 
 def test_the_table_says_who_and_after_what(cluster: Cluster, capsys: Capture) -> None:
-    out, err = replay(capsys)
-    table, _, lanes = out.partition("\n\n")
+    out, err = replay(capsys, "--all-events")
+    answer, table, lanes = out.split("\n\n", 2)
+    assert "no node was lost" in answer
     header, *rows = table.splitlines()
     assert header.split() == ["#", "TIME", "WHO", "WHAT", "OBJECT", "AFTER", "WHY"]
     told = [" ".join(row.split()[2:7]) for row in rows]
@@ -194,6 +195,18 @@ def test_nothing_but_gets(cluster: Cluster, capsys: Capture) -> None:
     assert {verb for verb, _ in cluster.asked} == {"GET"}
 
 
+def test_the_page_begins_with_the_story_of_nodes(cluster: Cluster, capsys: Capture) -> None:
+    out, _ = replay(capsys)
+    _, table, rest, _ = out.split("\n\n", 3)
+    rows = [" ".join(row.split()[2:7]) for row in table.splitlines()[1:]]
+    assert rows[0].startswith("kubectl (a user) Cordon unschedulable")
+    assert rows[1].startswith("kubectl (a user) Drain 1")
+    assert len(rows) == 2
+    assert rest == "4 more lines about pods and other objects (--all-events)"
+    items = json.loads(replay(capsys, "-o", "json")[0])["items"]
+    assert len(items) >= 6  # a document has all of it
+
+
 def test_a_dump_tells_as_much_as_the_cluster(
     tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,8 +218,8 @@ def test_a_dump_tells_as_much_as_the_cluster(
         (tmp_path / name).write_text(
             json.dumps({"kind": "List", "apiVersion": "v1", "items": items})
         )
-    out, err = replay(capsys, "-f", str(tmp_path))
-    table = out.partition("\n\n")[0]
+    out, err = replay(capsys, "-f", str(tmp_path), "--all-events")
+    table = out.split("\n\n")[1]
     rows = [" ".join(row.split()[2:7]) for row in table.splitlines()[1:]]
     assert rows[0].startswith("kubectl (a user) Cordon unschedulable")
     assert rows[1].startswith("kubelet a1 Killing Pod/shop/web-1-a")

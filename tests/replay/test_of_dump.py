@@ -159,7 +159,9 @@ def test_changes_are_narrowed_as_a_daemons(snapshot: str, capsys: Capture) -> No
 def test_the_table_says_by_whom(snapshot: str, capsys: Capture) -> None:
     capsys.readouterr()
     assert main(["changes", "-f", snapshot]) == 0
-    header, *rows = capsys.readouterr().out.splitlines()
+    answer, table = capsys.readouterr().out.split("\n\n", 1)
+    assert answer.startswith("6 changes were seen or planned from ")
+    header, *rows = table.splitlines()
     assert header.split()[:4] == ["TIME", "OUTCOME", "BY", "ACTION"]
     assert "kubectl (a user)" in rows[2] and "Cordon" in rows[2]
 

@@ -198,6 +198,15 @@ def test_a_lifecycle_condition_names_its_writer_and_why() -> None:
     assert line.detail == "DrainInProgress=True (AdminRequested)"
 
 
+def test_what_a_kubelet_says_in_a_condition_is_not_told() -> None:
+    raw = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "s3cret"}
+    raw |= {"lastTransitionTime": format_time(at(20))}
+    made = decode("Node", {"metadata": {"name": "a1"}, "status": {"conditions": [raw]}})
+    assert isinstance(made, Node)
+    (line,) = timeline(ReplaySources(nodes=[made]), ALL)
+    assert (line.detail, line.why) == ("Ready=False (KubeletNotReady)", "")
+
+
 def test_a_taint_is_not_ascribed_to_who_wrote_another_one_later() -> None:
     """Of the list of taints only the last write is kept."""
     taints = ((UNREACHABLE, "NoExecute", 10), ("dedicated", "NoExecute", 50))

@@ -44,8 +44,28 @@ def test_the_last_column_is_broken_between_words() -> None:
     )
 
 
-def test_wide_is_never_cut() -> None:
-    assert text(44, wide=True) == text(0, wide=True)
+def test_wide_leaves_nothing_out_and_breaks_cells_into_lines() -> None:
+    assert text(60, wide=True) == (
+        "NAME       AGE   TAINTS                  WHY\n"
+        "worker-1   5d    unreachable:NoExecute   its kubelet stopped\n"
+        "                                         posting its status\n"
+    )
+
+
+def test_a_word_without_room_is_broken() -> None:
+    table = Table((Column("a"), Column("b"), Column("c")), [["x" * 50, "y" * 30, "z"]])
+    lines = table.text(screen=Screen(60)).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert sum(line.count("x") for line in lines) == 50
+
+
+def test_what_has_no_room_beside_the_rest_stands_below_each_row() -> None:
+    many = (*(Column(f"column-{n}", gives=n) for n in range(5)), Column("why", wide=True))
+    cells = [*(f"a rather long value {n}" for n in range(5)), "because"]
+    lines = Table(many, [cells]).text(wide=True, screen=Screen(60)).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert any(line.startswith("    COLUMN-3: a rather long value 3") for line in lines)
+    assert lines[-2].startswith("(no room for COLUMN-3, COLUMN-4 beside the rest: below each")
 
 
 def test_what_gave_way_once_stays_away_in_lines_that_follow() -> None:
@@ -74,7 +94,7 @@ def test_every_page_fits(
     width: int,
 ) -> None:
     """But for lines with a command, of which a piece may be copied, and a word without a break."""
-    monkeypatch.setattr("kubectl_nodelife.report.screen._columns", lambda on_terminal: width)
+    monkeypatch.setattr("kubectl_nodelife.report.screen.columns_of", lambda stream: width)
     assert main([*words, "-f", DUMP]) == 0
     lines = capsys.readouterr().out.splitlines()
     over = [line for line in lines if len(line) > width and "kubectl " not in line]

@@ -5,13 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 import time
 
-import pytest
-
-from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.sandbox.certificate import make_certificate
 from kubectl_nodelife.sandbox.cluster import HEARTBEATS
 from tests.loopback import KUBECTL, kubectl, needs_kubectl, play, sandbox, until
 
@@ -170,16 +165,3 @@ def test_scenario_events_happen_in_real_time() -> None:
             assert time.monotonic() - started >= 0.3
 
     play(test)
-
-
-def test_each_run_has_a_key_of_its_own() -> None:
-    first, second = make_certificate(), make_certificate()
-    assert first.key != second.key
-    assert first.certificate != second.certificate
-
-
-def test_without_trustme_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "trustme", None)
-    with pytest.raises(Failed, match=r"trustme.*") as raised:
-        make_certificate()
-    assert "kubectl-nodelife[sandbox]" in str(raised.value)

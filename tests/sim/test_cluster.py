@@ -289,3 +289,25 @@ def test_a_set_whose_selector_misses_its_template_is_refused() -> None:
     (refused,) = found(told, "RecordEvent", name="d")
     assert (refused.at, refused.detail["reason"]) == (1, "Refused")
     assert not found(told, "CreatePod")
+
+
+def test_a_node_made_anew_is_tainted_for_its_own_status() -> None:
+    """What a pass wrote on the old object is not taken for what the new one does not show yet, be
+    their heartbeat times the same: none. Found by the real controllers.
+    """
+    done = story(
+        objects=[node("n1", ready="False"), node("n2")],
+        controllers=["node-lifecycle"],
+        duration="8m",
+        events=[
+            {"at": "4m1s", "delete": {"kind": "Node", "name": "n1"}},
+            start("4m2s", "n1"),
+            {"at": "5m1s", "apply": node("n1", ready="False")},
+        ],
+    )
+    tainted = found(done, "AddTaint", name="n1", effect="NoExecute")
+    assert [r.detail["key"].rpartition("/")[2] for r in tainted] == [
+        "not-ready",
+        "unreachable",
+        "not-ready",
+    ]

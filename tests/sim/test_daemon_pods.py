@@ -106,6 +106,17 @@ def test_the_pod_says_why_it_is_not_scheduled() -> None:
     assert "1 Insufficient cpu" in condition.message
 
 
+def test_a_set_that_was_created_long_ago_has_the_defaults_of_the_api_all_the_same() -> None:
+    """One with uid and creationTimestamp and without updateStrategy rolls out."""
+    old = agents("100m")
+    made = "2025-01-01T00:00:00Z"
+    old["metadata"] |= {"uid": "DaemonSet-agent", "creationTimestamp": made, "generation": 1}
+    theirs = pod("agent-1", "n1", owner=("DaemonSet", "agent"))
+    theirs["metadata"]["labels"] = {"app": "agent", "controller-revision-hash": "old"}
+    told = story(controllers=["daemonset"], objects=[small("n1"), old, theirs])
+    assert found(told, "DeletePod", name="agent-1", controller="daemonset")
+
+
 def _controllers() -> list[Any]:
     from kubectl_nodelife.controllers import make_controllers
     from kubectl_nodelife.engine.profiles import parse_profile

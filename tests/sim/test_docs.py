@@ -32,8 +32,14 @@ def test_each_event_is_one(line: str) -> None:
     assert len(assemble(parse_scenario(text, "docs")).scenario.events) == 1
 
 
+def test_each_write_that_fails_is_one() -> None:
+    entries = yaml.safe_load(BLOCKS[2])["failingWrites"]
+    text = json.dumps(document(failingWrites=entries)).encode()
+    assert len(parse_scenario(text, "docs").failing_writes) == len(entries)
+
+
 def test_the_fields_of_generate_are_all_told() -> None:
-    wanted = yaml.safe_load(BLOCKS[2])["generate"]
+    wanted = yaml.safe_load(BLOCKS[-1])["generate"]
     text = json.dumps(document(generate={**wanted, "nodesPerZone": 1})).encode()
     assert parse_scenario(text, "docs").generate is not None
 

@@ -15,6 +15,7 @@ import pytest
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.agenda import SCRIPT, NotForkableError
+from kubectl_nodelife.sim.branch import Branch
 from kubectl_nodelife.sim.drained import kubectl_of
 from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
@@ -23,7 +24,7 @@ from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.scenario import Scenario, Setting, assemble
 from kubectl_nodelife.sim.scenario_document import parse_scenario
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
-from tests.simulating import Branch, play
+from tests.simulating import begin, play
 
 SCENARIOS = Path(__file__).parents[1] / "scenarios"
 DRAIN = DrainOptions(force=True, ignore_daemonsets=True, delete_emptydir_data=True)
@@ -44,8 +45,8 @@ SETTINGS = settings()
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_each_fork_ends_as_the_world_that_was_never_forked(name: str) -> None:
-    whole = Branch.begin(SETTINGS[name])
-    ticks, base = whole.play(), Branch.begin(SETTINGS[name])
+    whole = begin(SETTINGS[name])
+    ticks, base = whole.play(), begin(SETTINGS[name])
     forks = []
     for _ in range(4):
         base.play(ticks // 5)
@@ -85,14 +86,14 @@ def drain(branch: Branch) -> None:
 def test_what_is_done_in_one_branch_the_other_never_sees() -> None:
     """Also in the middle of a `kubectl drain`, whose process goes on in both."""
     setting = outage()
-    without, drained = Branch.begin(setting), Branch.begin(setting)
+    without, drained = begin(setting), begin(setting)
     ticks = without.play()
     drained.play(ticks // 3)
     drain(drained)
     drained.play()
     assert "Drained" in {record.detail.get("reason") for record in drained.records()}
 
-    base = Branch.begin(setting)
+    base = begin(setting)
     base.play(ticks // 3)
     fork = base.fork()
     drain(fork)
@@ -133,7 +134,7 @@ def bytes_of(branch: Branch) -> int:
 def test_a_fork_copies_the_same_of_a_cluster_of_sixteen_times_the_size(
     measure: Callable[[Branch], int],
 ) -> None:
-    few, many = Branch.begin(outage(nodes=60)), Branch.begin(outage(nodes=60 * 16))
+    few, many = begin(outage(nodes=60)), begin(outage(nodes=60 * 16))
     for branch in (few, many):
         while branch.world.api.now_ns < branch.timeline.start_ns + 50 * SECOND_NS:
             branch.step()
@@ -154,7 +155,7 @@ def test_what_is_no_part_of_a_world_keeps_it_from_being_forked(
     takes_part: Callable[[Branch], None],
 ) -> None:
     """So do an upgrade's leaders and their work."""
-    branch = Branch.begin(outage(nodes=6))
+    branch = begin(outage(nodes=6))
     takes_part(branch)
     with pytest.raises(NotForkableError):
         branch.fork()
@@ -162,7 +163,7 @@ def test_what_is_no_part_of_a_world_keeps_it_from_being_forked(
 
 def test_the_branches_play_what_the_command_plays() -> None:
     setting = SETTINGS["zone-outage"]
-    branch = Branch.begin(setting)
+    branch = begin(setting)
     branch.play()
     run = play(setting)
     assert branch.records() == run.timeline.records(run.failures)

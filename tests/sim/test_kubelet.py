@@ -201,6 +201,28 @@ def test_a_kubelet_outlives_its_node_and_greets_a_new_one() -> None:
     assert {n["name"]: n["ready"] for n in told.final["nodes"]} == {"a": "True", "b": "True"}
 
 
+def test_a_kubelet_that_lives_posts_to_a_new_node_without_a_status() -> None:
+    anew = {"at": "20s", "apply": node("a", ready="")}
+    events = [{"at": "10s", "delete": {"kind": "Node", "name": "a"}}, anew]
+    spec = {**QUIET, "objects": [node("a")], "kubelet": {"nodeStatusReportInterval": "45s"}}
+    assert final_node("a", **spec, events=events).ready() is not None
+    told = ready_times(**spec, events=events)
+    assert told == (45, 45)  # and nothing of it changes with the next post
+
+
+def test_a_pod_is_pending_until_its_kubelet_runs_it() -> None:
+    """`podStrategy.PrepareForCreate`: so that pod-gc never takes it for a terminated one."""
+    bound = {**pod("p", "a", ready=False), "status": {}}
+    spec = {"objects": [node("a")], "events": [{"at": "5s", "apply": bound}], "duration": "60s"}
+    flags = {"terminated-pod-gc-threshold": 0}
+    setting = assemble(
+        scenario(**spec, controllers=["pod-gc"], flags=flags, kubelet={"podStartDuration": "30s"})
+    )
+    begun = run(setting, [], until_ns=6 * 10**9).cluster.pods["default", "p"]
+    assert begun.status.phase == "Pending"
+    assert run(setting, []).cluster.pods["default", "p"].status.phase == "Running"
+
+
 def test_a_node_that_appears_not_ready_is_silent() -> None:
     told = story(
         duration="3m",

@@ -6,7 +6,7 @@ from typing import Any
 
 from kubectl_nodelife.sim.scenario import assemble
 from tests.sim.documents import Json, found, node, pod, scenario, story, times
-from tests.simulating import Branch, play
+from tests.simulating import begin, play
 
 QUIET = {"controllers": [], "duration": "2m"}
 
@@ -167,6 +167,6 @@ def test_pods_that_fit_nowhere_are_left_alone_while_nothing_changes() -> None:
     cordon = {"at": "3500ms", "cordon": {"nodes": ["a"]}}
     events = [{"at": "3s", "apply": second}, cordon]
     setting = assemble(scenario(duration="1h", objects=[node("a"), first], events=events))
-    branch = Branch.begin(setting)
+    branch = begin(setting)
     branch.play()
     assert branch.world.agenda.next_at() is None

@@ -11,6 +11,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import assemble
+from kubectl_nodelife.sim.status_manager import StatusManager, StatusManagers
 from tests.sim.documents import found, node, pod, scenario, start, stop, story, times
 
 Json = dict[str, Any]
@@ -128,6 +129,19 @@ def test_the_phase_follows_from_the_containers(policy: str, code: int, phase: st
     subject["spec"]["restartPolicy"] = policy
     ended = last(container("11s", state="terminated", exitCode=code), subject=subject)
     assert ended is not None and ended.status.phase == phase and not ended.ready()
+
+
+def test_termination_messages_share_12_kib() -> None:
+    """normalizeStatus: bytes, divided by the number of containers in the spec."""
+    subject = web()
+    subject["spec"]["containers"].append({"name": "d", "image": "registry.example/app:1"})
+    event = container("11s", state="terminated", exitCode=1, message="é" * 4000)
+    ended = last(event, subject=subject)
+    assert ended is not None and ended.status.container_statuses is not None
+    state = ended.status.container_statuses[0].state.terminated
+    assert state is not None and state.message == "é" * 3072
+    changed, *_ = found(told(event, subject=subject), "RecordEvent", reason="StatusChanged")
+    assert "its message cut from 8000 bytes to 6144" in changed.reason
 
 
 def test_a_container_that_fails_to_start_keeps_its_pod_pending() -> None:
@@ -318,3 +332,36 @@ def test_events_of_containers_need_the_status_managers() -> None:
                 events=[container("1s", ready=False)],
             )
         )
+
+
+def test_sync_pod_drops_what_it_believed_of_a_pod_that_was_made_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A kubelet that is cut off does not hear that its pod went: its next batch gets the pod, finds
+    another uid under the name, and sends nothing."""
+    calls: list[str] = []
+    answer = StatusManagers._answer
+
+    def listening(self: StatusManagers, manager: StatusManager, call: Any) -> Any:
+        calls.append(type(call).__name__)
+        return answer(self, manager, call)
+
+    monkeypatch.setattr(StatusManagers, "_answer", listening)
+    anew = web()
+    anew["metadata"]["uid"] = "another"
+    done = story(
+        controllers=["pod-gc", "pod-status"],
+        duration="4m",
+        objects=[node("n1"), web()],
+        events=[
+            stop("10s", "n1"),
+            container("15s", ready=False),
+            {"at": "20s", "delete": {"kind": "Node", "name": "n1"}},
+            {"at": "100s", "apply": node("n1")},
+            {"at": "101s", "apply": anew},
+            start("110s", "n1"),
+        ],
+    )
+    assert found(done, "DeletePod", controller="pod-gc", name="web")
+    assert calls == ["GetPodCall"]
+    assert not found(done, "SetPodCondition", controller="pod-status")

@@ -119,3 +119,12 @@ def test_faults_that_hit_some_tries_hit_no_others() -> None:
     fault = {"nodes": ["b2"], "how": "no-csi", "times": 1}
     _, came = told(policy=policy, faults=[fault])
     assert came["failed"] == ["b2"]
+
+
+@pytest.mark.parametrize(("how", "words"), [("no-csi", "no CSINode"), ("no-effect", "no target")])
+def test_a_fault_that_nothing_can_notice_is_told(how: str, words: str) -> None:
+    work = {"selector": "name=b1", "work": WORK, "faults": [{"nodes": ["b1"], "how": how}]}
+    events = [{"at": "1m", "upgrade": work}]
+    came = story(objects=[node("b1"), node("b2")], events=events, duration="10m")
+    (told, *_) = [r for r in came.records if r.detail.get("reason") == "FaultWithoutEffect"]
+    assert told.object.name == "b1" and words in told.reason

@@ -49,14 +49,22 @@ def read_keys() -> set[str]:
     found = set()
     for path in PACKAGE.rglob("*.py"):
         name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-        for key in keys(ast.parse(path.read_text())):
+        tree = ast.parse(path.read_text())
+        imported = {
+            alias.asname or alias.name: (str(node.module), alias.name)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+        }
+        for key in keys(tree):
             if (name, ast.unparse(key)) in NO_CONSTANTS:
                 continue
             match key:
                 case ast.Constant(value=str(text)):
                     found.add(text)
                 case ast.Name(id=constant):
-                    value = getattr(importlib.import_module(name), constant, None)
+                    module, constant = imported.get(constant, (name, constant))
+                    value = getattr(importlib.import_module(module), constant, None)
                     assert isinstance(value, str), f"{name}: {constant} is no constant"
                     found.add(value)
                 case _:

@@ -241,6 +241,30 @@ def test_an_annotation_that_a_policy_asks_for_stays() -> None:
     assert redaction("Pod", pod)["metadata"]["annotations"] == {"example.com/keep": "1"}
 
 
+@pytest.mark.parametrize(
+    ("read", "keys"),
+    [
+        (["object.metadata.annotations['a/b'] == 'x'"], {"a/b"}),
+        (["object.metadata.annotations[\"a\"].startsWith('x')"], {"a"}),
+        (["has(object.metadata.annotations.team)"], {"team"}),
+        (["object.metadata.?annotations[?'a'].orValue('') == ''"], {"a"}),
+        (["object.metadata[?'annotations'].orValue({})['z'] == ''"], {"z"}),
+        (["object.metadata.annotations.exists(k, k == 'team')"], {"team"}),
+        (["object.metadata.annotations", "variables.notes['a'] == object.spec.b"], {"a"}),
+        (["object.a", "object.labels['b'] == 'c' && 'd' in object.metadata.labels"], set()),
+        (["object.metadata.annotations.size() < 9", "object.a == 'b'"], set()),
+        (["object.metadata.annotations['a'", "'"], set()),
+    ],
+)
+def test_only_what_is_read_as_an_annotation_stays(read: list[str], keys: set[str]) -> None:
+    """`object.a` is no word of the annotation `a`, nor is a value that one is compared with."""
+    redaction = Redaction(KEY)
+    redaction.admit({"spec": {"validations": [{"expression": text} for text in read]}})
+    notes = dict.fromkeys(["a", "a/b", "b", "c", "d", "team", "x", "z", "object", "size"], "s3cret")
+    kept = redaction("Pod", {"metadata": {"annotations": notes}})["metadata"]["annotations"]
+    assert kept.keys() == keys
+
+
 @pytest.mark.parametrize("key", ["a", "example.com/ke", "object"])
 def test_an_annotation_whose_key_is_only_a_part_of_a_word_goes(key: str) -> None:
     redaction = Redaction(KEY)

@@ -351,3 +351,25 @@ def test_views_tell_what_waits() -> None:
     assert world.controller.pending("n2") == []
     world.at(30)
     assert world.controller.pending("n1") == [slow]
+
+
+def test_a_second_look_at_one_instant_keeps_the_timer() -> None:
+    """As one a moment later: time passes upstream between any two looks at a pod."""
+    longer = tolerates(CUSTOM.key, 48)
+    tolerant = pod("p", tolerates(LOST.key, 21), longer)
+    world = World(events=[node(LOST, CUSTOM), tolerant])
+    world.at(0, node(CUSTOM))
+    world.at(60)
+    assert world.deletes() == [(21, "p")]
+
+
+def test_a_toleration_of_no_time_deletes_once_at_one_instant() -> None:
+    """An exchange of taints is two patches; upstream's first run is under way when the second is
+    seen.
+    """
+    other = Taint(key="node.kubernetes.io/not-ready", effect="NoExecute")
+    tolerant = pod("p", tolerates(LOST.key, -5), tolerates(other.key, None))
+    world = World(events=[node(other), tolerant])
+    world.at(5, node(other, LOST))
+    world.at(5, node(LOST))
+    assert world.deletes() == [(5, "p")]

@@ -1,7 +1,8 @@
 """Holds a simulated Timeline against one recorded from a real kube-controller-manager.
 
 The rule: the i-th occurrence of a write is held against the i-th, within 0.6 s and 1 % of the time
-passed, and a DaemonSet's last status against the last. Forgiven is what is chance in the original:
+passed, a DaemonSet's last status against the last, which Events nodes got, and each node's
+readiness and taints at the end. Forgiven is what is chance in the original:
 the order of nodes lost in one pass, when each of a DaemonSet's pods has its turn (how many it made
 and lost on each node must agree), a name that hangs on a hash, who of two controllers was first to
 delete a pod, the last moments, and whatever the recording itself notes under `chance`.
@@ -41,6 +42,8 @@ class Writes:
     times: dict[Write, list[float]] = field(default_factory=lambda: defaultdict(list))
     status: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     pods: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    events: dict[tuple[str, ...], int] = field(default_factory=dict)
+    nodes: dict[tuple[str, ...], Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -63,7 +66,9 @@ def compare(recorded: Json, simulated: Json, slack_s: float = SLACK_S) -> Outcom
                 differences.append(difference)
             else:
                 matched += 1
-    for what, one, other in (("status", real.status, ours.status), ("pods", real.pods, ours.pods)):
+    ends = ("nodes",) if "final" in recorded and "final" in simulated else ()
+    for what in ("status", "pods", "events", *ends):
+        one, other = getattr(real, what), getattr(ours, what)
         for key in sorted(one.keys() | other.keys(), key=str):
             if one.get(key) == other.get(key):
                 matched += 1
@@ -126,11 +131,14 @@ class _Reader:
 
     def __init__(self, doc: Json, recorded: Json, together: Mapping[str, str]) -> None:
         self._records: Iterable[Json] = doc["records"]
+        self._end: Json = doc.get("final") or {"nodes": []}  # what is played live tells none
+        self._is_recorded = "recordedFrom" in doc["metadata"]
         self._together = together
         self._nodes: Mapping[str, str] = recorded.get("podNodes", {})
         self._chance: list[Json] = recorded.get("chance", [])
         self._made: dict[tuple[str, str], tuple[str, str]] = {}
         self._deleted: set[tuple[str, str, str]] = set()
+        self._taints: set[tuple[str, str, str]] = set()
         self._writes = Writes()
 
     def read(self) -> Writes:
@@ -138,6 +146,13 @@ class _Reader:
         for record in self._records:
             if record["controller"] in CONTROLLERS and not self._by_chance(record):
                 self._take(record)
+            elif record["controller"] == "cluster":
+                self._stamps_a_taint(record["object"]["name"], record["action"], record["detail"])
+        ends: dict[str, list[Any]] = defaultdict(list)
+        for node in self._end["nodes"]:
+            label = self._label({"kind": "Node", "name": node["name"]})
+            ends[label].append((node["ready"], tuple(sorted(node["taints"]))))
+        self._writes.nodes = {(label,): sorted(end, key=str) for label, end in ends.items()}
         return self._writes
 
     def _take(self, record: Json) -> None:
@@ -153,13 +168,28 @@ class _Reader:
         elif action == "UpdateDaemonSetStatus":
             counts = {k: v for k, v in detail.items() if k != "observedGeneration"}
             self._writes.status.setdefault((namespace, name), {}).update(counts)
+        elif action == "RecordEvent" and obj["kind"] == "Node":
+            self._writes.events[self._label(obj), str(detail["reason"])] = 1
         elif action in MAIN_FIELDS:
+            if self._stamps_a_taint(name, action, detail):
+                return
             owner = self._made.get((namespace, name))
             if owner is not None and action == "SetPodCondition":
                 return
             label = f"pod of {owner[0]} on {owner[1]}" if owner else self._label(obj)
             fields = (str(detail.get(key)) for key in MAIN_FIELDS[action])
             self._note(record, record["controller"], action, namespace, label, *fields)
+
+    def _stamps_a_taint(self, node: str, action: str, detail: Json) -> bool:
+        """Whether a taint is added that is there: recordings have no word for a new timeAdded."""
+        if action not in ("AddTaint", "RemoveTaint"):
+            return False
+        if self._is_recorded:
+            return False
+        taint = (node, detail["key"], detail["effect"])
+        present = taint in self._taints
+        (self._taints.add if action == "AddTaint" else self._taints.discard)(taint)
+        return present and action == "AddTaint"
 
     def _take_delete(self, record: Json, namespace: str, name: str) -> None:
         """The first delete of a pod counts, whoever it was, and one by pod-gc besides."""

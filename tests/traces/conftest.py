@@ -17,6 +17,9 @@ CHANCE = {
     "v1.16-daemonset-rolling-update": "two pods turned Ready 18 ms apart at 30.54 s, and the "
     "controller looked between the two: it replaced one pod there, where it else replaces two; "
     "here both turn Ready at the same instant. With those 18 ms test_traces.py agrees in all",
+    "min-ready-second-wave": "the second wave of this roll-out goes at 38.5, 42.5 or 46.6 s by "
+    "whether a sync met a cache that was older than its last write, and brought the set's delayed "
+    "key forward (docs/deviations.md); recorded was 46.6 s, here it is 42.5 s",
 }
 
 

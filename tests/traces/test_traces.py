@@ -10,12 +10,20 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubectl_nodelife.controllers import podgc
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.sim.agenda import KUBELET
 from kubectl_nodelife.sim.kubelet import Kubelets
+from kubectl_nodelife.sim.script import Script
 from tests.simulating import simulate_file
 from tests.traces.compare import compare
 from tests.traces.conftest import OWN_TRACES
+
+# Recorded beside an API server alone: what a deleted DaemonSet owned stayed.
+WITHOUT_GARBAGE_COLLECTOR = {"daemonset-again-with-old-pod", "daemonset-taint-removed-by-hand"}
+# A quarantine ends at the very instant of a run, and it is chance whether that run takes notice:
+# here the recorded one did.
+COLLECTED_AT_THE_END_OF_THE_QUARANTINE = {"podgc-again"}
 
 
 def recorded(trace: Path) -> Any:
@@ -27,7 +35,11 @@ def simulated(trace: Path) -> Any:
     return msgspec.json.decode(msgspec.json.encode(story.document()))
 
 
-def test_simulation_agrees_with_the_recording(trace: Path) -> None:
+def test_simulation_agrees_with_the_recording(trace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if trace.name in WITHOUT_GARBAGE_COLLECTOR:
+        monkeypatch.setattr(Script, "_collect_garbage", lambda *_: None)
+    if trace.name in COLLECTED_AT_THE_END_OF_THE_QUARANTINE:
+        monkeypatch.setattr(podgc, "_HANDOVER_NS", 0)
     outcome = compare(recorded(trace), simulated(trace))
     assert outcome.matched > 0
     assert not outcome.differences, "\n".join(["", *outcome.differences])

@@ -28,8 +28,7 @@ from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.agenda import SCRIPT
 from kubectl_nodelife.sim.api import Api
-from kubectl_nodelife.sim.run import PASS_DRIFT_NS
-from kubectl_nodelife.sim.scenario import assemble
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble
 from kubectl_nodelife.sim.scenario_document import parse_scenario
 from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
@@ -92,12 +91,8 @@ class Fleet(VirtualUpgrades):
         controllers = make_controllers(settings, scenario.controllers, pass_drift_ns=PASS_DRIFT_NS)
         kinds = sorted({kind for c in controllers for kind in c.watches})
         engine = Engine(controllers, world.begin(kinds), kinds=kinds, numbers=api.numbers)
-        super().__init__(
-            world,
-            EngineHost(engine, world, self.timeline),
-            self.timeline,
-            decider_for(settings),
-        )
+        host = EngineHost(engine, world, self.timeline)
+        super().__init__(world, self.timeline, decider_for(settings), host)
         count = len(setting.cluster.nodes)
         self.judges = Judges(
             world,

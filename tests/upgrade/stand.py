@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
@@ -87,7 +89,14 @@ class Stand(StandCluster):
         """A leader with an empty memory; one that is not `cold` began a grace period ago."""
         began = self.now_ns if cold else self.now_ns - GRACE_NS
         self.epoch = epoch
+        self.lease_transitions(epoch)
         self.controller = UpgradeController(self.policy, self._ports(), epoch, began)
+
+    def lease_transitions(self, epoch: int) -> None:
+        """The Lease as it is once somebody leads in that epoch."""
+        lease = self.cache.get("Lease", LEASE_KEY)
+        assert isinstance(lease, Lease)
+        self.put(replace(lease, spec=replace(lease.spec, lease_transitions=epoch)))
 
     # Time
 

@@ -17,8 +17,8 @@ from kubectl_nodelife.controllers.upgrade.counts import CLUSTER
 from kubectl_nodelife.engine.actions import ClaimNode, ReleaseNode
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.run import PASS_DRIFT_NS, Run, run
-from kubectl_nodelife.sim.scenario import Setting
+from kubectl_nodelife.sim.run import Run, run
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Setting
 from kubectl_nodelife.upgrade.simulated import decider_for
 
 OVERHEAD_NS = 74 * SECOND_NS

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.controllers.upgrade.checks import checks_of
+from kubectl_nodelife.controllers.upgrade.census import NodeReadings
 from kubectl_nodelife.controllers.upgrade.document import document_of
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
-from kubectl_nodelife.controllers.upgrade.node_readings import NodeReadings
 from kubectl_nodelife.controllers.upgrade.ports import UpgradeView
+from kubectl_nodelife.controllers.upgrade.settling import checks_of
 from kubectl_nodelife.controllers.upgrade.sightings import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Lease

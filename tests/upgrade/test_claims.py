@@ -6,11 +6,11 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     ClaimHold,
     ClaimStage,
     PoolPlace,
+    UpgradeCandidate,
     choose_claims,
     stage_of,
 )
 from kubectl_nodelife.controllers.upgrade.counts import CountedNode, NodeCounts, ScopeLimits
-from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 
 
 def candidates(*names: str) -> list[UpgradeCandidate]:

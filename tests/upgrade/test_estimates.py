@@ -20,7 +20,7 @@ def leases(seconds: int) -> list[Json]:
         {
             "kind": "Lease",
             "metadata": {"name": name, "namespace": "kube-node-lease"},
-            "spec": {"leaseDurationSeconds": seconds},
+            "spec": {"leaseDurationSeconds": seconds, "renewTime": "2026-01-01T01:00:00Z"},
         }
         for name in NAMES
     ]

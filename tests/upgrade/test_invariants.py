@@ -51,3 +51,11 @@ def test_without_faults_all_are_done_and_nothing_is_left() -> None:
     assert seen["taken"] == len(NODES), "a judge that saw nothing has judged nothing"
     assert seen["evicted"] >= 10 and seen["Proving"] == len(NODES)
     assert fleet.judges.faults == []
+
+
+def test_a_patch_whose_effect_a_cordon_hides_is_no_longer_under_way() -> None:
+    """The leader is told late of its own `OpenForProof` and of a cordon that came after it, both at
+    once: the node never shows as opened, and must not be waited for as if it would (seed 710).
+    """
+    told_late, cordons = (14, 120), tuple((15, "cordon", name) for name in NODES)
+    assert faults_found(Plan(policy={"zones": 1}, lags=(told_late,), people=cordons)) == []

@@ -10,12 +10,14 @@ import pytest
 from kubectl_nodelife.controllers.upgrade.job_manifest import (
     VARIABLES,
     UnsafeVariable,
+    WorkVariables,
     check_job_manifest,
     job_manifest,
 )
 from kubectl_nodelife.errors import BadInput
 
 VALUES = {name: name.lower() for name in VARIABLES} | {"NODE": "b7", "NODE_UID": "u7", "RUN": "r1"}
+TOLD = WorkVariables(VALUES, {})
 MANIFEST: dict[str, Any] = {
     "apiVersion": "batch/v1",
     "kind": "Job",
@@ -35,7 +37,7 @@ MANIFEST: dict[str, Any] = {
 
 
 def made(manifest: dict[str, Any] = MANIFEST) -> dict[str, Any]:
-    return job_manifest(manifest, "nodelife-r1-abcd-1", "nodelife", VALUES, 1800)
+    return job_manifest(manifest, "nodelife-r1-abcd-1", "nodelife", TOLD, 1800)
 
 
 def test_variables_are_put_in_and_others_left_for_kubernetes() -> None:
@@ -123,12 +125,24 @@ def test_what_nodes_say_of_themselves_is_put_in(value: str) -> None:
 def test_what_a_shell_might_obey_is_not(value: str) -> None:
     with pytest.raises(UnsafeVariable, match="PROVIDER_ID"):
         with_provider(value)
-    assert job_manifest(MANIFEST, "n", "nodelife", {**VALUES, "PROVIDER_ID": value}, 1), (
+    assert job_manifest(MANIFEST, "n", "nodelife", telling(value), 1), (
         "where it is not asked for it does not matter"
     )
+
+
+def test_a_variable_that_is_withheld_is_not_put_in_empty() -> None:
+    told = WorkVariables({**VALUES, "INTERNAL_IP": ""}, {"INTERNAL_IP": "two nodes report it"})
+    manifest = copy.deepcopy(MANIFEST)
+    manifest["spec"]["template"]["spec"]["containers"][0]["args"] = ["ssh $(INTERNAL_IP)"]
+    with pytest.raises(UnsafeVariable, match=r"INTERNAL_IP.*not given: two nodes report it"):
+        job_manifest(manifest, "n", "nodelife", told, 1)
+
+
+def telling(provider_id: str) -> WorkVariables:
+    return WorkVariables({**VALUES, "PROVIDER_ID": provider_id}, {})
 
 
 def with_provider(value: str) -> dict[str, Any]:
     manifest = copy.deepcopy(MANIFEST)
     manifest["spec"]["template"]["spec"]["containers"][0]["args"] = ["reset $(PROVIDER_ID)"]
-    return job_manifest(manifest, "n", "nodelife", {**VALUES, "PROVIDER_ID": value}, 1)
+    return job_manifest(manifest, "n", "nodelife", telling(value), 1)

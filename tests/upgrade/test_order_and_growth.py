@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.controllers.upgrade.growth import (
+from kubectl_nodelife.controllers.upgrade.claims import (
     StepOutcome,
-    is_growing,
-    next_step,
-    step_width,
-)
-from kubectl_nodelife.controllers.upgrade.order import (
     UpgradeCandidate,
     claim_order,
+    is_growing,
+    next_step,
     open_zones,
     pool_order,
+    step_width,
 )
 
 

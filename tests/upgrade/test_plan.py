@@ -11,6 +11,7 @@ from kubectl_nodelife.answers.upgrade_plan import upgrade_plan_document
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube import value_checks
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_html import page
 from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage, headline
@@ -46,7 +47,7 @@ def test_twelve_nodes_go_zone_by_zone_after_a_canary() -> None:
         ["a1"], ["a2", "a3", "a4"], ["b1", "b2", "b3", "b4"], ["c1", "c2", "c3", "c4"],
     ]  # fmt: skip
     assert [step.soak_ns // 10**9 for step in found.course.steps] == [300, 300, 300, 0]
-    assert headline(found).startswith("12 of 12 nodes in 4 steps: ")
+    assert headline(found).startswith("12 of 12 nodes are done in 4 steps, in about ")
     assert not found.undone and not found.refusals
 
 
@@ -73,6 +74,15 @@ def test_what_cannot_be_drained_is_skipped_with_what_unblocks_it() -> None:
     assert "it can never spare one" in stuck.reason
     assert stuck.remedy is not None and "--replicas=2" in stuck.remedy.change
     assert len(found.done) == 11
+
+
+def test_what_is_not_known_is_not_called_nothing_to_do() -> None:
+    """Where budgets were not read nobody knows what holds a drain, as `drain-plan` says too."""
+    pods = replica_set("web", "a1", "a2", "a3")
+    made = snapshot(namespace("nodelife"), blue("a1", "a2", "a3"), pods, read={"Node", "Pod"})
+    found = make_upgrade_plan(made, policy_from({"selector": "pool=blue"}), SETTINGS)
+    assert headline(found).startswith("0 of 3 nodes: whether 3 nodes can be drained is not known: ")
+    assert "--accept-unknown" in headline(found) and "PodDisruptionBudget" in headline(found)
 
 
 def test_two_nodes_of_one_budget_do_not_drain_at_once() -> None:
@@ -112,7 +122,7 @@ def test_14_room_is_kept_free_whatever_max_unavailable_says() -> None:
     assert lowest(fleet("8", "100m", 32)) == 6, "with room enough the zone gives four"
     large = fleet("4", "3", 1)
     assert not large.course.turns
-    assert "finds no other node" in reasons(large)["a0"]
+    assert "finds no node" in reasons(large)["a0"]
 
 
 def test_pods_move_once_in_a_large_pool_too() -> None:
@@ -144,7 +154,9 @@ def test_a_floor_that_leaves_none_is_refused() -> None:
 def test_windows_hold_claims_until_they_open() -> None:
     # The cluster's moment is 2026-01-01 01:00 UTC, a Thursday.
     found = plan(blue("a1", "a2", "a3"), window=["Thu 02:00-03:00"], work={"mode": "nothing"})
-    assert found.course.turns["a1"].claimed_ns == 3600 * 10**9
+    assert found.estimate is not None
+    after_the_start = found.estimate.cold + found.course.turns["a1"].claimed_ns / 10**9
+    assert after_the_start == pytest.approx(3600, abs=1)
     short = plan(blue("a1", "a2", "a3"), window=["Thu 02:00-02:05"], expectWork="10m",
                  work={"mode": "run", "command": "x"})  # fmt: skip
     assert any(f.check == "windows" and f.severity == "refused" for f in short.findings)
@@ -154,7 +166,9 @@ def test_windows_hold_claims_until_they_open() -> None:
 
 def test_nodes_at_the_target_are_there_already() -> None:
     there = {"status": {"nodeInfo": {"kubeletVersion": "v1.36.3"}}}
-    found = plan(blue("a1", "a2", "a3"), blue("a4", **there), target=["kubeletVersion=v1.36.3"])
+    work = {"mode": "run", "command": "-"}
+    target = ["kubeletVersion=v1.36.3"]
+    found = plan(blue("a1", "a2", "a3"), blue("a4", **there), target=target, work=work)
     assert reasons(found) == {"a4": "is there already (kubeletVersion=v1.36.3)"}
     assert not found.undone, "a node that is done needs nothing"
 
@@ -249,6 +263,7 @@ def test_the_page_names_what_is_not_done() -> None:
     assert markup.count("<svg") == 2 and "<script" not in markup
 
 
-def test_names_are_escaped_on_the_page() -> None:
+def test_names_are_escaped_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(value_checks, "is_dns_subdomain", lambda name: True)
     found = plan(blue("a<b>", "a2", "a3"))
     assert "a<b>" not in page(found, {}) and "a&lt;b&gt;" in page(found, {})

@@ -36,7 +36,7 @@ def call(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str
 def test_formats_and_the_exit_code(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = (*BLUE, "--nothing", "-f", dump, "--read", "all")
     code, out, _ = call(capsys, *words)
-    assert code == 0 and out.startswith("2 of 3 nodes in 2 steps: about ")
+    assert code == 0 and out.startswith("2 of 3 nodes are done in 2 steps, in about ")
     code, out, _ = call(capsys, *words, "-o", "json", "--exit-code")
     document: dict[str, Any] = json.loads(out)
     assert code == 4, "a node cannot be done"
@@ -46,6 +46,20 @@ def test_formats_and_the_exit_code(dump: str, capsys: pytest.CaptureFixture[str]
     assert (code, out) == (0, "node/a1\nnode/a2\n")
     for output, begins in (("yaml", "apiVersion:"), ("html", "<!doctype"), ("commands", "#!/bin/")):
         assert call(capsys, *words, "-o", output)[1].startswith(begins)
+
+
+def test_a_step_ends_with_its_last_node_and_not_with_the_run(
+    dump: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At the run's end the marks are taken off all nodes, which ends no step once more."""
+    _, out, _ = call(capsys, *BLUE, "--nothing", "-f", dump, "--read", "all", "-o", "json")
+    first, last = json.loads(out)["steps"]
+    assert first["endSeconds"] <= last["startSeconds"] < last["endSeconds"]
+
+
+def test_all_nodes_are_named_by_one_flag(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("upgrade", "plan", "--all", "--nothing", "-f", dump, "--read", "all", "-o", "name")
+    assert call(capsys, *words)[:2] == (0, "node/a1\nnode/a2\n")
 
 
 def test_a_file_of_kind_upgrade_stands_beside_the_dump(
@@ -64,6 +78,7 @@ def test_a_file_of_kind_upgrade_stands_beside_the_dump(
     "words, code, says",
     [
         pytest.param(("--nothing",), 2, "no nodes are named", id="no nodes"),
+        pytest.param(("a1", "--all", "--nothing"), 2, "--all names all nodes", id="all and one"),
         pytest.param(("-l", "pool=blue"), 2, "no work is named", id="no work"),
         pytest.param(("b9", "--nothing"), 1, 'nodes "b9" not found', id="an unknown node"),
         pytest.param(("-l", "x=y", "--nothing"), 1, "no node matches", id="no node"),

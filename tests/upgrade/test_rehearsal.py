@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.claims import ClaimHold, PoolPlace
+from kubectl_nodelife.controllers.upgrade.claims import PoolPlace, UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     CountedNode,
@@ -17,14 +17,10 @@ from kubectl_nodelife.controllers.upgrade.counts import (
 )
 from kubectl_nodelife.controllers.upgrade.expected import PhaseTimes
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
-from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.kube.times import MINUTE_NS
-from kubectl_nodelife.upgrade.course import Course
-from kubectl_nodelife.upgrade.drain_driver import TimedDrains
-from kubectl_nodelife.upgrade.rehearsal import rehearse
-from kubectl_nodelife.upgrade.rehearsed_room import RehearsedRoom
-from kubectl_nodelife.upgrade.rehearsed_run import BegunNode, RehearsedRun
+from kubectl_nodelife.sim.upgrade_course import Course
+from kubectl_nodelife.upgrade.rehearsal import BegunNode, RehearsedRun, rehearse
 
 POOL = pool_scope("p")
 TIMES = PhaseTimes(12 * MINUTE_NS, MINUTE_NS, MINUTE_NS)
@@ -63,7 +59,7 @@ def course(
         begun=begun,
         place=place,
     )
-    return rehearse(run, TimedDrains({}), TIMES)
+    return rehearse(run, {}, TIMES)
 
 
 def test_500_nodes_as_calculated_by_hand() -> None:
@@ -76,18 +72,6 @@ def test_500_nodes_as_calculated_by_hand() -> None:
     ]  # fmt: skip
     assert [len(step.names) for step in found.steps[6:]] == [104, 167, 166]
     assert all(turn.done_ns is not None for turn in found.turns.values())
-
-
-def test_a_node_for_whose_pods_there_is_no_room_holds_up_no_zone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def shortage(self: RehearsedRoom, name: str) -> str:
-        return "a pod finds no other node" if name == "a000" else ""
-
-    monkeypatch.setattr(RehearsedRoom, "shortage", shortage)
-    found = course({"a": 4, "b": 4})
-    assert found.turns.keys() == {"a001", "a002", "a003", "b000", "b001", "b002", "b003"}
-    assert found.held == {"a000": ClaimHold("room", "a pod finds no other node")}
 
 
 STATES = ("claimed", "drained", "worked", "settled", "released", "done")

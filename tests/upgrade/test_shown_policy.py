@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 
-from kubectl_nodelife.controllers.upgrade.policy import policy_from
-from kubectl_nodelife.controllers.upgrade.shown_policy import (
+import pytest
+from msgspec.structs import replace
+
+from kubectl_nodelife.commands.upgrade.continuing import check_digest
+from kubectl_nodelife.controllers.upgrade.document import RunDocument
+from kubectl_nodelife.controllers.upgrade.policy import (
     not_given_again,
     policy_digest,
+    policy_from,
     policy_of_spec,
     shown_policy,
     spec_digest,
     spec_with,
 )
+from kubectl_nodelife.errors import BadInput, Refused
 
 WORK = {"mode": "run", "command": "ssh $NODE secret", "rerunSafe": True}
 TEMPLATE = {"kind": "Pod", "spec": {"containers": [{"image": "hidden"}]}}
@@ -65,3 +71,19 @@ def test_the_order_is_known_again_after_a_resume_with_another_flag() -> None:
     assert spec_digest(spec) == policy_digest(typed), "`start` with that flag goes on"
     unchanged = spec_with(shown_policy(POLICY), policy_of_spec(shown_policy(POLICY)), {})
     assert spec_digest(unchanged) == policy_digest(POLICY)
+
+
+def test_a_policy_that_was_edited_on_the_lease_is_not_gone_on_with() -> None:
+    policy = policy_from({"selector": "pool=blue", "work": {"mode": "nothing"}})
+    run = RunDocument(run="r1", policy=policy_digest(policy), spec=shown_policy(policy))
+    check_digest(run)
+    for edit in ({"drain": {"force": True}}, {"maxUnavailable": "100%"}):
+        with pytest.raises(Refused, match="not the one that it was begun with"):
+            check_digest(replace(run, spec={**run.spec, **edit}))
+
+
+@pytest.mark.parametrize("soak", [60, 1e400, [], {"minutes": 1}, True])
+def test_a_duration_without_a_unit_is_refused(soak: object) -> None:
+    """A number would be nanoseconds, which is not what `soak: 60` in a file means."""
+    with pytest.raises(BadInput, match="not a duration such as 90s or 5m"):
+        policy_from({"soak": soak})

@@ -8,7 +8,7 @@ import pytest
 
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
-from kubectl_nodelife.controllers.upgrade.skips import why_skipped, why_undrainable
+from kubectl_nodelife.controllers.upgrade.selection import why_skipped, why_undrainable
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.node import Node
 

@@ -7,8 +7,8 @@ import pytest
 from kubectl_nodelife.acts.upgrade.opening import check_start
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import NodeState, outdated
+from kubectl_nodelife.controllers.upgrade.policy import policy_digest, shown_policy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradeView
-from kubectl_nodelife.controllers.upgrade.shown_policy import policy_digest, shown_policy
 from kubectl_nodelife.engine.actions import DeleteJob, MarkNode
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.meta import ObjectMeta
@@ -48,6 +48,12 @@ def test_a_run_that_is_cleared_away_is_followed_by_a_new_one() -> None:
     assert goes_on(ended(RunPhase.FINISHED)) == ""
     assert goes_on(ended(RunPhase.FINISHED, FAILED, HELD)) == ""
     assert goes_on(ended(RunPhase.ABORTED, FAILED, HELD)) == ""
+
+
+def test_a_forged_mark_does_not_bind_start_to_a_run_that_is_over() -> None:
+    s = ended(RunPhase.FINISHED)
+    s.mark("y", DONE, epoch=999)
+    assert goes_on(s) == ""
 
 
 def test_another_order_and_one_after_an_abort_are_sent_to_clean() -> None:

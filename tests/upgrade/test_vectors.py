@@ -9,9 +9,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
-from kubectl_nodelife.controllers.upgrade.marks import WorkMark
+from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, WorkMark
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
-from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Toleration
 from kubectl_nodelife.kube.storage import (
@@ -24,7 +24,7 @@ from kubectl_nodelife.kube.storage import (
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
 from kubectl_nodelife.kube.workload import Condition, Job, JobStatus
 from tests.upgrade.stand import Stand
-from tests.upgrade.stand_cluster import START_NS
+from tests.upgrade.stand_cluster import RUN, START_NS
 from tests.upgrade.vector_cases import (
     DRAINING,
     FAILED,
@@ -250,7 +250,13 @@ def job_name(s: Stand) -> str:
 
 def put_job(s: Stand, *conditions: str) -> None:
     found = tuple(Condition(type=c, status="True") for c in conditions)
-    meta = ObjectMeta(name=job_name(s), namespace="default", uid="u-job")
+    meta = ObjectMeta(
+        name=job_name(s),
+        namespace="default",
+        uid="u-job",
+        labels={LABEL_RUN: RUN},
+        owner_references=(OwnerReference("Node", "x", s.node("x").uid, "v1"),),
+    )
     s.put(Job(metadata=meta, status=JobStatus(conditions=found)))
 
 

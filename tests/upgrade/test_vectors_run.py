@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
@@ -103,6 +104,7 @@ def test_51_a_leader_that_sees_a_greater_epoch_ends_and_writes_nothing() -> None
     s.settle()
     assert s.mark_of("x").epoch == 4
     s.mark("x", SETTLING, epoch=5)
+    s.lease_transitions(5)
     assert s.step() == []
     assert "epoch 5" in s.controller.superseded
     assert s.step() == []
@@ -270,6 +272,16 @@ def test_a_patch_refused_by_a_webhook_is_tried_each_minute() -> None:
     assert len(s.claimed()) == 3
 
 
+def test_a_failed_node_that_is_down_is_told_with_what_holds_its_zone() -> None:
+    s = Stand(maxUnavailable=9, zones=0)
+    s.add_nodes("x", "y", "z")
+    s.mark("x", FAILED)
+    s.ready("x", "False")
+    s.run(60)
+    (held, *_) = {why for by, why in s.controller.holds.values() if by == "zone"}
+    assert "x Failed and not Ready: mend it and `upgrade resume --retry all`" in held
+
+
 def test_a_blind_leader_writes_nothing_and_its_clocks_stand() -> None:
     s = one(SETTLING)
     s.run(30)
@@ -291,6 +303,30 @@ def test_a_new_leader_writes_nothing_in_its_first_grace_period() -> None:
     assert words(s.did) == ["SetGate"]
     s.run(10)
     assert s.claimed() == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "phase"), [("abort", RunPhase.ABORTED), ("pause", RunPhase.PAUSED)]
+)
+def test_an_order_to_end_waits_for_nothing_while_nothing_is_claimed(
+    verb: str, phase: RunPhase
+) -> None:
+    """Not for the first grace period; but for what is in flight, and for a broken watch."""
+    s = Stand(cold=True, nodes=["x"], maxUnavailable=5)
+    s.add_nodes("x", "y", "z")
+    s.wish(verb)
+    s.settle()
+    assert s.document.phase is phase
+    assert s.controller.is_over == (verb == "abort") and s.claimed() == []
+    busy, unseen = (Stand(cold=True, nodes=["x"], maxUnavailable=5) for _ in range(2))
+    unseen.blind = "the watch of pods is broken"
+    for other in (busy, unseen):
+        other.add_nodes("x", "y", "z")
+        other.wish(verb)
+    busy.mark("x", SETTLING)
+    for other in (busy, unseen):
+        other.settle()
+        assert other.document.phase is RunPhase.RUNNING
 
 
 def test_an_annotation_edited_by_another_hand_is_left_alone() -> None:

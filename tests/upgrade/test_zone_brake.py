@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_nodelife.controllers.nodelifecycle.zones import NORMAL, compute_zone_state
-from kubectl_nodelife.controllers.upgrade.zone_brake import ZoneCounts, zone_hold
+from kubectl_nodelife.controllers.upgrade.counts import ZoneCounts, zone_hold
 
 THRESHOLD = 0.55
 

@@ -11,7 +11,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.preferences import preference_of
-from kubectl_nodelife.workloads.scoring import Preference, node_scores
+from kubectl_nodelife.workloads.scoring import HighestScore, Preference, node_scores
 from tests.sim.documents import Json, found, node, pod, story
 
 WANTED = {"cpu": 100, "memory": 100}
@@ -108,3 +108,20 @@ def test_the_simulated_scheduler_heeds_prefer_no_schedule(effect: str, home: str
     told = story(controllers=[], duration="1m", objects=objects, events=[later])
     (made,) = found(told, "CreatePod", name="p")
     assert made.detail["node"] == home
+
+
+def test_a_node_that_went_and_came_back_is_asked_anew() -> None:
+    thought_of = {"a1": Preference(), "b1": Preference(affinity=-1)}
+    nodes = HighestScore().candidates(Nodes(a1=0, b1=0), thought_of.__getitem__)
+    nodes.fill(thought_of)
+
+    def chosen() -> str:
+        return nodes.best({"cpu": 1, "memory": 1}, lambda name: True, None, {})
+
+    assert chosen() == "b1"
+    del thought_of["b1"]
+    nodes.update("b1", False)
+    assert chosen() == "a1"
+    thought_of["b1"] = Preference(taints=1)
+    nodes.update("b1", True)
+    assert chosen() == "a1"

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from kubectl_nodelife.controllers.upgrade.document import OVER, RunDocument, RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import (
@@ -27,12 +27,15 @@ def exit_code(
     is_cleared: bool,
     interrupted: bool,
     tolerated: int,
+    hands_off: Collection[str] = (),
 ) -> int | None:
     """The exit code; None while there is something to do.
 
     `is_cleared`: the run has ended, and what goes with its end is gone. `tolerated`: failures.
+    `hands_off`: nodes that the leader leaves alone; a kubelet may write its own mark, and what it
+    says there to be in work holds up no end.
     """
-    marks = list(_marks(run, nodes))
+    marks = list(_marks(run, {name: n for name, n in nodes.items() if name not in hands_off}))
     if run.phase in OVER:
         if not is_cleared:
             return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -85,7 +85,8 @@ class LeaderParts(msgspec.Struct):
     """What a leader is made of. `work`, `gate`: None where no command is run.
 
     `over` says, after a step in which nothing was decided, with which exit code the leader ends;
-    None: it goes on. It is told whether the run has ended and is cleared away.
+    None: it goes on. It is told whether the run has ended and is cleared away, and which nodes the
+    controller leaves alone.
     """
 
     session: ActSession
@@ -93,7 +94,7 @@ class LeaderParts(msgspec.Struct):
     lease: RunLease
     lists: PodLists
     make_controller: MakeController
-    over: Callable[[bool], int | None]
+    over: Callable[[bool, Collection[str]], int | None]
     work: WorkRunner | None = None
     gate: GateCommand | None = None
     tell: Tell = lambda text: None
@@ -168,7 +169,7 @@ class Leader:
             if not self._outstanding and (why := used_up(self._session)):
                 return self._end(why)
             if not decided and not self._outstanding:
-                code = self._parts.over(self._controller.is_over)
+                code = self._parts.over(self._controller.is_over, self._controller.hands_off)
                 if code is not None:
                     return code
         took_s = time.monotonic() - began

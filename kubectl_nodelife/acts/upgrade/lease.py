@@ -54,6 +54,7 @@ class RunLease:
     ) -> None:
         terms = election_terms(duration_ns)
         self.keeper = LeaseKeeper(session.reader, session.now_ns, namespace, name=NAME, terms=terms)
+        self.keeper.why_wrong_cluster = session.checks.why_another
         self._reader = session.reader
         self._now_ns = session.now_ns
         self._on_lease = on_lease

@@ -1,8 +1,8 @@
 """How a leader comes to its run: a new one, or one that another leader has left.
 
 Who types the same order again, on any machine, goes on with the run, also with one that has ended
-and is not cleared away; another selector, work or policy is refused, and so are marks of a run that
-the Lease knows nothing of.
+and is not cleared away; another selector, work or policy is refused. A mark of a run that the
+Lease knows nothing of holds its node, and no other: a kubelet may write its own Node.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kubectl_nodelife.controllers.upgrade.document import OVER, RunDocument, Run
 from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
     UnreadableMark,
+    is_beyond_epoch,
     mark_of,
     outdated,
 )
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.shown_policy import policy_digest, shown_policy
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest, shown_policy
 from kubectl_nodelife.errors import Refused
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import format_time, to_datetime
 
@@ -54,8 +54,8 @@ def check_start(
     """The run that `start` would go on with, "" for a new one. Raises Refused."""
     run, nodes = document_or_refused(lease), list(nodes)
     if run is None or run.phase in OVER:
-        check_no_strangers(nodes, run)
-        return _uncleared(run, nodes, policy) if run is not None else ""
+        epoch = (lease.spec.lease_transitions or 0) if lease is not None else 0
+        return _uncleared(run, nodes, policy, epoch) if run is not None else ""
     if run.proof_only:
         raise Refused(
             f"a proof is under way (run {run.run})", remedy="wait for its end, or `upgrade abort`"
@@ -102,12 +102,13 @@ async def open_run(
     return run
 
 
-def _uncleared(run: RunDocument, nodes: Iterable[Node], policy: UpgradePolicy) -> str:
+def _uncleared(run: RunDocument, nodes: Iterable[Node], policy: UpgradePolicy, epoch: int) -> str:
     """The run, where its leader died after its end and before its marks were off; else "".
 
-    Raises Refused where it cannot be gone on with by that policy.
+    `epoch`: that of its last leader; a mark of a greater one is none of its own. Raises Refused
+    where it cannot be gone on with by that policy.
     """
-    marked = [node.name for node in nodes if _goes_at_the_end(node, run.run)]
+    marked = [node.name for node in nodes if _goes_at_the_end(node, run.run, epoch)]
     if not marked:
         return ""
     if run.phase is RunPhase.FINISHED and run.policy == policy_digest(policy):
@@ -119,16 +120,23 @@ def _uncleared(run: RunDocument, nodes: Iterable[Node], policy: UpgradePolicy) -
     )
 
 
-def _goes_at_the_end(node: Node, run: str) -> bool:
+def _goes_at_the_end(node: Node, run: str, epoch: int) -> bool:
     """Whether it carries what the end of a run takes off."""
-    mark = mark_of(node)
+    try:
+        mark = mark_of(node)
+    except UnreadableMark:
+        mark = None
     if mark is not None and mark.run == run:
-        return mark.state not in (NodeState.FAILED, NodeState.HELD)
+        is_left = mark.state in (NodeState.FAILED, NodeState.HELD)
+        return not is_left and not is_beyond_epoch(mark, run, epoch)
     return outdated(run) in node.spec.taints
 
 
-def check_no_strangers(nodes: Iterable[Node], last: RunDocument | None) -> None:
-    """No node has marks of a run that the Lease does not know. Raises Refused."""
+def strangers(nodes: Iterable[Node], last: RunDocument | None) -> str:
+    """What is to be told of nodes with marks of runs that the Lease does not know; "" for none.
+
+    Nothing is done on such a node. It is counted as it shows: cordoned, it is unavailable.
+    """
     found: dict[str, str] = {}
     for node in nodes:
         try:
@@ -138,13 +146,14 @@ def check_no_strangers(nodes: Iterable[Node], last: RunDocument | None) -> None:
             continue
         if mark is not None and (last is None or mark.run != last.run):
             found[node.name] = mark.run
-    if found:
-        runs = ", ".join(sorted(set(found.values())))
-        raise Refused(
-            f"{len(found)} nodes carry marks of run {runs}, which the Lease does not know: "
-            f"{first_names(sorted(found), _TOLD, ', ')}",
-            remedy="`kubectl nodelife upgrade clean` shows them and takes them off",
-        )
+    if not found:
+        return ""
+    runs = ", ".join(sorted(set(found.values())))
+    return (
+        f"{counted(len(found), 'node')} with marks of run {runs}, which the Lease does not know: "
+        f"{first_names(sorted(found), _TOLD, ', ')}; left alone. "
+        "`kubectl nodelife upgrade clean` shows them and takes them off"
+    )
 
 
 def differences(run: RunDocument, policy: UpgradePolicy) -> str:
@@ -160,6 +169,17 @@ def differences(run: RunDocument, policy: UpgradePolicy) -> str:
         else:
             found.append(f"{key} is {_shown(theirs)} there, {_shown(ours)} here")
     return "; ".join(found)
+
+
+def order_told(policy: UpgradePolicy) -> str:
+    """What of a policy is not as it is by default; who may write a Lease may have changed it."""
+    default = dict(_fields(shown_policy(UpgradePolicy())))
+    found = [
+        f"{key} {_shown(value)}"
+        for key, value in _fields(shown_policy(policy))
+        if value != default.get(key) and not f"{value}".startswith(_DIGEST)
+    ]
+    return ", ".join(found)
 
 
 def _fields(mapping: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -11,9 +11,10 @@ from typing import Final
 
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.daemon.cluster_checks import Right
+from kubectl_nodelife.daemon.permissions import KILL_SWITCH as KILL_SWITCH
+from kubectl_nodelife.daemon.permissions import NAMESPACE_SYSTEM as NAMESPACE_SYSTEM
 from kubectl_nodelife.daemon.permissions import Row
 
-NAMESPACE_SYSTEM: Final = "kube-system"
 _WATCHED: Final = ("list", "watch")
 READS: Final[tuple[Row, ...]] = (
     ("", "nodes", "", ("get", *_WATCHED)),
@@ -42,8 +43,6 @@ WATCHED_IF_ALLOWED: Final[tuple[Row, ...]] = (
     ("admissionregistration.k8s.io", "validatingadmissionpolicies", "", _WATCHED),
     ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", _WATCHED),
 )
-KILL_SWITCH: Final[Row] = ("", "configmaps", "", ("get",))
-"""In kube-system alone."""
 EVIDENCE: Final[tuple[Row, ...]] = (
     ("apps", "daemonsets", "", _WATCHED),
     ("storage.k8s.io", "volumeattachments", "", _WATCHED),

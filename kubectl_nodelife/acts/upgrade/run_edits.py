@@ -26,8 +26,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     document_of,
     encode_document,
 )
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.shown_policy import spec_digest, spec_with
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, spec_digest, spec_with
 from kubectl_nodelife.engine.actions import Changes, UpdateRun
 from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -255,10 +255,11 @@ class _Running:
 
     # The end
 
-    def _over(self, is_cleared: bool) -> int | None:
+    def _over(self, is_cleared: bool, hands_off: Collection[str]) -> int | None:
         """The exit code where there is nothing left for a leader to do.
 
-        `is_cleared`: the run has ended, and what goes with its end is gone.
+        `is_cleared`: the run has ended, and what goes with its end is gone. `hands_off`: nodes
+        whose marks are somebody else's.
         """
         found = self._cache.cache.get("Lease", self._order.policy.lease_key)
         run = document_or_refused(found) if isinstance(found, Lease) else None
@@ -270,6 +271,7 @@ class _Running:
             is_cleared=is_cleared,
             interrupted=self._interrupted,
             tolerated=self._order.policy.max_failures,
+            hands_off=hands_off,
         )
 
 

@@ -5,7 +5,6 @@ The work is done in a thread, on objects that nobody changes, so that the daemon
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections.abc import AsyncIterator, Callable
@@ -21,7 +20,7 @@ from kubectl_nodelife.commands.answering.query import (
 )
 from kubectl_nodelife.commands.answering.set_words import HISTORY, NODES, STATUS, SUMMARY, UNDO
 from kubectl_nodelife.commands.answering.set_words import QUESTION as QUESTION
-from kubectl_nodelife.commands.cluster.look import KindsToRead
+from kubectl_nodelife.commands.cluster.look import KindsToRead, none_found
 from kubectl_nodelife.errors import BadInput, Failed, NotFound, Unreachable
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     NO_HISTORY,
@@ -56,11 +55,15 @@ class NoSuchSet(NotFound):
 
 
 class DaemonSetsView(NamedTuple):
-    """The sets as they were at one moment, where they are from, and what is to be said of that."""
+    """The sets as they were at one moment, where they are from, and what is to be said of that.
+
+    `names`: NAMESPACE/NAME of each set that there is, of which `sets` may hold the one asked for.
+    """
 
     sets: DaemonSets
     source: dict[str, Any]
     warnings: list[str]
+    names: list[str] = []
 
 
 class SetQuestion(NamedTuple):
@@ -126,7 +129,13 @@ def _looking(view: ClusterView, question: SetQuestion) -> Callable[[], DaemonSet
     warnings = [
         w for w in view.warnings if not w.startswith(WARMING_UP)
     ]  # sets do not depend on that
-    return lambda: DaemonSetsView(sets(), view.source, warnings)
+    names = set_names(view)
+    return lambda: DaemonSetsView(sets(), view.source, warnings, names)
+
+
+def set_names(view: ClusterView) -> list[str]:
+    """NAMESPACE/NAME of each DaemonSet."""
+    return [f"{obj.namespace}/{obj.name}" for obj in view.cache.all("DaemonSet")]
 
 
 def _answer_from(look: DaemonSetsView, question: SetQuestion) -> Response:
@@ -135,7 +144,7 @@ def _answer_from(look: DaemonSetsView, question: SetQuestion) -> Response:
 
 def _summary(look: DaemonSetsView, question: SetQuestion) -> Response:
     sets = look.sets
-    keys = [_find(sets, question)] if question.name else sets.set_keys(question.namespace or None)
+    keys = [_find(look, question)] if question.name else sets.set_keys(question.namespace or None)
     everywhere = not question.namespace
     page = SummaryPage(
         [summarize(sets, key) for key in keys], look.source, sets.now_ns, everywhere, look.warnings
@@ -148,14 +157,22 @@ def _summary(look: DaemonSetsView, question: SetQuestion) -> Response:
 
 
 def _nodes(look: DaemonSetsView, question: SetQuestion) -> Response:
+    """The truth table of one set, or of each, below its name."""
+    if question.name:
+        return {"text": question.output.render(_truth_table(look, _find(look, question)))}
+    keys = look.sets.set_keys(question.namespace or None)
+    tables = (question.output.render(_truth_table(look, key)) for key in keys)
+    text = "\n".join(f"{_on(key)}\n{table}" for key, table in zip(keys, tables, strict=True))
+    return {"text": text, "note": "" if keys else none_found(question.namespace or None)}
+
+
+def _truth_table(look: DaemonSetsView, key: tuple[str, str]) -> TruthTablePage:
     sets = look.sets
-    key = _find(sets, question)
     lacking = sets.read.lacking_to_count()
     if lacking:
         raise Failed(f"no {lacking} were read, so that no node can be judged", on=_on(key))
     view = _view(sets, key)
-    page = TruthTablePage(summarize(sets, key), truth_table(view), look.source)
-    return {"text": question.output.render(page)}
+    return TruthTablePage(summarize(sets, key), truth_table(view), look.source)
 
 
 def _status(look: DaemonSetsView, question: SetQuestion) -> Response:
@@ -163,7 +180,7 @@ def _status(look: DaemonSetsView, question: SetQuestion) -> Response:
 
 
 def _rollout_page(look: DaemonSetsView, question: SetQuestion) -> RolloutPage:
-    key = _find(look.sets, question)
+    key = _find(look, question)
     try:
         return RolloutPage(rollout_outlook(_view(look.sets, key)), look.source)
     except RolloutError as error:
@@ -210,6 +227,8 @@ _ANSWERS: Final[dict[str, Callable[[DaemonSetsView, SetQuestion], Response]]] = 
 
 async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncIterator[Response]:
     """`rollout status` each time that there is something else to say, until the update is over."""
+    import asyncio
+
     question, timeout_seconds = _question_of(query), float(word(query, "timeout") or 0)
     ends = time.monotonic() + timeout_seconds
     on = _on((question.namespace, question.name))
@@ -253,9 +272,9 @@ def _same(warning: str) -> str:
     return re.sub(r"\d+", "#", warning)
 
 
-def _find(sets: DaemonSets, question: SetQuestion) -> tuple[str, str]:
+def _find(look: DaemonSetsView, question: SetQuestion) -> tuple[str, str]:
     """The key of the set that is asked for. Raises Failed."""
-    name, namespace = question.name, question.namespace
+    sets, name, namespace = look.sets, question.name, question.namespace
     found = [key for key in sets.set_keys(namespace or None) if key[1] == name]
     if not found:
         elsewhere = [key[0] for key in sets.set_keys() if key[1] == name]
@@ -266,7 +285,11 @@ def _find(sets: DaemonSets, question: SetQuestion) -> tuple[str, str]:
         remedy = "check the name, and the namespace with -n"
         if elsewhere:
             remedy = f"it is in namespace {elsewhere[0]}: use -n"
-        raise NoSuchSet("daemonsets.apps", name, remedy=remedy)
+            raise NoSuchSet("daemonsets.apps", name, remedy=remedy)
+        meant, there = f"{namespace}/{name}", look.names
+        if not namespace:
+            meant, there = name, [known.rpartition("/")[2] for known in there]
+        raise NoSuchSet("daemonsets.apps", meant, remedy=remedy, among=there)
     return found[0]
 
 
@@ -279,7 +302,7 @@ def _view(sets: DaemonSets, key: tuple[str, str]) -> SetView:
 
 
 def _view_with_revisions(look: DaemonSetsView, question: SetQuestion) -> SetView:
-    key = _find(look.sets, question)
+    key = _find(look, question)
     if not look.sets.read.revisions:
         raise Failed("no ControllerRevisions were read, and they are the history", on=_on(key))
     return _view(look.sets, key)

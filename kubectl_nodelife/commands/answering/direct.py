@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from importlib import import_module
+from typing import Any
 
-from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.commands.answering import daemonset, explain, status
-from kubectl_nodelife.commands.answering.query import Query, Response, as_sent
-from kubectl_nodelife.commands.cluster.look import KindsToRead, look
+from kubectl_nodelife.commands.answering.query import Response, as_sent
+from kubectl_nodelife.commands.cluster.look import look
 from kubectl_nodelife.commands.cluster.where import Where
 
 
-class QuestionHandler(NamedTuple):
-    """What must be read to answer, and the answer."""
-
-    reading: Callable[[Query], KindsToRead]
-    answer: Callable[[ClusterView, Query], Response]
-
-
-QUESTIONS: Final = {
-    "status": QuestionHandler(status.reading, status.answer),
-    "explain": QuestionHandler(explain.reading, explain.answer),
-    daemonset.QUESTION: QuestionHandler(daemonset.reading, daemonset.answer),
-}
-
-
 def answer(where: Where, question: str, query: dict[str, Any]) -> Response:
-    """Look and answer. Raises NodelifeError."""
-    asked, sent = QUESTIONS[question], as_sent(query)
-    return asked.answer(look(where, asked.reading(sent)), sent)
+    """Look and answer. Raises NodelifeError.
+
+    `question`: the module beside this one, which says what must be read to answer it, and answers;
+    only that one is imported.
+    """
+    asked, sent = import_module(f"{__package__}.{question}"), as_sent(query)
+    response: Response = asked.answer(look(where, asked.reading(sent)), sent)
+    return response

@@ -6,18 +6,23 @@ done in small steps and text is made in a thread, so that the daemon's loop is n
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
+from importlib import import_module
 from typing import Any, Final
 
 from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.commands.answering import daemonset, explain, names, status
+from kubectl_nodelife.commands import answering
+from kubectl_nodelife.commands.answering import daemonset, explain, names, status, wall
 from kubectl_nodelife.commands.answering.query import Query, Response, word
 from kubectl_nodelife.commands.answering.status_lines import StatusLines
 from kubectl_nodelife.daemon.changes import ChangeRecord, document
 from kubectl_nodelife.daemon.cluster_view import journal_warnings
+from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
 from kubectl_nodelife.daemon.journal import Journal
+from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
+from kubectl_nodelife.daemon.one_time_lists import ListedOnce
+from kubectl_nodelife.daemon.run import ListKinds
 from kubectl_nodelife.daemon.server import Answer, Stream, sliced
 from kubectl_nodelife.daemon.store import ChangeFilter
 
@@ -32,13 +37,22 @@ _NUMBER = re.compile(r"\d+")
 
 
 def make_answers(
-    look: ViewSource, journal: Journal, now_ns: Callable[[], int]
+    look: ViewSource,
+    journal: Journal,
+    now_ns: Callable[[], int],
+    blind: Callable[[], list[str]],
+    list_kinds: ListKinds,
 ) -> tuple[dict[str, Answer], dict[str, Stream]]:
-    """All questions about the cluster that a daemon answers."""
+    """All questions about the cluster that a daemon answers. `blind` says why it is not seen,
+    `list_kinds` reads kinds that are not watched."""
+    import asyncio
 
     async def status_now(query: Query) -> Response:
         made = await sliced(status.steps(look(), query))
         return await asyncio.to_thread(status.told, made, query)
+
+    async def wall_now(query: Query) -> Response:
+        return wall.told(await sliced(wall.steps(look(), query)))
 
     async def explain_now(query: Query) -> Response:
         return explain.answer(look(), query)
@@ -51,7 +65,7 @@ def make_answers(
 
     async def changes(query: Query) -> Response:
         found = await journal.select(_wanted(query, now_ns()), MOST_CHANGES)
-        said = journal_warnings(journal)
+        said = [*blind(), *journal_warnings(journal)]
         if len(found) == MOST_CHANGES:
             said.append(f"only the newest {MOST_CHANGES} changes are shown; narrow with --since")
         return {"items": await asyncio.to_thread(_documents, found), "warnings": said}
@@ -59,22 +73,45 @@ def make_answers(
     return (
         {
             "status": status_now,
+            wall.QUESTION: wall_now,
             "names": names_now,
             "explain": explain_now,
             daemonset.QUESTION: sets_now,
             "changes": changes,
+            "what_if": _what_if_answer(look, list_kinds),
         },
         {
             "status": lambda query: _watch_status(look, query),
             daemonset.QUESTION: lambda query: daemonset.watch(look, query),
-            "changes": lambda query: _watch_changes(journal, _wanted(query, now_ns())),
+            "changes": lambda query: _watch_changes(journal, _wanted(query, now_ns()), blind()),
         },
     )
+
+
+def _what_if_answer(look: ViewSource, list_kinds: ListKinds) -> Answer:
+    """The answer to `what-if`, which children of the daemon make."""
+    import asyncio
+
+    forked = ForkedAnswers()
+
+    async def what_if_now(query: Query) -> Response:
+        what_if = await asyncio.to_thread(import_module, f"{answering.__name__}.what_if")
+        kinds = [kind for kind in what_if.KINDS if kind not in WATCHED]
+
+        def played(more: ListedOnce) -> Response:
+            response: Response = what_if.answer(look().with_more(*more), query)
+            return response
+
+        return await forked.answer(lambda: list_kinds(kinds), played)
+
+    return what_if_now
 
 
 async def _watch_status(look: ViewSource, query: Query) -> AsyncIterator[dict[str, Any]]:
     """All nodes, then each second those about which there is something else to say, the nodes that
     are gone, and the zones whose state changed."""
+    import asyncio
+
     lines = StatusLines(query)
     said: set[str] = set()
     while True:
@@ -87,13 +124,15 @@ async def _watch_status(look: ViewSource, query: Query) -> AsyncIterator[dict[st
         await asyncio.sleep(WATCH_SECONDS)
 
 
-async def _watch_changes(journal: Journal, wanted: ChangeFilter) -> AsyncIterator[dict[str, Any]]:
+async def _watch_changes(
+    journal: Journal, wanted: ChangeFilter, blind: list[str]
+) -> AsyncIterator[dict[str, Any]]:
     """What there is, then what comes, and again what ends differently."""
     following = journal.listen()
     try:
         found = await journal.select(wanted, MOST_CHANGES)
         seen = {change.id: change.outcome for change in found}
-        yield {"items": _documents(found), "warnings": journal_warnings(journal)}
+        yield {"items": _documents(found), "warnings": [*blind, *journal_warnings(journal)]}
         async for batch in journal.follow(following, wanted):
             items = [c for c in batch if seen.get(c.id) != c.outcome]
             seen = {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.report.formats import FORMATTERS, Output
+from kubectl_nodelife.report.formats import FORMATTERS, PARTS, Output
 from kubectl_nodelife.report.screen import Screen
 
 Query = Mapping[str, list[str]]
@@ -39,7 +39,7 @@ def word(query: Query, key: str) -> str:
 def output_of(query: Query) -> Output:
     """How the answer is to be shown, as a table where nothing is said. Raises BadInput."""
     output = word(query, "output") or "table"
-    if output not in FORMATTERS:
+    if output not in FORMATTERS and output not in PARTS:
         raise BadInput(f"the daemon does not know the format {output!r}", on="--output")
     screen = Screen(int(word(query, "width") or 0), word(query, "color") == "true")
     return Output(output, word(query, "headers") != "false", screen)

@@ -30,8 +30,19 @@ def steps(view: ClusterView, query: Query) -> Generator[None, None, NodeLifeStat
         view,
         query.get("node", []),
         word(query, "selector"),
+        field_selector=word(query, "fields"),
         sort_by=word(query, "sort"),
         trouble=word(query, "trouble") == "true",
+    )
+
+
+def page(status: NodeLifeStatus, query: Query) -> StatusPage:
+    """The page, with the columns of labels that are asked for."""
+    return StatusPage(
+        status,
+        is_sorted=bool(word(query, "sort")),
+        labels=query.get("label", []),
+        all_labels=word(query, "labels") == "true",
     )
 
 
@@ -40,7 +51,7 @@ def told(status: NodeLifeStatus, query: Query) -> Response:
     output = output_of(query)
     text = ""
     if status.nodes or output.format not in NOTHING_TO_SHOW:
-        text = output.render(StatusPage(status, is_sorted=bool(word(query, "sort"))))
+        text = output.render(page(status, query))
     none = "No node is in trouble." if word(query, "trouble") == "true" else "No resources found"
     return {
         "text": text,

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.answers.status import NodeEntry, NodeLifeStatus
 from kubectl_nodelife.commands.answering.query import Query, output_of, word
+from kubectl_nodelife.commands.answering.status import page
 from kubectl_nodelife.report.screen import ENDLESS
-from kubectl_nodelife.report.status import StatusPage, node_lines
 from kubectl_nodelife.report.table import Widths
 
 
@@ -18,13 +18,14 @@ class StatusLines:
     """Remembers what was told, and makes text of what is new."""
 
     def __init__(self, query: Query) -> None:
+        self._query = query
         self._output = output_of(query)
         self._headers = self._output.headers
         self._widths = Widths()
         self._gone = "deleted"
         if word(query, "trouble") == "true":
             self._gone = "not in trouble any more, or deleted"
-        elif word(query, "selector"):
+        elif word(query, "selector") or word(query, "fields"):
             self._gone = "not selected any more, or deleted"
         self._nodes: dict[str, object] = {}
         self._zones: dict[str, str] = {}
@@ -40,9 +41,8 @@ class StatusLines:
             return ""
         shown = replace(status, nodes=changed, deleted=gone)
         if self._output.format not in ("table", "wide"):
-            return self._output.render(StatusPage(shown))
-        lines = node_lines(
-            shown,
+            return self._output.render(page(shown, self._query))
+        lines = page(shown, self._query).node_lines(
             self._widths,
             wide=self._output.format == "wide",
             headers=self._headers,

@@ -208,7 +208,7 @@ class _OpenedArchive:
             for member in archive.infolist():
                 self._begun = True
                 self._counted.add_member()
-                if member.is_dir() or _is_zipped_link(member):
+                if not member.filename or member.is_dir() or _is_zipped_link(member):
                     continue
                 if member.compress_type not in _ZIP_METHODS or member.flag_bits & 1:
                     self._not_opened(f"{self.name}: {member.filename}", "encrypted or packed oddly")

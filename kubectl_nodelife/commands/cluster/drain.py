@@ -74,7 +74,9 @@ def look_for_drain(where: Where, read_all: str = "") -> DrainLook:
         "profileOrigin": view.profile_origin,
     }
     release = release_of(view.settings)
-    snapshot = PlanSnapshot(view.objects, view.now_ns, read, view.unreadable, release)
+    snapshot = PlanSnapshot(
+        view.objects, view.now_ns, read, view.unreadable, release, view.settings
+    )
     return DrainLook(snapshot, source, view.warnings, view.settings)
 
 

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from kubectl_nodelife.commands.cluster.container_logs import without_logs
 from kubectl_nodelife.commands.cluster.dump_files import SkippedFiles, dump_files, is_stranger
 from kubectl_nodelife.commands.cluster.dump_parts import DumpPart, newest_sign, of_newest_dump
@@ -209,6 +207,8 @@ def _noted_profile(
 
 
 def _running(text: str, warnings: list[str]) -> DetectedSettings | None:
+    import msgspec
+
     if not text:
         return None
     from kubectl_nodelife.daemon.settings import DetectedSettings

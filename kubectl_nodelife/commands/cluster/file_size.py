@@ -17,8 +17,8 @@ MAX_FILE_BYTES: Final = 2 << 30
 """Of one file, unpacked.
 
 150,000 pods of a realistic size take 1.5 GB as `kubectl get -o json` prints them, and 2.7 GB with
---show-managed-fields, for which the flag is needed. A List of JSON is read piece by piece, and
-costs some 4 KB a pod; a single YAML document is held as a whole.
+--show-managed-fields, for which the flag is needed. A List is read piece by piece, of YAML
+too, and costs some 4 KB a pod; any other document is held as a whole.
 """
 
 _META: Final = "nodelife.max_file_bytes"
@@ -84,6 +84,8 @@ def read_named(name: str) -> bytes:
     except OSError as error:
         what = f"cannot be read: {error.strerror}"
         raise BadInput(what, on=name, remedy="check the path") from None
+    except ValueError:
+        raise BadInput("is no path: it holds a null byte", on=repr(name)) from None
 
 
 def read_stdin() -> bytes:

@@ -6,21 +6,10 @@ that the server does not serve has no objects. Nothing is written.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.commands.cluster.direct import (
-    adding_up,
-    bulk_client,
-    direct_source,
-    or_refused,
-    requested_settings,
-    server_now_ns,
-    skew_warnings,
-    target_of,
-)
 from kubectl_nodelife.commands.cluster.dump import Dump, load, settings_of
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.daemon.settings import RequestedSettings, detect_settings, resolve_settings
@@ -31,14 +20,13 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.unreadable import Unreadable, told
-from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.listing import read_all
-from kubectl_nodelife.live.requests import resource_of
-from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.report.progress import progress_bar
 
+if TYPE_CHECKING:
+    from kubectl_nodelife.live.client import ApiError, Client
+    from kubectl_nodelife.live.target import Target
+
 _NAMESPACE_OF_CONTROL_PLANE: Final = "kube-system"
-_NOT_SERVED: Final = 404
 
 Progress = Callable[[int], None]
 
@@ -87,6 +75,10 @@ def view_of_dump(dump: Dump, kinds: Sequence[str], assignments: Sequence[str] = 
 
 
 def _of_cluster(where: Where, wanted: KindsToRead) -> ClusterView:
+    import asyncio
+
+    from kubectl_nodelife.commands.cluster.direct import requested_settings, target_of
+
     target = target_of(where.connection)
     wish = requested_settings(where.profile, where.assignments)
     with progress_bar(f"reading {target.server}") as step:
@@ -96,6 +88,17 @@ def _of_cluster(where: Where, wanted: KindsToRead) -> ClusterView:
 async def _read(
     target: Target, wish: RequestedSettings, wanted: KindsToRead, step: Progress
 ) -> ClusterView:
+    import asyncio
+
+    from kubectl_nodelife.commands.cluster.direct import (
+        adding_up,
+        bulk_client,
+        direct_source,
+        server_now_ns,
+        skew_warnings,
+    )
+    from kubectl_nodelife.live.client import ApiError
+
     progress = adding_up(step)
     aside: list[Unreadable] = []
     async with bulk_client(target) as client:
@@ -137,9 +140,11 @@ async def _read(
 async def _list(
     client: Client, kind: str, wanted: KindsToRead, progress: Progress, aside: list[Unreadable]
 ) -> list[KubeObject] | ApiError:
+    from kubectl_nodelife.live.listing import read_or_refusal
+    from kubectl_nodelife.live.requests import resource_of
+
     resource = resource_of(kind, wanted.namespace)._replace(fields=wanted.fields.get(kind, ""))
-    found = await or_refused(read_all(client, resource, progress, aside))
-    return [] if isinstance(found, ApiError) and found.code == _NOT_SERVED else found
+    return await read_or_refusal(client, resource, progress, aside)
 
 
 def _control_plane(found: dict[str, list[KubeObject] | ApiError]) -> Cache:
@@ -164,4 +169,6 @@ def namespace_of(where: Where, all_namespaces: bool) -> str | None:
         return None
     if where.filename or where.connection.namespace:
         return where.connection.namespace
+    from kubectl_nodelife.commands.cluster.direct import target_of
+
     return target_of(where.connection).namespace

@@ -2,7 +2,8 @@
 
 The form is the one that kubectl asks plugins for (cobra's completions.go): a candidate a line,
 with a TAB and a description, and at the end `:N`, a sum of directives. kubectl runs
-`kubectl_complete-nodelife` for it, and does not filter: candidates begin with the last word here.
+`kubectl_complete-nodelife` for it, and does not filter: candidates begin with the last word here,
+or with the value in it where it is `--flag=value`.
 Nothing is started, waited for or said on stderr; what cannot be found out has no candidates.
 """
 

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem, _resolve_context, _resolve_in
 
 from kubectl_nodelife.commands.completing import names
 from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.kube.wellknown import LABEL_ZONE
 
 Candidate = tuple[str, str]
 """What the word becomes, and a description, which may be empty."""
@@ -36,9 +37,24 @@ _FLAG_SOURCES: Final[Mapping[str, Source]] = {
 
 _EXPLAINED: Final = ("node", "pod", "zone", "daemonset", "budget")
 
+_ACTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "lose": ("node", "nodes", "zone", "link"),
+    "taint": ("node", "zone"),
+    "untaint": ("node",),
+    "cordon": (),
+    "uncordon": (),
+    "drain": (),
+    "delete": ("node", "pod"),
+    "set": (),
+}
+"""The verbs of what-if -> what they are about."""
+
 _METAVAR_SOURCES: Final[Mapping[str, Source]] = {
     "FLAG=VALUE": lambda *_: names.settings(),
     "v1.N": lambda *_: names.profiles(),
+    "WHAT": lambda *_: [("node", ""), ("zone", ""), ("label=", ""), ("pair-of", "")],
+    "ACT [TARGET...]": lambda ctx, word: _acts(ctx, word),
+    "NS/KIND/NAME|node/NAME": lambda ctx, word: _as_named("node", _nodes(ctx, word[5:])),
     "NODE": lambda ctx, word: names.ask(_connection(ctx), "nodes", word),
     "NODE...": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
     "[NODE...]": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
@@ -61,18 +77,20 @@ def is_known(metavar: str) -> bool:
 
 
 def candidates(command: click.Command, before: list[str], word: str) -> tuple[list[Candidate], int]:
-    """The candidates for `word` behind the words `before`, and the directives for the shell."""
-    ctx = _resolve_context(command, {}, "kubectl nodelife", before)
+    """The candidates for `word` behind the words `before`, and the directives for the shell.
+
+    Of `--flag=word` only the value is completed, as in cobra: its shell scripts add `--flag=`.
+    """
+    of_help = before[:1] == ["help"]  # `help VERB` shows what `VERB --help` does: see cli
+    ctx = _resolve_context(command, {}, "kubectl nodelife", before[1:] if of_help else before)
     subject, rest = _resolve_incomplete(ctx, before, word)
-    # `--output=j`: click hands out the value; kubectl's shells expect the whole word.
-    start = word[: len(word) - len(rest)] if word.startswith("--") else ""
     directive: int = NO_FILES
     found: list[Candidate] = []
-    if isinstance(subject, click.Parameter):
-        directive, found = _values(ctx, subject, rest)
-    else:
+    if not isinstance(subject, click.Parameter):
         found = _items(subject.shell_complete(ctx, rest))
-    fitting = [(start + value, said) for value, said in found if value.startswith(rest)]
+    elif not of_help:
+        directive, found = _values(ctx, subject, rest)
+    fitting = [(value, said) for value, said in found if value.startswith(rest)]
     if fitting and all(value.endswith("=") for value, _ in fitting):
         directive |= NO_SPACE
     return fitting, directive
@@ -132,6 +150,41 @@ def _subject(ctx: click.Context, word: str, kinds: tuple[str, ...]) -> Iterable[
         return []
     source = {"node": _nodes, "pod": _pods, "daemonset": _sets}.get(given[0])
     return source(ctx, word) if source is not None else []
+
+
+def _acts(ctx: click.Context, word: str) -> Iterable[Candidate]:
+    """What goes on with an act of what-if: its verb, what it is about, a name of that."""
+    given = list(ctx.params.get("words") or ())
+    while "--and" in given:
+        del given[: given.index("--and") + 1]
+    if not given:
+        return [(verb, "") for verb in _ACTS]
+    verb, named = given[0], [w for w in given[1:] if not w.startswith("-")]
+    if verb == "set":
+        return [("toleration-seconds=", ""), *names.settings()]
+    if verb == "delete" and named[:1] == ["pod"]:
+        return names.ask(_connection(ctx), "pods", word)
+    if named[:1] == ["link"]:
+        named = named[1:]
+    first = _ACTS.get(verb, ()) if len(given) == 1 else ()
+    if verb == "lose" and given[1:] == ["link"]:
+        first = ("node", "zone")
+    if first:
+        return [(kind, "") for kind in first]
+    if named[:1] == ["zone"]:
+        return _zones(ctx, word)
+    return [node for node in _nodes(ctx, word) if node[0] not in named]
+
+
+def _zones(ctx: click.Context, word: str) -> Iterable[Candidate]:
+    """The zones, which are told as selectors of their nodes."""
+    label = f"{LABEL_ZONE}="
+    found = names.ask(_connection(ctx), "zones", label + word)
+    return [(selector.removeprefix(label), said) for selector, said in found]
+
+
+def _as_named(kind: str, found: Iterable[Candidate]) -> Iterable[Candidate]:
+    return [(f"{kind}/{name}", said) for name, said in found]
 
 
 def _without_given(

@@ -5,10 +5,7 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.commands.flags import Connection, connection_flags
-from kubectl_nodelife.commands.upgrade.continuing import go_on
 from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_flags
-from kubectl_nodelife.controllers.upgrade.document import Verb, Wish
-from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 
 
 @click.command("abort")
@@ -42,6 +39,10 @@ def abort(
       kubectl nodelife upgrade abort
       kubectl nodelife upgrade abort --now --because wrong-image
     """
+    from kubectl_nodelife.commands.upgrade.continuing import go_on
+    from kubectl_nodelife.controllers.upgrade.document import Verb, Wish
+    from kubectl_nodelife.daemon.enforce.announcer import user_and_host
+
     reason = f"aborted by {user_and_host()}" + (f": {because}" if because else "")
     wish = Wish(verb=Verb.ABORT, because=reason, by=user_and_host(), now=now)
     given = {"canaryImage": canary_image} if canary_image else {}

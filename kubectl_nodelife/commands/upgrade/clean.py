@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from kubectl_nodelife.acts.carrier import LiveCarrier
-from kubectl_nodelife.acts.session import ActSession
-from kubectl_nodelife.acts.upgrade.clean import Cleaner, check_over
-from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, NAME, RunLease
-from kubectl_nodelife.commands.cluster.direct import target_of
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.ordering import order_flags, order_session
 from kubectl_nodelife.commands.upgrade.reading import read_left_objects, read_run
 from kubectl_nodelife.commands.write_flags import ActFlags, is_confirmed, run_interruptible
-from kubectl_nodelife.controllers.upgrade.cleaning import (
-    LeftObject,
-    Leftover,
-    left_conditions,
-    leftovers,
-)
-from kubectl_nodelife.daemon.cluster_checks import Right
 from kubectl_nodelife.errors import EXIT_FAILED
-from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.report import terminal
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.acts.carrier import LiveCarrier
+    from kubectl_nodelife.acts.session import ActSession
+    from kubectl_nodelife.controllers.upgrade.cleaning import LeftObject, Leftover
+    from kubectl_nodelife.daemon.cluster_checks import Right
 
 
 class _Remains(NamedTuple):
@@ -66,6 +58,12 @@ def clean(
       kubectl nodelife upgrade clean
       kubectl nodelife upgrade clean --release-failed --yes
     """
+    import asyncio
+
+    from kubectl_nodelife.acts.upgrade.clean import check_over
+    from kubectl_nodelife.commands.cluster.direct import target_of
+    from kubectl_nodelife.controllers.upgrade.cleaning import left_conditions, leftovers
+
     read = asyncio.run(read_run(connection, lease_namespace))
     marks = leftovers(read.nodes, proof_only=check_over(read.lease), release_failed=release_failed)
     objects = asyncio.run(read_left_objects(connection, terminal.warn))
@@ -102,6 +100,9 @@ async def _clean(
     *,
     release_failed: bool,
 ) -> int:
+    from kubectl_nodelife.acts.upgrade.clean import Cleaner
+    from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
+
     async with session as (opened, carrier):
         lease = RunLease(opened, lease_namespace, LEASE_DURATION_NS, lambda lease: None)
         cleaner = Cleaner(
@@ -117,6 +118,8 @@ async def _clean(
 
 def _shown(found: _Remains, lease_namespace: str) -> list[str]:
     """Each leftover, and kubectl's lines for it."""
+    from kubectl_nodelife.acts.upgrade.lease import NAME
+
     lines = []
     for leftover in found.marks:
         state = f" ({leftover.state})" if leftover.state else ""
@@ -133,6 +136,9 @@ def _shown(found: _Remains, lease_namespace: str) -> list[str]:
 
 
 def _rights(lease_namespace: str, found: _Remains) -> tuple[Right, ...]:
+    from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.kube.kinds import kind_named
+
     wanted = {Right("", "nodes", "", "patch")} if found.marks else set()
     for left in found.objects:
         kind = kind_named(left.deletion.target[0])

@@ -11,6 +11,8 @@ from msgspec import to_builtins
 
 from kubectl_nodelife.acts.carrier import LiveCarrier
 from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.acts.upgrade.canary_images import check_image
+from kubectl_nodelife.acts.upgrade.opening import order_told
 from kubectl_nodelife.acts.upgrade.run_edits import (
     asking,
     edit_run,
@@ -18,7 +20,7 @@ from kubectl_nodelife.acts.upgrade.run_edits import (
     read_lease,
     with_policy,
 )
-from kubectl_nodelife.commands.cluster.drain import look_for_drain
+from kubectl_nodelife.commands.cluster.drain import DrainLook, look_for_drain
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.upgrade.detaching import (
@@ -27,12 +29,13 @@ from kubectl_nodelife.commands.upgrade.detaching import (
     StartingTerminal,
     detach,
 )
-from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_run
+from kubectl_nodelife.commands.upgrade.leading import LeadFlags, checked_images, lead_run
 from kubectl_nodelife.commands.upgrade.ordering import ask_leader, order_session
 from kubectl_nodelife.commands.upgrade.reading import read_run
 from kubectl_nodelife.commands.write_flags import run_interruptible
 from kubectl_nodelife.controllers.upgrade.document import ALL, RunDocument, Verb, Wish
-from kubectl_nodelife.controllers.upgrade.shown_policy import (
+from kubectl_nodelife.controllers.upgrade.policy import (
+    UpgradePolicy,
     not_given_again,
     policy_of_spec,
     spec_digest,
@@ -63,10 +66,9 @@ def go_on(
     read = asyncio.run(read_run(connection, namespace))
     run = open_document(read.lease)
     _check_names(wish, run, read.nodes)
-    aborts = wish.verb is Verb.ABORT
-    if not aborts:
-        _check_given(run, given)
     policy = policy_of_spec(run.spec, given)
+    if not (aborts := wish.verb is Verb.ABORT):
+        _check_given(run, given)
     changes = spec_digest(spec_with(run.spec, policy, given)) != run.policy
     holder = read.lease.spec.holder_identity if read.lease is not None else ""
     if (
@@ -79,10 +81,10 @@ def go_on(
     if detached.detach:
         handed_over = {"wish": to_builtins(wish), "given": dict(order)}
         return detach(str(wish.verb), handed_over, connection, lead)
-    look = look_for_drain(Where(connection, assignments=lead.assignments))
-    for finding in version_skew(look.settings, policy):
-        if finding.severity == REFUSED_BY:
-            raise Refused(finding.text, on="--target")
+    check_image(policy, given, run.run)
+    terminal.note(f"run {run.run} goes on as its Lease says: {order_told(policy)}")
+    look = _looked(policy, connection, lead)
+    images = checked_images(connection, policy, look, claims=not aborts)
 
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
         if changes:
@@ -93,15 +95,35 @@ def go_on(
             begun_by.tell_leading(opened.run)
         return opened
 
-    return lead_run(policy, look, opening, connection, lead, claims=not aborts)
+    return lead_run(policy, look, images, opening, connection, lead)
+
+
+def _looked(policy: UpgradePolicy, connection: Connection, lead: LeadFlags) -> DrainLook:
+    """The cluster. Raises Refused where its versions do not allow the target."""
+    look = look_for_drain(Where(connection, assignments=lead.assignments))
+    for finding in version_skew(look.settings, policy):
+        if finding.severity == REFUSED_BY:
+            raise Refused(finding.text, on="--target")
+    return look
 
 
 def _check_given(run: RunDocument, given: Mapping[str, Any]) -> None:
     """Raises BadInput where the run would go on with less caution than it was begun with."""
     if missing := not_given_again(run.spec, given):
         raise BadInput(
-            f"run {run.run} was begun with {' and '.join(missing)}, which no cluster keeps",
+            f"run {run.run} was begun with {' and '.join(missing)}, which no Lease keeps",
             remedy="give it again, or --gate '' to go on without",
+        )
+    check_digest(run)
+
+
+def check_digest(run: RunDocument) -> None:
+    """Raises Refused where somebody has edited the policy on the Lease: who may write a Lease shall
+    not have pods evicted that the order spared."""
+    if spec_digest(run.spec) != run.policy:
+        raise Refused(
+            f"the policy of run {run.run} on its Lease is not the one that it was begun with",
+            remedy="`upgrade start` with the line that began it goes on; `upgrade abort` ends it",
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
@@ -18,10 +18,10 @@ from kubectl_nodelife.commands.upgrade.upgrade_file import (
     one_document,
     spec_of_file,
 )
-from kubectl_nodelife.controllers.upgrade.job_manifest import check_job_manifest
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, policy_from
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.selectors import parse_selector
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 
 _NO_COMMAND: Final = "\0"
 
@@ -83,6 +83,7 @@ _POLICY: Final = (
     _Flag("conditions", "conditions", "switch", "", "Also write node conditions."),
     _Flag("lease-namespace", "leaseNamespace", "text", "NS", "Of the Lease [kube-system]."),
     _Flag("canary-image", "canaryImage", "text", "IMAGE", "The canary's; else a pause image."),
+    _Flag("pause-repository", "pauseRepository", "many", "REPOSITORY", "A mirror of pause images."),
     _Flag("canary-template", "", "text", "FILE", "A pod of your own as the canary."),
     _Flag("canary-service", "canaryService", "switch", "", "Prove EndpointSlices as well."),
 )
@@ -100,6 +101,7 @@ _DRAIN: Final = (
         "As kubectl drain.",
     ),
 )
+_NODES: Final = ("nodes", "selector", "all_nodes")
 _TYPES: Final[Mapping[str, Any]] = {"number": int, "share": float}
 
 
@@ -109,7 +111,7 @@ def policy_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(callback)
     def with_given(*args: Any, **kwargs: Any) -> Any:
         names = [_keyword(flag) for flag in (*_WORK, *_POLICY, *_DRAIN)]
-        given = {name: kwargs.pop(name) for name in (*names, "nodes", "selector", "filename")}
+        given = {name: kwargs.pop(name) for name in (*names, *_NODES, "filename")}
         return callback(*args, given=given, **kwargs)
 
     decorated: Callable[..., Any] = with_given
@@ -117,6 +119,9 @@ def policy_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
         decorated = _option(flag)(decorated)
     decorated = click.option(
         "-f", "--filename", multiple=True, metavar="PATH", help="A file of kind Upgrade."
+    )(decorated)
+    decorated = click.option(
+        "--all", "all_nodes", is_flag=True, help="All nodes but those of the control plane."
     )(decorated)
     decorated = click.option("-l", "--selector", help="Nodes with these labels.")(decorated)
     return click.argument("nodes", nargs=-1, metavar="[NODE...]")(decorated)
@@ -157,9 +162,15 @@ def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str,
 
 def policy_of(given: Mapping[str, Any], connection: Connection) -> UpgradePolicy:
     """The policy of flags and file. Raises BadInput, also where no nodes or no work are named."""
+    from kubectl_nodelife.controllers.upgrade.policy import policy_from
+    from kubectl_nodelife.kube.selectors import parse_selector
+
     mapping = given_mapping(given, connection)
-    if not mapping.get("nodes") and not mapping.get("selector"):
-        raise BadInput("no nodes are named", remedy="give NODE... or -l SELECTOR")
+    named = mapping.get("nodes") or mapping.get("selector")
+    if given["all_nodes"] and named:
+        raise BadInput("--all names all nodes", remedy="leave out NODE..., -l and --selector")
+    if not named and not given["all_nodes"]:
+        raise BadInput("no nodes are named", remedy="give NODE..., -l SELECTOR or --all")
     if "work" not in mapping:
         raise BadInput(
             "no work is named", remedy="give --run, --job, --wait, --replace or --nothing"
@@ -190,6 +201,9 @@ def _canary(value: Any) -> dict[str, Any]:
 
 def _work(given: Mapping[str, Any]) -> dict[str, Any]:
     """The work of the flags, {} where none is named. Raises BadInput."""
+    from kubectl_nodelife.controllers.upgrade.job_manifest import check_job_manifest
+    from kubectl_nodelife.controllers.upgrade.policy import WorkMode
+
     named = [mode for mode in WorkMode if given[str(mode)] not in (None, False)]
     if len(named) > 1:
         raise BadInput(f"--{named[0]} and --{named[1]} exclude each other")

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kubectl_nodelife.acts.carrier import LiveCarrier
-from kubectl_nodelife.acts.session import ActOrder, ActSession, act_session
-from kubectl_nodelife.acts.upgrade.run_edits import (
-    UPGRADE,
-    asking,
-    edit_run,
-    open_document,
-    read_lease,
-)
-from kubectl_nodelife.commands.cluster.direct import target_of
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.write_flags import environ, identity_of
-from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_WISH, Wish
-from kubectl_nodelife.daemon.cluster_checks import Right
-from kubectl_nodelife.engine.token_bucket import TokenBucket
-from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.report import terminal
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.acts.carrier import LiveCarrier
+    from kubectl_nodelife.acts.session import ActSession
+    from kubectl_nodelife.controllers.upgrade.document import Wish
+    from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.kube.node import Lease
 
 LEASE_RIGHTS: Final = ("get", "patch")
 HEARD_SECONDS: Final = 25.0
@@ -63,6 +55,15 @@ async def order_session(
     max_writes: int = 500,
 ) -> AsyncIterator[tuple[ActSession, LiveCarrier]]:
     """A session that may change the run's Lease, and do what `rights` are for."""
+    import asyncio
+
+    from kubectl_nodelife.acts.carrier import LiveCarrier
+    from kubectl_nodelife.acts.session import ActOrder, act_session
+    from kubectl_nodelife.acts.upgrade.run_edits import UPGRADE
+    from kubectl_nodelife.commands.cluster.direct import target_of
+    from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.engine.token_bucket import TokenBucket
+
     leases = tuple(
         Right("coordination.k8s.io", "leases", "", verb, namespace) for verb in LEASE_RIGHTS
     )
@@ -82,6 +83,8 @@ async def ask_leader(session: ActSession, carrier: LiveCarrier, namespace: str, 
 
     Raises Refused where no run is open.
     """
+    from kubectl_nodelife.acts.upgrade.run_edits import asking, edit_run
+
     because = f"{wish.verb} is asked for"
     lease = await edit_run(session, carrier, namespace, asking(wish), because)
     return await heard(session, namespace, lease)
@@ -89,6 +92,11 @@ async def ask_leader(session: ActSession, carrier: LiveCarrier, namespace: str, 
 
 async def heard(session: ActSession, namespace: str, asked: Lease) -> bool:
     """Whether what was asked is struck off within the time in which a leader answers."""
+    import asyncio
+
+    from kubectl_nodelife.acts.upgrade.run_edits import read_lease
+    from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_WISH
+
     text = (asked.metadata.annotations or {}).get(ANNOTATION_WISH)
     try:
         async with asyncio.timeout(HEARD_SECONDS):
@@ -104,6 +112,8 @@ async def heard(session: ActSession, namespace: str, asked: Lease) -> bool:
 
 def has_holder(lease: Lease | None) -> bool:
     """Whether somebody holds the Lease, alive or not. Raises Refused where no run is open."""
+    from kubectl_nodelife.acts.upgrade.run_edits import open_document
+
     open_document(lease)
     return bool(lease is not None and lease.spec.holder_identity)
 

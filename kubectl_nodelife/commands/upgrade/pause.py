@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from kubectl_nodelife.acts.upgrade.run_edits import edit_run, pause_wish, pausing, read_lease
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.ordering import (
     ask_leader,
@@ -13,7 +12,6 @@ from kubectl_nodelife.commands.upgrade.ordering import (
     order_session,
 )
 from kubectl_nodelife.commands.write_flags import run_interruptible
-from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 from kubectl_nodelife.report import terminal
 
 
@@ -30,6 +28,9 @@ def pause(because: str, lease_namespace: str, insecure: bool, connection: Connec
     Examples:
       kubectl nodelife upgrade pause --because storage-rebuilds
     """
+    from kubectl_nodelife.acts.upgrade.run_edits import edit_run, pause_wish, pausing, read_lease
+    from kubectl_nodelife.daemon.enforce.announcer import user_and_host
+
     reason = f"paused by {user_and_host()}" + (f": {because}" if because else "")
 
     async def work() -> int:

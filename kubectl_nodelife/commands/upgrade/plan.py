@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, Final
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kubectl_nodelife.acts.upgrade.rights import rights
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.drain_plan import kubectl_flags
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
+from kubectl_nodelife.commands.upgrade.leading import images_of, selected_names
 from kubectl_nodelife.commands.upgrade.look import look_for_upgrade
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.selection import named_nodes
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NotFound
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage
-from kubectl_nodelife.report.upgrade_script import script
-from kubectl_nodelife.upgrade.plan import make_upgrade_plan
-from kubectl_nodelife.upgrade.plan_values import UpgradePlan
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+    from kubectl_nodelife.upgrade.plan_values import UpgradePlan
 
 FORMATS: Final = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdown")
 
@@ -60,6 +57,10 @@ def plan(
       kubectl nodelife upgrade plan -l pool=blue --wait --target kubeletVersion=v1.36.3 -o wide
       kubectl nodelife upgrade plan -f upgrade.yaml -f dump.json -o html
     """
+    from kubectl_nodelife.acts.upgrade.rights import rights
+    from kubectl_nodelife.commands.drain_plan import kubectl_flags
+    from kubectl_nodelife.upgrade.plan import make_upgrade_plan
+
     given, dumps = split_dumps(given)
     policy = policy_of(given, connection)
     where = Where(connection, dumps, now, profile=profile, assignments=assignments)
@@ -68,7 +69,11 @@ def plan(
         remedy = "dump them as well: kubectl get pods -A -o json"
         raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)
     check_named(policy, found.snapshot.nodes)
-    made = make_upgrade_plan(found.snapshot, policy, found.settings)
+    without_image = None
+    if not where.filename:
+        missing = images_of(connection, policy).missing
+        without_image = missing(policy, selected_names(policy, found))
+    made = make_upgrade_plan(found.snapshot, policy, found.settings, without_image)
     if not made.nodes:
         raise Failed(
             "no node matches", on=f"--selector {policy.selector}", remedy="check the labels"
@@ -77,22 +82,29 @@ def plan(
     made.rights = [right.can_i(flags) for right in rights(policy)]
     for warning in found.warnings:
         terminal.warn(warning)
-    if output.format == "commands":
-        terminal.write(script(made, flags))
-    else:
-        terminal.write(rendered(made, found.source, output))
+    terminal.write(rendered(made, found.source, output, flags))
     return EXIT_NO if exit_code and (made.undone or made.refusals) else 0
 
 
 def check_named(policy: UpgradePolicy, nodes: Collection[str]) -> None:
     """Raises NotFound where the order names a node that is not there, to be left out as well."""
+    from kubectl_nodelife.controllers.upgrade.selection import named_nodes
+
     for name in named_nodes(policy):
         if name not in nodes:
-            raise NotFound("nodes", name)
+            raise NotFound("nodes", name, among=nodes)
 
 
-def rendered(made: UpgradePlan, source: dict[str, Any], output: Output) -> str:
-    """The plan's text in one of FORMATS."""
+def rendered(
+    made: UpgradePlan, source: dict[str, Any], output: Output, kubectl_flags: Sequence[str] = ()
+) -> str:
+    """The plan's text in one of FORMATS. `kubectl_flags`: what leads kubectl to the cluster."""
+    from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage
+
+    if output.format == "commands":
+        from kubectl_nodelife.report.upgrade_script import script
+
+        return script(made, kubectl_flags)
     if output.format == "html":
         from kubectl_nodelife.report.upgrade_html import page
 

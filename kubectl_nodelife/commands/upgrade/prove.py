@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubectl_nodelife.acts.carrier import LiveCarrier
-from kubectl_nodelife.acts.session import ActSession
-from kubectl_nodelife.acts.upgrade.opening import open_run
-from kubectl_nodelife.commands.cluster.drain import look_for_drain
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags
-from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_flags, lead_run
+from kubectl_nodelife.commands.upgrade.leading import (
+    LeadFlags,
+    checked_images,
+    lead_flags,
+    lead_run,
+)
+from kubectl_nodelife.commands.upgrade.plan import check_named
 from kubectl_nodelife.commands.write_flags import ActFlags
 from kubectl_nodelife.commands.write_flags import is_confirmed as is_confirmed_act
-from kubectl_nodelife.controllers.upgrade.document import RunDocument
-from kubectl_nodelife.controllers.upgrade.policy import policy_from
-from kubectl_nodelife.errors import BadInput, NotFound
+from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.acts.carrier import LiveCarrier
+    from kubectl_nodelife.acts.session import ActSession
+    from kubectl_nodelife.controllers.upgrade.document import RunDocument
+    from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 
 
 @click.command("prove")
@@ -26,6 +33,7 @@ from kubectl_nodelife.report import terminal
 @click.option("--prove-timeout", metavar="DURATION", help="For the proof [5m].")
 @click.option("--ready-for", metavar="DURATION", help="Ready without a break for [1m].")
 @click.option("--canary-image", metavar="IMAGE", help="The canary's; else a pause image.")
+@click.option("--pause-repository", multiple=True, metavar="REPOSITORY", help="Of pause images.")
 @click.option("--canary-service", is_flag=True, help="Prove EndpointSlices as well.")
 @click.option("--lease-namespace", metavar="NS", help="Of the run's Lease [kube-system].")
 @lead_flags
@@ -35,6 +43,7 @@ def prove(
     prove_timeout: str | None,
     ready_for: str | None,
     canary_image: str | None,
+    pause_repository: tuple[str, ...],
     canary_service: bool,
     lease_namespace: str | None,
     lead: LeadFlags,
@@ -51,27 +60,25 @@ def prove(
       kubectl nodelife upgrade prove worker-7
       kubectl nodelife upgrade prove worker-7 worker-8 --canary-image registry.k8s.io/pause:3.10
     """
+    from kubectl_nodelife.acts.upgrade.opening import open_run
+    from kubectl_nodelife.commands.cluster.drain import look_for_drain
+
     if not nodes:
         raise BadInput("no node is named", remedy="give NODE...")
     flags: dict[str, Any] = {
         "proveTimeout": prove_timeout,
         "readyFor": ready_for,
         "canaryImage": canary_image,
+        "pauseRepository": pause_repository or None,
         "canaryService": canary_service or None,
         "leaseNamespace": lease_namespace,
         "namespace": connection.namespace,
     }
-    given = {name: value for name, value in flags.items() if value is not None}
-    mode = {"work": {"mode": "nothing"}, "includeControlPlane": True, "maxParallel": len(nodes)}
-    policy = policy_from({"nodes": list(nodes), "maxUnavailable": len(nodes), **mode, **given})
+    policy = proof_policy(nodes, flags)
     look = look_for_drain(Where(connection, assignments=lead.assignments))
-    for name in nodes:
-        if name not in look.snapshot.nodes:
-            raise NotFound("nodes", name)
-    server = str(look.source.get("server", ""))
-    act = ActFlags(yes=lead.yes, dry_run="none", max_writes=0, insecure=lead.insecure)
-    many = f"{len(nodes)} nodes" if len(nodes) > 1 else f"node {nodes[0]}"
-    if not is_confirmed_act(act, f"Taint {many} of {server} and run a canary there?", server):
+    check_named(policy, look.snapshot.nodes)
+    images = checked_images(connection, policy, look)
+    if not _is_confirmed(nodes, str(look.source.get("server", "")), lead):
         terminal.note("not confirmed: nothing was changed")
         return 0
     there = list(look.snapshot.nodes.values())
@@ -79,4 +86,19 @@ def prove(
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
         return await open_run(session, carrier, there, policy, proof_only=True)
 
-    return lead_run(policy, look, opening, connection, lead)
+    return lead_run(policy, look, images, opening, connection, lead)
+
+
+def proof_policy(nodes: Sequence[str], flags: Mapping[str, Any]) -> UpgradePolicy:
+    """The policy of a run that does nothing but prove these nodes, all at once. Raises BadInput."""
+    from kubectl_nodelife.controllers.upgrade.policy import policy_from
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    mode = {"work": {"mode": "nothing"}, "includeControlPlane": True, "maxParallel": len(nodes)}
+    return policy_from({"nodes": list(nodes), "maxUnavailable": len(nodes), **mode, **given})
+
+
+def _is_confirmed(nodes: tuple[str, ...], server: str, lead: LeadFlags) -> bool:
+    act = ActFlags(yes=lead.yes, dry_run="none", max_writes=0, insecure=lead.insecure)
+    many = f"{len(nodes)} nodes" if len(nodes) > 1 else f"node {nodes[0]}"
+    return is_confirmed_act(act, f"Taint {many} of {server} and run a canary there?", server)

@@ -7,29 +7,16 @@ some node is in a state that has checks. For `upgrade clean` also what runs have
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from kubectl_nodelife.acts.upgrade.lease import NAME
-from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence, has_checks
-from kubectl_nodelife.answers.upgrade_status import policy_on
-from kubectl_nodelife.commands.cluster.direct import (
-    bulk_client,
-    direct_source,
-    or_refused,
-    server_now_ns,
-    skew_warnings,
-    target_of,
-)
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.controllers.upgrade.cleaning import LeftObject, left_objects
-from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.kube.decode import decode_json
-from kubectl_nodelife.kube.kinds import kind_named
-from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.listing import read_all
-from kubectl_nodelife.live.requests import Resource, get_url
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence
+    from kubectl_nodelife.controllers.upgrade.cleaning import LeftObject
+    from kubectl_nodelife.kube.node import Lease, Node
+    from kubectl_nodelife.live.client import Client
 
 ALL: Final[frozenset[str]] = frozenset({"*"})
 """The checks of every node."""
@@ -58,6 +45,21 @@ async def read_run(
     connection: Connection, lease_namespace: str, checks_of: Collection[str] = ()
 ) -> RunRead:
     """Read them without a daemon. `checks_of`: of which nodes. Raises NodelifeError."""
+    from kubectl_nodelife.answers.upgrade_nodes import has_checks
+    from kubectl_nodelife.commands.cluster.direct import (
+        bulk_client,
+        direct_source,
+        or_refused,
+        server_now_ns,
+        skew_warnings,
+        target_of,
+    )
+    from kubectl_nodelife.kube.kinds import kind_named
+    from kubectl_nodelife.kube.node import Node
+    from kubectl_nodelife.live.client import ApiError
+    from kubectl_nodelife.live.listing import read_all
+    from kubectl_nodelife.live.requests import Resource
+
     target = target_of(connection)
     async with bulk_client(target) as client:
         found = await or_refused(read_all(client, Resource(kind_named("Node"))))
@@ -87,6 +89,14 @@ async def read_left_objects(
 
     `warn` is told what must not be listed.
     """
+    from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
+    from kubectl_nodelife.controllers.upgrade.cleaning import left_objects
+    from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
+    from kubectl_nodelife.kube.kinds import kind_named
+    from kubectl_nodelife.live.client import ApiError
+    from kubectl_nodelife.live.listing import read_all
+    from kubectl_nodelife.live.requests import Resource
+
     found: list[LeftObject] = []
     async with bulk_client(target_of(connection)) as client:
         for kind in _MADE:
@@ -104,6 +114,14 @@ async def _read_evidence(
     client: Client, names: list[str], nodes: list[Node], lease: Lease | None
 ) -> CheckEvidence:
     """What the checks of these nodes rest on."""
+    from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence
+    from kubectl_nodelife.answers.upgrade_status import policy_on
+    from kubectl_nodelife.commands.cluster.direct import or_refused
+    from kubectl_nodelife.kube.kinds import kind_named
+    from kubectl_nodelife.live.client import ApiError
+    from kubectl_nodelife.live.listing import read_all
+    from kubectl_nodelife.live.requests import Resource
+
     evidence = CheckEvidence()
     for node in nodes:
         evidence.cache.set("Node", node.key, node)
@@ -129,6 +147,13 @@ async def _read_evidence(
 
 
 async def _read_lease(client: Client, namespace: str) -> Lease | None:
+    from kubectl_nodelife.acts.upgrade.lease import NAME
+    from kubectl_nodelife.kube.decode import decode_json
+    from kubectl_nodelife.kube.kinds import kind_named
+    from kubectl_nodelife.kube.node import Lease
+    from kubectl_nodelife.live.client import ApiError
+    from kubectl_nodelife.live.requests import Resource, get_url
+
     url = get_url(Resource(kind_named("Lease"), namespace), NAME)
     try:
         body = await client.read(url)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import click
-from msgspec import convert
 
 from kubectl_nodelife.commands.flags import Connection, connection_flags
-from kubectl_nodelife.commands.upgrade.continuing import go_on
 from kubectl_nodelife.commands.upgrade.detaching import (
     DetachFlags,
     StartingTerminal,
@@ -16,8 +14,6 @@ from kubectl_nodelife.commands.upgrade.detaching import (
 )
 from kubectl_nodelife.commands.upgrade.flags import given_mapping, policy_flags
 from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_flags
-from kubectl_nodelife.controllers.upgrade.document import Verb, Wish
-from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 from kubectl_nodelife.errors import BadInput
 
 
@@ -52,6 +48,12 @@ def resume(
       kubectl nodelife upgrade resume --retry b7,b8 --run ./upgrade-node
       kubectl nodelife upgrade resume --skip b7 --canary-image registry.k8s.io/pause:3.10
     """
+    from msgspec import convert
+
+    from kubectl_nodelife.commands.upgrade.continuing import go_on
+    from kubectl_nodelife.controllers.upgrade.document import Verb, Wish
+    from kubectl_nodelife.daemon.enforce.announcer import user_and_host
+
     if given["nodes"] or given["selector"]:
         raise BadInput("a run keeps its nodes", remedy="abort it, and start another")
     begun_by = StartingTerminal(detached)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kubectl_nodelife.acts.carrier import LiveCarrier
-from kubectl_nodelife.acts.session import ActSession
-from kubectl_nodelife.acts.upgrade.opening import check_start, open_run
-from kubectl_nodelife.answers.upgrade_status import upgrade_status
-from kubectl_nodelife.commands.cluster.drain import DrainLook
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags
 from kubectl_nodelife.commands.upgrade.detaching import (
@@ -24,6 +18,7 @@ from kubectl_nodelife.commands.upgrade.detaching import (
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of
 from kubectl_nodelife.commands.upgrade.leading import (
     LeadFlags,
+    checked_images,
     lead_flags,
     lead_run,
     rehearse_run,
@@ -31,19 +26,17 @@ from kubectl_nodelife.commands.upgrade.leading import (
 from kubectl_nodelife.commands.upgrade.look import look_for_upgrade
 from kubectl_nodelife.commands.upgrade.plan import check_named, rendered
 from kubectl_nodelife.commands.upgrade.reading import read_run
-from kubectl_nodelife.controllers.upgrade.document import RunDocument
-from kubectl_nodelife.controllers.upgrade.policy import (
-    UpgradePolicy,
-    policy_from,
-    policy_mapping,
-)
-from kubectl_nodelife.controllers.upgrade.selection import is_selected
 from kubectl_nodelife.errors import BadInput, Failed, Refused
-from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
-from kubectl_nodelife.upgrade.plan import make_upgrade_plan
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.acts.carrier import LiveCarrier
+    from kubectl_nodelife.acts.session import ActSession
+    from kubectl_nodelife.acts.upgrade.canary_images import PauseImages
+    from kubectl_nodelife.commands.cluster.drain import DrainLook
+    from kubectl_nodelife.controllers.upgrade.document import RunDocument
+    from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+    from kubectl_nodelife.kube.node import Node
 
 
 @click.command("start")
@@ -74,6 +67,8 @@ def start(
       kubectl nodelife upgrade start -f upgrade.yaml --yes --detach
       kubectl nodelife upgrade start -f upgrade.yaml --dry-run
     """
+    from kubectl_nodelife.controllers.upgrade.policy import policy_from, policy_mapping
+
     if dry_run and detached.detach:
         raise BadInput("--dry-run and --detach exclude each other")
     begun_by = StartingTerminal(detached)
@@ -83,7 +78,7 @@ def start(
         connection = begun_by.with_token(connection)
         prepared = _prepare(policy, connection, lead, dry_run=dry_run)
         if dry_run:
-            return rehearse_run(policy, prepared.look, connection)
+            return rehearse_run(policy, prepared.look, prepared.images, connection)
         if not is_confirmed(lead.yes, prepared.todo, prepared.server):
             terminal.note("not confirmed: nothing was changed")
             return 0
@@ -96,6 +91,7 @@ class _Prepared(NamedTuple):
     """What was read and shown before the question. `todo`: how many nodes are asked for."""
 
     look: DrainLook
+    images: PauseImages
     nodes: list[Node]
     todo: int
 
@@ -109,18 +105,29 @@ def _prepare(
     policy: UpgradePolicy, connection: Connection, lead: LeadFlags, *, dry_run: bool
 ) -> _Prepared:
     """Show the plan, or the run that is gone on with. Raises NodelifeError."""
+    import asyncio
+
+    from kubectl_nodelife.acts.upgrade.opening import check_start, strangers
+    from kubectl_nodelife.acts.upgrade.run_edits import document_or_refused
+    from kubectl_nodelife.answers.upgrade_status import upgrade_status
+    from kubectl_nodelife.controllers.upgrade.selection import is_selected
+    from kubectl_nodelife.report.formats import render
+    from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
+
     read = asyncio.run(read_run(connection, policy.lease_namespace))
     goes_on = "" if dry_run else check_start(read.lease, read.nodes, policy, read.now_ns)
     look = look_for_upgrade(Where(connection, assignments=lead.assignments))
-    for warning in look.warnings:
+    foreign = strangers(read.nodes, document_or_refused(read.lease))
+    for warning in (*look.warnings, *filter(None, [foreign])):
         terminal.warn(warning)
+    images = checked_images(connection, policy, look)
     if goes_on:
         status = upgrade_status(read.nodes, read.lease, read.now_ns, read.source)
         terminal.write(render(UpgradeStatusPage(status), "table"))
         todo = sum(is_selected(node, policy) for node in read.nodes)
     else:
         todo = _show_plan(policy, look)
-    return _Prepared(look, read.nodes, todo)
+    return _Prepared(look, images, read.nodes, todo)
 
 
 def _lead(
@@ -130,16 +137,20 @@ def _lead(
     lead: LeadFlags,
     begun_by: StartingTerminal,
 ) -> int:
+    from kubectl_nodelife.acts.upgrade.opening import open_run
+
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
         run = await open_run(session, carrier, prepared.nodes, policy)
         begun_by.tell_leading(run.run)
         return run
 
-    return lead_run(policy, prepared.look, opening, connection, lead)
+    return lead_run(policy, prepared.look, prepared.images, opening, connection, lead)
 
 
 def _show_plan(policy: UpgradePolicy, look: DrainLook) -> int:
     """Show the plan; how many nodes it does. Raises Failed, Refused, NotFound."""
+    from kubectl_nodelife.upgrade.plan import make_upgrade_plan
+
     check_named(policy, look.snapshot.nodes)
     made = make_upgrade_plan(look.snapshot, policy, look.settings)
     if not made.nodes:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubectl_nodelife.answers.upgrade_status import has_trouble, upgrade_status
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.commands.upgrade.reading import ALL, read_run
-from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
 from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.report.upgrade_status import StatusFollower
 
 _LOOK_SECONDS = 2.0
 _CHANGING = (
@@ -60,6 +59,12 @@ def status(
       kubectl nodelife upgrade status worker-7 -o json
       kubectl nodelife upgrade status -w
     """
+    import asyncio
+
+    from kubectl_nodelife.answers.upgrade_status import has_trouble, upgrade_status
+    from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
+    from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
+
     follower: StatusFollower | None = None
     before: object = None
     while True:

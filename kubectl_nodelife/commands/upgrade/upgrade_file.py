@@ -14,13 +14,8 @@ from typing import Any, Final
 from msgspec.structs import fields
 
 from kubectl_nodelife.commands.cluster.file_size import read_named
-from kubectl_nodelife.controllers.upgrade.job_manifest import check_job_manifest
 from kubectl_nodelife.controllers.upgrade.policy import NodeWork, UpgradePolicy, WorkMode
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.documents import utf8, yaml_documents
-from kubectl_nodelife.kube.errors import InputError
-from kubectl_nodelife.kube.near_names import did_you_mean
-from kubectl_nodelife.upgrade.ports import DRAIN_FLAGS
 
 API_VERSION: Final = "nodelife.dev/v1alpha1"
 KIND: Final = "Upgrade"
@@ -30,7 +25,7 @@ _FIELDS: Final = tuple(field.encode_name for field in fields(UpgradePolicy))
 _WORK_FIELDS: Final = tuple(field.encode_name for field in fields(NodeWork))
 _MODES: Final = tuple(str(mode) for mode in WorkMode)
 _RERUN_SAFE: Final = "rerunSafe"
-_LISTS: Final = ("nodes", "target", "window", "require", "pools", "canaryNodes")
+_LISTS: Final = ("nodes", "target", "window", "require", "pools", "canaryNodes", "pauseRepository")
 
 
 def is_upgrade_file(path: str) -> bool:
@@ -44,6 +39,8 @@ def is_upgrade_file(path: str) -> bool:
 
 def spec_of_file(path: str) -> dict[str, Any]:
     """The spec of such a file, as `policy_from` takes it. Raises BadInput."""
+    from kubectl_nodelife.upgrade.ports import DRAIN_FLAGS
+
     found = one_document(path)
     if (found.get("apiVersion"), found.get("kind")) != (API_VERSION, KIND):
         raise BadInput(f"is no {KIND} of {API_VERSION}", on=path)
@@ -68,6 +65,9 @@ def spec_of_file(path: str) -> dict[str, Any]:
 
 def one_document(path: str) -> dict[str, Any]:
     """The one object of a file. Raises BadInput."""
+    from kubectl_nodelife.kube.documents import utf8, yaml_documents
+    from kubectl_nodelife.kube.errors import InputError
+
     try:
         found = list(yaml_documents(utf8(read_named(path), path), path))
     except InputError as error:
@@ -79,6 +79,8 @@ def one_document(path: str) -> dict[str, Any]:
 
 def _work(path: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The work by the flags' names: `run: CMD`, `job: FILE`, `wait: true`. Raises BadInput."""
+    from kubectl_nodelife.controllers.upgrade.job_manifest import check_job_manifest
+
     named = [mode for mode in _MODES if spec.get(mode) not in (None, False)]
     if len(named) > 1 or (named and "work" in spec):
         both = " and ".join([*named, "work"][:2])
@@ -102,6 +104,8 @@ def _work(path: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_names(on: str, found: Any, known: Iterable[str]) -> None:
+    from kubectl_nodelife.kube.near_names import did_you_mean
+
     if not isinstance(found, dict):
         raise BadInput("must be a map", on=on)
     names = sorted(known)

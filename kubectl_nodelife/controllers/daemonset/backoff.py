@@ -51,16 +51,20 @@ class FailedPodsBackoff:
         """The key's entry, or None where it never failed or was forgotten."""
         return self._entries.get(key)
 
-    def in_backoff_until(self, key: str, now: int) -> int | None:
-        """When the key's backoff ends, or None if it is not in backoff now.
+    def get(self, key: str) -> int:
+        """The key's delay in nanoseconds, 0 where it has none. Follows `Get`."""
+        entry = self._entries.get(key)
+        return entry.delay_ns if entry is not None else 0
+
+    def in_backoff_since_update(self, key: str, now: int) -> bool:
+        """Whether less than its delay is past since the key's last failure.
 
         Follows `IsInBackOffSinceUpdate`: at exactly the end of the delay the key is free.
         """
         entry = self._entries.get(key)
         if entry is None or self._expired(entry, now):
-            return None
-        end = entry.last_update_ns + entry.delay_ns
-        return end if now < end else None
+            return False
+        return now - entry.last_update_ns < entry.delay_ns
 
     def next(self, key: str, now: int) -> int:
         """Advance the key and return its new delay in nanoseconds. Follows `Next`."""

@@ -1,7 +1,9 @@
 """The DaemonSet controller as the engine sees it: changes in, actions out.
 
 Follows the queue and workers of `pkg/controller/daemon/daemon_controller.go`. A key that changes
-touch waits one nanosecond, so that all changes of one instant lead to one sync. A sync that has
+touch waits one nanosecond, so that all changes of one instant lead to one sync; one that a node's
+change touches is synced before the taints are seen with which the node lifecycle controller answers
+that change, since its patch takes some milliseconds and a sync begins at once. A sync that has
 made calls is put aside until the cache shows what they did, or they failed; a key that is added
 meanwhile is synced again afterwards. Left out: the number of workers (each set's sync is its own).
 """
@@ -106,7 +108,7 @@ class DaemonSetController:
         for daemon_set in cache.all("DaemonSet"):
             assert isinstance(daemon_set, DaemonSet)
             self.handlers.daemon_set(None, daemon_set, cache, None)
-        yield from self._wake(now_ns)
+        yield from self._wake(now_ns, at_once=True)
 
     def join(self, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
         """Begin beside a running one: the same, since all but its backoffs can be seen."""
@@ -123,7 +125,7 @@ class DaemonSetController:
         present = change.new if change.new is not None else change.old
         if present is not None and self._awaited:
             yield from self._resolve((change.kind, present.key), None, now_ns)
-        yield from self._wake(now_ns)
+        yield from self._wake(now_ns, at_once=change.kind == "Node")
 
     def note(self, change: Change, cache: Cache, now_ns: int) -> None:
         """Keep indexes and queue up with a change; no sync goes on."""
@@ -195,6 +197,10 @@ class DaemonSetController:
             now=now_ns,
             cause=cause,
         )
+
+    def rests(self, key: Hashable) -> bool:
+        """Whether it is a time-out of a sync that has ended."""
+        return isinstance(key, tuple) and key[0] == _OVERDUE and key[1:] not in self._running
 
     def is_syncing(self, key: Key) -> bool:
         """Whether a sync of the set waits for its calls."""
@@ -275,12 +281,16 @@ class DaemonSetController:
         for target in running.waiting:
             self._awaited.pop(target, None)
 
-    def _wake(self, now_ns: int) -> Iterator[Requeue]:
-        """Ask to be woken for what the queue holds, unless that was asked for already."""
+    def _wake(self, now_ns: int, *, at_once: bool = False) -> Iterator[Requeue]:
+        """Ask to be woken for what the queue holds, unless that was asked for already.
+
+        `at_once`: when all changes of this instant are told, else a nanosecond later.
+        """
+        soon = now_ns if at_once else now_ns + 1
         due = self.queue.next_due()
         if self.queue.ready or self.handlers.nodes:
-            due = now_ns + 1
+            due = soon
         if due is None or (self._wake_at_ns is not None and self._wake_at_ns <= due):
             return
-        self._wake_at_ns = max(due, now_ns + 1)
+        self._wake_at_ns = max(due, soon)
         yield Requeue(self.name, _QUEUE, self._wake_at_ns)

@@ -91,10 +91,6 @@ class DaemonPods:
         pods = self.by_node.get(node)
         return None if pods is None else list(pods.values())
 
-    def has_pod_bound_to(self, node: str) -> bool:
-        """Whether a claimed pod is on the node."""
-        return any(pod.spec.node_name == node for pod in self.by_node.get(node, {}).values())
-
     def claimed(self) -> Iterator[Pod]:
         """All pods in the map."""
         for pods in self.by_node.values():

@@ -109,13 +109,15 @@ def create_pod(
     daemon_set = context.daemon_set
     name = pod_name(context, node, taken)
     taken.add(name)
+    known = context.cache.nodes.get(node)
+    kubelet_version = known.status.node_info.kubelet_version if known is not None else ""
     return CreatePod(
         controller=CONTROLLER,
         because=because,
         cause=context.cause,
         namespace=daemon_set.namespace,
         pod=name,
-        manifest=context.template.pod_manifest(name, node, revision_hash),
+        manifest=context.template.pod_manifest(name, node, revision_hash, kubelet_version),
         node=node,
         owner=daemon_set.name,
         owner_uid=daemon_set.uid,

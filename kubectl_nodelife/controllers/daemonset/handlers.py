@@ -26,11 +26,17 @@ NodeQueue = dict[str, Action | None]
 
 
 def should_ignore_node_update(old: Node, new: Node, rules: Behaviour) -> bool:
-    """Whether nothing that placement depends on changed. Follows `shouldIgnoreNodeUpdate`."""
+    """Whether nothing that placement depends on changed. Follows `shouldIgnoreNodeUpdate`.
+
+    1.11 has it within `updateNode`.
+    """
+    same = old.spec.taints == new.spec.taints and (old.metadata.labels or {}) == (
+        new.metadata.labels or {}
+    )
     if rules.node_filter_labels_and_taints:
-        return old.spec.taints == new.spec.taints and (old.metadata.labels or {}) == (
-            new.metadata.labels or {}
-        )
+        return same
+    if rules.node_filter_true_conditions:
+        return same and _true_conditions(old) == _true_conditions(new)
     return _true_conditions(old) == _true_conditions(new) and _without_conditions(
         old
     ) == _without_conditions(new)
@@ -143,7 +149,8 @@ class EventHandlers:
             self._add_matching(pod, cause)
 
     def _pod_updated(self, old: Pod, new: Pod, now: int, cause: Action | None) -> None:
-        if new.metadata.deletion_timestamp is not None:
+        terminates = new.metadata.deletion_timestamp is not None
+        if terminates and self._rules.deletion_observed_at_the_mark:
             self._pod_deleted(new, now, cause)
             return
         tracked = self._owner_or_orphan(old, new, cause)
@@ -202,14 +209,19 @@ class EventHandlers:
                 self._add(tracked, cause)
 
     def drain_nodes(self, cache: Cache) -> None:
-        """Judge the nodes that wait, as they are now. Follows `syncNodeUpdate`."""
+        """Judge the nodes that wait, as they are now. Follows `syncNodeUpdate`.
+
+        It groups a node's pods by the name of the DaemonSet that controls them, not by its uid: one
+        that an earlier set of the same name has left there stands in for the pod of the present set
+        (docs/upstream/daemonset-pod-of-an-earlier-set.md).
+        """
         for name, cause in self.nodes.items():
             node = cache.nodes.get(name)
             if node is None:
                 continue
             for tracked in self._index.by_key.values():
                 verdict = tracked.node_index.verdict(node)
-                scheduled = tracked.pods.has_pod_bound_to(name)
+                scheduled = any(_owner_key(pod) == tracked.key for pod in cache.pods_on(name))
                 if (
                     (verdict.should_run and not scheduled)
                     or (not verdict.should_continue_running and scheduled)
@@ -241,6 +253,14 @@ class EventHandlers:
     def _add_matching(self, obj: KubeObject, cause: Action | None) -> None:
         for tracked in self._index.matching(obj):
             self._add(tracked, cause)
+
+
+def _owner_key(pod: Pod) -> tuple[str, str] | None:
+    """Namespace and name of the DaemonSet that controls the pod, whatever its uid."""
+    owner = controller_of(pod.metadata)
+    if owner is None or owner.kind != "DaemonSet":
+        return None
+    return (pod.namespace, owner.name)
 
 
 def _may_be_a_daemons(meta: ObjectMeta) -> bool:

@@ -70,7 +70,7 @@ def pods_should_be_on_node(
     An entry without pods can come from the surge rules only; it counts as an entry, as upstream.
     """
     decision = NodeDecision()
-    if verdict.want_to_run and not verdict.should_run and question.rules.three_verdicts:
+    if verdict.want_to_run and not verdict.should_run:
         decision.suspend = True
     elif verdict.should_run and pods is None:
         decision.create_because = f"{verdict.text}, and it has no pod of the set"
@@ -113,22 +113,27 @@ def _running_pods(
 def _decide_on_failed_pod(
     question: NodeQuestion, node_name: str, pod: Pod, decision: NodeDecision
 ) -> None:
+    """Delete it, or leave it while its node is in backoff.
+
+    The set comes back after the *whole* delay, counted from now, not after what is left of it:
+    `enqueueDaemonSetAfter(ds, failedPodsBackoff.Get(backoffKey))`.
+    """
+    decision.failed_pods += 1
     because = f"the pod on {node_name} has failed"
     if question.rules.failed_pods_back_off:
         key = failed_pods_backoff_key(question.daemon_set, node_name)
-        until = question.backoff.in_backoff_until(key, question.now)
-        if until is not None:
+        if question.backoff.in_backoff_since_update(key, question.now):
+            at_ns = question.now + question.backoff.get(key)
             earlier = decision.requeue_at_ns
-            decision.requeue_at_ns = until if earlier is None else min(earlier, until)
+            decision.requeue_at_ns = at_ns if earlier is None else min(earlier, at_ns)
             return
         delay_s = question.backoff.next(key, question.now) / 1e9
         because += f"; the next failure there waits {delay_s:g}s"
-        message = (
-            f"Found failed daemon pod {pod.namespace}/{pod.name} on node {node_name},"
-            " will try to kill it"
-        )
-        decision.events.append(("Warning", FAILED_DAEMON_POD, message))
-    decision.failed_pods += 1
+    message = (
+        f"Found failed daemon pod {pod.namespace}/{pod.name} on node {node_name},"
+        " will try to kill it"
+    )
+    decision.events.append(("Warning", FAILED_DAEMON_POD, message))
     decision.delete.append(PodToDelete(pod, because))
 
 

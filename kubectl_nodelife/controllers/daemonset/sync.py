@@ -65,7 +65,7 @@ def _update_daemon_set(sync: SyncContext, _failures: Failures) -> Calls:
     assert sync.history is not None
     revision_hash = hash_label(sync.history.current)
     if not sync.expectations.satisfied(sync.key, sync.now):
-        return update_status(sync, revision_hash, observe=False)
+        return update_status(sync, revision_hash, not sync.rules.waiting_sync_keeps_generation)
     observe = partial(_observe, revision_hash)
     sync.on_error = observe if sync.rules.status_written_after_error else None
     return sync.then(
@@ -111,7 +111,7 @@ def _manage_nodes(revision_hash: str, sync: SyncContext, _failures: Failures) ->
             sync.requeue_at_ns.append(decision.requeue_at_ns)
     if node_index.strays and sync.rules.unscheduled_pods_of_missing_nodes_deleted:
         delete += _unscheduled_pods_without_node(sync, node_index)
-    if failed and not sync.rules.failed_pods_back_off:
+    if failed and sync.rules.failed_pods_end_the_sync:
         sync.then(partial(_raise_failed_pods, failed))
     return sync_nodes(delete, create, revision_hash, sync, ())
 

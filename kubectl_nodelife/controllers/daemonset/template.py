@@ -41,11 +41,13 @@ TEMPLATE_GENERATION_ANNOTATION = "deprecated.daemonset.template.generation"
 CRITICAL_POD_ANNOTATION = "scheduler.alpha.kubernetes.io/critical-pod"
 TAINT_NODE_OUT_OF_DISK = "node.kubernetes.io/out-of-disk"
 NODE_FIELD_SELECTOR_KEY = "metadata.name"
+OWN_SCHEDULER_NAME = "kubernetes.io/daemonset-controller"
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 
 Json = dict[str, Any]
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
+_SEMANTIC_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 
 
 class NoTargetNodeError(ValueError):
@@ -55,21 +57,16 @@ class NoTargetNodeError(ValueError):
 def is_critical(
     namespace: str, annotations: dict[str, str] | None, priority: int | None, rules: Behaviour
 ) -> bool:
-    """Whether 1.11 takes the template's pods for critical. Follows `IsCriticalPod`."""
-    if not rules.critical_pod_annotation:
-        return False
+    """Whether the template's pods are critical, up to 1.16. Follows `IsCriticalPod`."""
+    gate = rules.critical_pod_annotation
     if priority is not None and priority >= SYSTEM_CRITICAL_PRIORITY:
-        return True
-    return namespace == "kube-system" and (annotations or {}).get(CRITICAL_POD_ANNOTATION) == ""
+        return gate or rules.critical_by_priority
+    annotated = (annotations or {}).get(CRITICAL_POD_ANNOTATION) == ""
+    return gate and namespace == "kube-system" and annotated
 
 
-def default_tolerations(
-    host_network: bool, critical: bool, rules: Behaviour, *, trial: bool = False
-) -> list[Json]:
-    """What daemon pods tolerate besides their template, for ever, in upstream's order.
-
-    `trial`: for the trial pod of a placement decision, which in 1.11 differs from a created one.
-    """
+def default_tolerations(host_network: bool, critical: bool, rules: Behaviour) -> list[Json]:
+    """What daemon pods tolerate besides their template, for ever, in upstream's order."""
     wanted = [
         (TAINT_NODE_NOT_READY, NO_EXECUTE),
         (TAINT_NODE_UNREACHABLE, NO_EXECUTE),
@@ -78,11 +75,11 @@ def default_tolerations(
     ]
     if rules.tolerates_pid_pressure:
         wanted.append((TAINT_NODE_PID_PRESSURE, NO_SCHEDULE))
-    if rules.trial_tolerates_unschedulable if trial else rules.tolerates_unschedulable:
+    if rules.tolerates_unschedulable:
         wanted.append((TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE))
-    if host_network:
+    if host_network and rules.tolerates_network_unavailable:
         wanted.append((TAINT_NODE_NETWORK_UNAVAILABLE, NO_SCHEDULE))
-    if critical:
+    if critical and rules.tolerates_out_of_disk:
         wanted += [(TAINT_NODE_OUT_OF_DISK, NO_EXECUTE), (TAINT_NODE_OUT_OF_DISK, NO_SCHEDULE)]
     return [{"key": key, "operator": "Exists", "effect": effect} for key, effect in wanted]
 
@@ -143,6 +140,18 @@ def get_target_node_name(pod: Pod) -> str:
     raise NoTargetNodeError(f"no node name found for pod {pod.namespace}/{pod.name}")
 
 
+def knows_match_fields(kubelet_version: str) -> bool:
+    """Whether a kubelet can run pods whose affinity names a node: those from v1.11.0 on can.
+
+    Follows `matchFieldVersion` of v1.12.10; a version that cannot be read is an old one.
+    """
+    match = _SEMANTIC_VERSION.fullmatch(kubelet_version)
+    if match is None:
+        return False
+    release = (int(match[1]), int(match[2]), int(match[3]))
+    return release > (1, 11, 0) or (release == (1, 11, 0) and not match[4])
+
+
 def template_generation(daemon_set: DaemonSet) -> int | None:
     """The template generation that an annotation of the set tells, or None.
 
@@ -191,17 +200,14 @@ class PodTemplate:
 
     @cached_property
     def trial_tolerations(self) -> tuple[Toleration, ...]:
-        """What the trial pod of a placement decision tolerates."""
-        tolerations = {"tolerations": self._tolerations(trial=True)}
-        return convert({"spec": tolerations}, Pod, "", "").spec.tolerations
+        """What the trial pod of a placement decision tolerates, and a pod that is made."""
+        return convert({"spec": {"tolerations": self._tolerations}}, Pod, "", "").spec.tolerations
 
     @cached_property
-    def _pod_spec(self) -> Json:
-        return {**self.raw_spec, "tolerations": self._tolerations(trial=False)}
-
-    def _tolerations(self, trial: bool) -> list[Json]:
-        wanted = default_tolerations(self.spec.host_network, self.critical, self.rules, trial=trial)
-        return add_or_update_tolerations(self.raw_spec.get("tolerations") or [], wanted)
+    def _tolerations(self) -> list[Json]:
+        wanted = default_tolerations(self.spec.host_network, self.critical, self.rules)
+        present = [t or {} for t in self.raw_spec.get("tolerations") or []]  # null is Go's zero
+        return add_or_update_tolerations(present, wanted)
 
     def labels(self, revision_hash: str) -> dict[str, str]:
         """The labels of a new pod. Follows `CreatePodTemplate`."""
@@ -213,7 +219,15 @@ class PodTemplate:
             labels[LABEL_CONTROLLER_REVISION_HASH] = revision_hash
         return labels
 
-    def pod_manifest(self, name: str, node_name: str, revision_hash: str) -> Json:
+    def binds_itself(self, kubelet_version: str) -> bool:
+        """Whether a pod for a node with that kubelet is bound here and not by a scheduler."""
+        if self.rules.simulated_predicates:
+            return True
+        return self.rules.binds_for_old_kubelets and not knows_match_fields(kubelet_version)
+
+    def pod_manifest(
+        self, name: str, node_name: str, revision_hash: str, kubelet_version: str
+    ) -> Json:
         """The manifest of the set's pod for one node, under a name of our choosing."""
         metadata: Json = {
             "name": name,
@@ -225,9 +239,11 @@ class PodTemplate:
         for key in ("annotations", "finalizers"):
             if self.metadata.get(key):
                 metadata[key] = self.metadata[key]
-        spec = dict(self._pod_spec)
-        if self.rules.bound_by_controller:
+        spec = {**self.raw_spec, "tolerations": self._tolerations}
+        if self.binds_itself(kubelet_version):
             spec["nodeName"] = node_name
+            if self.rules.own_scheduler_name:
+                spec["schedulerName"] = OWN_SCHEDULER_NAME
         else:
             spec["affinity"] = replace_node_name_affinity(spec.get("affinity"), node_name)
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

@@ -15,7 +15,7 @@ from copy import copy
 from typing import Any, Final, cast
 
 from kubectl_nodelife.controllers.nodelifecycle.classic import delete_pods
-from kubectl_nodelife.controllers.nodelifecycle.eviction import eviction_pass
+from kubectl_nodelife.controllers.nodelifecycle.eviction import eviction_pass, leave_queue
 from kubectl_nodelife.controllers.nodelifecycle.join import take_over
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.controllers.nodelifecycle.monitor import (
@@ -42,9 +42,10 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, TurnPart
 from kubectl_nodelife.engine.engine import QUARANTINED
-from kubectl_nodelife.engine.events import Change, Outcome
+from kubectl_nodelife.engine.events import NO_ANSWER, Change, Outcome
 from kubectl_nodelife.engine.ratelimit import TimedValue
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.settlement import is_ready
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS
@@ -52,7 +53,7 @@ from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 
 EVICTION_LOOP_PERIOD_NS: Final = 100 * MILLISECOND_NS
 _UPDATE_RETRY_NS: Final = 20 * MILLISECOND_NS
-_UPDATE_TRIES: Final = 5
+_UPDATE_TRIES: Final = 7
 _POD_RETRY_NS: Final = 5 * MILLISECOND_NS
 _POD_RETRY_MOST_NS: Final = 1_000_000 * MILLISECOND_NS
 
@@ -110,12 +111,14 @@ class NodeLifecycleController:
         self.memory.look_at.update(cache.nodes)
         take_over(self.memory, cache, now_ns)
         yield from self.reconcile(_MONITOR, cache, now_ns)
+        if self.memory.joined_pass_ns is not None:
+            yield self.pass_at(self.memory.joined_pass_ns)
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
         """Node workers and the pods' queue; heartbeats only mark the node for the next pass."""
         if change.kind == "Pod":
             return self._pod_changed(change, cache, now_ns)
-        note(self.memory, change)
+        note(self.memory, change, now_ns)
         if change.new is None:
             self._worked.pop(change.old.name if change.old is not None else "", None)
         elif change.kind == "Node":
@@ -155,6 +158,10 @@ class NodeLifecycleController:
                     self.memory.look_at.add(node.name)
         yield from self._wake_eviction_loop(now_ns)
 
+    def rests(self, key: Hashable) -> bool:
+        """Whether no node is to be looked at in any pass."""
+        return key == _MONITOR and self.memory.rests
+
     @property
     def period_ns(self) -> int:
         """From the end of one pass to the beginning of the next."""
@@ -183,7 +190,7 @@ class NodeLifecycleController:
             self._put_off(action, cache)
             return ()
         if isinstance(action, SetNodeConditions):
-            return self._update_failed(action, cache, now_ns)
+            return self._update_failed(action, outcome.code, cache, now_ns)
         if isinstance(action, MarkPodNotReady) and outcome.code != 404:
             return self._mark_failed(action, cache, now_ns)
         if isinstance(action, (DeletePod, SetPodReason)) and outcome.code != 404:
@@ -268,17 +275,30 @@ class NodeLifecycleController:
         for queue in self.memory.zones.queues.values():
             queue.remove(name)
 
-    def _update_failed(self, action: SetNodeConditions, cache: Cache, now_ns: int) -> Actions:
+    def _update_failed(
+        self, action: SetNodeConditions, code: int, cache: Cache, now_ns: int
+    ) -> Actions:
+        """Try again within 100 ms as `PollImmediate(20ms, 100ms)` does, else in the next pass.
+
+        That calls seven times: at once, at each of five ticks, and once more when the time is over;
+        but only once where nothing answers, since the read between two tries fails as well.
+        """
         name = action.node
         health, node = self.memory.health.get(name), cache.node(name)
         if health is not None and node is not None:
             health.ready = node.ready()
+        if node is not None and is_ready(
+            node
+        ):  # upstream's pass queues it only once that is written
+            yield from leave_queue(self.memory, node, "its status could not be written")
         self.memory.look_at.add(name)
+        self.memory.unconfirmed.add(name)  # it may have been done, and the answer got lost
         tries = self._update_tries.get(name, 0) + 1
         self._update_tries[name] = tries
-        if tries < _UPDATE_TRIES:
+        if tries < _UPDATE_TRIES and code != NO_ANSWER:
             self._retrying.add(name)
-            yield Requeue(self.name, ("node", name), now_ns + _UPDATE_RETRY_NS)
+            last = tries == _UPDATE_TRIES - 1
+            yield Requeue(self.name, ("node", name), now_ns + (1 if last else _UPDATE_RETRY_NS))
         else:
             self.memory.zones.leave_out(name)
 

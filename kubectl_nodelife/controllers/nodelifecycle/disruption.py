@@ -27,18 +27,18 @@ def handle_disruption(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Act
     counts = zones.counts()
     threshold = memory.settings.unhealthy_zone_threshold
     states = {zone: compute_zone_state(*count, threshold) for zone, count in counts.items()}
-    all_are = all(state == FULL for state in states.values())
-    for zone in [z for z in zones.states if z not in counts]:
-        del zones.states[zone]
-    all_were = all(state == FULL for state in zones.states.values())
     for zone in states:
-        if zone not in zones.states:
-            zones.states[zone] = INITIAL
+        zones.states.setdefault(zone, INITIAL)
+    all_are = all(state == FULL for state in states.values())
+    all_were = all(zones.states[zone] == FULL for zone in states)
+    zones.forget_uncounted(counts.keys())
     if all_are and all_were:
         return
     if all_are:
         yield from _stop_everything(memory, cache, states, now_ns)
         return
+    for zone in zones.states.keys() - states.keys():
+        zones.states[zone] = INITIAL  # of no state that would bring another rate
     if all_were:
         _count_afresh(memory, cache, now_ns)
     for zone, state in states.items():
@@ -56,9 +56,12 @@ def _stop_everything(
     for node in sorted(cache.nodes.values(), key=lambda n: n.name):
         yield from mark_reachable(memory, node, now_ns, because)
         memory.look_at.add(node.name)  # the next pass queues the lost ones anew
-    for zone in states:
+    for zone in list(memory.zones.states):
         memory.zones.queues[zone].swap_limiter(0, now_ns)
-        yield from _set_state(memory, zone, FULL, because)
+        if zone in states:
+            yield from _set_state(memory, zone, FULL, because)
+        else:  # a zone that nobody counts, not forgotten yet
+            memory.zones.states[zone] = FULL
 
 
 def _count_afresh(memory: Memory, cache: Cache, now_ns: int) -> None:

@@ -52,7 +52,8 @@ def taint_or_release(
     if node.has_taint(other.key, other.effect):
         because = f"Ready turned {status}: the taint is exchanged at once, whatever the rate"
         cause = memory.ready_cause.get(node.name)
-        yield from swap_taints(node, (wanted,), (other,), now_ns, because, cause)
+        yield from swap_taints(node, (wanted,), (), now_ns, because, cause)
+        yield from _take_off(memory, node, other, because, cause)
     else:
         yield from _queue_for_tainting(memory, node, zone, wanted, status, now_ns)
 
@@ -62,11 +63,13 @@ def _queue_for_tainting(
 ) -> Iterator[Action]:
     """Later releases queue a node anew while it lacks its taint. Follows `markNodeForTainting`."""
     queue = memory.zones.queues[zone]
-    anew = memory.requeues_untainted
-    untainted = not node.has_taint(wanted.key, wanted.effect)
-    if anew and untainted and not queue.is_waiting(node.name):
+    waited = queue.is_waiting(node.name)
+    anew = memory.requeues_untainted and not node.has_taint(wanted.key, wanted.effect)
+    if anew:
         queue.remove(node.name)
-    if queue.add(node.name, node.uid, now_ns, standing=anew and untainted):
+    earlier_ns = memory.zones.queued_earlier_ns(zone, node.name)
+    standing = anew and not earlier_ns
+    if queue.add(node.name, node.uid, now_ns - earlier_ns, standing=standing) and not waited:
         queued = QueueNode(
             controller=CONTROLLER,
             because=f"Ready is {status}: it waits for its zone's rate limiter "
@@ -85,16 +88,34 @@ def mark_reachable(memory: Memory, node: Node, now_ns: int, because: str) -> Ite
     cause = memory.ready_cause.get(node.name)
     if memory.settings.taint_mode and node.spec.taints:
         for taint in (UNREACHABLE, NOT_READY):
-            if node.has_taint(taint.key, taint.effect):
-                yield from remove_taints(node, (taint,), because, cause)
-    zone = memory.zones.place(node)
+            yield from _take_off(memory, node, taint, because, cause)
     memory.evicted_nodes.discard(node.name)
+    yield from leave_queue(memory, node, because)
+
+
+def leave_queue(memory: Memory, node: Node, because: str) -> Iterator[Action]:
+    """Take the node out of the queue of its present zone, if it is there."""
+    zone = memory.zones.place(node)
     queue = memory.zones.queues.get(zone)
     if queue is not None and node.name in queue:
         waited = queue.is_waiting(node.name)
         queue.remove(node.name)
         if waited:
             yield _unqueue(memory, node.name, node.uid, zone, because)
+
+
+def _take_off(
+    memory: Memory, node: Node, taint: Taint, because: str, cause: Action | None
+) -> Iterator[Action]:
+    """Remove a NoExecute taint that the cache shows, once in a pass.
+
+    Upstream asks for it up to three times, and finds in each but the first that the API server
+    shows it no more.
+    """
+    if (node.name, taint.key) in memory.taken_off or not node.has_taint(taint.key, taint.effect):
+        return
+    memory.taken_off.add((node.name, taint.key))
+    yield from remove_taints(node, (taint,), because, cause)
 
 
 def _unqueue(memory: Memory, node: str, uid: str, zone: str, because: str) -> UnqueueNode:
@@ -169,7 +190,8 @@ def _taint_node(
         )
         cause = memory.queued_cause.get(node.name)
         out += swap_taints(node, (wanted,), (other,), now_ns, because, cause)
-        memory.zones.evictions[zone] = memory.zones.evictions.get(zone, 0) + 1
+        present = memory.zones.key(node)  # it may have left the zone of this queue
+        memory.zones.evictions[present] = memory.zones.evictions.get(present, 0) + 1
     return True, 0
 
 
@@ -178,7 +200,8 @@ def _ready_as_written(memory: Memory, node: Node) -> NodeCondition | None:
     would be spent on a node that looks as if it were Ready. A newer heartbeat means that it is.
     """
     shown, health = node.ready(), memory.health.get(node.name)
-    written = health.ready if health is not None else None
+    is_ours = health is not None and health.posted_uid == node.uid
+    written = health.ready if health is not None and is_ours else None
     if shown is None or written is None:
         return shown
     return written if written.last_heartbeat_time == shown.last_heartbeat_time else shown

@@ -46,6 +46,16 @@ class Passes:
         if len(self._times) > self._KEPT:
             del self._times[: self._KEPT // 2]
 
+    def that_saw_it(self, unseen_since_ns: int | None, now_ns: int) -> Passes:
+        """The passes without those between the deletion of a Node object and the one at `now_ns`,
+        which sees it again; all of them where it was not deleted.
+        """
+        if unseen_since_ns is None:
+            return self
+        other = Passes()
+        other._times = [*self._times[: bisect_left(self._times, unseen_since_ns)], now_ns]
+        return other
+
     def at_or_after(self, instant_ns: int, now_ns: int) -> int:
         """The first pass at or after the instant; `now_ns` where there is none."""
         i = bisect_left(self._times, instant_ns)
@@ -75,7 +85,8 @@ class NodeHealth(msgspec.Struct):
     """The memory of one node: upstream's nodeHealthData, of whose status only Ready is ever read.
 
     `probe_ns`: the pass that noticed the last sign of life. `lease_saved`: whether a Lease is
-    remembered; `lease_renew_ns` its renewTime, None where it has none.
+    remembered; `lease_renew_ns` its renewTime, None where it has none. `posted_uid`: of the Node
+    object of which a pass wrote the status last; the name may be another one's since.
     """
 
     ready: NodeCondition | None
@@ -84,6 +95,7 @@ class NodeHealth(msgspec.Struct):
     lease_saved: bool = False
     lease_renew_ns: int | None = None
     posts_until_ns: int = 0
+    posted_uid: str = ""
 
 
 class HealthUpdate(msgspec.Struct):
@@ -118,6 +130,7 @@ def update_node_health(
     """Look at one node in the pass that began at `now_ns`: steps A to E of `tryUpdateNodeHealth`.
 
     `leases_count` False: the gate NodeLease is off, so that only status posts are signs of life.
+    `passes`: those in which the node was there (`that_saw_it`).
     Changes `health` in place, or makes one.
     """
     created = node.metadata.creation_timestamp or Time(0)
@@ -154,9 +167,10 @@ def update_node_health(
     return health, verdict
 
 
-def posted(health: NodeHealth, current: NodeCondition | None, now_ns: int) -> None:
+def posted(health: NodeHealth, node: Node, current: NodeCondition | None, now_ns: int) -> None:
     """The conditions were written: remember what a successful UpdateStatus leaves behind."""
     health.ready = current
+    health.posted_uid = node.uid
     health.ready_transition_ns = now_ns
 
 

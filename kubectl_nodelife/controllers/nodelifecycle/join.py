@@ -25,7 +25,7 @@ def take_over(memory: Memory, cache: Cache, now_ns: int) -> None:
         ready = node.ready()
         zone = zones.count(node, ready)
         zones.ensure(zone)
-        memory.health[name] = _health(node, cache, now_ns, memory.leases_count)
+        memory.health[name] = _health(node, cache, now_ns, memory)
         if ready is not None and memory.settings.taint_mode:
             taints = NO_EXECUTE_TAINTS.get(ready.status)
             if taints is not None and node.has_taint(taints[0].key, taints[0].effect):
@@ -53,25 +53,37 @@ def _is_evicted(name: str, cache: Cache) -> bool:
         return False
 
 
-def _health(node: Node, cache: Cache, now_ns: int, leases_count: bool) -> NodeHealth:
-    """The entry that a controller which saw every heartbeat in time would hold."""
+def _health(node: Node, cache: Cache, now_ns: int, memory: Memory) -> NodeHealth:
+    """The entry that a controller which saw every heartbeat in time would hold, if one of its
+    passes began now, or then when it is known to begin.
+    """
+    period_ns = memory.settings.node_monitor_period_ns
     ready = node.ready()
     created = int(node.metadata.creation_timestamp or 0)
+    pass_ns = now_ns if memory.joined_pass_ns is None else memory.joined_pass_ns
     if ready is None:
         return NodeHealth(None, created, created)
     heartbeat = cache.heartbeat(node.name)
     renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
     transition = int(ready.last_transition_time or created)
-    probe = int(ready.last_heartbeat_time or created)
-    if not leases_count:
-        return NodeHealth(ready, min(probe, now_ns), transition)
+    posted = ready.last_heartbeat_time
+    probe = created if posted is None else int(posted)
+    if not memory.leases_count:
+        return NodeHealth(ready, _noticed_ns(probe, pass_ns, period_ns), transition)
     if renewal is None:
         # Without a lease nothing tells how old the last sign of life is: it may be this moment's.
         return NodeHealth(ready, now_ns, transition)
     renew_ns = renewal[0]
     if renew_ns is not None:
-        probe = max(probe, min(renew_ns, now_ns))
+        renewed = min(renew_ns, now_ns)
+        probe = renewed if posted is None else max(probe, renewed)
+    probe = _noticed_ns(probe, pass_ns, period_ns)
     return NodeHealth(ready, probe, transition, True, renew_ns)
+
+
+def _noticed_ns(sign_ns: int, pass_ns: int, period_ns: int) -> int:
+    """When the first pass begins that notices a sign of life: periods before `pass_ns`, or then."""
+    return pass_ns - max(0, pass_ns - sign_ns) // period_ns * period_ns
 
 
 def _take_over_states(memory: Memory, now_ns: int) -> None:

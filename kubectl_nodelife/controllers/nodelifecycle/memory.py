@@ -24,8 +24,14 @@ class Memory:
     `known`: the set of nodes registered, as first seen. `look_at`: nodes that the next pass must
     look at. `ready_cause`, `queued_cause`, `last_loss`: the actions that led to what comes next,
     for the records. `evicted_nodes`: upstream's node eviction map (classic mode of some releases).
+    `retry`: nodes of which a pod could not be marked. `unconfirmed`: nodes that a write of ours, or
+    one of whoever was here before us, may have called lost although no answer said so: if they are,
+    their pods are yet to be marked.
     `unworked`: nodes of which a taint that mirrors its state, or a label, could not be written.
+    `taken_off`: (node, key) of the NoExecute taints that this pass takes off.
+    `unseen_since`: when a Node object was deleted, until a pass looks at one of its name again.
     `phase_seen_ns`: when a pass of the controller that was joined was last seen to begin.
+    `joined_pass_ns`: when that one begins the pass that follows a join, if that is known.
     `begins_cold`: a join must not call a node lost for silence before it (see `watch_afresh`).
     """
 
@@ -42,11 +48,15 @@ class Memory:
         self.evicted_nodes: set[str] = set()
         self.gone: set[str] = set()
         self.retry: set[str] = set()
+        self.unconfirmed: set[str] = set()
         self.unworked: set[str] = set()
+        self.unseen_since: dict[str, int] = {}
+        self.taken_off: set[tuple[str, str]] = set()
         self.expiry = Timers()
         self.drift_ns = pass_drift_ns
         self.begins_cold = False
         self.phase_seen_ns: int | None = None
+        self.joined_pass_ns: int | None = None
         profile = settings.profile
         self.leases_count = settings.leases_count
         self.decides_on_current = profile.has("decide_on_current")
@@ -64,8 +74,15 @@ class Memory:
         other.passes, other.expiry = self.passes.fork(), self.expiry.fork()
         other.look_at, other.gone = set(self.look_at), set(self.gone)
         other.evicted_nodes, other.retry = set(self.evicted_nodes), set(self.retry)
-        other.unworked = set(self.unworked)
+        other.unworked, other.unconfirmed = set(self.unworked), set(self.unconfirmed)
+        other.unseen_since, other.taken_off = dict(self.unseen_since), set(self.taken_off)
         return other
+
+    @property
+    def rests(self) -> bool:
+        """Whether passes have no node to look at, now or when some time is over."""
+        marked = self.look_at or self.gone or self.retry or self.unworked or self.unconfirmed
+        return not (marked or self.expiry or self.zones.nodes_of_stateless())
 
     def eviction_rate(self, state: str, size: int) -> float:
         """Nodes a second for a zone of that state and size, while not all zones are dark."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import cast
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.controllers.nodelifecycle.disruption import handle_disruption
 from kubectl_nodelife.controllers.nodelifecycle.eviction import (
     evict_or_cancel,
@@ -33,16 +35,19 @@ from kubectl_nodelife.engine.events import Change
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 
 
-def note(memory: Memory, change: Change) -> None:
+def note(memory: Memory, change: Change, now_ns: int) -> None:
     """Mark a node for the next pass."""
     obj = change.new or change.old
     if obj is None:
         return
     if change.new is None:
         memory.gone.add(obj.name)
+        memory.unseen_since.setdefault(obj.name, now_ns)
         memory.retry.discard(obj.name)
+        memory.unconfirmed.discard(obj.name)
         return
     memory.look_at.add(obj.name)
     if change.kind == "Node" and change.cause is not None:
@@ -54,11 +59,14 @@ def note(memory: Memory, change: Change) -> None:
 def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | TurnPart]:
     """One monitor pass. Follows `monitorNodeHealth`."""
     memory.passes.begin(now_ns)
+    memory.taken_off.clear()
     look_at = memory.look_at | memory.retry | set(_expired(memory, now_ns))
     unplaced = _place(memory, cache)
+    look_at |= memory.zones.nodes_of_stateless()
+    changed = sorted(look_at | memory.gone)
     yield from _classify(memory, cache, now_ns)
     for queue in memory.zones.queues.values():
-        queue.renew(now_ns)
+        queue.renew(now_ns, apart_from=changed)
     memory.look_at = set(unplaced)
     for name, error in unplaced.items():
         yield part(name, _fail(error))
@@ -124,6 +132,8 @@ def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Tu
     memory.gone = set()
     for name in deleted:
         memory.zones.forget(name)
+    for name in added:
+        memory.zones.ensure(memory.zones.place(cache.nodes[name]))
     for zone in memory.zones.stateless():
         memory.zones.ensure(zone)
     for name in added:
@@ -149,7 +159,7 @@ def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterato
         node,
         memory.health.get(name),
         heartbeat,
-        memory.passes,
+        memory.passes.that_saw_it(memory.unseen_since.pop(name, None), now_ns),
         now_ns,
         settings.node_monitor_grace_period_ns,
         settings.node_startup_grace_period_ns,
@@ -159,15 +169,20 @@ def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterato
     lost: Action | None = None
     if verdict.write:
         lost = _set_conditions(node, verdict, heartbeat)
-        posted(health, verdict.current, now_ns)
+        posted(health, node, verdict.current, now_ns)
         memory.ready_cause[name] = memory.last_loss = lost
         yield lost
+        node = _read_anew(memory, node)
     _plan_next_look(memory, name, health, verdict, heartbeat)
     current = verdict.current
     zone = memory.zones.count(node, current)
     if current is None:
         return
     turned = current.status != "True" and verdict.observed.status == "True"
+    if name in memory.unconfirmed:
+        memory.unconfirmed.discard(name)
+        if verdict.observed.status == "Unknown":  # no kubelet says that of itself
+            memory.retry.add(name)
     marks = turned or name in memory.retry
     try:
         pods = cache.pods_on(name) if marks else []
@@ -181,6 +196,23 @@ def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterato
         yield from evict_or_cancel(memory, node, zone, health, verdict, now_ns)
     if marks:
         yield from _mark_pods(memory, node, verdict, lost, pods, now_ns)
+
+
+def _read_anew(memory: Memory, node: Node) -> Node:
+    """The node with which the pass goes on after it has written a status.
+
+    Where it took a taint off the node before (`markNodeAsReachable` of a node that it registers),
+    the status update meets a conflict, and upstream reads the node for its next try: without that
+    taint, so that the other one is not exchanged for it but waits for the rate limiter.
+    """
+    taints = tuple(
+        t
+        for t in node.spec.taints
+        if t.effect != NO_EXECUTE or (node.name, t.key) not in memory.taken_off
+    )
+    if len(taints) == len(node.spec.taints):
+        return node
+    return replace(node, spec=replace(node.spec, taints=taints))
 
 
 def _plan_next_look(
@@ -219,7 +251,7 @@ def _set_conditions(
     silent, grace = format_duration(verdict.silent_ns), format_duration(verdict.grace_ns)
     if node.ready() is None:
         which = "node-startup-grace-period"
-        because = f"the kubelet has never posted a status, {silent} after the node was created"
+        because = f"the node has no Ready condition and gave no sign of life for {silent}"
     else:
         which = "node-monitor-grace-period"
         because = f"no sign of life for {silent}"

@@ -1,14 +1,14 @@
 """Zones: who counts, what state a zone is in, and how fast its nodes may be tainted.
 
 Follows `ComputeZoneState`, `setLimiterInZone`, `ReducedQPSFunc`, `addPodEvictorForNewZone` and
-`isNodeExcludedFromDisruptionChecks` of pkg/controller/nodelifecycle. The order in which upstream
-walks its map of old states is random; here zones that vanished are dropped first, which is one of
-its orders.
+`isNodeExcludedFromDisruptionChecks` of pkg/controller/nodelifecycle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from copy import copy
+from hashlib import blake2b
 
 import msgspec
 
@@ -26,6 +26,8 @@ PARTIAL = "PartialDisruption"
 FULL = "FullDisruption"
 
 _PARTIAL_NEEDS_MORE_THAN = 2  # not ready nodes
+_MAP_SLOTS = 8
+"""Slots of a small map of Go, which is walked from any of them on."""
 
 
 def compute_zone_state(ready: int, not_ready: int, threshold: float) -> str:
@@ -88,7 +90,8 @@ class _Place(msgspec.Struct, frozen=True):
 class Zones:
     """States, queues and counts of all zones, by zone key.
 
-    `sizes` counts all nodes of a zone, `counted` and `ready` those that are not excluded.
+    `sizes` counts all nodes of a zone, `counted` and `ready` those that are not excluded. `remade`:
+    how often a zone lost its state and got another queue.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -97,6 +100,9 @@ class Zones:
         self.queues: dict[str, RateLimitedTimedQueue] = {}
         self.evictions: dict[str, int] = {}
         self.members: dict[str, int] = {}
+        self.remade: dict[str, int] = {}
+        self._slots: list[str | None] = []
+        self._walks = 0
         self._beta_only = settings.profile.has("beta_zone_labels_only")
         self._places: dict[str, _Place] = {}
         self._samples: dict[str, _Sample] = {}
@@ -107,7 +113,8 @@ class Zones:
         other = copy(self)
         other.states, other.evictions = dict(self.states), dict(self.evictions)
         other.queues = {zone: queue.fork() for zone, queue in self.queues.items()}
-        other.members = dict(self.members)
+        other.members, other.remade = dict(self.members), dict(self.remade)
+        other._slots = list(self._slots)
         other._counts = {zone: list(counts) for zone, counts in self._counts.items()}
         self._places, other._places = fork_dict(self._places)
         self._samples, other._samples = fork_dict(self._samples)
@@ -160,9 +167,25 @@ class Zones:
         """
         if zone not in self.states:
             self.states[zone] = INITIAL
+            if zone in self.queues:
+                self.remade[zone] = self.remade.get(zone, 0) + 1
             bucket = TokenBucket(self._settings.node_eviction_rate, 1)
             self.queues[zone] = RateLimitedTimedQueue(bucket)
             self.evictions.setdefault(zone, 0)
+
+    def queued_earlier_ns(self, zone: str, node: str) -> int:
+        """By how many ns before others of its pass the node comes into the queue: 0 as a rule.
+
+        A zone all of whose nodes are excluded has no statistics, so it loses its state in each pass
+        and gets a new queue, with a token, in the next. Upstream's eight workers fill that in an
+        order of chance, so that each node has its turn; here the chance is drawn from the number of
+        the queue.
+        """
+        times = self.remade.get(zone, 0)
+        if not times:
+            return 0
+        drawn = blake2b(f"{times}/{zone}/{node}".encode(), digest_size=2).digest()
+        return int.from_bytes(drawn, "big")
 
     def change_settings(self, settings: Settings, now_ns: int) -> None:
         """Other rates and thresholds; a zone that is stopped because all are dark stays so."""
@@ -179,6 +202,49 @@ class Zones:
     def stateless(self) -> list[str]:
         """Zones that have nodes but no state, in order."""
         return sorted(zone for zone in self.members if zone not in self.states)
+
+    def nodes_of_stateless(self) -> set[str]:
+        """The nodes of zones that are about to get a new queue, which none of them is in."""
+        zones = set(self.stateless())
+        if not zones:
+            return set()
+        return {name for name, place in self._places.items() if place.zone in zones}
+
+    def forget_uncounted(self, counted: Collection[str]) -> None:
+        """Drop states of zones without a counted node: those that vanished, and those all of whose
+        nodes are excluded, which get another state and an empty queue in the next pass.
+
+        Follows the walk of `handleDisruption` over the old states. It ends at the first zone that
+        was not fully disrupted, and begins anywhere, so most passes drop nothing while another zone
+        is well. Zones without any node are dropped first, which is one of its orders: nothing but
+        their metrics could tell the difference.
+        """
+        for zone in [zone for zone in self.states if not self.members.get(zone)]:
+            if zone not in counted:  # a node that was counted there may have moved since
+                del self.states[zone]
+        if all(zone in counted for zone in self.states):
+            return
+        for zone in self._walk():
+            if zone not in counted:
+                del self.states[zone]
+            elif self.states[zone] != FULL:
+                return
+
+    def _walk(self) -> list[str]:
+        """The zones with a state in the order of a map of Go: a zone takes the first free slot, and
+        the slot to begin at is chance, here drawn from the number of the walk.
+        """
+        self._slots = [zone if zone in self.states else None for zone in self._slots]
+        missing = [zone for zone in self.states if zone not in self._slots]
+        for i, zone in enumerate(self._slots):
+            if zone is None and missing:
+                self._slots[i] = missing.pop(0)
+        self._slots += missing
+        self._slots += [None] * (_MAP_SLOTS - len(self._slots))
+        self._walks += 1
+        drawn = int.from_bytes(blake2b(str(self._walks).encode(), digest_size=8).digest(), "big")
+        first = drawn % len(self._slots)
+        return [zone for zone in self._slots[first:] + self._slots[:first] if zone is not None]
 
     def counts(self) -> dict[str, tuple[int, int]]:
         """(ready, not ready) nodes of each zone that has a counted node, in order."""

@@ -33,7 +33,6 @@ from kubectl_nodelife.controllers.tainteviction.timed_workers import (
     Key,
     TimedWorkers,
     Work,
-    timer_end_ns,
 )
 from kubectl_nodelife.controllers.tainteviction.tolerance import tolerated_stay
 from kubectl_nodelife.copy_on_write import fork_dict
@@ -136,6 +135,10 @@ class TaintEvictionController:
             return
         yield from mark_and_delete(pod, failed[1], now_ns, with_condition=self._with_condition)
 
+    def rests(self, key: Hashable) -> bool:
+        """Whether the timers of that instant were cancelled."""
+        return isinstance(key, int) and not self.workers.any_at(key)
+
     def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """Up to five tries, 10 ms apart, then the work is dropped. Follows `deletePodHandler`."""
         action = outcome.action
@@ -202,12 +205,12 @@ class TaintEvictionController:
     ) -> list[Action | Requeue]:
         """Follows `processPodOnNode`.
 
-        A timer that was set before now stays as it is, so that an update of the pod or an exchange
-        of taints neither lengthens nor shortens it. Upstream time passes between two looks at a
-        pod; what a second look at one instant would only repeat is left out.
+        A timer that is set stays as it is, so that an update of the pod or an exchange of taints
+        neither lengthens nor shortens it: upstream time passes between two looks at a pod, and so
+        the second of one instant is taken for later here too. What it would only repeat is left
+        out.
         """
         key, seconds = pod.key, terms.stay.seconds
-        created_ns = now_ns
         due_ns = now_ns + (seconds or 0) * SECOND_NS
         cancelled: list[Action | Requeue] = []
         if not terms.stay.is_tolerated:
@@ -219,17 +222,11 @@ class TaintEvictionController:
                 return cancelled
             because = f"the pod tolerates the taints of node {pod.spec.node_name} for ever"
             return self._cancel(key, because, cause)
-        elif (pending := self.workers.get(key)) is not None:
-            created_ns = pending.created_ns
-            if created_ns < now_ns or pending.due_ns == due_ns:
-                return cancelled
-            cancelled = self._cancel(key, "the timer of this very moment is set anew", cause)
-        if key in self.workers:
+        if key in self.workers or (due_ns <= now_ns and self._ran(key, now_ns)):
             return cancelled
-        due_ns = timer_end_ns(created_ns, due_ns, now_ns)
         schedule = terms.schedule(pod, due_ns, cause)
         node, because = pod.spec.node_name, terms.because_deleted
-        work = Work(key, node, created_ns, due_ns, schedule, because, due_ns, due_ns)
+        work = Work(key, node, now_ns, due_ns, schedule, because, due_ns, due_ns)
         return cancelled + self._begin(work, cache, now_ns)
 
     def _begin(self, work: Work, cache: Cache, now_ns: int) -> list[Action | Requeue]:

@@ -34,10 +34,8 @@ def cancelling_event(key: Key, because: str, cause: Action) -> RecordEvent:
 def mark_and_delete(
     pod: Pod, delete: DeletePod, now_ns: int, *, with_condition: bool
 ) -> list[Action]:
-    """One try: the condition unless the pod has it, then the DELETE.
-
-    Upstream gives up a try whose patch fails; here its DELETE is sent all the same, since what
-    comes of the patch is known only later.
+    """One try: the condition unless the pod has it, then the DELETE, which the executor leaves out
+    where the patch fails (`engine/dependent_writes.py`).
     """
     uid = pod.metadata.uid
     if delete.pod_uid != uid:

@@ -39,14 +39,6 @@ class Work(msgspec.Struct, gc=False):
     doubt: str = ""
 
 
-def timer_end_ns(created_ns: int, fire_ns: int, now_ns: int) -> int:
-    """When the timer of work that is added now ends: after fire - created, whatever these are.
-
-    Follows `createWorker`.
-    """
-    return now_ns + max(0, fire_ns - created_ns)
-
-
 class TimedWorkers:
     """The workers by key, by node, and by the instant of their timers."""
 
@@ -98,6 +90,11 @@ class TimedWorkers:
     def is_first_at(self, work: Work) -> bool:
         """Whether no work added before has its timer at the same instant."""
         return self._by_instant[work.due_ns][0] is work
+
+    def any_at(self, at_ns: int) -> bool:
+        """Whether some timer ends at that very instant."""
+        works = self._by_instant.get(at_ns, ())
+        return any(self._workers.get(work.key) is work for work in works)
 
     def cancel(self, key: Key) -> Work | None:
         """Free the key; returns the worker if its timer still ran. Follows `CancelWork`."""

@@ -2,48 +2,262 @@
 
 A node is named in the run's document before it is claimed, and claimed by one PATCH. Growth, zones
 and soaks come from `claims.py`, which the plan asks as well.
+
+The PATCH of a claim, and the soft taint on nodes that are still to be done.
+
+What holds the claim of one node: gates, slots, its zone, its pods' budgets, room, the window.
+
+Nodes that are passed over, so that they hold up neither zones nor pools, and come again last.
+
+Such are nodes whose budgets spare no pod now, and those whose pods find no room even while nobody
+is out of service. They wait for at most drain-timeout once the others are done: a run ends.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Final
+
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claim_holds import (
-    BY_ROOM,
-    CONTROL_PLANE,
-    hold_of,
-    what_else_holds,
-)
-from kubectl_nodelife.controllers.upgrade.claim_marks import claim_node, mark_outdated
 from kubectl_nodelife.controllers.upgrade.claims import (
     ClaimHold,
     ClaimStage,
     PoolPlace,
-    choose_claims,
-    stage_of,
-)
-from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step
-from kubectl_nodelife.controllers.upgrade.gone_nodes import named
-from kubectl_nodelife.controllers.upgrade.growth import (
     StepOutcome,
+    UpgradeCandidate,
+    choose_claims,
+    claim_order,
     is_growing,
     next_step,
+    pool_order,
+    stage_of,
     step_width,
 )
+from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step
+from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
+from kubectl_nodelife.controllers.upgrade.gates import failed_and_down
+from kubectl_nodelife.controllers.upgrade.gone_nodes import named
 from kubectl_nodelife.controllers.upgrade.marks import (
+    ANNOTATION,
+    CordonOwner,
+    NodeBefore,
+    NodeMark,
     NodeState,
+    absent_shield,
+    left_by_another,
+    outdated,
 )
-from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, claim_order, pool_order
-from kubectl_nodelife.controllers.upgrade.passed_over import (
-    pass_over_roomless,
-    wait_for_passed_over,
-)
+from kubectl_nodelife.controllers.upgrade.policy import node_info
+from kubectl_nodelife.controllers.upgrade.ports import PodKey
+from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, why_undrainable
+from kubectl_nodelife.controllers.upgrade.settling import csi_drivers, is_ready
 from kubectl_nodelife.controllers.upgrade.skipping import (
+    REFILLS_NS,
+    ask_planner,
     drain_cost,
     why_no_candidate,
 )
-from kubectl_nodelife.controllers.upgrade.skips import why_undrainable
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.controllers.upgrade.windows import fits, parse_window
+from kubectl_nodelife.engine.actions import ClaimNode, MarkNode
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import TAINT_NODE_UNSCHEDULABLE
+
+_OURS: Final = "nodelife.dev/"
+
+
+def claim_node(p: UpgradePass, node: Node) -> None:
+    """One PATCH: cordon, annotation, label, shield. The cordon is ours if this turned it on."""
+    proof_only = p.document.proof_only
+    cordoned = node.spec.unschedulable
+    if proof_only:
+        cordon = CordonOwner.THEIRS if cordoned else CordonOwner.NONE
+    else:
+        cordon = CordonOwner.THEIRS if cordoned else CordonOwner.OURS
+    shields = p.policy.shield and not proof_only
+    annotations, labels = absent_shield(node) if shields else ({}, {})
+    earlier = left_by_another(node, p.document.run) if proof_only else None
+    mark = NodeMark(
+        run=p.document.run,
+        state=NodeState.DRAINING,
+        claimed=p.stamp,
+        cordon=cordon,
+        shield=earlier.shield if earlier else (*annotations, *labels),
+        before=_before(p, node),
+        earlier=replace(earlier, before=NodeBefore()) if earlier else None,
+    )
+    state = NodeState.SETTLING if proof_only else NodeState.DRAINING
+    p.memory.named.discard(node.name)
+    p.memory.forget(node.name)
+    p.memory.sent_marks.pop(node.name, None)
+    if not proof_only:
+        p.census.claim(node.name)
+        p.claimed.append(node.name)
+    p.change(
+        node,
+        p.entered(mark, state),
+        "claimed for its upgrade" if not proof_only else "claimed for its proof",
+        word=ClaimNode,
+        annotations=dict(annotations),
+        labels=dict(labels),
+        unschedulable=True if cordon is CordonOwner.OURS else None,
+    )
+
+
+def _before(p: UpgradePass, node: Node) -> NodeBefore:
+    info = node_info(node)
+    taints = tuple(
+        replace(taint, time_added=None)
+        for taint in node.spec.taints
+        if not taint.key.startswith(_OURS) and taint.key != TAINT_NODE_UNSCHEDULABLE
+    )
+    return NodeBefore(
+        uid=node.uid,
+        boot_id=info.get("bootID", ""),
+        node_info=info,
+        allocatable=dict(node.status.allocatable or {}),
+        taints=taints,
+        csi=csi_drivers(p, node),
+    )
+
+
+def mark_outdated(p: UpgradePass, names: Iterable[str]) -> None:
+    """A soft taint on what is still to be done, so that pods do not move there."""
+    if not p.policy.mark_outdated or p.document.proof_only:
+        return
+    for name in names:
+        node = p.nodes[name]
+        if p.readings[name].is_outdated or p.is_busy(name):
+            continue
+        if node.name in p.next.step.nodes or ANNOTATION in (node.metadata.annotations or {}):
+            continue
+        p.emit(
+            MarkNode(
+                controller="upgrade",
+                because="still to be done",
+                node=node.name,
+                node_uid=node.uid,
+                add_taints=(outdated(p.document.run),),
+            )
+        )
+
+
+CONTROL_PLANE: Final = "control plane"
+BY_ROOM: Final = "room"
+
+
+def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> tuple[str, str] | None:
+    """What holds the claim of a named node now: (by what, why); None where nothing does."""
+    if p.document.proof_only:
+        return next(iter(p.gates.items()), None)
+    because = p.census.counts.hold(candidate.name)
+    if because:
+        return ("slots", because)
+    found = what_else_holds(p, candidate)
+    return (found.by, found.because) if found else None
+
+
+def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
+    """What beside the slots holds a claim: gates, zone, budgets, room, the window."""
+    name, node = candidate.name, p.nodes[candidate.name]
+    for gate, because in p.gates.items():
+        return ClaimHold(gate, because)
+    if p.lacks_work:
+        return ClaimHold("work", p.lacks_work)
+    if node.spec.unschedulable and p.census.slots_of(name) < 1:
+        return ClaimHold("slots", "cordoned nodes do not go first where no slot is free")
+    because = _control_plane_hold(p, node) or p.census.zone_hold(name)
+    if because:
+        because += failed_and_down(p, p.readings[name].zone_key)
+        return ClaimHold("zone" if not is_control_plane(node) else CONTROL_PLANE, because)
+    verdict = ask_planner(p, name)
+    why = why_undrainable(verdict, p.policy)
+    if why or verdict.waits:
+        return ClaimHold("budget", why or verdict.sentence)
+    short = p.ports.room.shortage(p.cache, name, verdict.moving, _leaving(p), p.now_ns)
+    if short:
+        return ClaimHold(BY_ROOM, short)
+    windows = [parse_window(text) for text in p.policy.window]
+    high_ns = high_estimate_ns(p.policy, verdict.high_seconds)
+    if not fits(windows, p.view.clock_ns, high_ns):
+        return ClaimHold("window", f"closes before {high_ns // SECOND_NS}s from now, its estimate")
+    return None
+
+
+def _leaving(p: UpgradePass) -> dict[str, tuple[PodKey, ...]]:
+    """What still leaves each node that is out of service."""
+    draining = [*p.names_in(NodeState.DRAINING), *p.claimed]
+    verdict, leaving = p.ports.drains.verdict, dict.fromkeys(p.unavailable_after_claim(), ())
+    return leaving | {n: verdict(p.cache, n, draining, p.now_ns).moving for n in draining}
+
+
+def _control_plane_hold(p: UpgradePass, node: Node) -> str:
+    """Control-plane nodes go one at a time, the others all Ready, and at least three of them."""
+    if not is_control_plane(node):
+        return ""
+    others = [n for n in p.nodes.values() if is_control_plane(n) and n.name != node.name]
+    sick = [n.name for n in others if is_ready(n) or n.name in p.census.unavailable]
+    if sick:
+        return f"control-plane node {sick[0]} is not available"
+    return control_plane_in_flight(p, node)
+
+
+def control_plane_in_flight(p: UpgradePass, node: Node) -> str:
+    """That another control-plane node is out of service by us, or claimed in this very pass."""
+    if not is_control_plane(node):
+        return ""
+    busy = [name for name in (*p.flying, *p.claimed) if is_control_plane(p.nodes[name])]
+    return f"{busy[0]} is in flight" if busy else ""
+
+
+def wait_for_passed_over(p: UpgradePass, pool: str) -> None:
+    """Only nodes are left in the pool whose budgets refill, or whose pods find no room: these wait
+    for at most drain-timeout, gates aside.
+    """
+    _look_for_room(p)
+    tail = p.memory.tail
+    if p.gates or tail is None or tail[0] != pool:
+        tail = p.memory.tail = (pool, p.now_ns)
+    if p.is_over(tail[1], p.policy.drain_timeout_ns):
+        reasons = {}
+        for candidate in p.passed_over:
+            by, because = p.holds[candidate.name]
+            told = "no room" if by == BY_ROOM else "its budgets did not refill"
+            reasons[candidate.name] = f"{told}: {because}"
+        p.edit(given_back={**p.next.given_back, **reasons})
+
+
+def _look_for_room(p: UpgradePass) -> None:
+    """Whether there is room by now for the nodes that were passed over for want of it."""
+    memory = p.memory
+    if not memory.roomless or not p.is_over(memory.room_asked_ns, REFILLS_NS):
+        return
+    memory.room_asked_ns = p.now_ns
+    p.wake(p.now_ns + REFILLS_NS)
+    for candidate in p.passed_over:
+        if candidate.name in memory.roomless:
+            found = hold_of(p, candidate)
+            if found is None or found[0] != BY_ROOM:
+                del memory.roomless[candidate.name]
+
+
+def pass_over_roomless(p: UpgradePass, held: Mapping[str, ClaimHold]) -> None:
+    """Nodes whose pods find no room though nobody is out of service: others go first, so that they
+    hold up neither zones nor pools.
+    """
+    if p.flying or p.awaited or p.claimed:
+        return
+    short = {name: hold.because for name, hold in held.items() if hold.by == BY_ROOM}
+    if short:
+        p.memory.roomless |= short
+        p.memory.room_asked_ns = p.now_ns
+        p.wake(p.now_ns + SECOND_NS)
+
+
+SOAK: Final = "soak"
+"""What holds a claim while a step, or a zone, soaks."""
 
 
 def claim(p: UpgradePass) -> bool:
@@ -247,7 +461,7 @@ def _has_soaked(p: UpgradePass, place: PoolPlace) -> bool:
         p.memory.soak = (key, p.now_ns)
     if p.is_over(p.memory.soak[1], p.policy.soak_ns):
         return True
-    p.holds[f"step {place.step}"] = ("soak", "the step has ended, and soaks")
+    p.holds[f"step {place.step}"] = (SOAK, "the step has ended, and soaks")
     return False
 
 

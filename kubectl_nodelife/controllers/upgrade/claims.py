@@ -4,16 +4,99 @@ Two questions, asked one after the other. `stage_of`: how many nodes may this po
 its present step, and of which zones? `choose_claims`: of these candidates, in their order, which
 have a slot in each scope and nothing else that holds them? The upgrade controller and the plan ask
 the same functions.
+
+How a run grows: a step of one node, then of two, of four, until the limits take over.
+
+Step k claims `canary * 2^k` nodes, waits until none of them is in flight, and soaks. When the next
+step would be as wide as the pool's limit, growth ends, and nodes are claimed whenever they may be.
+
+The order in which nodes are claimed: pool by pool, zone by zone, the easiest drain first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.counts import NodeCounts
-from kubectl_nodelife.controllers.upgrade.growth import step_width
-from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate, open_zones
+
+
+class StepOutcome(NamedTuple):
+    """What became of a step's nodes, once none of them is in flight."""
+
+    done: int
+    failed: int
+
+
+def step_width(step: int, canary: int) -> int:
+    """How many nodes step `step` claims in all."""
+    return canary << step
+
+
+def is_growing(step: int, canary: int, most: int, max_parallel: int | None = None) -> bool:
+    """Whether step `step` is played as a step; from the first that is not, the window slides.
+
+    `most`: how many nodes of the pool may be unavailable. Step 0 is always played.
+    """
+    limit = most if max_parallel is None else min(most, max_parallel)
+    return step == 0 or step_width(step, canary) < limit
+
+
+def next_step(step: int, outcome: StepOutcome) -> int:
+    """The step after one that ended so: wider, the same again, or from the beginning.
+
+    A failure here is one within `--max-failures`; more of them pause the run.
+    """
+    if outcome.failed:
+        return 0
+    return step + 1 if outcome.done else step
+
+
+VERDICTS: Final = ("ready", "slow")
+"""Drain verdicts with which a node may be claimed, the better first."""
+
+
+class UpgradeCandidate(NamedTuple):
+    """A node that may be claimed, and what its drain costs. Seconds as the drain planner has it."""
+
+    name: str
+    pool: str
+    zone: str
+    verdict: str = "ready"
+    drain_seconds: float = 0.0
+    moving_pods: int = 0
+
+
+def by_cost(candidate: UpgradeCandidate) -> tuple[int, float, int, str]:
+    """The key by which the candidates of a zone are sorted."""
+    known = candidate.verdict in VERDICTS
+    rank = VERDICTS.index(candidate.verdict) if known else len(VERDICTS)
+    return (rank, candidate.drain_seconds, candidate.moving_pods, candidate.name)
+
+
+def pool_order(present: Collection[str], asked: Sequence[str] = ()) -> list[str]:
+    """The pools in their turn: as `--pools` names them, else by name."""
+    return [pool for pool in asked if pool in present] if asked else sorted(present)
+
+
+def open_zones(zones: Collection[str], unfinished: Collection[str], at_once: int = 1) -> list[str]:
+    """The zones of a pool of which nodes may be claimed: the first unfinished ones, by name.
+
+    `unfinished`: zones with a node in flight, or claimable but for slots and gates. `at_once`: 0
+    for all of them.
+    """
+    waiting = [zone for zone in sorted(zones) if zone in unfinished]
+    return waiting[:at_once] if at_once else waiting
+
+
+def claim_order(
+    candidates: Iterable[UpgradeCandidate], canaries: Sequence[str] = ()
+) -> list[UpgradeCandidate]:
+    """The candidates of a pool in their turn: the named canaries, then zone by zone, by cost."""
+    first = {name: index for index, name in enumerate(canaries)}
+    last = len(first)
+    return sorted(candidates, key=lambda c: (first.get(c.name, last), c.zone, by_cost(c)))
+
 
 SLOTS: Final = "slots"
 PARALLEL: Final = "max-parallel"

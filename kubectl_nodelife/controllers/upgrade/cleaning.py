@@ -24,6 +24,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeMark,
     NodeState,
     UnreadableMark,
+    cordoned_by,
     encode_mark,
     has_our_cordon,
     is_uncordoned,
@@ -119,6 +120,8 @@ def _released(node: Node, mark: NodeMark) -> Leftover:
     """All marks off, and the cordon if it was ours."""
     schedulable = uncordon(node, mark)
     ours = "" if schedulable is None else ", and the cordon that was ours"
+    if others := cordoned_by(node):
+        ours = f"; the cordon stays: {others} put it on"
     because = f"its marks are taken off{ours}"
     annotations, labels = shield_off(mark)
     patch = RestoreNode(
@@ -221,7 +224,7 @@ def _unreadable(node: Node, error: str, *, release_failed: bool) -> Leftover:
     """Whose cordon it is cannot be known, so that it stays."""
     because = f"its annotation cannot be read ({error}); a cordon stays"
     if not release_failed:
-        return Leftover(node, "Unreadable", because, None, (_annotation_off(node),), stays=True)
+        return Leftover(node, "Unreadable", because, None, (annotation_off(node),), stays=True)
     patch = MarkNode(
         controller=CONTROLLER,
         because=because,
@@ -292,7 +295,8 @@ def _to_release(node: Node, mark: NodeMark) -> tuple[str, ...]:
     return (f"kubectl nodelife upgrade prove {shlex.quote(node.name)}", *marks, *ours)
 
 
-def _annotation_off(node: Node) -> str:
+def annotation_off(node: Node) -> str:
+    """The kubectl line that takes a mark off which says nothing that can be believed."""
     return f"kubectl annotate node {shlex.quote(node.name)} {ANNOTATION}-"
 
 

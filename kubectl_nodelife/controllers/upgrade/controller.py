@@ -21,7 +21,8 @@ from kubectl_nodelife.controllers.upgrade import (
     shrinking,
     wishes,
 )
-from kubectl_nodelife.controllers.upgrade.cleaning import release_by_hand
+from kubectl_nodelife.controllers.upgrade.census import NodeReadings
+from kubectl_nodelife.controllers.upgrade.cleaning import annotation_off, release_by_hand
 from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
     RunPhase,
@@ -29,15 +30,17 @@ from kubectl_nodelife.controllers.upgrade.document import (
     document_of,
 )
 from kubectl_nodelife.controllers.upgrade.draining import drain
+from kubectl_nodelife.controllers.upgrade.ending import soak
+from kubectl_nodelife.controllers.upgrade.job_manifest import claims_of
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     IN_FLIGHT,
     NodeMark,
     NodeState,
     decode_mark,
+    is_beyond_epoch,
     left_by_another,
 )
-from kubectl_nodelife.controllers.upgrade.node_readings import NodeReadings
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import (
     NOT_SENT,
@@ -49,7 +52,6 @@ from kubectl_nodelife.controllers.upgrade.proving import prove
 from kubectl_nodelife.controllers.upgrade.restoring import fail, update_mark
 from kubectl_nodelife.controllers.upgrade.settling import settle
 from kubectl_nodelife.controllers.upgrade.sightings import UpgradeMemory
-from kubectl_nodelife.controllers.upgrade.soaking import soak
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
     HELD_NS,
     PASS_NS,
@@ -92,6 +94,7 @@ class UpgradeController:
     ) -> None:
         self.policy, self.ports, self.epoch = policy, ports, epoch
         self.memory = UpgradeMemory(began_ns, NodeReadings(policy, ports.zones))
+        self.memory.claims.update(ports.planned_claims)
         self.superseded = ""
         self.is_over = False
         self.last: UpgradePass | None = None
@@ -122,7 +125,7 @@ class UpgradeController:
         before, self.last = self.last, p
         p.census.begin_from(document.base_counts)
         gates.evaluate(p)
-        if gates.BLIND in p.gates:
+        if gates.BLIND in p.gates and not (gates.is_merely_cold(p) and _end_at_once(p)):
             _stand_still(p)
         elif document.phase in OVER:
             conditions.follow(p)
@@ -139,9 +142,12 @@ class UpgradeController:
         for name, because in self.memory.hands_off.items():
             node = self.last.nodes.get(name) if self.last is not None else None
             uid, mark = self.memory.last_marks.get(name, ("", None))
-            if node is not None and mark is not None and node.uid == uid:
-                lines = "; ".join(release_by_hand(node, mark))
-                found[name] = f"{because}; the run leaves it alone. To take it out: {lines}"
+            if node is None:
+                continue
+            known = mark is not None and node.uid == uid
+            lines = release_by_hand(node, mark) if known and mark else (annotation_off(node),)
+            told = "; ".join(lines)
+            found[name] = f"{because}; the run leaves it alone. To take it out: {told}"
         return found
 
     @property
@@ -183,11 +189,12 @@ class UpgradeController:
         seen.report = report
 
     def know_commands_of(self, before: UpgradeController) -> None:
-        """Know what the same process knew of its commands before it slept.
+        """Know what the same process knew of its commands, and of addresses, before it slept.
 
         Each tells by its intent's stamp of which try it is; another leader's are of another.
         """
         self.memory.work.update(before.memory.work)
+        self.memory.claims.update(before.memory.claims)
 
     def _look(self, p: UpgradePass) -> None:
         """Read nodes and marks, with the writes under way laid over them."""
@@ -203,10 +210,11 @@ class UpgradeController:
             mark = reading.mark
             if seen.get(name) is not shown or name in busy:
                 seen[name] = shown
+                self.memory.claims.setdefault(shown.uid, claims_of(shown))
                 self._note_edits(shown)
                 self._note_taints(node, p.now_ns)
-            if mark is not None and mark.run == run and mark.epoch > self.epoch:
-                self.superseded = f"node {name} has epoch {mark.epoch}, ours is {self.epoch}"
+            if mark is not None and is_beyond_epoch(mark, run, self.epoch):
+                self._look_at_epoch(p, name, mark.epoch)
             if name in self.memory.hands_off:
                 p.strangers[name] = self.memory.hands_off[name]
             elif p.document.proof_only and left_by_another(node, run) is not None:
@@ -218,6 +226,18 @@ class UpgradeController:
                 self.memory.last_marks[name] = (node.uid, mark)
             elif name in self.memory.nodes and name not in busy:
                 self._forget(node)
+
+    def _look_at_epoch(self, p: UpgradePass, name: str, epoch: int) -> None:
+        """A mark of a greater epoch than ours: another leads, if the Lease knows of it."""
+        led = max(self.epoch, p.lease.spec.lease_transitions or 0)
+        if epoch <= led:
+            self.superseded = f"node {name} has epoch {epoch}, ours is {self.epoch}"
+        else:
+            p.forged.append(name)
+            self.memory.hands_off[name] = (
+                f"annotation {ANNOTATION} has epoch {epoch}, and the run's Lease is at {led}: "
+                "forged, or of another cluster"
+            )
 
     def _laid_over(self, shown: Node, now_ns: int) -> Node:
         """The node with the write under way on it."""
@@ -276,6 +296,7 @@ class UpgradeController:
                 STATES[mark.state](p, node, mark)
         conditions.follow(p)
         ending.delete_idle_canaries(p)
+        ending.delete_idle_services(p)
         gates.after_proofs(p)
         if not p.document.base_counts:
             p.edit(base_counts=p.next.base_counts or p.census.base_counts())
@@ -294,6 +315,24 @@ class UpgradeController:
 
     def _is_failing(self, p: UpgradePass, name: str) -> bool:
         return name in p.document.failed or name in self.memory.failing
+
+
+def _end_at_once(p: UpgradePass) -> bool:
+    """Take what a person asks to end, or to pause, the run while nothing of it is in flight.
+
+    It needs no evidence, so that nobody waits for the leader's first grace period. Whether that
+    was done, or the run has ended.
+    """
+    if p.phase in OVER:
+        return True
+    awaited = any(entry.mark is not None for entry in p.document.step.nodes.values())
+    if p.flying or p.strangers or awaited:
+        return False
+    if p.phase is RunPhase.ABORTING:
+        ending.end(p, is_left=False)
+    elif wishes.asks_to_stop(p):
+        wishes.take(p)
+    return False
 
 
 def _stand_still(p: UpgradePass) -> None:

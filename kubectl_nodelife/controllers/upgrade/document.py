@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark
+from kubectl_nodelife.kube.decode import UNDECODABLE
 from kubectl_nodelife.kube.node import Lease
 
 ANNOTATION_RUN: Final = "nodelife.dev/upgrade-run"
@@ -82,7 +83,7 @@ class RunDocument(_OnLease, frozen=True):
     `given_back`: node -> why its drain was ended; these are not taken again before a retry.
     `failed`: names since the last resume. `started`: RFC 3339. `asked`: what a person asked for a
     node and is still to be done. `proof_only`: of `upgrade prove`. `cut_off`: of `abort --now`.
-    `left`: the nodes that were Failed or Held when the run ended.
+    `left`: the nodes that were Failed or Held when the run ended, or bore a forged mark.
     """
 
     run: str
@@ -137,7 +138,7 @@ def document_of(lease: Lease | None) -> RunDocument | None:
         return None
     try:
         return _document_decoder.decode(text)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise UnreadableDocument(str(error)) from None
 
 
@@ -148,7 +149,7 @@ def wish_of(lease: Lease | None) -> Wish | None:
         return None
     try:
         return _wish_decoder.decode(text)
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise UnreadableDocument(str(error)) from None
 
 

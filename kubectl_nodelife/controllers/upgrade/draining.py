@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.controllers.upgrade.availability import foreign_mark
+from kubectl_nodelife.controllers.upgrade.counts import foreign_mark
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import HOLDS_CLAIMS_ALONE, holding
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.restoring import give_back, hold
 from kubectl_nodelife.controllers.upgrade.sightings import EvictedPod
-from kubectl_nodelife.controllers.upgrade.tries import begin
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.controllers.upgrade.working import begin
 from kubectl_nodelife.engine.actions import EvictPod
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.meta import controller_of

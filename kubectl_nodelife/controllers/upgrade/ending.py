@@ -2,6 +2,8 @@
 
 Failed and Held nodes keep their marks and are left to a person, but for one that carries neither a
 cordon of ours nor our taint.
+
+Soaking: the node serves again, and is watched for a while; then it is Done.
 """
 
 from __future__ import annotations
@@ -14,12 +16,20 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     LABEL_RUN,
     TAINT_OUTDATED,
     TAINT_UNPROVEN,
+    CordonOwner,
     NodeMark,
     NodeState,
     has_our_cordon,
+    is_cordoned_meanwhile,
     outdated,
 )
-from kubectl_nodelife.controllers.upgrade.restoring import take_marks_off
+from kubectl_nodelife.controllers.upgrade.restoring import fail, leave_cordon, take_marks_off
+from kubectl_nodelife.controllers.upgrade.settling import (
+    is_ready,
+    s2_is_fresh,
+    s5_conditions,
+    s7_daemon_pods,
+)
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import (
     DeleteCanary,
@@ -39,13 +49,13 @@ def end(p: UpgradePass, *, is_left: bool) -> None:
     """The run is over once nothing is in flight and nothing is left to claim."""
     if p.flying or p.awaited or p.next != p.document:
         return
-    left = tuple(p.names_in(*_LEFT))
+    left = tuple(sorted([*p.names_in(*_LEFT), *p.forged]))
     if p.phase is RunPhase.ABORTING:
         p.edit(phase=RunPhase.ABORTED, step=Step(), left=left)
     elif p.phase is RunPhase.RUNNING and not is_left and not p.document.asked:
         told = f"{len(p.names_in(NodeState.DONE))} done"
         told += f", {len(p.skipped)} skipped or left" if p.skipped else ""
-        told += f"; Failed or Held: {first_names(sorted(left), 5)}" if left else ""
+        told += f"; Failed or Held: {first_names(left, 5)}" if left else ""
         step = replace(p.next.step, nodes={})
         p.edit(phase=RunPhase.FINISHED, because=told, step=step, left=left)
 
@@ -134,3 +144,49 @@ def delete_idle_canaries(p: UpgradePass) -> None:
     """Failed and Held nodes need no canary any more."""
     for name in p.names_in(NodeState.FAILED, NodeState.HELD):
         delete_canary(p, p.nodes[name], f"{name} is {p.marks[name].state}")
+
+
+def delete_idle_services(p: UpgradePass) -> None:
+    """Services of canaries that a leader before this one left: their nodes are not being proven.
+
+    What this leader makes it deletes with the proof, so that one look without a find is enough.
+    """
+    memory = p.memory
+    if memory.services_swept or not p.policy.canary_service:
+        return
+    memory.services_swept = True
+    for found in p.cache.all("Service"):
+        meta = found.metadata
+        if (meta.labels or {}).get(LABEL_RUN) != p.document.run or meta.deletion_timestamp:
+            continue
+        nodes = [owner.name for owner in meta.owner_references if owner.kind == "Node"]
+        marks = [p.marks[name] for name in nodes if name in p.marks]
+        if any(mark.state is NodeState.PROVING for mark in marks):
+            continue
+        memory.services_swept = False
+        if not p.is_under_way("Service", found.key):
+            p.delete(DeleteCanaryService, found, "its proof is over", *nodes[:1])
+
+
+def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+    """One pass over a node in Soaking: S2, S4, S5 and S7 must go on holding."""
+    if is_cordoned_meanwhile(node, mark):
+        leave_cordon(p, node, mark)
+        return
+    sight = p.sight(node.name, mark)
+    if p.clock_stands(node.name, mark):
+        sight.armed_ns = p.now_ns
+        return
+    broken = (
+        s2_is_fresh(p, node, mark)
+        or is_ready(node)
+        or s5_conditions(p, node, mark)
+        or s7_daemon_pods(p, node, mark)
+    )
+    sight.waits_for = broken
+    if broken:
+        fail(p, node, mark, f"broke after its release: {broken}")
+    elif p.is_over(sight.armed_ns, p.policy.node_soak_ns):
+        by_others = mark.cordon is CordonOwner.THEIRS
+        because = "cordoned by others" if by_others else "in service, and nothing broke"
+        p.change(node, p.entered(mark, NodeState.DONE, because), because, was=mark.state)

@@ -7,13 +7,17 @@ A gate holds claims, evictions and the start of work (`window`: claims alone), n
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import is_
 from typing import Final
 
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
+from kubectl_nodelife.controllers.upgrade.sightings import EvictedPod
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import PROOF, UpgradePass
 from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
 from kubectl_nodelife.engine.actions import SetGate
+from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
 from kubectl_nodelife.kube.zones import zone_display
 
@@ -97,15 +101,39 @@ def _cold(p: UpgradePass) -> str:
     return f"this leader has watched for less than one grace period ({seconds}s)"
 
 
+def is_merely_cold(p: UpgradePass) -> bool:
+    """Whether all is seen, and only the leader's first grace period is not over."""
+    return not _lingering(p, BLIND, p.view.blind)
+
+
 def _zone(p: UpgradePass) -> str:
     states = p.ports.zones.states(p.cache, p.now_ns)
     zones = {p.readings[name].zone_key for name in p.selected}
-    bad = [
+    sick = [z for z in sorted(zones) if states.get(z, NORMAL) not in (NORMAL, "Initial")]
+    return ", ".join(
         f"{zone_display(z) or 'the nodes without a zone'} is {states[z]}, {p.census.down_in(z)}"
-        for z in sorted(zones)
-        if states.get(z, NORMAL) not in (NORMAL, "Initial")
+        f"{failed_and_down(p, z)}"
+        for z in sick
+    )
+
+
+def failed_and_down(p: UpgradePass, zone_key: str) -> str:
+    """Which nodes of the zone the run has Failed and are not Ready, and how to go on; "" for none.
+
+    They hold their zone until they are mended or gone: no word of a person makes them well.
+    """
+    names = [
+        name
+        for name in p.names_in(NodeState.FAILED)
+        if p.readings[name].is_down and p.readings[name].zone_key == zone_key
     ]
-    return ", ".join(bad)
+    if not names:
+        return ""
+    shown, them = first_names(names, 3), "it" if len(names) == 1 else "them"
+    return (
+        f" ({shown} Failed and not Ready: mend {them} and `upgrade resume --retry all`, or delete"
+        f" {them} and `upgrade resume --rebase`)"
+    )
 
 
 def _displaced(p: UpgradePass) -> str:
@@ -128,20 +156,32 @@ def _without_replacement(p: UpgradePass) -> Iterator[str]:
 
     Each Ready pod that the owner made since takes the place of one that was evicted.
     """
-    taken = p.memory.replacements
+    pods_of: dict[str, list[Pod]] = {}
     for (namespace, name), pod in p.memory.evicted.items():
-        if not pod.owner_uid or pod.is_replaced:
+        owner = pod.owner_uid
+        if not owner or pod.is_replaced:
             continue  # nobody makes it anew, or somebody has
-        for other in p.cache.pods_of(pod.owner_uid):
-            born = other.metadata.creation_timestamp or 0
-            serves = other.ready() or other.status.phase == "Succeeded"
-            if other.uid not in taken and serves and born + SECOND_NS > pod.clock_ns:
-                pod.is_replaced = True
-                taken.add(other.uid)
-                break
-        else:
-            if p.is_over(pod.at_ns, REPLACED_NS):
-                yield f"{namespace}/{name}"
+        others = pods_of.get(owner)
+        if others is None:
+            others = pods_of[owner] = list(p.cache.pods_of(owner))
+        if not _is_replaced(p, pod, others) and p.is_over(pod.at_ns, REPLACED_NS):
+            yield f"{namespace}/{name}"
+
+
+def _is_replaced(p: UpgradePass, pod: EvictedPod, others: list[Pod]) -> bool:
+    """Whether one of the owner's pods takes its place; asked again when one of them has changed."""
+    seen = pod.others
+    if len(seen) == len(others) and all(map(is_, seen, others)):
+        return False
+    pod.others, taken = others, p.memory.replacements
+    for other in others:
+        born = other.metadata.creation_timestamp or 0
+        serves = other.ready() or other.status.phase == "Succeeded"
+        if other.uid not in taken and serves and born + SECOND_NS > pod.clock_ns:
+            pod.is_replaced, pod.others = True, []
+            taken.add(other.uid)
+            return True
+    return False
 
 
 def _proof(p: UpgradePass) -> str:

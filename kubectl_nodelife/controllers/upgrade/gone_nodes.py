@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade import shrinking
 from kubectl_nodelife.controllers.upgrade.document import StepNode
 from kubectl_nodelife.controllers.upgrade.marks import (
+    ANNOTATION,
     CordonOwner,
     NodeMark,
     NodeState,
@@ -85,15 +86,44 @@ def _last_mark(p: UpgradePass, name: str, entry: StepNode) -> NodeMark:
 
 
 def _take_over_names(p: UpgradePass) -> None:
-    """A newcomer that is marked stands in the document in the place of the node that went."""
-    nodes = dict(p.next.step.nodes)
+    """A newcomer that is marked stands in the document in the place of the node that went.
+
+    A kubelet may write its own Node: where a mark names a node that is there, or whose place this
+    one cannot take, it is left alone and nothing of the other changes.
+    """
+    nodes, forged = dict(p.next.step.nodes), list[str]()
     for name, mark in p.marks.items():
-        entry = nodes.get(mark.for_)
-        if entry is not None and entry.uid != p.nodes[name].uid:
+        entry, node = nodes.get(mark.for_), p.nodes[name]
+        if entry is not None and entry.uid != node.uid:
+            if not _may_follow(p, node, mark.for_, entry):
+                forged.append(name)
+                continue
             del nodes[mark.for_]
-            nodes[name] = named(p, p.nodes[name])
+            nodes[name] = named(p, node)
+    for name in forged:
+        because = f"annotation {ANNOTATION} says that it takes the place of {p.marks[name].for_}"
+        p.leave_alone(name, f"{because}, which it does not: forged")
     if nodes != p.next.step.nodes:
         p.edit(step=replace(p.next.step, nodes=nodes))
+
+
+def _may_follow(p: UpgradePass, node: Node, name: str, entry: StepNode) -> bool:
+    """Whether the node may be the newcomer for the one that the document names so."""
+    there = p.nodes.get(name)
+    is_gone = there is None or there.uid != entry.uid
+    known = {other.uid for other in p.document.step.nodes.values()}
+    return (
+        is_gone
+        and entry.mark is not None
+        and node.uid not in known
+        and (node.name == name or pool_name(node, p.policy) == entry.pool)
+        and (node.metadata.creation_timestamp or 0) >= _left_ns(entry.mark)
+    )
+
+
+def _left_ns(mark: NodeMark | None) -> int:
+    """Before this no newcomer for a node with that mark was made."""
+    return parse_time(mark.work.started or mark.since) if mark and mark.since else 0
 
 
 def named(p: UpgradePass, node: Node) -> StepNode:
@@ -103,13 +133,11 @@ def named(p: UpgradePass, node: Node) -> StepNode:
 
 def _waiting(p: UpgradePass) -> dict[str, StepNode]:
     """The names whose object went, and whose place nobody has taken yet."""
-    taken = {mark.for_ for mark in p.marks.values() if mark.for_}
     waiting = {}
     for name, entry in sorted(p.next.step.nodes.items()):
         node = p.nodes.get(name)
         is_gone = node is None or node.uid != entry.uid
-        is_settled = name in taken or name in p.document.failed
-        if is_gone and entry.mark is not None and not is_settled:
+        if is_gone and entry.mark is not None and name not in p.document.failed:
             waiting[name] = entry
     return waiting
 
@@ -123,8 +151,7 @@ def _newcomer_for(
 ) -> Node | None:
     """Same name first, else of its zone, else of its pool where nobody of that zone waits."""
     known = {other.uid for other in p.document.step.nodes.values()}
-    mark = entry.mark
-    since = parse_time(mark.work.started or mark.since) if mark and mark.since else 0
+    since = _left_ns(entry.mark)
     free = [
         node
         for node in p.nodes.values()

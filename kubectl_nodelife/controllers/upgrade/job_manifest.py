@@ -4,17 +4,127 @@
 what a node says of itself must hold nothing that a shell would obey. Name, placement,
 tolerations of what a node under work is marked with, owner and deadline are ours; the rest is as
 the user wrote it. The Job is found again by its name: a second create is answered with 409.
+
+What the work is told of its node, and what of it a node is not believed.
+
+A kubelet writes its own Node: its addresses, and its provider id where nobody gave it one. Who
+reported another machine's would have the operator's command go there. So an address is handed on
+only if it is one of a machine on a network, and both only if one Node alone claims them and they
+are what they were when the plan was made (or, of a node that came later, when it was first seen).
 """
 
 from __future__ import annotations
 
 import copy
+import ipaddress
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, TAINT_UNPROVEN
+from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, TAINT_UNPROVEN, NodeMark
+from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.node import Node
+
+INTERNAL_IP: Final = "INTERNAL_IP"
+PROVIDER_ID: Final = "PROVIDER_ID"
+PLAIN: Final = re.compile(r"[A-Za-z0-9._:/@%+=,~\[\]-]*", re.ASCII)
+"""Nothing that a shell would obey."""
+_OPTION: Final = re.compile(r"(^|/)-")
+"""What a provider id, or its last part, would be to a command that it is given to."""
+_NAMED: Final = 3
+
+
+class WorkVariables(NamedTuple):
+    """`values`: the environment; `withheld`: which of them are empty, and why."""
+
+    values: dict[str, str]
+    withheld: dict[str, str]
+
+
+def work_variables(p: UpgradePass, node: Node, mark: NodeMark) -> WorkVariables:
+    """What the work on the node is told in this try."""
+    address, provider_id = claims_of(node)
+    before = p.memory.claims.get(node.uid, (address, provider_id))
+    others = [other for other in p.nodes.values() if other.uid != node.uid]
+    doubts = {
+        INTERNAL_IP: _doubt_address(address, before[0], others),
+        PROVIDER_ID: _doubt_provider_id(provider_id, before[1], others),
+    }
+    withheld = {name: why for name, why in doubts.items() if why}
+    values = {
+        "NODE": node.name,
+        "NODE_UID": node.uid,
+        PROVIDER_ID: "" if PROVIDER_ID in withheld else provider_id,
+        INTERNAL_IP: "" if INTERNAL_IP in withheld else address,
+        "POOL": pool_name(node, p.policy),
+        "ZONE": zone_name(node),
+        "RUN": mark.run,
+        "TRY": str(mark.try_),
+        "TARGET": ",".join(str(target) for target in p.policy.target),
+    }
+    return WorkVariables(values, withheld)
+
+
+def claims_of(node: Node) -> tuple[str, str]:
+    """(InternalIP, provider id), as the node reports them now; "" for none."""
+    addresses = {a.type: a.address for a in reversed(node.status.addresses)}
+    return addresses.get("InternalIP", ""), node.spec.provider_id
+
+
+def tell_withheld(withheld: Mapping[str, str]) -> str:
+    """`; INTERNAL_IP is not given: ...`, "" for nothing."""
+    return "".join(f"; {name} is not given: {why}" for name, why in withheld.items())
+
+
+def _doubt_address(address: str, before: str, others: Iterable[Node]) -> str:
+    """Why the address is not handed on, "" where it is, or where there is none."""
+    if not address:
+        return ""
+    known = _ip(address)
+    if known is None:
+        return f"{address[:60]!r} is no address of a machine on a network"
+    if address != before:
+        return f"it was {before or 'unknown'} at the plan and is {address} now"
+    named = [node.name for node in others if known in _addresses(node)]
+    return f"{address} is reported by {_and_others(named)} too" if named else ""
+
+
+def _doubt_provider_id(provider_id: str, before: str, others: Iterable[Node]) -> str:
+    if PLAIN.fullmatch(provider_id) is None or _OPTION.search(provider_id):
+        return f"a shell might obey {provider_id[:60]!r}"
+    if provider_id != before:
+        return f"it was {before[:60] or 'unknown'} at the plan and is {provider_id[:60]} now"
+    named = [node.name for node in others if provider_id and node.spec.provider_id == provider_id]
+    return f"{provider_id[:60]} is claimed by {_and_others(named)} too" if named else ""
+
+
+def _addresses(node: Node) -> Iterator[str]:
+    """Every IP that the node reports, as whatever kind of address."""
+    return (known for a in node.status.addresses if (known := _ip(a.address)) is not None)
+
+
+def _and_others(names: list[str]) -> str:
+    return f"node {first_names(sorted(names), _NAMED)}"
+
+
+@lru_cache(maxsize=1 << 14)
+def _ip(text: str) -> str | None:
+    """The address in one spelling, None for what leads to no other machine, or to several."""
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.scope_id is not None:
+            return None
+        found = found.ipv4_mapped or found
+    nowhere = found.is_loopback or found.is_unspecified or found.is_multicast or found.is_link_local
+    return None if nowhere else str(found)
+
 
 VARIABLES: Final = (
     "NODE",
@@ -28,7 +138,6 @@ VARIABLES: Final = (
     "TARGET",
 )
 _OF_THE_NODE: Final = frozenset(VARIABLES) - {"RUN", "TRY", "TARGET"}
-_PLAIN = re.compile(r"[A-Za-z0-9._:/@%+=,~\[\]-]*", re.ASCII)
 _REFERENCE = re.compile(r"\$\((" + "|".join(VARIABLES) + r")\)")
 _TOLERATIONS: Final = (
     {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
@@ -58,15 +167,16 @@ def job_manifest(
     manifest: Mapping[str, Any],
     name: str,
     namespace: str,
-    variables: Mapping[str, str],
+    told: WorkVariables,
     deadline_s: int,
 ) -> dict[str, Any]:
-    """The Job for the node of the variables. `namespace`: where the manifest names none.
+    """The Job for the node that the variables tell of. `namespace`: where the manifest names none.
 
-    `variables` are those of VARIABLES; `deadline_s` holds where the manifest has none. Raises
-    UnsafeVariable.
+    `deadline_s` holds where the manifest has none. Raises UnsafeVariable, for one that is withheld
+    as well.
     """
-    job: dict[str, Any] = _fill(copy.deepcopy(dict(manifest)), variables)
+    job: dict[str, Any] = _fill(copy.deepcopy(dict(manifest)), told)
+    variables = told.values
     meta = job.setdefault("metadata", {})
     meta.pop("generateName", None)
     meta["name"] = name
@@ -92,16 +202,19 @@ def job_manifest(
     return job
 
 
-def _fill(value: Any, variables: Mapping[str, str]) -> Any:
+def _fill(value: Any, told: WorkVariables) -> Any:
     if isinstance(value, str):
-        return _REFERENCE.sub(lambda match: _checked(match[1], variables[match[1]]), value)
+        return _REFERENCE.sub(lambda match: _checked(match[1], told), value)
     if isinstance(value, dict):
-        return {key: _fill(each, variables) for key, each in value.items()}
-    return [_fill(each, variables) for each in value] if isinstance(value, list) else value
+        return {key: _fill(each, told) for key, each in value.items()}
+    return [_fill(each, told) for each in value] if isinstance(value, list) else value
 
 
-def _checked(name: str, value: str) -> str:
-    if name in _OF_THE_NODE and _PLAIN.fullmatch(value) is None:
+def _checked(name: str, told: WorkVariables) -> str:
+    if name in told.withheld:
+        raise UnsafeVariable(f"$({name}) is not given: {told.withheld[name]}")
+    value = told.values[name]
+    if name in _OF_THE_NODE and PLAIN.fullmatch(value) is None:
         raise UnsafeVariable(f"$({name}) is {value[:60]!r}, which a shell might obey")
     return value
 

@@ -14,6 +14,7 @@ import msgspec
 from kubectl_nodelife.controllers.upgrade.gates import BLIND
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.kube.decode import UNDECODABLE
 from kubectl_nodelife.kube.node import Lease
 
 ANNOTATION_REPORT: Final = "nodelife.dev/upgrade-report"
@@ -99,7 +100,7 @@ def report_on(lease: Lease | None) -> LeaderReport:
     notes = lease.metadata.annotations if lease is not None else None
     try:
         return msgspec.json.decode((notes or {}).get(ANNOTATION_REPORT, "{}"), type=LeaderReport)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return LeaderReport()
 
 

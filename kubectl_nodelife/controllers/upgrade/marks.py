@@ -13,7 +13,9 @@ from functools import lru_cache
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
+from kubectl_nodelife.kube.field_managers import UNSCHEDULABLE
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import parse_time
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, PREFER_NO_SCHEDULE
@@ -25,6 +27,8 @@ LABEL_RUN: Final = "nodelife.dev/run"
 TAINT_UNPROVEN: Final = "nodelife.dev/unproven"
 TAINT_OUTDATED: Final = "nodelife.dev/outdated"
 ANNOTATION_LIMIT: Final = 4096
+FIELD_MANAGER: Final = "kubectl-nodelife-upgrade"
+"""As which the API server knows our writes."""
 
 SHIELD_ANNOTATIONS: Final[Mapping[str, str]] = {
     "cluster-autoscaler.kubernetes.io/scale-down-disabled": "true",
@@ -134,9 +138,30 @@ class UnreadableMark(ValueError):
 
 
 def mark_of(node: Node) -> NodeMark | None:
-    """The node's mark, None where it has none. Raises UnreadableMark."""
+    """The node's mark, None where it has none. Raises UnreadableMark.
+
+    A kubelet may write its own Node, so that a cordon is ours only where the API server, too, names
+    nobody else as who put it on (`metadata.managedFields`).
+    """
     text = (node.metadata.annotations or {}).get(ANNOTATION)
-    return None if text is None else decode_mark(text)
+    if text is None:
+        return None
+    mark = decode_mark(text)
+    return _without_our_cordon(mark) if cordoned_by(node) else mark
+
+
+def cordoned_by(node: Node) -> str:
+    """Who else than we put the node's cordon on; "" where that was us, or where nothing is known
+    about it.
+    """
+    writer = node.managers.writer_of(UNSCHEDULABLE) if node.spec.unschedulable else None
+    return "" if writer is None or writer.name == FIELD_MANAGER else writer.name
+
+
+def _without_our_cordon(mark: NodeMark) -> NodeMark:
+    if mark.earlier is not None:
+        mark = replace(mark, earlier=_without_our_cordon(mark.earlier))
+    return replace(mark, cordon=CordonOwner.THEIRS) if mark.cordon is CordonOwner.OURS else mark
 
 
 @lru_cache(maxsize=1 << 14)
@@ -147,7 +172,7 @@ def decode_mark(text: str) -> NodeMark:
         for stamp in (mark.since, mark.deadline, mark.work.started, mark.work.again):
             if stamp:
                 parse_time(stamp)
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise UnreadableMark(str(error)) from None
     return mark
 
@@ -181,6 +206,15 @@ def left_by_another(node: Node, run: str) -> NodeMark | None:
     if mark is None or mark.run == run or mark.state not in (NodeState.FAILED, NodeState.HELD):
         return None
     return mark
+
+
+def is_beyond_epoch(mark: NodeMark, run: str, epoch: int) -> bool:
+    """Whether the mark is of the run and of an epoch in which nobody has led it yet.
+
+    A kubelet may write its own Node, so that an epoch above the Lease's `leaseTransitions` is
+    forged or another cluster's; it says nothing of another leader.
+    """
+    return mark.run == run and mark.epoch > epoch
 
 
 def is_uncordoned(node: Node, mark: NodeMark) -> bool:

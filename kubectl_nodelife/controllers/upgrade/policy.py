@@ -4,10 +4,17 @@ A policy is read from a mapping with the names of the flags in lowerCamelCase, a
 file of `kind: Upgrade`; the command line makes such a mapping too. Durations are ints of
 nanoseconds inside and Go durations (`5m`) in text. Numbers of nodes are read as Kubernetes reads an
 IntOrString: `3` or `10%`.
+
+The policy as it stands in a run's document, for all to read, and as it is read from there.
+
+Commands and manifests stand in it as digests alone, and none is ever taken from there: whoever may
+write a Lease shall not have anything run on an operator's machine, or by his rights. Who goes on
+with a run gives them again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from enum import StrEnum
@@ -215,6 +222,7 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
     namespace: str = "nodelife"
     lease_namespace: str = "kube-system"
     canary_image: str = ""
+    pause_repository: tuple[str, ...] = ()
     canary_template: dict[str, Any] | None = None
     canary_service: bool = False
     drain: dict[str, Any] = {}
@@ -311,16 +319,101 @@ def _parsed(name: str, value: Any) -> Any:
     if name in _AMOUNTS and value is not None:
         return parse_int_or_string(value)
     if name == "target":
+        if not isinstance(value, (list, tuple)) or not all(isinstance(t, str) for t in value):
+            raise ValueError(f"target is {value!r}; it must be a list of KEY=VALUE")
         return tuple(parse_target(text) for text in value)
     return value
 
 
 def _read(type_: type, value: Any) -> Any:
     if type_ is Duration:
-        return Duration(parse_duration(value) if isinstance(value, str) else value)
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r} is not a duration such as 90s or 5m")
+        return Duration(parse_duration(value))
     raise NotImplementedError(f"no decoding for {type_!r}")
 
 
 _FIELDS = {field.encode_name: field.name for field in msgspec.structs.fields(UpgradePolicy)}
 _AMOUNTS = ("maxUnavailable", "minAvailable", "clusterMinAvailable", "maxPerZone")
 _DURATIONS = tuple(name for name, field in _FIELDS.items() if field.endswith("_ns"))
+
+
+_HIDDEN: Final = {"gate": "--gate", "canaryTemplate": "--canary-template"}
+"""What is a command or a manifest besides the work: the field, and its flag."""
+_LOSES: Final = {
+    "force": "--force",
+    "deleteEmptydirData": "--delete-emptydir-data",
+    "gracePeriod": "--grace-period",
+}
+_HARMLESS: Final = ("None", "False", "-1")
+_TRUST: Final = "pauseRepository"
+_WORK: Final = "work"
+_SHOWN_OF_WORK: Final = ("mode", "rerunSafe")
+
+
+def shown_policy(policy: UpgradePolicy) -> dict[str, Any]:
+    """The policy in the names of a file of kind Upgrade, with digests of what nobody shall read."""
+    shown = policy_mapping(policy)
+    work = shown[_WORK]
+    hidden = {name: value for name, value in work.items() if name not in _SHOWN_OF_WORK and value}
+    shown[_WORK] = {name: work[name] for name in _SHOWN_OF_WORK if name in work}
+    if hidden:
+        shown[_WORK]["digest"] = _digest(hidden)
+    for field in _HIDDEN:
+        if shown.get(field):
+            shown[field] = _digest(shown[field])
+    return shown
+
+
+def policy_of_spec(spec: Mapping[str, Any], given: Mapping[str, Any] = {}) -> UpgradePolicy:
+    """The policy that a document shows, and on top what is given by flags or file.
+
+    A command or a manifest that somebody has put into the document is none, and neither is a
+    repository that is to be trusted. Raises BadInput.
+    """
+    mapping = {name: value for name, value in spec.items() if name not in (*_HIDDEN, _TRUST)}
+    work = mapping.get(_WORK)
+    if isinstance(work, Mapping):
+        mapping[_WORK] = {name: work[name] for name in _SHOWN_OF_WORK if name in work}
+    return policy_from({**mapping, **given})
+
+
+def spec_with(
+    spec: Mapping[str, Any], policy: UpgradePolicy, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What a document shows once its policy is this one; what was not given again stays as it was.
+
+    So that the order that the run was begun with is known as the same one later.
+    """
+    shown = shown_policy(policy)
+    kept = (*_HIDDEN, _TRUST, _WORK)
+    return shown | {k: spec[k] for k in kept if k in spec and k not in given}
+
+
+def spec_digest(spec: Mapping[str, Any]) -> str:
+    """A digest of work and policy, of what is shown of them."""
+    return _digest(spec)
+
+
+def policy_digest(policy: UpgradePolicy) -> str:
+    """The digest of the document of a run with this policy."""
+    return spec_digest(shown_policy(policy))
+
+
+def not_given_again(spec: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    """The flags, besides the work, that the run had and that are not among what is given: those
+    that name commands, and those of kubectl drain by which pods or their data are lost.
+    """
+    flags = [flag for field, flag in _HIDDEN.items() if spec.get(field) and field not in given]
+    theirs, ours = spec.get("drain") or {}, given.get("drain") or {}
+    losses = [
+        flag
+        for field, flag in _LOSES.items()
+        if field in theirs and field not in ours and str(theirs[field]) not in _HARMLESS
+    ]
+    return [*flags, *losses]
+
+
+def _digest(value: Any) -> str:
+    text = msgspec.json.encode(value, order="deterministic")
+    return f"sha256:{hashlib.sha256(text).hexdigest()[:16]}"

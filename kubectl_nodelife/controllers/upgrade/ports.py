@@ -26,14 +26,13 @@ that it names.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.workload import DaemonSet
 
@@ -141,6 +140,7 @@ class CanaryImages(Protocol):
 class UpgradePorts(NamedTuple):
     """All that is handed in. `zone_threshold`: `unhealthy-zone-threshold`; `grace_period_ns`: the
     node monitor's grace period. `zone_reserve`: nodes more that a zone must be able to lose.
+    `planned_claims`: uid -> (InternalIP, provider id) of each node at the plan.
     """
 
     drains: DrainVerdicts
@@ -151,6 +151,7 @@ class UpgradePorts(NamedTuple):
     grace_period_ns: int
     zone_threshold: float = 0.55
     zone_reserve: int = 1
+    planned_claims: Mapping[str, tuple[str, str]] = MappingProxyType({})
 
 
 class WorkReport(NamedTuple):
@@ -159,39 +160,3 @@ class WorkReport(NamedTuple):
     try_: int
     code: int | None = None
     message: str = ""
-
-
-class UpgradeDecider(Protocol):
-    """What a driver asks of the upgrade controller."""
-
-    @property
-    def superseded(self) -> str:
-        """Why this leader must write no more, "" while it leads."""
-        ...
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the run has ended and all is cleared away that goes with it."""
-        ...
-
-    @property
-    def holds(self) -> Mapping[str, tuple[str, str]]:
-        """What held each candidate in the last pass: (slots, zone, room, budget, …; because)."""
-        ...
-
-    def step(self, view: UpgradeView, now_ns: int) -> Iterable[Action]:
-        """What is to be done now."""
-        ...
-
-    @property
-    def next_due_ns(self) -> int | None:
-        """When it wants to be asked again at the latest."""
-        ...
-
-    def outcome(self, action: Action, code: int, message: str, obj: KubeObject | None) -> None:
-        """What came of a write."""
-        ...
-
-    def work_report(self, node: str, report: WorkReport) -> None:
-        """What is known of a command on a node."""
-        ...

@@ -13,10 +13,11 @@ from kubectl_nodelife.controllers.upgrade.canary import (
     canary_of,
     create_canary,
     delete_canary,
+    delete_service,
     is_as_wanted,
+    waits_for_endpoint,
     wanted_canary,
 )
-from kubectl_nodelife.controllers.upgrade.canary_service import delete_service, waits_for_endpoint
 from kubectl_nodelife.controllers.upgrade.marks import (
     TAINT_UNPROVEN,
     CordonOwner,

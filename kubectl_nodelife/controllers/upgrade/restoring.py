@@ -10,8 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.canary import delete_canary
-from kubectl_nodelife.controllers.upgrade.canary_service import delete_service
+from kubectl_nodelife.controllers.upgrade.canary import delete_canary, delete_service
 from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
     NodeMark,

@@ -12,7 +12,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     left_by_another,
 )
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
-from kubectl_nodelife.controllers.upgrade.skips import why_skipped, why_too_few
+from kubectl_nodelife.controllers.upgrade.selection import why_skipped, why_too_few
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.census import Census
+from kubectl_nodelife.controllers.upgrade.census import Census, NodeReading
+from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
     ANNOTATION_WISH,
@@ -31,8 +32,6 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
     encode_mark,
 )
-from kubectl_nodelife.controllers.upgrade.node_readings import NodeReading
-from kubectl_nodelife.controllers.upgrade.order import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, UpgradeView
 from kubectl_nodelife.controllers.upgrade.sightings import (
@@ -67,8 +66,9 @@ _WARNINGS: Final = frozenset({NodeState.FAILED, NodeState.HELD})
 
 class UpgradePass:
     """`nodes` and `marks` show writes that are under way as done. `strangers`: nodes with marks
-    that are not ours to touch, and why. `next` is the document as it shall be. `to_list`: nodes
-    whose pods are to be listed, for a watch may be behind.
+    that are not ours to touch, and why; `forged`: those of them with an epoch in which nobody has
+    led. `next` is the document as it shall be. `to_list`: nodes whose pods are to be listed, for a
+    watch may be behind.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class UpgradePass:
         self.skipped: dict[str, str] = {}
         self.holds: dict[str, tuple[str, str]] = {}
         self.strangers: dict[str, str] = {}
+        self.forged: list[str] = []
         self.awaited: dict[str, str] = {}
         self.claimed: list[str] = []
         self.to_list: set[str] = set()
@@ -161,6 +162,13 @@ class UpgradePass:
         for name, mark in self.marks.items():
             by_state.setdefault(mark.state, []).append(name)
         return by_state
+
+    def leave_alone(self, name: str, because: str) -> None:
+        """From now on the node's mark is not ours to touch, and says nothing."""
+        self.memory.hands_off[name] = self.strangers[name] = because
+        del self.marks[name]
+        for of_marks in ("flying", "_by_state"):
+            self.__dict__.pop(of_marks, None)
 
     def is_busy(self, name: str) -> bool:
         """Whether a write on the node is under way, or was refused less than a minute ago."""

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.claiming import control_plane_in_flight
 from kubectl_nodelife.controllers.upgrade.document import (
     ALL,
     OVER,
@@ -56,6 +57,15 @@ def take(p: UpgradePass) -> None:
         p.edit(phase=RunPhase.ABORTING, because=because, cut_off=p.next.cut_off or wish.now)
     elif p.phase is not RunPhase.ABORTING:
         _resume(p, wish)
+
+
+def asks_to_stop(p: UpgradePass) -> bool:
+    """Whether a person asks that the run be paused or aborted."""
+    try:
+        wish = wish_of(p.lease)
+    except UnreadableDocument:
+        return False
+    return wish is not None and wish.verb in (Verb.PAUSE, Verb.ABORT)
 
 
 def _resume(p: UpgradePass, wish: Wish) -> None:
@@ -117,7 +127,7 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if seen.sent and (seen.report is None or seen.report.code is None):
         p.holds[node.name] = ("work", "its work still runs")
         return
-    hold = p.census.counts.hold(node.name) or p.lacks_work
+    hold = p.census.counts.hold(node.name) or control_plane_in_flight(p, node) or p.lacks_work
     if hold or p.gates or p.phase is not RunPhase.RUNNING:
         p.holds[node.name] = ("slots", hold) if hold else next(iter(p.gates.items()), ("phase", ""))
         return
@@ -126,6 +136,7 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         p.edit(step=replace(p.next.step, nodes=nodes))
         return
     p.census.claim(node.name)
+    p.claimed.append(node.name)
     cordons = not node.spec.unschedulable
     info = node_info(node)
     before = replace(mark.before, uid=node.uid, boot_id=info.get("bootID", ""), node_info=info)

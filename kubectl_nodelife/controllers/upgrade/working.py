@@ -3,6 +3,8 @@
 The intent of each try is written before its deed. What a leader that comes later cannot know,
 whether a command ran, is settled by the node's target, by the person's word that a second run does
 no harm, or by a person.
+
+The tries of a node's work: the intent is written first, the deed follows once that is seen.
 """
 
 from __future__ import annotations
@@ -12,32 +14,173 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.canary import short_hash
+from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import HOLDS_CLAIMS_ALONE, holding
-from kubectl_nodelife.controllers.upgrade.job_manifest import UnsafeVariable, job_manifest
-from kubectl_nodelife.controllers.upgrade.marks import NodeMark, is_uncordoned
+from kubectl_nodelife.controllers.upgrade.job_manifest import (
+    UnsafeVariable,
+    job_manifest,
+    tell_withheld,
+    work_variables,
+)
+from kubectl_nodelife.controllers.upgrade.marks import (
+    LABEL_RUN,
+    NodeMark,
+    NodeState,
+    WorkMark,
+    is_uncordoned,
+)
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, update_mark
 from kubectl_nodelife.controllers.upgrade.sightings import WorkSight
-from kubectl_nodelife.controllers.upgrade.tries import (
-    UNKNOWN,
-    finish,
-    has_rebooted,
-    is_met,
-    job_key,
-    next_try,
-    run_again,
-    start,
-    stop,
-    tell_end,
-    variables,
-)
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import (
-    CreateJob,
-)
+from kubectl_nodelife.engine.actions import CreateJob, DeleteJob, StartWork, StopWork, WorkDone
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time, parse_time
 from kubectl_nodelife.kube.workload import Job
+
+UNKNOWN: Final = "unknown whether it ran"
+
+
+def run_again(
+    p: UpgradePass,
+    node: Node,
+    mark: NodeMark,
+    seen: WorkSight,
+    because: str,
+    *,
+    new_clock: bool = False,
+) -> None:
+    """The same try once more: written first, begun once that is seen.
+
+    `new_clock`: it has the whole time of a try. Only a leader's death asks for that, so that it
+    costs no try; after exit code 75 the try's clock goes on.
+    """
+    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
+    if p.policy.work.is_known and not gate and not p.is_aborting:
+        intend(seen, p.stamp)
+        fresh = replace(mark.work, started=p.stamp, code=None, again="")
+        again = p.entered(mark, mark.state) if new_clock else mark
+        update_mark(p, node, replace(again, work=fresh), because)
+
+
+def intend(seen: WorkSight, stamp: str) -> None:
+    """This leader writes an intent, with that stamp, and knows nothing of its deed yet."""
+    seen.begun, seen.sent, seen.report, seen.told = stamp, False, None, False
+
+
+def start(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
+    """The deed: the command begins on the leader's machine."""
+    seen.sent = True
+    sight = p.sight(node.name, mark)
+    if p.is_over(sight.armed_ns, p.policy.work_timeout_ns):
+        sight.armed_ns = p.now_ns  # no command begins with its time over already
+    seconds = int(p.policy.work_timeout_ns) // SECOND_NS
+    told = work_variables(p, node, mark)
+    p.emit(
+        StartWork(
+            controller="upgrade",
+            because=f"try {mark.try_} of {p.policy.tries}{tell_withheld(told.withheld)}",
+            node=node.name,
+            node_uid=node.uid,
+            try_=mark.try_,
+            mode=p.policy.work.mode,
+            env=told.values,
+            timeout_seconds=seconds,
+        )
+    )
+
+
+def job_key(p: UpgradePass, node: Node, mark: NodeMark) -> tuple[str, str]:
+    """(namespace, name) of the Job of this try."""
+    meta = (p.policy.work.manifest or {}).get("metadata") or {}
+    name = f"nodelife-{mark.run}-{short_hash(node.uid)}-{mark.try_}"
+    return meta.get("namespace") or p.policy.namespace, name
+
+
+def _delete_job(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+    key = job_key(p, node, mark)
+    job = p.cache.get("Job", key)
+    if isinstance(job, Job) and _is_for(job, node, mark) and not p.is_under_way("Job", key):
+        p.delete(DeleteJob, job, "its time is over", node.name)
+
+
+def _is_for(job: Job, node: Node, mark: NodeMark) -> bool:
+    """Whether the run made the Job for the node. Its name can be guessed by who may make Jobs."""
+    ours = (job.metadata.labels or {}).get(LABEL_RUN) == mark.run
+    return ours and any(owner.uid == node.uid for owner in job.metadata.owner_references)
+
+
+def finish(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
+    """The work is done: what it did is checked from here on."""
+    ended = replace(mark.work, again="", ended=p.stamp)
+    p.change(node, p.entered(mark, NodeState.SETTLING, work=ended), because, was=mark.state)
+
+
+def begin(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
+    """The first try: the intent is written; the deed follows once it is seen."""
+    intend(p.memory.work_of(node.name, 1), p.stamp)
+    started = p.entered(mark, NodeState.WORKING, work=WorkMark(started=p.stamp), try_=1)
+    p.change(node, started, because, was=mark.state)
+
+
+def next_try(p: UpgradePass, node: Node, mark: NodeMark, why: str) -> None:
+    """A try failed: the next one, written first; none is left: Failed."""
+    if mark.try_ >= p.policy.tries or p.phase is RunPhase.ABORTING:
+        fail(p, node, mark, f"the work failed: {why}")
+        return
+    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
+    if gate or not p.policy.work.is_known:
+        p.sight(node.name, mark).waits_for = f"{why}; the next try waits for {gate or 'a resume'}"
+        return
+    number = mark.try_ + 1
+    intend(p.memory.work_of(node.name, number), p.stamp)
+    again = p.entered(mark, NodeState.WORKING, try_=number, work=WorkMark(started=p.stamp))
+    p.change(node, again, f"{why}; try {number} of {p.policy.tries}", was=mark.state)
+
+
+def stop(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
+    """End what may still run: the process group, or the Job with its pods."""
+    if p.policy.work.mode is WorkMode.JOB:
+        _delete_job(p, node, mark)
+    if seen.sent and (seen.report is None or seen.report.code is None):
+        p.emit(
+            StopWork(
+                controller="upgrade",
+                because="its time is over",
+                node=node.name,
+                node_uid=node.uid,
+                try_=mark.try_,
+            )
+        )
+
+
+def tell_end(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight, code: int | None) -> None:
+    """A record of the work's end, once a try."""
+    if not seen.told:
+        seen.told = True
+        p.emit(
+            WorkDone(
+                controller="upgrade",
+                because="the work ended",
+                node=node.name,
+                node_uid=node.uid,
+                try_=mark.try_,
+                code=code,
+            )
+        )
+
+
+def is_met(p: UpgradePass, node: Node, mark: NodeMark) -> bool:
+    """Whether the node shows every target; False where there is none."""
+    return p.policy.is_target_met(node, mark.before.boot_id)
+
+
+def has_rebooted(node: Node, mark: NodeMark) -> bool:
+    """Whether the bootID is another than at the claim."""
+    now, before = node.status.node_info.boot_id, mark.before.boot_id
+    return bool(now and before) and now != before
+
 
 TRY_AGAIN: Final = 75
 """EX_TEMPFAIL of sysexits.h: not now, and no failure."""
@@ -124,7 +267,7 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None
         if manifest is None or p.is_under_way("Job", (namespace, name)):
             return
         seconds = int(p.policy.work_timeout_ns) // SECOND_NS
-        told = variables(p, node, mark)
+        told = work_variables(p, node, mark)
         try:
             made = job_manifest(manifest, name, p.policy.namespace, told, seconds)
         except UnsafeVariable as error:
@@ -140,6 +283,9 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None
                 manifest=made,
             )
         )
+        return
+    if not _is_for(job, node, mark):
+        hold(p, node, mark, f"Job {namespace}/{name} was made by somebody else")
         return
     ended = {c.type: c for c in job.status.conditions if c.status == "True"}
     if "Complete" in ended:

@@ -9,12 +9,15 @@ Only the first begins as `--begin` says: the others join, so that no pause ends 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
+from kubectl_nodelife.daemon.cluster_checks import ClusterChecks
+from kubectl_nodelife.daemon.config import ClusterConfig
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.announcer import Announcer, user_and_host
 from kubectl_nodelife.daemon.enforce.fault_breaker import FaultBreaker
+from kubectl_nodelife.daemon.enforce.field_writers import WriterLookup
 from kubectl_nodelife.daemon.enforce.forbidden import ForbiddenCheck
 from kubectl_nodelife.daemon.enforce.gone_nodes import GoneNodes
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
@@ -77,6 +80,7 @@ class Enforcement:
     """See the module. `why_not`: why nothing is enforced now."""
 
     _last: Tripwires | None = None
+    _restored = ""
 
     def __init__(
         self,
@@ -103,7 +107,7 @@ class Enforcement:
         self._side_session = WritingSession(target, environ, show_plugin_stderr=False)
         self._side = Writer(self._side_session, "enforce", clock.now_ns, client.clock)
         self.kill_switch = KillSwitch(self._side, clock.now_ns)
-        self.keeper = LeaseKeeper(self._side, clock.now_ns, orders.lease_namespace)
+        self.keeper = self._make_keeper(target)
         self._gate = WriteGate(
             self.keeper,
             self.pause,
@@ -126,8 +130,29 @@ class Enforcement:
         self._task: EnforcingTask | None = None
         self._executor: LiveExecutor | None = None
         self._newest: dict[str, int] = {}
-        self._restored = ""
-        self._tasks: list[asyncio.Task[None]] = []
+        self._parts = self._make_parts()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+
+    def _make_keeper(self, target: Target) -> LeaseKeeper:
+        """The keeper of our Lease, which is made in the cluster of our journal only."""
+        keeper = LeaseKeeper(self._side, self._clock.now_ns, self.orders.lease_namespace)
+        checks = ClusterChecks(target, self._side, self.intents, self.kill_switch)
+        keeper.why_wrong_cluster = checks.why_another
+        return keeper
+
+    def _make_parts(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """What must always run beside the controllers, by its name for people."""
+        now_ns, intents = self._clock.now_ns, self.intents
+        return {
+            "the Lease": self.keeper.run,
+            "the kill switch": self.kill_switch.run,
+            "the journal of writes": lambda: intents.run(now_ns),
+            "the watch for a controller manager": lambda: watch_manager(
+                self._side, self._unproven_with, self.guard, now_ns
+            ),
+            "Events": self._announcer.run,
+            "settling": lambda: settle_later(intents, self._side),
+        }
 
     async def preflight(self) -> None:
         """Raises Refused, Unreachable."""
@@ -138,6 +163,10 @@ class Enforcement:
         self._target = target
         self._session.take(target)
         self._side_session.take(target)
+
+    def take_limits(self, section: ClusterConfig) -> None:
+        """Caps as the flags and the config file have them now."""
+        self.guard.caps = caps_of(self.orders, section)
 
     def _preflight(self) -> Preflight:
         return Preflight(
@@ -153,25 +182,26 @@ class Enforcement:
 
     async def run(self) -> None:
         """Enforce until cancelled. Call `close` then."""
-        loop = asyncio.get_running_loop()
-        parts = (
-            self.keeper.run(),
-            self.kill_switch.run(),
-            self.intents.run(self._clock.now_ns),
-            watch_manager(self._side, self._unproven_with, self.guard, self._clock.now_ns),
-            self._announcer.run(),
-        )
-        self._tasks = [loop.create_task(part) for part in parts]
+        for name in self._parts:
+            if name != "settling":
+                self._begin_part(name)
         await self._faults.contain("settling", settle_all(self.intents, self._moved, self._side))
-        self._tasks.append(loop.create_task(settle_later(self.intents, self._side)))
-        for task in self._tasks:
-            task.add_done_callback(self._faults.part_ended)
+        self._begin_part("settling")
         while True:
             self.why_not = self._gate.closed_because()
             if self.why_not:
                 await asyncio.sleep(_LOOK_S)
                 continue
             await self._faults.contain("enforcing", self._term())
+
+    def _begin_part(self, name: str) -> None:
+        """Begin what must always run beside the controllers; its end is a bug of ours."""
+        task = asyncio.get_running_loop().create_task(self._parts[name](), name=name)
+        task.add_done_callback(self._faults.part_ended)
+        self._tasks[name] = task
+
+    def _ended_parts(self) -> list[str]:
+        return [name for name, task in self._tasks.items() if task.done()]
 
     async def stop_sending(self) -> None:
         """Send nothing more, and wait for what is on its way."""
@@ -191,9 +221,9 @@ class Enforcement:
 
     async def close(self) -> None:
         """Release the Lease, and close everything. Nothing must be on its way any more."""
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         await self.keeper.release()
         for journal in (*self._moved, self.intents):
             await journal.close()
@@ -213,12 +243,17 @@ class Enforcement:
             "lease": {"name": f"{lease.namespace}/{lease.name}", "holder": lease.holder},
             "breakers": [breaker.because for breaker in self.guard.breakers.values()],
             "paused": self.pause.because(self._clock.now_ns()),
+            "ended": self._ended_parts(),
             "inFlight": self._executor.busy if self._executor is not None else 0,
             "writes": dict(self.recorder.counts),
         }
 
     def resume(self) -> str:
-        """A person says go on. What a restart would forget of it, "" where nothing."""
+        """A person says go on, with what had ended begun anew. What a restart would forget of it,
+        "" where nothing.
+        """
+        for name in self._ended_parts():
+            self._begin_part(name)
         warning = self.pause.end()
         if self.guard.breakers:
             self._gone_nodes.forget()
@@ -340,6 +375,7 @@ class Enforcement:
     def _set_tripwires(self, cache: Cache, decisions: EnforcingTask) -> Tripwires:
         names, gone = self.orders.controllers, self._gone_nodes
         tripwires = self._last = Tripwires(self.guard, cache, names, gone, self._last)
+        tripwires.ask_writer = WriterLookup(self._side.call, self.guard, self._kept.keep).ask
         tripwires.grace_ns = decisions.settings.node_monitor_grace_period_ns
 
         def answered(action: Action, answer: Answer, took_s: float) -> None:

@@ -34,7 +34,7 @@ class ForbiddenCheck:
         try:
             await self._ask()
         except Refused as refused:
-            because = f"{answer.message}: {refused.what}"
+            because = f"{refused.what}; {answer.message}"  # what is wrong first: the rest is long
             self._guard.open(Breaker("forbidden", because, self._now_ns(), verb_of(action)))
         except NodelifeError:
             pass

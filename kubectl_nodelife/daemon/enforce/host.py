@@ -83,6 +83,7 @@ class EnforcingHost:
                 self.lifecycle = controller
                 controller.memory.begins_cold, controller.awaits_writes = joining, True
                 controller.memory.unworked.update(self.cache.nodes)  # as at any start upstream
+                controller.memory.unconfirmed.update(self.cache.nodes)  # marks may be half done
             elif isinstance(controller, TaintEvictionController):
                 self.eviction = controller
             elif isinstance(controller, DaemonSetController):

@@ -12,14 +12,16 @@ from collections.abc import Callable
 from typing import Final
 
 from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.engine.actions import SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Get, Result
-from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
-from kubectl_nodelife.engine.events import Event, Put
+from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.engine.events import NOT_SENT, Event, Put
+from kubectl_nodelife.engine.settlement import sign_of_life_since
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.client import Client
@@ -63,7 +65,9 @@ class LeaseReread:
         self._listed_ns = 0
 
     async def is_lost(self, node: str) -> Result:
-        """Ok where the API server has no newer renewal than the cache, or no Lease at all."""
+        """Ok where the API server has no newer renewal than the cache, or no Lease at all;
+        `NOT_SENT` where it has.
+        """
         if not self.leases_count:
             return Result(200)
         now_ns = self._now_ns()
@@ -79,6 +83,18 @@ class LeaseReread:
         if not answer.ok or answer.obj is None:
             return Result(answer.code or 503, f"its Lease cannot be read: {answer.message}")
         return self._compared(node, answer.obj)
+
+    def heard_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
+        """What the watches told of the kubelet since the decision, "" where nothing.
+
+        Costs no request: between the read of a Lease and the write the watch goes on telling.
+        """
+        now_ns = self._now_ns()
+        heartbeat = self._cache.heartbeat(action.node) if self.leases_count else None
+        renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
+        if renewal is not None and renewal[1] > now_ns:
+            renewal = None  # seen before our clock was set back
+        return sign_of_life_since(action, node, renewal[1] if renewal else None, decided_ns)
 
     async def _is_lost_by_list(self, node: str, now_ns: int) -> Result:
         async with self._listing:
@@ -107,4 +123,4 @@ class LeaseReread:
             log.warning("the watch of Leases has not told of renewals: it is opened anew")
             self.watch_lies()
         age_s = max(0, now_ns - renewed) // SECOND_NS
-        return Result(CONFLICT, f"its Lease was renewed {age_s}s ago: the watch had not said so")
+        return Result(NOT_SENT, f"its Lease was renewed {age_s}s ago: the watch had not said so")

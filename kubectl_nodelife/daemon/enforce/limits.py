@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,28 +12,17 @@ from kubectl_nodelife.controllers.daemonset.budget import (
     surge_count,
     unavailable_count,
 )
+from kubectl_nodelife.daemon.config import NOTHING_SAID, ClusterConfig
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.guard import UPSTREAM, Caps
+from kubectl_nodelife.engine.guard import CAP_NAMES, UPSTREAM, Caps
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.workload import DaemonSet
 
 QPS: Final = 200.0
 BURST: Final = 400
-
-
-CAPS: Final[Mapping[str, tuple[str, bool]]] = {
-    "taints-per-minute": ("taints_a_minute", False),
-    "deletions-per-minute": ("deletions_a_minute", False),
-    "zone-percent": ("zone_share", True),
-    "cluster-percent": ("cluster_share", True),
-    "daemonset-deletions-per-minute": ("set_deletions_a_minute", False),
-    "nodes-gone-percent": ("nodes_gone_share", True),
-    "errors-of-ten": ("errors", False),
-}
-"""Name of a cap on the command line -> its field of Caps, and whether it is given in percent."""
 
 
 def client_rate(settings: Settings) -> tuple[float, int]:
@@ -49,16 +38,23 @@ def daemon_set_syncs(settings: Settings) -> int:
     return int(settings.flags["concurrent-daemonset-syncs"])
 
 
-def caps_of(orders: Orders) -> Caps:
-    """The caps that the user asked for; `NAME=N` of a single cap: see `CAPS`."""
-    caps = UPSTREAM if orders.caps == "upstream" else Caps()
+def caps_of(orders: Orders, section: ClusterConfig = NOTHING_SAID) -> Caps:
+    """The caps that the user asked for: flags before what the config file says of the cluster, none
+    of which counts beside `--caps=upstream`. `NAME=N` of a single cap: see `CAP_NAMES`.
+    """
+    upstream = orders.caps == "upstream"
+    given = {} if upstream else dict(section.caps)
     for text in orders.single_caps:
         name, _, value = text.partition("=")
-        field, in_percent = CAPS[name]
-        caps = replace(caps, **{field: int(value) / 100 if in_percent else int(value)})
+        given[name] = int(value)
+    caps = UPSTREAM if upstream else Caps()
+    for name, number in given.items():
+        field, in_percent = CAP_NAMES[name]
+        caps = replace(caps, **{field: number / 100 if in_percent else number})
         if field == "set_deletions_a_minute":
             caps = replace(caps, set_deletions_by_budget=False)
-    return replace(caps, total=orders.max_writes)
+    total = section.max_writes if orders.max_writes is None else orders.max_writes
+    return replace(caps, total=total)
 
 
 def set_of(cache: Cache) -> Callable[[DeletePod], tuple[str, int]]:

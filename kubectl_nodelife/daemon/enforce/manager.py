@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kubectl_nodelife.daemon.settings import flags_of, unreadable, words_of
 from kubectl_nodelife.engine.calls import Answer, Get, Request
-from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.engine.calls.call import NOT_FOUND, TOO_MANY_REQUESTS
 from kubectl_nodelife.engine.flag_values import parse_assignments
 from kubectl_nodelife.engine.guard import Breaker, Guard
 from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
@@ -22,6 +22,7 @@ from kubectl_nodelife.live.writer import Writer
 
 MANAGER_LEASE: Final = ("kube-system", "kube-controller-manager")
 LOOK_SECONDS: Final = 10.0
+REFUSED_LOOKS: Final = 3
 _READ_SECONDS: Final = 5.0
 _MANAGER: Final = "kube-controller-manager"
 _COMPONENTS: Final = (_MANAGER, "kube-apiserver")
@@ -55,7 +56,7 @@ def lease_spec(answer: Answer) -> Json:
 async def control_plane_pods(writer: Writer) -> list[Json]:
     """Running pods of managers and API servers, as read; none where they cannot be seen."""
     request = Request("GET", _PODS, "", {})
-    answer = await writer.send(request, "", timeout_s=_READ_SECONDS)
+    answer = await writer.send(request, "PodList", timeout_s=_READ_SECONDS)
     items = (answer.raw or {}).get("items") or () if answer.ok else ()
     return [pod for pod in items if _component(pod) and _runs(pod)]
 
@@ -118,10 +119,12 @@ async def watch_manager(
 ) -> None:
     """Open the breaker when a manager appears, or changes hands, until cancelled.
 
-    `unproven_with` is asked which controllers that holder of the Lease may run beside us.
+    `unproven_with` is asked which controllers that holder of the Lease may run beside us. So it is
+    where reading it is refused three times in a row; a server that is down, or a page of somebody
+    else's, says nothing of managers.
     """
     known: Json | None = None
-    cleared = ""
+    cleared, refused = "", 0
     while True:
         answer = await manager_lease(writer)
         if answer.ok or answer.code == NOT_FOUND:
@@ -133,7 +136,12 @@ async def watch_manager(
                     guard.open(Breaker("manager", because + ", ".join(left), now_ns()))
                 else:
                     cleared = holder
-            known = spec
+            known, refused = spec, 0
+        elif 400 <= answer.code < 500 and answer.code != TOO_MANY_REQUESTS:
+            refused += 1
+            if refused == REFUSED_LOOKS and (left := await unproven_with("")):
+                because = f"nobody can see whether one runs ({answer.message}), maybe with "
+                guard.open(Breaker("manager", because + ", ".join(left), now_ns()))
         await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -28,12 +29,14 @@ _json = msgspec.json.Encoder(enc_hook=encode_part)
 class ChangeRecorder:
     """`executor.Recorder` over the ledger. `counts`: how many ended how.
 
-    `on_sending`, `on_answered`: who else wants to know.
+    `on_sending`, `on_answered`: who else wants to know. `answers`: requests by controller, action
+    and class of answer.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self.on_sending: Callable[[Action], None] = lambda action: None
         self.on_answered: Callable[[Action, Answer, float], None] = lambda action, answer, s: None
+        self.answers: Counter[tuple[str, str, str]] = Counter()
         self.counts: dict[str, int] = {APPLIED: 0, FAILED: 0, SUPERSEDED: 0, "held": 0}
         self._ledger = ledger
 
@@ -54,6 +57,7 @@ class ChangeRecorder:
 
     def answered(self, action: Action, answer: Answer, took_s: float) -> None:
         """The request was answered, or not."""
+        self.answers[action.controller, type(action).__name__, _class_of(answer.code)] += 1
         self.on_answered(action, answer, took_s)
 
     def ended(self, action: Action, result: Result, now_ns: int) -> None:
@@ -61,14 +65,21 @@ class ChangeRecorder:
         if result.ok and result.changed:
             outcome, why = APPLIED, ""
         elif result.ok or result.code == 404:
-            outcome, why = SUPERSEDED, result.message or "there was nothing left to do"
+            outcome, why = SUPERSEDED, result.recorded or "there was nothing left to do"
         elif result.code == HELD:
-            outcome, why = SUPERSEDED, f"not sent: {result.message}"
+            outcome, why = SUPERSEDED, f"not sent: {result.recorded}"
         else:
             outcome, why = FAILED, ""
         self.counts[outcome] += 1
-        error = f"{result.code}: {result.message}" if outcome == FAILED else ""
+        error = f"{result.code}: {result.recorded}" if outcome == FAILED else ""
         self._ledger.settle(action, outcome, now_ns, why, error)
+
+
+def _class_of(code: int) -> str:
+    """The code where it says much, else its class; `lost` without an answer."""
+    if code in (404, 409, 429):
+        return str(code)
+    return f"{code // 100}xx" if 200 <= code < 600 else "lost"
 
 
 class IntentJournal:

@@ -16,10 +16,12 @@ from kubectl_nodelife.daemon.intents import WRITES, Intent, Intents
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.live.writer import Writer
 
 AGAIN_S: Final = 10.0
 _CREATES: Final = ("CreatePod", "CreateControllerRevision")
+_KINDS: Final = frozenset(kind.name for kind in KINDS)
 _DELETES: Final = ("DeletePod", "DeleteControllerRevision", "EvictPod")
 
 
@@ -64,12 +66,19 @@ async def settle_later(intents: Intents, writer: Writer) -> None:
 
 
 async def settle_unsettled(intents: Intents, writer: Writer) -> None:
-    """Read each object; nothing is sent again. What cannot be read stays open for the next time."""
-    intents.has_unsettled = False
+    """Read each object; nothing is sent again. What cannot be read stays open for the next time.
+
+    `has_unsettled` stays true until all of it has been read, and where an end becomes unknown
+    meanwhile.
+    """
+    unknown_before = intents.unknown_ends
     await intents.flush()  # what was noted last is looked at, too
-    intents.has_unsettled = intents.has_unsettled or bool(intents.error)
+    is_open = bool(intents.error)
     for write in intents.unsettled():
         intent = write.intent
+        if intent.kind not in _KINDS:  # the row is damaged: nobody knows what was written
+            is_open = True
+            continue
         answer = await writer.call(Get(intent.kind, (intent.namespace, intent.name)))
         if answer.code == NOT_FOUND:
             state = "applied" if _is_a(intent, _DELETES) else "failed"
@@ -82,8 +91,9 @@ async def settle_unsettled(intents: Intents, writer: Writer) -> None:
             state = "applied" if done else "failed"
             intents.note(write.id, state, 0, "settled by reading the object", version)
         else:
-            intents.has_unsettled = True
+            is_open = True
     await intents.flush()
+    intents.has_unsettled = is_open or intents.unknown_ends != unknown_before
 
 
 def _is_a(intent: Intent, names: tuple[str, ...]) -> bool:

@@ -1,8 +1,10 @@
 """Signs that somebody else is at work, or that we are the ones cut off: they open the breaker.
 
-- *surprise*: a write that only such a controller makes, on what we enforce, and that is not ours;
+- *surprise*: a write that only such a controller makes, on what we enforce, and that is not ours by
+  what we have sent and by the node's managedFields (`field_writers.py`);
 - *nodes gone*: many Node objects vanish with pods on them that are no DaemonSet's;
-- *all at once*: many nodes fall silent while our own connection was in trouble.
+- *all at once*: many nodes fall silent while our own connection was in trouble, or kubelets set
+  Ready right after we had called their nodes lost, twice on several nodes: what we read is stale.
 
 Pure but for what it remembers: it is told what the cluster shows, what we send and when something
 went wrong on the way. A person must say `daemon resume` then; but *all at once* is over once
@@ -11,10 +13,20 @@ nothing went wrong for two grace periods, the time in which a node's silence tel
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Collection
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Collection
 from typing import Final
 
+from kubectl_nodelife.daemon.enforce.field_writers import (
+    A_MANAGER,
+    A_PERSON,
+    MADE,
+    NOT_TOLD,
+    OURS,
+    Path,
+    Target,
+    writer_of,
+)
 from kubectl_nodelife.daemon.enforce.gone_nodes import GoneNodes
 from kubectl_nodelife.daemon.follow.foreign_writes import ForeignWriteDetector
 from kubectl_nodelife.engine.actions import (
@@ -28,7 +40,9 @@ from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.guard import NODES_GONE, Breaker, Guard
 from kubectl_nodelife.engine.write_risk import is_harm
+from kubectl_nodelife.kube.field_managers import condition_field
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 
@@ -38,6 +52,12 @@ ShownObjects = dict[tuple[str, Key], KubeObject | None]
 SURPRISE, ALL_AT_ONCE = "surprise", "all at once"
 GONE_LEAST: Final = 3
 SILENT_SHARE: Final = 0.30
+REVIVED_SHARE: Final = 0.01
+REVIVED_LEAST: Final = 3
+"""So many nodes, and that share of them, may contradict us twice within ten minutes."""
+
+_RIGHT_AFTER_NS: Final = 10 * SECOND_NS
+_REMEMBERED_NS: Final = 600 * SECOND_NS
 _OURS_KEPT: Final = 100_000
 
 
@@ -53,9 +73,10 @@ class Tripwires:
         before: Tripwires | None = None,
     ) -> None:
         """`gone`: what outlives the term, and the process. `before`: the last term's, some of whose
-        writes may be seen only now.
+        writes may be seen only now. `ask_writer` is called where a read of a pod would tell more.
         """
         self.grace_ns = 40 * SECOND_NS
+        self.ask_writer: Callable[[str, Target, Path], None] = lambda rule, target, path: None
         self._guard = guard
         self._cache = cache
         self._controllers = frozenset(controllers)
@@ -66,11 +87,15 @@ class Tripwires:
         self._gone = gone or GoneNodes()
         self._silent: deque[tuple[int, str]] = deque()
         self._trouble_ns = 0
+        self._called_lost: dict[str, int] = {}
+        self._revived: deque[tuple[int, str]] = deque()
 
     # What is told
 
     def sends(self, action: Action) -> None:
         """We are about to send this. Each time it is sent explains one time that it is seen."""
+        if isinstance(action, SetNodeConditions) and is_harm(action):
+            self._called_lost[action.node] = 0  # and when it is seen, that instant
         if _is_telling(action) or isinstance(action, CreatePod):
             key = type(action), action.target
             self._ours[key] = self._ours.pop(key, 0) + 1
@@ -102,9 +127,11 @@ class Tripwires:
             target = event.kind, event.obj.key
             old = earlier[target] if target in earlier else self._cache.get(*target)
             earlier[target] = event.obj
+            if isinstance(old, Node) and isinstance(event.obj, Node):
+                self._note_revival(old, event.obj, now_ns)
             if old is not None and event.kind in ("Node", "Pod"):
                 for action in self._detector.compare(old, event.obj, now_ns):
-                    self._judge(action, now_ns)
+                    self._judge(action, event.obj, now_ns)
             elif old is None and isinstance(event.obj, Pod):
                 self._pod_came(event.obj, now_ns)
             elif event.kind == "Node":
@@ -112,16 +139,50 @@ class Tripwires:
 
     # What follows
 
-    def _judge(self, action: Action, now_ns: int) -> None:
+    def _note_revival(self, old: Node, new: Node, now_ns: int) -> None:
+        """A kubelet that is heard right after we called its node lost was never silent."""
+        before, after = old.ready(), new.ready()
+        if new.name not in self._called_lost or after is None:
+            return
+        if after.status == "Unknown":
+            if before is not None and before.status != "Unknown":
+                self._called_lost[new.name] = now_ns
+            return
+        since_ns = self._called_lost[new.name]
+        if after.status != "True" or not since_ns:
+            return
+        del self._called_lost[new.name]
+        if now_ns - since_ns > _RIGHT_AFTER_NS:
+            return
+        self._revived.append((now_ns, new.name))
+        while self._revived[0][0] < now_ns - _REMEMBERED_NS:
+            self._revived.popleft()
+        twice = sum(n > 1 for n in Counter(name for _, name in self._revived).values())
+        if twice >= max(REVIVED_LEAST, REVIVED_SHARE * len(self._cache.nodes)):
+            self._trouble_ns = now_ns
+            because = (
+                f"the kubelets of {twice} nodes were heard right after these were called lost, "
+                "twice each: what is read of them is old"
+            )
+            self._open(ALL_AT_ONCE, because, now_ns, recovery_passes=True)
+
+    def _judge(self, action: Action, seen: KubeObject, now_ns: int) -> None:
         if action.controller not in self._controllers or not _is_telling(action):
             return
-        if self._is_ours(type(action), action.target):
+        sent = self._is_ours(type(action), action.target)
+        who, name = writer_of(action, seen) if isinstance(seen, Node) else (NOT_TOLD, "")
+        if who in (OURS, A_PERSON) or (sent and who != A_MANAGER):
             return
-        kind, (namespace, name) = action.target
-        where = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+        kind, (namespace, key) = action.target
+        where = f"{kind} {namespace}/{key}" if namespace else f"{kind} {key}"
         words = {SetNodeConditions: "calls it lost", AddTaints: "taints it"}
         what = words.get(type(action), "evicts it")
-        self._open(SURPRISE, f"another {action.controller} controller {what}: {where}", now_ns)
+        because = f"another {action.controller} controller {what}: {where}"
+        because += f", written by field manager {name}" if name else ""
+        self._open(SURPRISE, because, now_ns)
+        if isinstance(action, SetPodCondition):
+            path = ("f:status", "f:conditions", condition_field(action.condition.type))
+            self.ask_writer(SURPRISE, action.target, path)
 
     def _is_ours(self, type_: type[Action], target: object) -> bool:
         """Whether we have sent that once more than it was seen."""
@@ -138,6 +199,7 @@ class Tripwires:
             where = f"{pod.namespace}/{pod.name}"
             because = f"another DaemonSet controller made pod {where}"
             self._open(SURPRISE, because, now_ns)
+            self.ask_writer(SURPRISE, ("Pod", pod.key), MADE)
 
     def _node_gone(self, name: str, now_ns: int) -> None:
         if self._gone.gone(name, self._cache, now_ns):

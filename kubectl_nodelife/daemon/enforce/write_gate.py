@@ -42,7 +42,7 @@ class WriteGate:
     def closed_because(self) -> str:
         """Why nothing at all may be written now, "" where it may."""
         if not self._keeper.leads():
-            return f"the Lease is not held ({self._keeper.state().holder or self._keeper.error})"
+            return f"the Lease is not held ({self._keeper.error or self._keeper.state().holder})"
         if paused := self._pause.because(self._now_ns()):
             return paused
         if self._kill_switch.present:

@@ -17,13 +17,25 @@ from typing import Any, ClassVar, final
 import msgspec
 
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import NodeCondition
+from kubectl_nodelife.kube.pod import PodCondition
 
 Detail = dict[str, Any]
+
+
+def condition_detail(condition: NodeCondition | PodCondition) -> Detail:
+    """What a record tells of a condition."""
+    c = condition
+    detail: Detail = {"type": c.type, "status": c.status, "reason": c.reason}
+    return {**detail, "message": c.message} if c.message else detail
 
 
 @final
 class Requeue(msgspec.Struct, frozen=True, gc=False):
     """Wake this controller for `key` at `at_ns`, strictly in the future.
+
+    A controller that is told of a change may also ask for this very instant: it is woken once all
+    are told, before anybody sees what they write.
 
     A later one for the same key replaces it. Not a record: waiting leaves no trace.
     """

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions.action import Detail, NodeAction
+from kubectl_nodelife.engine.actions.action import Detail, NodeAction, condition_detail
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
@@ -21,7 +21,7 @@ class SetNodeConditions(NodeAction, frozen=True, kw_only=True, gc=False):
     def records(self) -> Iterator[tuple[str, Detail]]:
         """One SetNodeCondition a condition."""
         for c in self.conditions:
-            yield "SetNodeCondition", {"type": c.type, "status": c.status, "reason": c.reason}
+            yield "SetNodeCondition", condition_detail(c)
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         if not isinstance(obj, Node):

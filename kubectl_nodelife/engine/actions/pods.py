@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions.action import Detail, PodAction
+from kubectl_nodelife.engine.actions.action import Detail, PodAction, condition_detail
 from kubectl_nodelife.engine.actions.created import created_pod
 from kubectl_nodelife.engine.actions.nodes import taint_detail
 from kubectl_nodelife.kube.deletion import delete_pod
@@ -57,8 +57,7 @@ class SetPodCondition(PodAction, frozen=True, kw_only=True, gc=False):
     phase: str = ""
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        c = self.condition
-        detail: Detail = {"type": c.type, "status": c.status, "reason": c.reason}
+        detail = condition_detail(self.condition)
         if self.phase:
             detail["phase"] = self.phase
         yield "SetPodCondition", detail
@@ -92,8 +91,7 @@ class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
     by_pod_worker: bool = False
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        c = self.condition
-        yield "MarkPodNotReady", {"type": "Ready", "status": "False", "reason": c.reason}
+        yield "MarkPodNotReady", condition_detail(self.condition)
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         if not isinstance(obj, Pod):
@@ -125,12 +123,11 @@ class SetPodReason(PodAction, frozen=True, kw_only=True, gc=False):
 
 
 class SetPodPhase(PodAction, frozen=True, kw_only=True, gc=False):
-    """Patch of a pod's phase (pod-gc before it deletes); no record, the delete tells it."""
+    """Patch of a pod's phase (pod-gc before it deletes)."""
+
+    tells: ClassVar[tuple[str, ...]] = ("phase",)
 
     phase: str
-
-    def records(self) -> Iterator[tuple[str, Detail]]:
-        return iter(())
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         if not isinstance(obj, Pod) or obj.status.phase == self.phase:

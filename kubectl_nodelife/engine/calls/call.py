@@ -78,6 +78,22 @@ class Get(msgspec.Struct, frozen=True, tag=True):
     quorum: bool = True
 
 
+class ListObjects(msgspec.Struct, frozen=True, tag=True):
+    """GET the objects of a kind in a namespace that have these labels, as they are now.
+
+    The answer has them in `raw`, under `items`.
+    """
+
+    of: str
+    namespace: str
+    labels: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """Of the answer, such as PodList."""
+        return f"{self.of}List"
+
+
 class Post(msgspec.Struct, frozen=True, tag=True):
     """POST a new object; `key` has its name, so that a lost answer can be looked for."""
 
@@ -144,7 +160,8 @@ class WaitUntil(msgspec.Struct, frozen=True, tag=True):
 
 
 Write = Post | Replace | Patch | Delete | Evict
-Call = Get | Write | WaitUntil
+Read = Get | ListObjects
+Call = Read | Write | WaitUntil
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -173,6 +190,10 @@ class Answer(msgspec.Struct, frozen=True):
         return self.code == NO_ANSWER or self.code >= 500
 
 
+_MADE_OF_NAMES: Final = frozenset({"NotFound", "Conflict", "AlreadyExists"})
+"""Reasons of errors that the API server words itself; an admission webhook may use them too."""
+
+
 class Result(msgspec.Struct, frozen=True):
     """The end of a conversation. `code`: that of the call which decided it.
 
@@ -191,6 +212,15 @@ class Result(msgspec.Struct, frozen=True):
         """Whether the action is done."""
         return 200 <= self.code < 300
 
+    @property
+    def recorded(self) -> str:
+        """What may be kept of `message` on the disk. A text that refuses a write (4xx) quotes the
+        values that it refuses: the reason is kept, but where the words are ours, or of names alone.
+        """
+        of_names = self.reason in _MADE_OF_NAMES and "denied the request" not in self.message
+        quotes = 400 <= self.code < 500 and self.reason and not of_names
+        return self.reason if quotes else self.message
+
 
 class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """One request to the API server; `path` without the server."""
@@ -205,8 +235,13 @@ class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):
         return go_json(self.body)
 
 
-def request_of_call(call: Get | Write) -> Request:
+def request_of_call(call: Read | Write) -> Request:
     """The call as a request."""
+    if isinstance(call, ListObjects):
+        path = collection_path(call.of, call.namespace)
+        selector = ",".join(f"{key}={value}" for key, value in call.labels)
+        path += f"?labelSelector={quote(selector, safe='')}" if selector else ""
+        return Request("GET", path, JSON, {})
     if isinstance(call, Get):
         path = object_path(call.kind, call.key)
         return Request("GET", path if call.quorum else f"{path}?resourceVersion=0", JSON, {})

@@ -7,6 +7,8 @@ of the counts under the same resourceVersion, so that conditions set by others s
 
 from __future__ import annotations
 
+from typing import Final
+
 from kubectl_nodelife.engine.actions import (
     STATUS_COUNTS,
     AdoptObject,
@@ -41,6 +43,8 @@ from kubectl_nodelife.engine.calls.steps import (
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.workload import DaemonSet
+
+_ROLLBACK_TRIES: Final = 5
 
 
 def create_revision(
@@ -135,6 +139,20 @@ def raise_collision_count(
 
 
 def roll_back(action: RollBackDaemonSet, seen: KubeObject | None, now_ns: int) -> Conversation:
-    """PATCH with the revision's data, under the version judged."""
-    patch = Patch(*action.target, action.patch, as_seen(action, seen))
-    return (yield from write(action, patch))
+    """PATCH with the revision's data, under the version judged.
+
+    In the middle of a rollout the status changes each second: of a set with the generation that was
+    judged nothing else has changed, and the patch is sent under its newer version.
+    """
+    for _ in range(_ROLLBACK_TRIES):
+        patch = Patch(*action.target, action.patch, as_seen(action, seen))
+        result = yield from write(action, patch)
+        if result.code != CONFLICT or seen is None or not seen.metadata.generation:
+            return result
+        found = yield from read(action, quorum=True)
+        if isinstance(found, Result) or found.obj is None:
+            return result
+        if found.obj.metadata.generation != seen.metadata.generation:
+            return result
+        seen = found.obj
+    return result

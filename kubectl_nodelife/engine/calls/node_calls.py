@@ -17,7 +17,16 @@ from kubectl_nodelife.engine.actions import (
     SetNodeLabels,
     SetUnschedulable,
 )
-from kubectl_nodelife.engine.calls.call import CONFLICT, Answer, Body, Get, Patch, Result, WaitUntil
+from kubectl_nodelife.engine.calls.call import (
+    CONFLICT,
+    OK,
+    Answer,
+    Body,
+    Get,
+    Patch,
+    Result,
+    WaitUntil,
+)
 from kubectl_nodelife.engine.calls.steps import (
     UNCHANGED,
     Conversation,
@@ -56,7 +65,7 @@ def set_node_conditions(
     if is_another(action, found.obj):
         return another(action)
     if answer.is_ambiguous and action.effect(found.obj, now_ns) is found.obj:
-        return Result(answer.code or 200, changed=True, fresh=found.obj)
+        return Result(OK, changed=True, fresh=found.obj)
     return failed(answer, found.obj)
 
 

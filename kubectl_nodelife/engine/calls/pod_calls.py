@@ -23,18 +23,27 @@ from kubectl_nodelife.engine.actions import (
     SetPodReady,
     SetPodReason,
 )
+from kubectl_nodelife.engine.calls.after_eviction import (
+    EVICTION_RETRY_NS,
+    FAIL,
+    GONE,
+    NAMESPACE_TERMINATING,
+    WAIT,
+    after_eviction,
+)
 from kubectl_nodelife.engine.calls.call import (
-    FORBIDDEN,
+    CONFLICT,
     MERGE,
+    NO_ANSWER,
     NOT_FOUND,
     OK,
-    TOO_MANY_REQUESTS,
     Answer,
     Body,
     Call,
     Delete,
     Evict,
     Get,
+    ListObjects,
     NodeAbsent,
     NodeOutOfService,
     Patch,
@@ -55,14 +64,28 @@ from kubectl_nodelife.engine.calls.steps import (
     whole,
     write,
 )
+from kubectl_nodelife.kube.decode import convert
+from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE, TRUE
+from kubectl_nodelife.kube.wellknown import (
+    LABEL_CONTROLLER_REVISION_HASH,
+    TAINT_NODE_OUT_OF_SERVICE,
+    TRUE,
+)
 
-EVICTION_RETRY_NS: Final = 5 * SECOND_NS
-NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
+RESENDS_FOR_NS: Final = 5 * SECOND_NS
+"""So long a create whose answer was lost is sent again; later it is decided anew."""
+
+LOOKS_FOR_NS: Final = 300 * SECOND_NS
+"""So long a pod is looked for whose create was not answered, as expectations last."""
+
+_ON_ITS_WAY: Final = frozenset({NO_ANSWER, 502, 504})
+"""Answers after which the API server may still be about to do what was asked."""
+
+_LONGEST_PAUSE_NS: Final = 30 * SECOND_NS
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 OUT_OF_SERVICE: Final = Node(spec=NodeSpec(taints=(Taint(key=TAINT_NODE_OUT_OF_SERVICE),)))
@@ -124,36 +147,84 @@ def set_pod_label(action: SetPodLabel, seen: KubeObject | None, now_ns: int) -> 
 
 
 def create_pod(action: CreatePod, seen: KubeObject | None, now_ns: int) -> Conversation:
-    """POST of the manifest, whose name was chosen: sent twice, it makes one pod."""
-    return (yield from write(action, Post(*action.target, action.manifest)))
+    """POST of the manifest, whose name was chosen: sent twice, it makes one pod.
+
+    Where no answer came, the pods of its owner decide whether it was made. One that is not there
+    may be on its way still: the same is sent once more, and found where its name is taken by then.
+    While nothing can be read nothing is known, and it is looked for again.
+    """
+    post, listed = Post(*action.target, action.manifest), _siblings(action)
+    answer = yield post
+    asked_ns, pause_ns, lost = answer.now_ns or now_ns, SECOND_NS, False
+    while not answer.ok:
+        if not answer.is_ambiguous and not (lost and answer.code == CONFLICT):
+            return failed(answer)
+        lost = True
+        found = yield listed
+        if found.ok and (pod := _made(action, found.raw)) is not None:
+            return Result(OK, changed=True, fresh=pod)
+        at_ns = found.now_ns or now_ns
+        refused = found.ok and answer.code not in _ON_ITS_WAY and answer.code != CONFLICT
+        if refused or at_ns - asked_ns > (RESENDS_FOR_NS if found.ok else LOOKS_FOR_NS):
+            return failed(answer)
+        yield WaitUntil(at_ns + pause_ns)
+        if found.ok:
+            answer = yield post
+        pause_ns = min(2 * pause_ns, _LONGEST_PAUSE_NS)
+    return Result(answer.code, changed=True, fresh=answer.obj)
+
+
+def _siblings(action: CreatePod) -> ListObjects:
+    """The pods that the same set has made of the same revision."""
+    labels = (action.manifest.get("metadata") or {}).get("labels") or {}
+    revision = labels.get(LABEL_CONTROLLER_REVISION_HASH)
+    told = ((LABEL_CONTROLLER_REVISION_HASH, revision),) if revision else ()
+    return ListObjects("Pod", action.namespace, told)
+
+
+def _made(action: CreatePod, listed: Body | None) -> Pod | None:
+    """The owner's pod of that name, or that is there for the node already; None: there is none."""
+    found = None
+    for raw in (listed or {}).get("items") or ():
+        try:
+            pod: Pod = convert(raw, Pod, "", "")
+        except InputError:
+            continue
+        going = pod.metadata.deletion_timestamp is not None or pod.status.phase in _FINISHED
+        if action.shown_by(pod) and (pod.name == action.pod or not going):
+            found = pod if found is None or pod.name == action.pod else found
+    return found
 
 
 def evict_pod(action: EvictPod, seen: KubeObject | None, now_ns: int) -> Conversation:
-    """Eviction; while a budget refuses it, or the namespace is terminating, again every 5 s.
+    """Eviction, asked for again as `after_eviction` says; a lost answer is asked for again too.
 
-    Follows `evictPods` (k8s.io/kubectl/pkg/drain). Whoever drives this ends it where its own time
-    is over.
+    Whoever drives this ends it where its own time is over. A refusal for good of a pod that is gone
+    by then is none.
     """
     call = Evict(action.target[1], same(action, seen), action.grace_period_seconds)
+    going = seen is not None and action.shown_by(seen)
     while True:
         answer = yield call
         if answer.ok:
             return Result(answer.code, changed=True)
-        if answer.code == NOT_FOUND:
+        terminating = NAMESPACE_TERMINATING in answer.causes
+        then = after_eviction(answer.code, terminating=terminating, going=going)
+        if then in (GONE, WAIT):
             return UNCHANGED
-        terminating = answer.code == FORBIDDEN and NAMESPACE_TERMINATING in answer.causes
-        if answer.code != TOO_MANY_REQUESTS and not terminating and not answer.is_ambiguous:
+        if then == FAIL and answer.code >= 500:
+            return failed(answer)  # a budget that cannot be evaluated
+        if then == FAIL and answer.code != NO_ANSWER:
             found = yield Get(*action.target)
             gone = found.code == NOT_FOUND or (found.obj and is_another(action, found.obj))
             return UNCHANGED if gone else failed(answer)
-        if answer.code >= 500:
-            return failed(answer)  # a budget that cannot be evaluated
         yield WaitUntil((answer.now_ns or now_ns) + EVICTION_RETRY_NS)
         found = yield Get(*action.target)
         pod = found.obj
         if found.code == NOT_FOUND or (pod is not None and is_another(action, pod)):
             return UNCHANGED
-        if pod is not None and not terminating and action.shown_by(pod):
+        going = pod is not None and action.shown_by(pod)
+        if going and not terminating:
             return Result(OK, changed=True, fresh=pod)
 
 

@@ -87,9 +87,11 @@ def write(action: Action, call: Write) -> Conversation:
     if not answer.is_ambiguous:
         return failed(answer)
     found = yield Get(*action.target)
-    if found.code == NOT_FOUND or (found.obj is not None and is_another(action, found.obj)):
+    replaced = found.obj is not None and is_another(action, found.obj)
+    if found.code == NOT_FOUND or replaced:
         gone = action.effect(found.obj, found.now_ns) is None
-        return Result(OK, changed=True) if gone else failed(found)
+        end = another(action) if replaced else failed(found)
+        return Result(OK, changed=True) if gone else end
     if found.obj is None:
         return failed(answer)
     done = is_done(action, found.obj, found.now_ns)

@@ -27,10 +27,14 @@ from kubectl_nodelife.outlook.audit.findings import (
     orphaned,
     terminating,
 )
-from kubectl_nodelife.outlook.audit.notes import NOTES
+from kubectl_nodelife.outlook.audit.notes import NOTES, QUIET, UNHEARD
 from kubectl_nodelife.outlook.audit.readiness import readiness
 from kubectl_nodelife.outlook.terminating import release_of
-from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
+from kubectl_nodelife.workloads.node_readiness import (
+    NodeReadiness,
+    kubelet_speaks,
+    node_readiness,
+)
 
 _ORDER = {name: place for place, name in enumerate(NOTES)}
 
@@ -45,14 +49,17 @@ class AuditInput(msgspec.Struct, frozen=True):
 
 
 class AuditResult(msgspec.Struct, frozen=True):
-    """What the pass found. `counts`: class -> pods, `ok` and `unknown` among them. `waiting`: of
-    the pods without a finding those whose containers wait, by the reason that they give."""
+    """What the pass found. `counts`: class -> findings, and `ok`, `unknown` and `unheard` -> pods
+    without a finding: consistent, saying too little, and on nodes that are not heard from, so that
+    what they say may be old. `waiting`: of the pods without a finding those whose containers wait,
+    by the reason that they give. `unheard`: those nodes."""
 
     findings: tuple[PodFinding, ...]
     counts: dict[str, int]
     waiting: dict[str, int]
     warnings: tuple[str, ...]
     not_evaluated: tuple[str, ...]
+    unheard: tuple[str, ...] = ()
 
 
 def audit(
@@ -61,7 +68,13 @@ def audit(
     """Judge every pod once. Findings stand in the order of their classes, then by name."""
     context = context_of(settings, now_ns, settle_ns)
     health = health_of_nodes(seen)
-    ready = {name for name, node in health.items() if node.is_ready}
+    grace_ns = context.release.heartbeat_ns
+    heard = {
+        name
+        for name, node in health.items()
+        if kubelet_speaks(node, grace_ns, now_ns) or not (node.ready or node.heartbeat_ns)
+    }
+    ready = {name for name in heard if health[name].is_ready}
     findings: list[PodFinding] = []
     counts: Counter[str] = Counter()
     waiting: Counter[str] = Counter()
@@ -75,7 +88,8 @@ def audit(
         found = list(pod_findings(pod, node, context))
         findings += found
         if not found:
-            counts[_quiet_class(pod, node, context)] += 1
+            unheard = node.exists and node.read and node.name not in heard
+            counts[UNHEARD if unheard else _quiet_class(pod, node, context)] += 1
             waiting.update(waits_for(pod))
             marks_without_node += not node.read and bears_the_mark(pod.status)
         for finding in found:
@@ -84,10 +98,11 @@ def audit(
     findings.sort(key=_place)
     return AuditResult(
         findings=tuple(findings),
-        counts={name: counts[name] for name in (*_ORDER, OK, UNKNOWN) if counts[name]},
+        counts={name: counts[name] for name in (*_ORDER, *QUIET) if counts[name]},
         waiting=dict(waiting.most_common()),
         warnings=tuple(_warnings(health, now_ns, settings.node_monitor_grace_period_ns)),
         not_evaluated=tuple(_not_evaluated(seen, health, marks_without_node)),
+        unheard=tuple(sorted(health.keys() - heard)),
     )
 
 

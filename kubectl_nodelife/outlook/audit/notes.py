@@ -28,6 +28,10 @@ EVICTED_LEFTOVER: Final = "evicted-leftover"
 DAEMONSET_NEVER_EVICTED: Final = "daemonset-never-evicted"
 NEVER_EVICTED: Final = "never-evicted"
 
+UNHEARD: Final = "unheard"
+QUIET: Final = (OK, UNKNOWN, UNHEARD)
+"""What is said of pods without a finding."""
+
 WRONG: Final = "wrong"
 """Something is not as it should be, and somebody may have to act."""
 NOTE: Final = "note"

@@ -30,7 +30,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE, UNKNOWN
 from kubectl_nodelife.kubelet.conditions import TERMINAL_PHASES
 from kubectl_nodelife.kubelet.pods import is_mirror_pod
-from kubectl_nodelife.outlook.audit import notes
+from kubectl_nodelife.outlook.audit import CAP, notes
 from kubectl_nodelife.outlook.audit.classify import (
     GATES,
     LAGGING,
@@ -56,9 +56,6 @@ ORPHAN_WAIT_NS: Final = 120 * SECOND_NS
 
 REPAIR: Final = "repair"
 """In whose name the requests are sent."""
-
-CAP: Final = 100
-"""So many requests in one run."""
 
 
 class RepairStep(msgspec.Struct, frozen=True):

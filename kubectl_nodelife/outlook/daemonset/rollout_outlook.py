@@ -169,7 +169,9 @@ def _waits_for(
 def _estimate(
     view: SetView, budget: UpdateBudget, old_nodes: int, stuck: int
 ) -> RolloutEstimate | None:
-    """Rounds still to go, each as long as pods took to be Ready.
+    """Rounds still to go, each as long as pods took to be Ready. minReadySeconds may count twice in
+    a round: by chance the controller forgets the later of two instants, and looks again only after
+    as long as that (docs/deviations.md).
 
     None without such experience, and where stuck nodes use up the whole budget.
     """
@@ -184,7 +186,7 @@ def _estimate(
     grace = view.tracked.template.spec.termination_grace_period_seconds
     stop = 0 if budget.max_surge else DEFAULT_GRACE_SECONDS if grace is None else grace
     low = rounds * (times[len(times) // 2] + settled)
-    high = rounds * (times[-1] + settled + stop)
+    high = rounds * (times[-1] + 2 * settled + stop)
     basis = (
         f"{rounds} {'round' if rounds == 1 else 'rounds'} of {at_once}; of {len(times)} pods half"
         f" were Ready within {times[len(times) // 2]:g}s, all within {times[-1]:g}s"

@@ -6,5 +6,3 @@ seen) and `others.py` (what other writers did). A false alarm is worse than sile
 be watched is never judged. `dump_observations.py` makes the same record of a dump, with the writes
 that are missing in it from `dump_writes.py`.
 """
-
-from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement as divergence_judgement

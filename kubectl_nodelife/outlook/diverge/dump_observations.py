@@ -15,10 +15,12 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import is_own, taint_is_w
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
+from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
+    CONTROLLER_MANAGERS,
     DELETION_BY_TAINT_MANAGER,
     DISRUPTION_TARGET,
     EVICTION_BY_EVICTION_API,
@@ -63,20 +65,45 @@ _JOINED_NS: Final = 10 * MINUTE_NS
 """Within that time of its creation a node gets the taints that it is installed with."""
 
 _EARLY_NS: Final = 5 * SECOND_NS
-_KEPT_EVENTS: Final = frozenset(
+_COMPONENTS: Final = frozenset(
     {
-        "node-controller",
-        "taint-eviction-controller",
-        "taint-controller",
-        "daemonset-controller",
-        "replicaset-controller",
-        "deployment-controller",
-        "statefulset-controller",
-        "job-controller",
+        "attachdetach-controller",
+        "controllermanager",  # the disruption controller's name for itself, to this day
         "cronjob-controller",
+        "daemonset-controller",
+        "deployment-controller",
+        "endpoint-controller",
+        "endpoint-slice-controller",
+        "endpoint-slice-mirroring-controller",
+        "ephemeral_volume",
+        "garbage-collector-controller",
+        "horizontal-pod-autoscaler",
+        "job-controller",
+        "kube-controller-manager",
+        "node-controller",
+        "persistentvolume-controller",
+        "replicaset-controller",
+        "replication-controller",
+        "resource_claim",
+        "statefulset-controller",
+        "taint-controller",
+        "taint-eviction-controller",
+        "ttl-after-finished-controller",
+        "volume_expand",
     }
 )
-"""Components of kube-controller-manager, by whose Events it is alive."""
+"""The sources of Events, from v1.11 to v1.36, that are part of kube-controller-manager in every
+cluster. Left out are those that may be part of cloud-controller-manager: service-controller,
+route_controller and the CIDR allocators."""
+
+_OWNERS: Final = {
+    "ReplicaSet": "apps/",
+    "StatefulSet": "apps/",
+    "DaemonSet": "apps/",
+    "Job": "batch/",
+    "ReplicationController": "v1",
+}
+"""Kinds whose pods kube-controller-manager makes -> how their API version begins."""
 
 
 def dump_observations(
@@ -93,7 +120,7 @@ def dump_observations(
     `blind`: why nothing can be judged, "" where it can. `noted`: the moment is noted in a snapshot.
     `unread`: kinds that were not read.
     """
-    lacking = frozenset(unread)
+    lacking, told = frozenset(unread), list(events)
     reading_ns = READING_SNAPSHOT_NS if noted else READING_NS
     missing = missing_writes(outlook, overdue)
     settled = tuple(w for w in missing if outlook.now_ns - w.time_ns > reading_ns)
@@ -112,7 +139,15 @@ def dump_observations(
         unwatched=(UnwatchedSpan(outlook.now_ns, None, blind),) if blind else (),
         evaluated=(LIFECYCLE, EVICTION) if "Pod" not in lacking else (LIFECYCLE,),
         not_evaluated=tuple(_not_evaluated(outlook, lacking, missing, reading_ns)),
-        last_write_ns=max(_signs_of_the_manager(events), default=None),
+        last_write_ns=max(_signs_of_the_manager(told, nodes, pods), default=None),
+        last_sign_of_others_ns=max(
+            (
+                at_ns
+                for event in told
+                if (at_ns := _last_told(event)) and not _is_the_managers(event)
+            ),
+            default=None,
+        ),
         one_moment=True,
         told=tuple(_too_early(outlook, pods)),
     )
@@ -230,12 +265,35 @@ def _lease(outlook: Outlook) -> LeaseObservation:
     return LeaseObservation(holder, lasts_ns, renewed_ns, max(others))
 
 
-def _signs_of_the_manager(events: Iterable[Event]) -> Iterator[int]:
+def _signs_of_the_manager(
+    events: Iterable[Event], nodes: Iterable[Node], pods: Iterable[Pod]
+) -> Iterator[int]:
+    """When it was alive: it sent an Event, wrote to a node, or made a pod for an owner."""
     for event in events:
-        component = event.reporting_component or event.source.component
-        told = event.last_timestamp or event.event_time
-        if component in _KEPT_EVENTS and told is not None:
-            yield int(told)
+        at_ns = _last_told(event)
+        if at_ns is not None and _is_the_managers(event):
+            yield at_ns
+    for node in nodes:
+        yield from (
+            entry.time_ns for entry in node.managers.entries if entry.name in CONTROLLER_MANAGERS
+        )
+    for pod in pods:
+        owner, created = controller_of(pod.metadata), pod.metadata.creation_timestamp
+        if owner is not None and created is not None:
+            version = _OWNERS.get(owner.kind)
+            if version is not None and owner.api_version.startswith(version):
+                yield int(created)
+
+
+def _is_the_managers(event: Event) -> bool:
+    return (event.reporting_component or event.source.component) in _COMPONENTS
+
+
+def _last_told(event: Event) -> int | None:
+    """When it was last sent, in ns."""
+    series = event.series.last_observed_time if event.series is not None else None
+    told = series or event.last_timestamp or event.event_time
+    return int(told) if told is not None else None
 
 
 def _not_evaluated(

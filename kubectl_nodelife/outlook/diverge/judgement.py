@@ -116,10 +116,10 @@ def _of_the_manager(
     record: Observations, lags: Sequence[OverdueWrite], now_ns: int
 ) -> Iterator[Divergence]:
     """STALLED or DISABLED: what the lease and the silence say of the process and its parts."""
-    if record.blind() or (record.one_moment and record.lease.error and not record.last_write_ns):
-        return
     waiting = list(still_open(lags))
     due_ns = earliest(waiting)
+    if record.blind() or (record.lease.error and not _would_be_heard(record, due_ns)):
+        return
     stale_ns = record.lease.stale_ns()
     contradicted = (record.last_write_ns or 0) > record.lease.renewed_ns + record.lease.duration_ns
     if stale_ns is not None and not contradicted:
@@ -131,6 +131,16 @@ def _of_the_manager(
             yield _stalled(record, waiting, now_ns, why, LIKELY)
         else:
             yield from _silent_controllers(record, waiting, now_ns)
+
+
+def _would_be_heard(record: Observations, since_ns: int | None) -> bool:
+    """Whether a manager that works since then would have been noticed, though its lease tells
+    nothing. In a dump it would where it was heard before, and others were heard since then.
+    """
+    heard = record.last_write_ns is not None and record.last_sign_of_others_ns is not None
+    return not record.one_moment or (
+        heard and since_ns is not None and (record.last_sign_of_others_ns or 0) > since_ns
+    )
 
 
 def _not_renewed(record: Observations, stale_ns: int) -> str:

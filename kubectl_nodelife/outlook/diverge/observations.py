@@ -21,9 +21,6 @@ DRAINED: Final = "drained"  # a pod of the node was evicted through the Eviction
 MANAGER: Final = "kube-controller-manager"
 """The process whose controllers ours are copies of."""
 
-MANAGERS: Final = frozenset({MANAGER, "k3s", "kubelite"})
-"""Field managers that stand for it: some distributions run it inside of a larger program."""
-
 LIFECYCLE: Final = "node-lifecycle"
 EVICTION: Final = "taint-eviction"
 POD_GC: Final = "pod-gc"
@@ -157,7 +154,9 @@ class Observations(msgspec.Struct, frozen=True):
     `unwatched`: when the cluster was not, or not for long enough, in sight. `leaders`: (instant,
     holder) of each change of the leader that was seen; `stale`: when nobody renewed the lease.
     `since_ns`: what was before it is not told. `not_evaluated`: sentences. `one_moment`: there is a
-    dump, and nothing was watched. `told`: findings that need no judgement.
+    dump, and nothing was watched. `told`: findings that need no judgement. `last_write_ns`: the
+    last sign of kube-controller-manager; `last_sign_of_others_ns`: the same of anybody else, where
+    a dump has Events: a silence in which nobody was heard accuses nobody.
     """
 
     assumed: AssumedSettings
@@ -172,6 +171,7 @@ class Observations(msgspec.Struct, frozen=True):
     not_evaluated: tuple[str, ...] = ()
     on_time: int = 0
     last_write_ns: int | None = None
+    last_sign_of_others_ns: int | None = None
     one_moment: bool = False
     told: tuple[Divergence, ...] = ()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
+from kubectl_nodelife.kube.wellknown import CONTROLLER_MANAGERS, NO_EXECUTE, NO_SCHEDULE
 from kubectl_nodelife.outlook.diverge.observations import (
     CERTAIN,
     CORDONED,
@@ -18,7 +18,6 @@ from kubectl_nodelife.outlook.diverge.observations import (
     EXTRA,
     LIFECYCLE,
     LIKELY,
-    MANAGERS,
     OTHER_ACTOR,
     REMOVED,
     TAINTED,
@@ -50,9 +49,9 @@ def _is_told(seen: ObservedWrite) -> bool:
     if seen.what not in (TAINTED, UNTAINTED):
         return False
     if seen.own:
-        return not seen.explained and manager not in ("", *MANAGERS)
+        return not seen.explained and manager not in ("", *CONTROLLER_MANAGERS)
     keeps_pods_off = seen.detail.endswith((f":{NO_EXECUTE}", f":{NO_SCHEDULE}"))
-    return seen.what == TAINTED and keeps_pods_off and manager not in MANAGERS
+    return seen.what == TAINTED and keeps_pods_off and manager not in CONTROLLER_MANAGERS
 
 
 def _finding(group: list[ObservedWrite]) -> Divergence:

@@ -13,6 +13,7 @@ from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.field_managers import FieldManager
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
+    CONTROLLER_MANAGERS,
     DELETION_BY_POD_GC,
     DELETION_BY_TAINT_MANAGER,
     EVICTION_BY_EVICTION_API,
@@ -47,7 +48,7 @@ ACTS: Final = frozenset({"drain", "repair", "rollout", "upgrade"})
 
 _OURS: Final = "kubectl-nodelife"
 _CONTROL_PLANE: Final = frozenset(
-    {"kube-controller-manager", "kube-scheduler", "cloud-controller-manager", "k3s", "kubelite"}
+    {*CONTROLLER_MANAGERS, "kube-scheduler", "cloud-controller-manager"}
 )
 
 # Beginning of a taint's key -> whose it is

@@ -201,7 +201,9 @@ def _of_condition(node: Node, condition: NodeCondition) -> Iterator[ReplayLine]:
         return
     reason = f" ({condition.reason})" if condition.reason else ""
     words = f"{condition.type}={condition.status}{reason}"
+    why = condition.message
     if condition.type == NODE_READY:
+        why = ""  # a kubelet's own words, which no decision reads
         actor = actors.of_manager("kubelet", node.name)
         if condition.status == UNKNOWN:  # which no kubelet says of itself
             actor = actors.of_change("node-lifecycle", "confirmed")
@@ -210,7 +212,7 @@ def _of_condition(node: Node, condition: NodeCondition) -> Iterator[ReplayLine]:
         writer = node.managers.writer_of(condition_field(condition.type))
         actor = actors.of_manager(writer.name) if writer is not None else actors.NOBODY_KNOWN
         gist = (LIFECYCLE, node.name, condition.type, condition.status)
-    yield _trace(node, int(since), actor, "SetNodeCondition", words, condition.message, gist)
+    yield _trace(node, int(since), actor, "SetNodeCondition", words, why, gist)
 
 
 def _by_hand(node: Node) -> Iterator[ReplayLine]:

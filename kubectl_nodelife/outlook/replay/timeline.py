@@ -43,6 +43,26 @@ class ReplayFilter(NamedTuple):
     quiet: bool = False
 
 
+_DISRUPTIONS: Final = frozenset(
+    {
+        "DeletePod",
+        "EvictPod",
+        "Evicted",
+        "MarkPodNotReady",
+        "NodeNotReady",
+        "Preempted",
+        "SetPodCondition",
+        "TaintManagerEviction",
+    }
+)
+
+
+def tells_of_nodes(line: ReplayLine) -> bool:
+    """Whether it belongs to the story of nodes: about a node or a zone, or a pod that lost its
+    place by one."""
+    return line.kind in ("Node", "Zone") or (line.kind == "Pod" and line.action in _DISRUPTIONS)
+
+
 def timeline(sources: ReplaySources, wanted: ReplayFilter) -> list[ReplayLine]:
     """The lines in the order of time, with their causes."""
     found = merged(_all(sources, wanted))

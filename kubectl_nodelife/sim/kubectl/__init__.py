@@ -1,5 +1,6 @@
-"""`kubectl drain` in a virtual cluster, request by request.
+"""`kubectl drain`, request by request.
 
-`drain` is the process, `filters` and `options` are kubectl's own, `client` is what client-go does
-below, `cluster` what the process asks of whatever cluster it drains, and `answers` what comes back.
+`options`, `filters` and `conversation` are kubectl's own, without I/O: a live drain uses them as
+well. `drain` plays the conversation in a virtual cluster, `client` is what client-go does below,
+`cluster` what the process asks of whatever cluster it drains, and `answers` what comes back.
 """

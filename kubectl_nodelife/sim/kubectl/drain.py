@@ -1,9 +1,9 @@
-"""`kubectl drain` as it runs: list, filter, evict all at once, retry every 5 s, look every second.
+"""Plays `kubectl drain` on virtual time: when each request is sent, and when it is answered.
 
-Follows kubectl pkg/cmd/drain/drain.go and pkg/drain/drain.go: all nodes are cordoned first, then
-drained one after another; a node that fails does not stop the next. --timeout is per node, and on
-the evict path it is noticed only before a try and while waiting. Requests stand in line at the
-client's own rate limit. Left out: dry runs, paging, and what is printed.
+What kubectl does is `conversation.py`. Here is what lies around it, after pkg/cmd/drain/drain.go
+and client-go: all nodes are cordoned first, then drained one after another, and a node that fails
+does not stop the next; requests stand in line at the client's own rate limit, and those that the
+server answers with Retry-After are repeated below kubectl. Left out: dry runs and paging.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ from collections.abc import Callable
 from copy import copy
 from typing import Final, Generic
 
-from kubectl_nodelife.kube.meta import controller_of
-from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.engine.calls.after_eviction import (
+    ASK_AGAIN,
+    EVICTION_RETRY_NS,
+    WAIT,
+)
+from kubectl_nodelife.engine.calls.call import NOT_FOUND, OK
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
-from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, GATE_NAMESPACE, MISSING
+from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, GATE_NAMESPACE
 from kubectl_nodelife.sim.kubectl.client import RETRIES, client_bucket, noticed_ns
 from kubectl_nodelife.sim.kubectl.cluster import (
     SMALL_CLUSTER,
@@ -23,26 +27,18 @@ from kubectl_nodelife.sim.kubectl.cluster import (
     PodT,
     RequestTimes,
 )
-from kubectl_nodelife.sim.kubectl.filters import (
-    DELETE,
-    REFUSE,
-    decide,
-    is_daemon_set,
-    skips_deleted,
-)
-from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.sim.kubectl.progress import (
-    FAILED,
-    GONE,
-    SKIPPED,
+from kubectl_nodelife.sim.kubectl.conversation import (
+    LOOK_NS,
     TIMED_OUT,
     NodeRun,
     PodDeletion,
+    Say,
+    pending_nodes,
 )
+from kubectl_nodelife.sim.kubectl.filters import asked_daemon_set
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.eviction import EvictionRefused
 
-RETRY_NS: Final = 5 * SECOND_NS
-LOOK_NS: Final = 1 * SECOND_NS
 FEW: Final = 4
 """So many pods can be looked at every second within kubectl's own rate limit."""
 _APART_NS: Final = 15 * MILLISECOND_NS
@@ -61,15 +57,17 @@ class KubectlDrain(Generic[PodT]):
         *,
         on_node: Callable[[NodeRun[PodT]], None] | None = None,
         on_end: Callable[[], None] | None = None,
+        say: Say | None = None,
     ) -> None:
+        """`say`: takes each line that kubectl prints."""
         self._cluster = cluster
         self._clock = cluster.clock
         self._times = times
         self._options = options
-        self._selector = options.selector() if options.pod_selector else None
         self._nodes = nodes
         self._on_node = on_node
         self._on_end = on_end
+        self._say = say
         self._core, self._policy, self._apps = (client_bucket() for _ in range(3))
         self._may_skip = options.skip_wait_seconds > 0
         self._conflicts: dict[int, int] = {}
@@ -101,8 +99,13 @@ class KubectlDrain(Generic[PodT]):
     def _begin(self, cordon: bool) -> None:
         now_ns = self._clock.now_ns + self._times.request_ns
         if cordon:
-            for _ in self._cluster.to_cordon(self._nodes):
+            to_cordon = self._cluster.to_cordon(self._nodes)
+            for _ in to_cordon:
                 now_ns = self._core.reserve(now_ns) + self._times.request_ns
+            if self._say is not None:
+                for name in self._nodes:
+                    already = "" if name in to_cordon else "already "
+                    self._say(f"node/{name} {already}cordoned", False)
             self._cluster.cordon(*self._nodes)
         self._clock.at(now_ns, self._next_node)
 
@@ -110,33 +113,32 @@ class KubectlDrain(Generic[PodT]):
         now_ns = self._clock.now_ns
         if len(self.runs) == len(self._nodes):
             self.ended_ns = now_ns
+            self._say_end()
             if self._on_end is not None:
                 self._on_end()
             return
-        run: NodeRun[PodT] = NodeRun(self._nodes[len(self.runs)], now_ns)
+        name = self._nodes[len(self.runs)]
+        run: NodeRun[PodT] = NodeRun(name, self._options, now_ns, self._say)
         self.runs.append(run)
         listed_ns = self._core.reserve(now_ns) + self._times.request_ns
         self._clock.at(listed_ns, self._listed, run)
 
+    def _say_end(self) -> None:
+        """What is printed last: the nodes that are not drained, and why, each error on a line."""
+        if self._say is None:
+            return
+        failed = [run for run in self.runs if not run.drained]
+        errors = [error for run in failed for error in run.errors()]
+        for line in (*pending_nodes(run.name for run in failed), *errors):
+            self._say(line, True)
+
     def _listed(self, run: NodeRun[PodT]) -> None:
         """The pods are listed: filter them, and begin."""
         now_ns = self._clock.now_ns
-        owners, since_ns = self._cluster.owners, self._cluster.time_ns() - now_ns
-        for actor in self._cluster.pods_on(run.name):
-            if self._selector is not None and not matches(
-                self._selector, actor.pod.metadata.labels
-            ):
-                continue
-            decision = decide(actor.pod, self._options, owners, since_ns + now_ns)
-            run.decisions.append((actor, decision))
-            owner = controller_of(actor.pod.metadata)
-            if owner is not None and is_daemon_set(owner):
+        run.listed(self._cluster.pods_on(run.name), self._cluster.owners, self._cluster.time_ns())
+        for actor, _ in run.decisions:
+            if asked_daemon_set(actor.pod, self._options):
                 now_ns = self._apps.reserve(now_ns) + self._times.request_ns
-        run.refused = any(decision.verb == REFUSE for _, decision in run.decisions)
-        if not run.refused:
-            chosen = (actor for actor, decision in run.decisions if decision.verb == DELETE)
-            run.targets = [PodDeletion(actor) for actor in chosen]
-            run.left = len(run.targets)
         if not run.targets:
             self._clock.at(now_ns, self._end_of, run)
         elif self._options.disable_eviction:
@@ -147,41 +149,37 @@ class KubectlDrain(Generic[PodT]):
     def _end_of(self, run: NodeRun[PodT]) -> None:
         if run.end_ns is None:
             run.end_ns = self._clock.now_ns
+            run.say_end()
             if self._on_node is not None:
                 self._on_node(run)
             self._clock.at(run.end_ns, self._next_node)
 
-    def _finish(self, run: NodeRun[PodT], target: PodDeletion[PodT], outcome: str) -> None:
-        if target.outcome is not None:
-            return
-        target.outcome = outcome
-        run.left -= 1
-        if run.left == 0:
-            self._end_of(run)
-
     # --- evicting --------------------------------------------------------------------------------
 
     def _evict_all(self, run: NodeRun[PodT]) -> None:
-        if self._options.timeout_ns:
-            run.deadline_ns = self._clock.now_ns + self._options.timeout_ns
-            self._clock.alarm_at(run.deadline_ns, self._deadline, run)
+        self._start_timeout(run)
         for target in run.targets:
             self._try(run, target)
 
+    def _start_timeout(self, run: NodeRun[PodT]) -> None:
+        run.start_timeout(self._clock.now_ns)
+        if run.deadline_ns is not None:
+            self._clock.alarm_at(run.deadline_ns, self._deadline, run)
+
     def _deadline(self, run: NodeRun[PodT]) -> None:
-        """Whoever waits gives up now; whoever retries will see it before the next try."""
-        for target in run.targets:
-            if target.accepted_ns is not None:
-                self._finish(run, target, TIMED_OUT)
+        run.expire()
+        self._end_if_over(run)
+
+    def _end_if_over(self, run: NodeRun[PodT]) -> None:
+        if run.left == 0:
+            self._end_of(run)
 
     def _try(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
-        if target.outcome is not None:
-            return
-        if run.deadline_ns is not None and self._clock.now_ns >= run.deadline_ns:
-            self._finish(run, target, TIMED_OUT)
-            return
-        target.answers = 0
-        self._send(run, target)
+        if run.may_try(target, self._clock.now_ns):
+            target.answers = 0
+            self._send(run, target)
+        elif run.left == 0:
+            self._end_of(run)
 
     def _send(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
         sent_ns = self._policy.reserve(self._clock.now_ns) + self._times.request_ns
@@ -194,20 +192,19 @@ class KubectlDrain(Generic[PodT]):
             return
         now_ns = self._clock.now_ns
         answer = self._cluster.evict(target.actor, self._options.requested_grace, again=again)
-        if answer is ACCEPTED:
-            self._accepted(target)
-            self._look(run, target)
-        elif answer is MISSING:
-            self._finish(run, target, GONE)
-        elif answer is CONFLICT:
+        if answer is CONFLICT:
             met = self._conflicts[now_ns] = self._conflicts.get(now_ns, 0) + 1
             again_ns = now_ns + self._times.conflict_ns + met * _APART_NS
             self._clock.at(again_ns, self._post, run, target, True)
         elif isinstance(answer, EvictionRefused):
             self._refused(run, target, answer)
+        elif run.evicted(target, OK if answer is ACCEPTED else NOT_FOUND, "", now_ns) == WAIT:
+            self._accepted(target)
+            self._look(run, target)
+        else:
+            self._end_if_over(run)
 
     def _accepted(self, target: PodDeletion[PodT]) -> None:
-        target.accepted_ns = self._clock.now_ns
         deleted = target.actor.pod.metadata.deletion_timestamp
         if self._may_skip and deleted is not None:
             since_ns = self._cluster.time_ns() - self._clock.now_ns
@@ -224,16 +221,18 @@ class KubectlDrain(Generic[PodT]):
         target.refusal, target.version = refusal, self._cluster.version
         target.refused.append(now_ns)
         target.answers += 1
-        if refusal.gate == GATE_NAMESPACE and target.actor.going:
-            # Its eviction can never succeed, but it goes anyway: wait for that.
-            self._look(run, target)
-        elif refusal.retry_after_seconds and target.answers <= RETRIES:
+        if refusal.retry_after_seconds and target.answers <= RETRIES:
             again_ns = now_ns + refusal.retry_after_seconds * SECOND_NS
             self._clock.ask_again_at(again_ns, self._send, run, target)
-        elif refusal.code == 429 or refusal.gate == GATE_NAMESPACE:
-            self._clock.ask_again_at(now_ns + RETRY_NS, self._read_again, run, target)
+            return
+        terminating = refusal.gate == GATE_NAMESPACE
+        then = run.evicted(target, refusal.code, refusal.message, now_ns, terminating=terminating)
+        if then == WAIT:
+            self._look(run, target)
+        elif then == ASK_AGAIN:
+            self._clock.ask_again_at(now_ns + EVICTION_RETRY_NS, self._read_again, run, target)
         else:
-            self._finish(run, target, FAILED)
+            self._end_if_over(run)
 
     def _read_again(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
         if target.outcome is None:
@@ -255,27 +254,19 @@ class KubectlDrain(Generic[PodT]):
     def _looked(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
         if target.outcome is not None:
             return
-        if target.actor.gone:
-            self._finish(run, target, GONE)
-        elif self._skips(target):
-            self._finish(run, target, SKIPPED)
+        if run.seen(target, self._cluster.time_ns()):
+            self._end_if_over(run)
         else:
             self._look_again(run, target, self._clock.now_ns)
 
     def _look_again(self, run: NodeRun[PodT], target: PodDeletion[PodT], seen_ns: int) -> None:
-        """At the ticker's next tick; a tick that came while a GET was under way is kept."""
-        since_ns = target.accepted_ns if target.accepted_ns is not None else target.refused[-1]
-        target.looks = max(target.looks + 1, (seen_ns - since_ns) // LOOK_NS)
-        goes_ns = target.actor.goes_ns
+        since_ns, goes_ns, at_least = target.waits_ns, target.actor.goes_ns, 0
+        assert since_ns is not None
         if run.left <= FEW and goes_ns is not None and not self._may_skip:
             # So few stand in line that none waits for another: the looks in between find nothing.
-            target.looks = max(target.looks, (goes_ns - since_ns) // LOOK_NS)
-        next_ns = max(seen_ns, since_ns + target.looks * LOOK_NS)
+            at_least = (goes_ns - since_ns) // LOOK_NS
+        next_ns = run.next_look_ns(target, seen_ns, at_least)
         self._clock.ask_again_at(next_ns, self._look, run, target)
-
-    def _skips(self, target: PodDeletion[PodT]) -> bool:
-        now_ns = self._cluster.time_ns()
-        return skips_deleted(target.actor.pod, self._options.skip_wait_seconds, now_ns)
 
     # --- deleting --------------------------------------------------------------------------------
 
@@ -283,9 +274,7 @@ class KubectlDrain(Generic[PodT]):
         """--disable-eviction: one DELETE after another; the first hard error ends the node."""
         now_ns = self._clock.now_ns
         if index == len(run.targets):
-            if self._options.timeout_ns:
-                run.deadline_ns = now_ns + self._options.timeout_ns
-                self._clock.alarm_at(run.deadline_ns, self._deadline, run)
+            self._start_timeout(run)
             self._look_round(run, now_ns, 0)
             return
         sent_ns = self._core.reserve(now_ns) + self._times.request_ns
@@ -294,14 +283,15 @@ class KubectlDrain(Generic[PodT]):
     def _deleted(self, run: NodeRun[PodT], index: int) -> None:
         target = run.targets[index]
         answer = self._cluster.delete(target.actor, self._options.requested_grace)
+        now_ns, code, message = self._clock.now_ns, OK, ""
         if isinstance(answer, EvictionRefused):
-            target.refusal = answer
-            target.refused.append(self._clock.now_ns)
-            for other in run.targets:
-                self._finish(run, other, FAILED)
-            return
-        self._accepted(target)
-        self._delete(run, index + 1)
+            target.refusal, code, message = answer, answer.code, answer.message
+            target.refused.append(now_ns)
+        if run.deleted(target, code, message, now_ns):
+            self._accepted(target)
+            self._delete(run, index + 1)
+        else:
+            self._end_of(run)
 
     def _look_round(self, run: NodeRun[PodT], since_ns: int, rounds: int) -> None:
         """GET every pod that is left, one after another, at once and then every second."""
@@ -336,11 +326,8 @@ class KubectlDrain(Generic[PodT]):
         since_ns: int,
         rounds: int,
     ) -> None:
-        target = left[index]
-        if target.actor.gone:
-            self._finish(run, target, GONE)
-        elif self._skips(target):
-            self._finish(run, target, SKIPPED)
+        run.seen(left[index], self._cluster.time_ns())
+        self._end_if_over(run)
         self._look_at(run, left, index + 1, since_ns, rounds)
 
     # --- the end of hope -------------------------------------------------------------------------
@@ -356,20 +343,21 @@ class KubectlDrain(Generic[PodT]):
         if run is None or run.end_ns is not None or run.left == 0:
             return False
         unfinished = [target for target in run.targets if target.outcome is None]
-        if any(self._may_still_move(target) for target in unfinished):
+        if any(self._may_still_move(run, target) for target in unfinished):
             return False
         if run.deadline_ns is None:
             return True
         self._clock.at(self._given_up(run, unfinished), self._give_up, run)
         return False
 
-    def _may_still_move(self, target: PodDeletion[PodT]) -> bool:
-        waits = target.accepted_ns is not None or target.actor.going
-        return (waits and self._may_skip) or not self._is_answered(target)
+    def _may_still_move(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> bool:
+        waits = target.waits_ns is not None
+        return (waits and self._may_skip) or not self._is_answered(run, target)
 
-    def _is_answered(self, target: PodDeletion[PodT]) -> bool:
-        if target.accepted_ns is not None or target.actor.going:
-            return not target.actor.gone and not (self._may_skip and self._skips(target))
+    def _is_answered(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> bool:
+        if target.waits_ns is not None:
+            skips = self._may_skip and run.skips(target, self._cluster.time_ns())
+            return not (target.actor.gone or skips)
         return target.refusal is not None and target.version == self._cluster.version
 
     def answered(self) -> bool:
@@ -377,13 +365,13 @@ class KubectlDrain(Generic[PodT]):
         run = self.runs[-1] if self.runs else None
         if run is None or run.end_ns is not None:
             return True
-        return all(self._is_answered(t) for t in run.targets if t.outcome is None)
+        return all(self._is_answered(run, t) for t in run.targets if t.outcome is None)
 
     def _given_up(self, run: NodeRun[PodT], unfinished: list[PodDeletion[PodT]]) -> int:
         """When the last of them notices that the time is over."""
         assert run.deadline_ns is not None
         end_ns = max(run.deadline_ns, self._clock.now_ns)
-        pause_ns = RETRY_NS + 2 * self._times.request_ns
+        pause_ns = EVICTION_RETRY_NS + 2 * self._times.request_ns
         for target in unfinished:
             if target.accepted_ns is None and target.refusal is not None:
                 last_ns, wait_s = target.refused[-1], target.refusal.retry_after_seconds
@@ -393,4 +381,5 @@ class KubectlDrain(Generic[PodT]):
 
     def _give_up(self, run: NodeRun[PodT]) -> None:
         for target in run.targets:
-            self._finish(run, target, TIMED_OUT)
+            run.finish(target, TIMED_OUT)
+        self._end_of(run)

@@ -1,11 +1,12 @@
 """kubectl drain's filters: which pods it would touch, and everything that makes it refuse a node.
 
-Follows kubectl pkg/drain/filters.go. `decide` is what kubectl does, stopping at the first "do not
-delete"; `faults` are all the objections at once, each with the flag that lifts it.
+Follows k8s.io/kubectl, pkg/drain/filters.go (v1.36). `decide` is what kubectl does, stopping at the
+first "do not delete"; `faults` are all the objections at once, each with the flag that lifts it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.meta import OwnerReference, controller_of
@@ -73,7 +74,7 @@ def decide(pod: Pod, options: DrainOptions, owners: OwnerLookup, now_ns: int) ->
     decision = GO
     owner = controller_of(pod.metadata)
     over = pod.status.phase in TERMINAL_PHASES
-    if owner is not None and is_daemon_set(owner) and not over:
+    if owner is not None and not over and is_daemon_set(owner, options):
         decision = _daemon_set(pod, owner, options, owners)
         if decision.verb != DELETE:
             return decision
@@ -130,9 +131,46 @@ _FLAGS = {
 }
 
 
-def is_daemon_set(owner: OwnerReference) -> bool:
-    """Whether the owner is a DaemonSet of apps/v1; one of another group is an ordinary owner."""
-    return owner.kind == "DaemonSet" and owner.api_version == "apps/v1"
+def is_daemon_set(owner: OwnerReference, options: DrainOptions) -> bool:
+    """Whether the owner counts as a DaemonSet (`isControllerRefDaemonSet`).
+
+    Since v1.34 (kubernetes/kubernetes#128779) one of another group than apps/v1 is an ordinary
+    owner; before that kubectl compared the kind alone, and looked for the DaemonSet of apps/v1.
+    """
+    if owner.kind != "DaemonSet":
+        return False
+    return owner.api_version == "apps/v1" or options.daemon_sets_by_kind
+
+
+def asked_daemon_set(pod: Pod, options: DrainOptions) -> str:
+    """The name of the DaemonSet that kubectl reads before it decides on the pod; "": none."""
+    if pod.status.phase in TERMINAL_PHASES:
+        return ""
+    owner = controller_of(pod.metadata)
+    return owner.name if owner is not None and is_daemon_set(owner, options) else ""
+
+
+def warnings(decided: Iterable[tuple[Pod, Decision]]) -> str:
+    """What kubectl warns of, grouped by message (`Warnings`); "" for nothing."""
+    found = ((p, d) for p, d in decided if d.verb == DELETE or d.gate == "daemonset")
+    return "; ".join(_by_message(found))
+
+
+def refusals(decided: Iterable[tuple[Pod, Decision]]) -> list[str]:
+    """Why kubectl does not touch the node, grouped by message (`errors`)."""
+    found = _by_message((pod, decision) for pod, decision in decided if decision.verb == REFUSE)
+    return [line if line.startswith(_CANNOT) else f"{_CANNOT}{line}" for line in found]
+
+
+def _by_message(decided: Iterable[tuple[Pod, Decision]]) -> list[str]:
+    found: dict[str, list[str]] = {}
+    for pod, decision in decided:
+        if decision.message:
+            found.setdefault(decision.message, []).append(f"{pod.namespace}/{pod.name}")
+    return [f"{message}: {', '.join(pods)}" for message, pods in found.items()]
+
+
+_CANNOT = "cannot delete "
 
 
 def is_mirror(pod: Pod) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 
+from kubectl_nodelife.engine.profiles import Profile
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.selectors import parse_selector
@@ -19,7 +20,8 @@ class DrainOptions:
     """kubectl drain's flags with their defaults and meanings.
 
     `grace_period_seconds` negative: the pod's own. `timeout_ns` 0: for ever, else per node.
-    `skip_wait_seconds` 0: never skip.
+    `skip_wait_seconds` 0: never skip. `daemon_sets_by_kind` is no flag but how old kubectl is:
+    until v1.33 an owner of kind DaemonSet counted as one whatever its API group.
     """
 
     force: bool = False
@@ -30,6 +32,7 @@ class DrainOptions:
     disable_eviction: bool = False
     pod_selector: str = ""
     skip_wait_seconds: int = 0
+    daemon_sets_by_kind: bool = False
 
     @property
     def requested_grace(self) -> int | None:
@@ -39,6 +42,13 @@ class DrainOptions:
     def selector(self) -> LabelSelector:
         """What --pod-selector means; everything where it is not given. Raises ValueError."""
         return parse_selector(self.pod_selector)
+
+    def of_release(self, profile: Profile) -> DrainOptions:
+        """These options for the kubectl of that release."""
+        by_kind = profile.has("drains_daemon_sets_by_kind")
+        if by_kind == self.daemon_sets_by_kind:
+            return self
+        return replace(self, daemon_sets_by_kind=by_kind)
 
     def with_flags(self, flags: tuple[str, ...]) -> DrainOptions:
         """These options with the flags named set, as `FLAG_FORCE` and its like."""

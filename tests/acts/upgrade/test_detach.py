@@ -80,7 +80,8 @@ def test_a_run_that_nobody_leads_is_resumed_in_the_background() -> None:
             began = await upgrade(served, *START)
             first = int(began.out.partition("by process ")[2].split()[0])
             os.kill(first, 9)
-            words = ("--wait", "--soak", "1s", *SETTINGS, "--lease-duration", "4s")
+            image = ("--canary-image", "pause")
+            words = ("--wait", "--soak", "1s", *image, *SETTINGS, "--lease-duration", "4s")
             ended = await upgrade(served, "resume", "--detach", *words)
             assert ended.code == 0, ended.out + ended.err
             pid = int(ended.out.partition("by process ")[2].split()[0])

@@ -9,7 +9,7 @@ import pytest
 from kubectl_nodelife.acts.upgrade.dry_run import DryRun
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
-from kubectl_nodelife.controllers.upgrade.shown_policy import policy_digest
+from kubectl_nodelife.controllers.upgrade.policy import policy_digest
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from tests.upgrade.stand import Stand
 

@@ -64,3 +64,10 @@ def test_an_interrupted_leader_waits_for_newcomers() -> None:
     assert code(paused, interrupted=True) is None
     assert code(run(PAUSED, step=Step(nodes={"b7": gone}), failed=("b7",)), interrupted=True) == 130
     assert code(run(PAUSED), interrupted=True) == 130
+
+
+def test_a_mark_that_somebody_else_wrote_keeps_no_leader() -> None:
+    """A kubelet says that its node is in work; the leader has told so, and leaves it alone."""
+    paused = run(PAUSED, failed=("b1",))
+    assert code(paused, NodeState.WORKING) is None
+    assert code(paused, NodeState.WORKING, hands_off={"b0": "its mark was changed"}) == 1

@@ -6,8 +6,7 @@ from typing import Any
 
 from kubectl_nodelife.acts.upgrade.opening import differences
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
-from kubectl_nodelife.controllers.upgrade.policy import policy_from
-from kubectl_nodelife.controllers.upgrade.shown_policy import shown_policy
+from kubectl_nodelife.controllers.upgrade.policy import policy_from, shown_policy
 
 THEIRS = {"selector": "pool=blue", "target": ["bootID=changed"], "gate": "true"}
 

@@ -21,8 +21,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
     encode_mark,
 )
-from kubectl_nodelife.controllers.upgrade.policy import policy_from
-from kubectl_nodelife.controllers.upgrade.shown_policy import shown_policy
+from kubectl_nodelife.controllers.upgrade.policy import policy_from, shown_policy
 from kubectl_nodelife.sandbox.listening import Sandbox
 from tests.acts.program import Ended, nodelife
 from tests.acts.test_repair import KUBE_SYSTEM

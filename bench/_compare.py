@@ -1,0 +1,111 @@
+"""`python -m bench compare REV [NAME ...]`: this tree beside another commit, run by run in turn.
+
+Each side runs its own bench in a process of its own, in a work tree of its own, with the packages
+of this environment. They alternate, so that a machine that grows slower does so for both. Compared
+is CPU time, the lowest of the runs: what else runs on the machine changes it less than wall time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from tabulate import tabulate
+
+ROOT = Path(__file__).resolve().parent.parent
+TIMES = 3
+DEFAULT = ("audit", "drain-plan", "monitor-pass", "present", "status", "upgrade", "zone-outage")
+"""Benches that need no control plane, and less than a minute at their default size."""
+
+
+class Compared(NamedTuple):
+    """The CPU seconds of one bench's runs: of the other commit, and of this tree."""
+
+    name: str
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float:
+        """This tree's lowest to the other's lowest."""
+        return min(self.after) / min(self.before)
+
+    def row(self) -> tuple[str, ...]:
+        """The table's row; the spread is of the highest to the lowest of a side's runs."""
+        spreads = (max(runs) / min(runs) - 1 for runs in (self.before, self.after))
+        return (
+            self.name,
+            f"{min(self.before):.2f} s",
+            f"{min(self.after):.2f} s",
+            f"{self.ratio:.2f}",
+            " / ".join(f"{spread:.0%}" for spread in spreads),
+        )
+
+
+def main(argv: Sequence[str]) -> None:
+    """Parse the command line, run, print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench compare", description=__doc__)
+    parser.add_argument("revision", metavar="REV", help="a commit, a branch or a tag")
+    parser.add_argument("names", nargs="*", default=DEFAULT, metavar="NAME")
+    parser.add_argument("--times", type=int, default=TIMES, help=f"runs a side, {TIMES} by default")
+    parser.add_argument("--nodes", type=int)
+    parser.add_argument("--pods", type=int)
+    given = parser.parse_args(argv)
+    size = [f"--{key}={n}" for key in ("nodes", "pods") if (n := getattr(given, key)) is not None]
+    with work_tree(given.revision) as other:
+        rows = [row for name in given.names for row in rows_of(name, size, other, given.times)]
+    headers = ("BENCH", "BEFORE", "AFTER", "RATIO", "SPREAD")
+    print(tabulate(rows, headers=headers, tablefmt="plain", disable_numparse=True))
+
+
+@contextmanager
+def work_tree(revision: str) -> Iterator[Path]:
+    """A folder with the files of the commit; it is removed at the end."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        added = _git("worktree", "add", "--quiet", "--detach", str(tree), revision)
+        if added.returncode:
+            sys.exit(f"error: {added.stderr.strip()}")
+        try:
+            yield tree
+        finally:
+            _git("worktree", "remove", "--force", str(tree))
+
+
+def rows_of(name: str, size: Sequence[str], other: Path, times: int) -> list[tuple[str, ...]]:
+    """The row of one bench; one that a side cannot run has no figures, and says which."""
+    before: list[float] = []
+    after: list[float] = []
+    for number in range(times):
+        print(f"{name}: run {number + 1} of {times}", file=sys.stderr)
+        for tree, runs in ((other, before), (ROOT, after)):
+            seconds = cpu_seconds(tree, [name, *size])
+            if seconds is None:
+                which = "this tree" if tree is ROOT else "the other commit"
+                return [(name, "", "", "", f"{which} cannot run it")]
+            runs.append(seconds)
+    return [Compared(name, tuple(before), tuple(after)).row()]
+
+
+def cpu_seconds(tree: Path, arguments: Sequence[str]) -> float | None:
+    """What the measured part of the bench took in that tree; None where it fails."""
+    ran = subprocess.run(
+        [sys.executable, "-m", "bench", *arguments],
+        cwd=tree, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if ran.returncode:
+        return None
+    return float(json.loads(ran.stdout)["cpuSeconds"])
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )

@@ -1,0 +1,122 @@
+"""Answers `what-if`: the cluster of the view is played on with and without the acts.
+
+The daemon does it in a forked child (`daemon/forked_answers`), after it has listed the kinds that
+it does not watch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.commands.acts_files import ActsFile
+from kubectl_nodelife.commands.answering.query import Query, Response, output_of, word
+from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
+from kubectl_nodelife.commands.cluster.look import KindsToRead
+from kubectl_nodelife.commands.what_if_flags import QuestionFlags
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.what_if import CONDITIONS
+from kubectl_nodelife.outlook.what_if.acts import Act, acts_of_file, read_acts
+from kubectl_nodelife.outlook.what_if.answer import make_answer
+from kubectl_nodelife.outlook.what_if.causes import chains
+from kubectl_nodelife.outlook.what_if.document import Both
+from kubectl_nodelife.outlook.what_if.question import Question, play, story_of
+from kubectl_nodelife.outlook.what_if.service_levels import ServedObject, named_workloads
+from kubectl_nodelife.report.narration import NarrationPage
+from kubectl_nodelife.report.progress import progress_bar
+from kubectl_nodelife.report.what_if import WhatIfPage
+
+KINDS: Final = (*DRAIN_KINDS, "ControllerRevision")
+TIMELINE: Final = "timeline"
+HTML: Final = "html"
+
+_PLAYS: Final = 4
+_HOUR_NS: Final = 3600 * SECOND_NS
+
+
+def reading(query: Query) -> KindsToRead:
+    """What is played on."""
+    return KindsToRead(KINDS, needed=("Node", "Pod"))
+
+
+def answer(view: ClusterView, query: Query) -> Response:
+    """What the acts change. Raises BadInput, NotFound."""
+    asked = QuestionFlags(
+        until=word(query, "until") or None,
+        late=word(query, "late") or "silent",
+        fail_on=",".join(query.get("fail-on", ())),
+    )
+    acts = _acts(view, query)
+    ignores = ignored(query.get("ignore", ()), view)
+    question = question_of(view, acts, asked.until_ns() or _HOUR_NS, asked)
+    with progress_bar("playing", _PLAYS) as step:
+        plays = play(question, step)
+    found = make_answer(
+        plays,
+        acts,
+        view.settings,
+        source=view.source,
+        moment=view.moment,
+        warnings=view.warnings,
+        ignores=ignores,
+        why=[chains(plays.future, each) for each in query.get("why", ())],
+    )
+    output = word(query, "output")
+    if output == HTML:
+        from kubectl_nodelife.report.what_if_html import page
+
+        text = page(found)
+    elif output == TIMELINE:
+        text = output_of({**query, "output": ["json"]}).render(NarrationPage(story_of(plays)))
+    else:
+        text = output_of(query).render(WhatIfPage(found))
+    verdict = found.verdict
+    failed = exceeds(asked.conditions(), [lambda figure: getattr(verdict, figure)])
+    return {"text": text, "warnings": found.warnings, "inTrouble": failed}
+
+
+def _acts(view: ClusterView, query: Query) -> list[Act]:
+    """The acts of the words, then those of files. Raises BadInput, NotFound."""
+    found: list[Act] = []
+    words = query.get("word", ())
+    if words:
+        found = read_acts(words, view.cache, beta_zone_labels_only=beta_only(view))
+    files = (ActsFile(*json.loads(each)) for each in query.get("acts", ()))
+    found += [acts_of_file(each.name, each.events, view.cache) for each in files]
+    return [replace(act, index=index) for index, act in enumerate(found)]
+
+
+def question_of(
+    view: ClusterView, acts: Sequence[Act], until_ns: int, asked: QuestionFlags
+) -> Question:
+    """The question about the view, with a horizon."""
+    read = frozenset(kind for kind in KINDS if kind not in view.unread)
+    return Question(
+        *(view.cache, view.settings, view.now_ns, read, acts, until_ns),
+        late_renew=asked.late == "renews",
+        next_pass_ns=view.outlook.next_pass_ns if view.watched else None,
+    )
+
+
+def beta_only(view: ClusterView) -> bool:
+    """Whether zones are told by the beta labels alone."""
+    return view.settings.profile.has("beta_zone_labels_only")
+
+
+def ignored(texts: Iterable[str], view: ClusterView) -> Callable[[ServedObject], bool]:
+    """Which workloads --ignore names. Raises BadInput."""
+    return frozenset(w for text in texts for w in named_workloads(text, view.cache)).__contains__
+
+
+def exceeds(conditions: Sequence[str], verdicts: Iterable[Callable[[str], Both]]) -> bool:
+    """Whether in some verdict the future has more of something to fail on than the baseline."""
+    figures = [figure for condition in conditions for figure in CONDITIONS[condition]]
+    return any(
+        figure_of(figure).future > figure_of(figure).baseline
+        for figure_of in verdicts
+        for figure in figures
+    )

@@ -1,0 +1,94 @@
+"""`kubectl nodelife ui`: the wall, what comes next and what happened, as a live page."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.report import terminal
+
+_OVER_SSH = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
+
+
+@click.command()
+@click.option(
+    "--port", type=int, default=0, show_default=True, help="Where to listen; 0: any free one."
+)
+@click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
+@click.option(
+    "--for", "duration", default="12h", show_default=True, metavar="DURATION", help="Close it then."
+)
+@click.option("--stop", is_flag=True, help="Close the page, and end all its sessions.")
+@connection_flags
+def ui(port: int, no_open: bool, duration: str, stop: bool, connection: Connection) -> None:
+    """Open a live page of this cluster: zones and nodes, what comes next, and what happened.
+
+    The daemon serves it, on 127.0.0.1 alone, and is started if it does not run. The printed address
+    holds a token that works once and for two minutes: other users of this machine cannot open the
+    page without it; root can. The page changes nothing anywhere. It is closed ten minutes after the
+    last tab, and by --stop.
+
+    \b
+    Examples:
+      kubectl nodelife ui
+      kubectl nodelife ui --no-open --port 8642
+      kubectl nodelife ui --stop
+    """
+    if stop:
+        told = ask.ask(connection, "ui-stop")
+        closed = str(told.get("closed", "")) if told is not None else ""
+        terminal.note(f"closed {closed}" if closed else "no page is open")
+        return
+    query: dict[str, Any] = {"port": _port(port), "lasts": _seconds(duration)}
+    told = ask.ask(connection, "ui", **query)
+    if told is None:
+        from kubectl_nodelife.commands.daemon import begin
+
+        begin(connection)
+        told = ask.ask(connection, "ui", **query)
+    if told is None:
+        raise ask.no_daemon()
+    _show(f"{told['url']}#token={told['token']}", opens=not no_open)
+
+
+def _port(port: int) -> int | None:
+    """Raises BadInput for what is none; the daemon says which are allowed."""
+    from kubectl_nodelife.errors import BadInput
+
+    if port < 0:
+        raise BadInput(f"port {port} is not allowed", on="--port")
+    return port or None
+
+
+def _seconds(duration: str) -> int:
+    """Raises BadInput."""
+    from kubectl_nodelife.commands.durations import waiting_ns
+    from kubectl_nodelife.errors import BadInput
+
+    seconds = waiting_ns(duration, "--for") // 10**9
+    if not 0 < seconds <= 12 * 3600:
+        raise BadInput(f"{duration} is not between 1s and 12h", on="--for")
+    return seconds
+
+
+def _show(url: str, *, opens: bool) -> None:
+    """Print the address, and open it where somebody sits before a browser."""
+    terminal.write(f"{url}\n")
+    terminal.flush()
+    if any(os.environ.get(name) for name in _OVER_SSH):
+        port = url.rpartition(":")[2].partition("/")[0]
+        terminal.note(
+            f"over SSH: run on your own machine  ssh -N -L {port}:127.0.0.1:{port} HOST  "
+            "and open the address there"
+        )
+        return
+    if not opens or not os.isatty(1):
+        return
+    import webbrowser
+
+    if not webbrowser.open(url):
+        terminal.note("no browser was found: open the address yourself, within two minutes")

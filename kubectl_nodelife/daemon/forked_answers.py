@@ -1,0 +1,155 @@
+"""Answers that take long are made in a forked child of the daemon, so that its loop goes on.
+
+The child has the daemon's memory as it was at that instant, and nothing else of it: all sockets and
+files are closed in it before it begins, so that it can neither read nor write the cluster or the
+journal. It runs below the daemon's priority, for so many seconds and with so much memory more at
+most, and what it makes comes back through a pipe. What it changes in memory stays its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import logging
+import os
+import resource
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NoReturn, TypeVar
+
+from kubectl_nodelife.daemon.server import error_document
+from kubectl_nodelife.errors import Failed, NodelifeError
+
+MOST_AT_ONCE: Final = 2
+SECONDS: Final = 60.0
+MOST_BYTES: Final = 1 << 30
+
+_LOOK_YOURSELF: Final = "look directly with --no-daemon"
+_PIPE: Final = 3
+_NICER: Final = 5
+
+Response = dict[str, Any]
+
+T = TypeVar("T")
+
+
+class ForkedAnswers:
+    """The children of one daemon."""
+
+    def __init__(self, seconds: float = SECONDS, most_bytes: int = MOST_BYTES) -> None:
+        self._seconds, self._most_bytes = seconds, most_bytes
+        self._under_way = 0
+
+    async def answer(
+        self, prepare: Callable[[], Awaitable[T]], make: Callable[[T], Response]
+    ) -> Response:
+        """What `make` makes, in a child, of what `prepare` gets before. Raises NodelifeError."""
+        if self._under_way >= MOST_AT_ONCE:
+            what = f"{MOST_AT_ONCE} questions of this kind are being answered"
+            raise Failed(what, remedy=f"try again in a moment, or {_LOOK_YOURSELF}")
+        self._under_way += 1
+        try:
+            prepared = await prepare()
+            return await self._in_child(lambda: make(prepared))
+        finally:
+            self._under_way -= 1
+
+    async def _in_child(self, make: Callable[[], Response]) -> Response:
+        readable, writable = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            _child(make, writable, self._seconds, self._most_bytes)
+        os.close(writable)
+        try:
+            async with asyncio.timeout(self._seconds):
+                received = await _all_of(readable)
+        except TimeoutError:
+            what = f"the answer was not there after {self._seconds:g}s"
+            raise Failed(what, remedy=_LOOK_YOURSELF) from None
+        finally:
+            os.kill(pid, signal.SIGKILL)
+            await asyncio.shield(asyncio.to_thread(os.waitpid, pid, 0))
+        return self._checked(received)
+
+    def _checked(self, received: bytes) -> Response:
+        try:
+            response: Response = json.loads(received)
+        except ValueError:
+            what = "the process that made the answer has ended"
+            raise Failed(what, remedy=_LOOK_YOURSELF) from None
+        error = response.get("error")
+        if error == "memory":
+            what = f"the answer needs more than {self._most_bytes >> 20} MiB"
+            raise Failed(what, remedy=_LOOK_YOURSELF)
+        if error:
+            raise ErrorOfChild(error)
+        return response
+
+
+class ErrorOfChild(NodelifeError):
+    """An error of the child."""
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        super().__init__(document["what"], on=document["on"], remedy=document["remedy"])
+        self.exit_code = document["exitCode"]
+
+
+async def _all_of(readable: int) -> bytes:
+    """All that comes through a pipe, which is closed then."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    pipe = os.fdopen(readable, "rb", buffering=0)
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    try:
+        return await reader.read()
+    finally:
+        transport.close()
+
+
+def _child(make: Callable[[], Response], writable: int, seconds: float, more: int) -> NoReturn:
+    """Make the answer, write it to the pipe, and end without the daemon's own ending."""
+    try:
+        gc.freeze()  # what the daemon holds is never collected here, nor copied for it
+        _close_all_but(writable)
+        _bound(seconds, more)
+        body = _encoded(make)
+        with open(_PIPE, "wb") as pipe:
+            pipe.write(body)
+    finally:
+        os._exit(0)
+
+
+def _encoded(make: Callable[[], Response]) -> bytes:
+    try:
+        return json.dumps(make(), ensure_ascii=False).encode()
+    except NodelifeError as error:
+        return json.dumps({"error": error_document(error)}).encode()
+    except MemoryError:
+        return b'{"error": "memory"}'
+    except Exception as error:
+        what = f"a bug of ours: {type(error).__name__}"
+        return json.dumps({"error": error_document(Failed(what, remedy=_LOOK_YOURSELF))}).encode()
+
+
+def _close_all_but(writable: int) -> None:
+    """Nothing of the daemon stays open, and its signals mean nothing here."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    logging.disable(logging.CRITICAL)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nothing, standard)
+    os.dup2(writable, _PIPE)
+    os.closerange(_PIPE + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def _bound(seconds: float, more_bytes: int) -> None:
+    """No more memory than that beside what is there, no longer than that, below the daemon."""
+    with open("/proc/self/statm", "rb") as statm:
+        held = int(statm.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + more_bytes, held + more_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    os.nice(_NICER)

@@ -1,0 +1,280 @@
+"""Keeps the values of all metrics in memory, so that a scrape walks over nothing.
+
+Nodes and zones are looked at every two seconds, and less often where a look takes long, so that it
+costs a twentieth of a core at most. Counters come from the journal and from what is sent and read.
+Everything is called in the daemon's loop; `values` is what the text is made from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections import Counter
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Final, Protocol
+
+from kubectl_nodelife import __version__
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.daemon.changes import ChangeRecord
+from kubectl_nodelife.daemon.cluster_view import WatchedCluster
+from kubectl_nodelife.daemon.decisions import DecisionTask
+from kubectl_nodelife.daemon.divergence_recorder import KEPT_NS, DivergenceRecorder
+from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
+from kubectl_nodelife.daemon.journal import Journal, TooSlow
+from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts
+from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample, sample_steps
+from kubectl_nodelife.daemon.metrics.polled_objects import (
+    BudgetSample,
+    UpgradeSample,
+    budget_sample,
+    read_budgets,
+    read_run,
+    upgrade_sample,
+)
+from kubectl_nodelife.daemon.metrics.remembered import FlappingNodes, RisingCounts
+from kubectl_nodelife.daemon.metrics.values import (
+    Values,
+    cluster_values,
+    daemon_set_values,
+    work_values,
+)
+from kubectl_nodelife.daemon.notify.notices import NotedCondition, cluster_conditions
+from kubectl_nodelife.daemon.server import sliced
+from kubectl_nodelife.daemon.store import ChangeFilter
+from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.news import ABSENT, REFUSED, WATCHING
+from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
+from kubectl_nodelife.outlook.diverge.observations import Judgement, Observations
+
+SAMPLE_SECONDS: Final = 2.0
+_SHARE: Final = 20
+_RUN_SECONDS: Final = 15.0
+_BUDGETS_SECONDS: Final = 60.0
+_JUDGE_SECONDS: Final = 5.0
+
+
+class Measured(Protocol):
+    """The parts of a daemon that metrics are about."""
+
+    watcher: DecisionTask
+    journal: Journal
+    client: Client
+    cluster: WatchedCluster
+    attendant: DivergenceRecorder
+    enforcement: Enforcement | None
+
+    def look(self) -> ClusterView:
+        """What can be answered now."""
+
+
+class MetricsRecorder:
+    """See the module."""
+
+    def __init__(self, sources: Measured, *, per_node: bool = False) -> None:
+        self._sources = sources
+        self._per_node = per_node
+        self._sample: ClusterSample | None = None
+        self._counts = ChangeCounts(0)
+        self._evictions = RisingCounts()
+        self._flapping = FlappingNodes()
+        self._findings: Counter[str] | None = None
+        self._budgets: BudgetSample | None = None
+        self._run: UpgradeSample | None = None
+
+    async def run(self) -> None:
+        """Keep the values up to date until cancelled."""
+        self._counts = ChangeCounts(self._sources.watcher.clock.now_ns())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen())
+            group.create_task(self._look())
+            group.create_task(self._judge())
+            group.create_task(self._read_run())
+            group.create_task(self._read_budgets())
+
+    def not_ready(self) -> list[str]:
+        """What keeps the daemon from answering well: kinds that are not read or not watched."""
+        watcher = self._sources.watcher
+        said = [f"{kind}: not read yet" for kind in watcher.unread()]
+        for kind, state in watcher.feed.states.items():
+            if state.phase not in (WATCHING, REFUSED, ABSENT) and kind in watcher.read:
+                said.append(f"{kind}: not watched{f' ({state.error})' if state.error else ''}")
+        if not said and not watcher.synced.is_set():
+            said.append("the controllers begin")
+        return said
+
+    def values(self) -> Values:
+        """All metrics as of now."""
+        values: Values = {}
+        if self._sample is not None:
+            values |= cluster_values(self._sample, self._evictions.total, per_node=self._per_node)
+            values["nodelife_nodes_flapping"] = [((), self._flapping.count(self._sample.now_ns))]
+            values |= daemon_set_values(self._sources.watcher.host.cache)
+        values |= work_values(self._counts, self._findings, self._budgets, self._run)
+        values |= self._own_values()
+        return values
+
+    # What is taken in
+
+    def take_changes(self, changes: Iterable[ChangeRecord]) -> None:
+        """What the journal tells."""
+        self._counts.take(changes)
+
+    def take_sample(self, sample: ClusterSample) -> None:
+        """A look at nodes and zones."""
+        self._sample = sample
+        self._evictions.take(sample.evictions)
+        self._flapping.take(sample.unreachable, sample.now_ns)
+
+    def take_judgement(self, judged: Judgement) -> None:
+        """Where the cluster's controllers differ from our copy."""
+        self._findings = Counter(finding.kind for finding in judged.findings)
+
+    def take_run(self, lease: Lease | None) -> None:
+        """The Lease of an upgrade run."""
+        watcher = self._sources.watcher
+        self._run = upgrade_sample(lease, watcher.host.cache, watcher.clock.now_ns())
+
+    def take_budgets(self, budgets: Iterable[PodDisruptionBudget] | None) -> None:
+        """All disruption budgets; None where they cannot be read."""
+        cache = self._sources.watcher.host.cache
+        self._budgets = None if budgets is None else budget_sample(budgets, cache)
+
+    def now_ns(self) -> int:
+        """The instant, by the API server's clock."""
+        return self._sources.watcher.clock.now_ns()
+
+    def conditions(self) -> dict[str, NotedCondition] | None:
+        """What is worth a notification now; None while that cannot be judged."""
+        watcher, enforcement = self._sources.watcher, self._sources.enforcement
+        if self._sample is None or watcher.is_cold(self.now_ns()) or watcher.stands_still:
+            return None
+        found = cluster_conditions(self._sample)
+        findings = self._findings or Counter()
+        if findings["stalled"] or findings["disabled"]:
+            said = "a controller of the cluster does nothing, though writes of it are due"
+            found["controllerStalled"] = NotedCondition(
+                "controllerStalled", said, "kubectl nodelife diverge"
+            )
+        if self._run is not None and self._run.gates - {"paused", "window"}:
+            said = f"the upgrade is held by: {', '.join(sorted(self._run.gates))}"
+            command = "kubectl nodelife upgrade status"
+            found["upgradeHeld"] = NotedCondition("upgradeHeld", said, command)
+        if enforcement is not None and (why := enforcement.why_not or _breakers(enforcement)):
+            command = "kubectl nodelife daemon status"
+            found["enforcementStopped"] = NotedCondition("enforcementStopped", why, command)
+        return found
+
+    def observations(self) -> tuple[Observations, int]:
+        """What the controllers are judged by, and as of when."""
+        now_ns = self._sources.watcher.clock.now_ns()
+        return self._sources.attendant.record(now_ns, now_ns - KEPT_NS), now_ns
+
+    # The tasks
+
+    async def _listen(self) -> None:
+        journal = self._sources.journal
+        while True:
+            listener = journal.listen()
+            try:
+                async for batch in journal.follow(listener, ChangeFilter()):
+                    self.take_changes(batch)
+            except TooSlow:
+                continue
+            finally:
+                journal.leave(listener)
+
+    async def _look(self) -> None:
+        await self._sources.watcher.synced.wait()
+        while True:
+            began = time.thread_time()
+            with contextlib.suppress(NodelifeError):  # the nodes may not be read any more
+                steps = sample_steps(self._sources.look(), per_node=self._per_node)
+                self.take_sample(await sliced(steps))
+            cost_s = time.thread_time() - began
+            await asyncio.sleep(max(SAMPLE_SECONDS, _SHARE * cost_s))
+
+    async def _judge(self) -> None:
+        while True:
+            await asyncio.sleep(_JUDGE_SECONDS)
+            self.take_judgement(await asyncio.to_thread(divergence_judgement, *self.observations()))
+
+    async def _read_run(self) -> None:
+        await self._sources.watcher.synced.wait()
+        while True:
+            self.take_run(await read_run(self._sources.client))
+            await asyncio.sleep(_RUN_SECONDS)
+
+    async def _read_budgets(self) -> None:
+        await self._sources.watcher.synced.wait()
+        while True:
+            self.take_budgets(await read_budgets(self._sources.client))
+            await asyncio.sleep(_BUDGETS_SECONDS)
+
+    # Our own state
+
+    def _own_values(self) -> Values:
+        sources = self._sources
+        watcher, enforcement = sources.watcher, sources.enforcement
+        now_ns = watcher.clock.now_ns()
+        mode = "dry-run" if enforcement is None else "enforce"
+        server = blake2b(sources.cluster.server.encode(), digest_size=6).hexdigest()
+        info = (__version__, watcher.settings.profile.name, mode, server)
+        values: Values = {
+            "nodelife_info": [(info, 1)],
+            "nodelife_synced": [((), int(watcher.synced.is_set()))],
+            "nodelife_warming_up": [((), int(watcher.is_cold(now_ns)))],
+            "nodelife_held_writes": [((), self._counts.held)],
+            "nodelife_loop_stall_seconds": [((), watcher.slices.longest_s)],
+            "nodelife_journal_bytes": [((), _size(sources.journal.store.path))],
+            "nodelife_requests_total": [((c,), n) for c, n in sources.client.answers.items()],
+            "nodelife_lease_held": [((), 0)],
+            "nodelife_paused": [((), 0)],
+        }
+        if enforcement is not None:
+            values |= _enforcement_values(enforcement, now_ns)
+        return values | self._watch_values(now_ns)
+
+    def _watch_values(self, now_ns: int) -> Values:
+        up, heard, lists = [], [], []
+        monotonic_ns = time.monotonic_ns()
+        for kind, state in self._sources.watcher.feed.states.items():
+            if state.phase in (REFUSED, ABSENT):
+                continue
+            up.append(((kind,), int(state.phase == WATCHING)))
+            lists.append(((kind,), state.lists))
+            if state.last_sign_ns:
+                seen_ns = now_ns - max(0, monotonic_ns - state.last_sign_ns)
+                heard.append(((kind,), seen_ns / SECOND_NS))
+        return {
+            "nodelife_watch_up": up,
+            "nodelife_watch_last_event_timestamp_seconds": heard,
+            "nodelife_relists_total": lists,
+        }
+
+
+def _enforcement_values(enforcement: Enforcement, now_ns: int) -> Values:
+    rules = Counter(breaker.rule for breaker in enforcement.guard.breakers.values())
+    return {
+        "nodelife_guard_open": [((rule,), 1) for rule in rules],
+        "nodelife_lease_held": [((), int(enforcement.keeper.leads()))],
+        "nodelife_paused": [((), int(bool(enforcement.pause.because(now_ns))))],
+        "nodelife_writes_total": list(enforcement.recorder.answers.items()),
+    }
+
+
+def _breakers(enforcement: Enforcement) -> str:
+    return "; ".join(breaker.because for breaker in enforcement.guard.breakers.values())
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return 0

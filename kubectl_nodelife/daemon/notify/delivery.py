@@ -1,0 +1,179 @@
+"""Brings notices to a command and to a webhook, one after another, never two at once.
+
+Of several notices of one key that wait only the newest is sent. A webhook that does not take one
+is tried again after 1, 2, 4 ... 60 s, for an hour at most; a hundred notices wait, and no more than
+one a second and twenty an hour are sent: one more says that others are left out. No redirect is
+followed, and answers are not kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final
+
+import aiohttp
+import msgspec
+
+from kubectl_nodelife import __version__
+from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.notify.notices import FIRING, Notice
+from kubectl_nodelife.daemon.notify.options import where
+
+COMMAND_SECONDS: Final = 10.0
+POST_SECONDS: Final = 10.0
+MOST_WAITING: Final = 100
+MOST_AN_HOUR: Final = 20
+_APART_S: Final = 1.0
+_LAST_PAUSE_S: Final = 60.0
+_GIVES_UP_S: Final = 3600.0
+_READ_BYTES: Final = 4096
+
+Deliver = Callable[[Notice], Awaitable[bool]]
+"""Whether it was taken."""
+
+
+class Outbox:
+    """What waits for one way out. `clock`: monotonic seconds."""
+
+    def __init__(self, deliver: Deliver, clock: Callable[[], float] = time.monotonic) -> None:
+        self._deliver = deliver
+        self._clock = clock
+        self._waiting: OrderedDict[str, Notice] = OrderedDict()
+        self._sent: deque[float] = deque()
+        self._summed_up = 0
+        self._some = asyncio.Event()
+
+    def put(self, notices: Iterable[Notice]) -> None:
+        """Notices to be sent."""
+        for notice in notices:
+            self._waiting.pop(notice.key, None)
+            self._waiting[notice.key] = notice
+            if len(self._waiting) > MOST_WAITING:
+                self._waiting.popitem(last=False)
+            self._some.set()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            await self._some.wait()
+            self._some.clear()
+            while self._waiting:
+                _, notice = self._waiting.popitem(last=False)
+                await self._send_within_limits(notice)
+
+    async def _send_within_limits(self, notice: Notice) -> None:
+        now = self._clock()
+        while self._sent and self._sent[0] < now - 3600:
+            self._sent.popleft()
+        if len(self._sent) == MOST_AN_HOUR:
+            self._summed_up += 1
+            if self._summed_up > 1:
+                return
+            notice = _summing_up(notice)
+        else:
+            self._summed_up = 0
+            self._sent.append(now)
+        await self._send(notice)
+        await asyncio.sleep(_APART_S)
+
+    async def _send(self, notice: Notice) -> None:
+        """Until it is taken, a newer one of its key waits, or an hour is over."""
+        pause_s, gives_up = 1.0, self._clock() + _GIVES_UP_S
+        while not await self._deliver(notice):
+            if self._clock() > gives_up or notice.key in self._waiting:
+                return
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LAST_PAUSE_S)
+
+
+def _summing_up(notice: Notice) -> Notice:
+    said = f"{MOST_AN_HOUR} notices were sent within an hour; more are left out until it is over"
+    return msgspec.structs.replace(
+        notice,
+        key="tooManyNotices",
+        event="tooManyNotices",
+        state=FIRING,
+        sentence=said,
+        command="kubectl nodelife status",
+    )
+
+
+class CommandDelivery:
+    """Runs a program with the notice as JSON on its standard input; what fails is not repeated."""
+
+    def __init__(self, argv: list[str]) -> None:
+        self._argv = argv
+
+    async def __call__(self, notice: Notice) -> bool:
+        """Run it, for ten seconds at most."""
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,
+            )
+        except OSError as error:
+            log.warning("--notify: %s cannot be run: %s", self._argv[0], error.strerror)
+            return True
+        try:
+            async with asyncio.timeout(COMMAND_SECONDS):
+                await process.communicate(msgspec.json.encode(notice))
+        except (TimeoutError, asyncio.CancelledError) as ended:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+            if isinstance(ended, asyncio.CancelledError):
+                raise
+            log.warning("--notify: %s took longer than %.0fs", self._argv[0], COMMAND_SECONDS)
+        else:
+            if process.returncode:
+                log.warning("--notify: %s ended with %d", self._argv[0], process.returncode)
+        return True
+
+
+class WebhookDelivery:
+    """Posts the notice as JSON. `token`: sent as bearer token, "" for none."""
+
+    def __init__(self, url: str, token: str) -> None:
+        self._url = url
+        self._headers = {
+            "Content-Type": "application/json",
+            "User-Agent": f"kubectl-nodelife/{__version__}",
+        }
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._failed = False
+
+    async def __call__(self, notice: Notice) -> bool:
+        """Post it once. A 4xx other than 408 and 429 is final: it would be refused again."""
+        timeout = aiohttp.ClientTimeout(total=POST_SECONDS)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.post(
+                    self._url,
+                    data=msgspec.json.encode(notice),
+                    headers=self._headers,
+                    allow_redirects=False,
+                ) as answer,
+            ):
+                await answer.content.read(_READ_BYTES)
+                code = answer.status
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._complain(type(error).__name__)
+            return False
+        if 200 <= code < 300:
+            self._failed = False
+            return True
+        self._complain(f"it answered {code}")
+        return 300 <= code < 500 and code not in (408, 429)
+
+    def _complain(self, why: str) -> None:
+        if not self._failed:
+            log.warning("--webhook: %s does not take notices: %s", where(self._url), why)
+        self._failed = True

@@ -1,0 +1,290 @@
+"""HTTP server of the live page, on loopback: files, the session, the stream, and the daemon's own
+answers. Nothing that writes is reachable here, neither to a cluster nor to a file.
+
+`admission` is asked before a request is looked at, for paths that do not exist too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from importlib.resources import files
+from typing import Any, Final, Literal
+from weakref import WeakSet
+
+import msgspec
+from aiohttp import web
+
+from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.server import Answer, Query, error_document
+from kubectl_nodelife.daemon.ui.admission import HEADERS, MOST_BODY_BYTES, refusal
+from kubectl_nodelife.daemon.ui.broadcast import Broadcast, Subscriber
+from kubectl_nodelife.daemon.ui.sessions import Sessions
+from kubectl_nodelife.errors import BadInput, NodelifeError
+
+MOST_CONNECTIONS: Final = 64
+MOST_ANSWERS: Final = 4
+REQUEST_SECONDS: Final = 10.0
+WRITE_SECONDS: Final = 10.0
+COMMENT_SECONDS: Final = 15.0
+
+QUESTIONS: Final = ("status", "explain", "changes", "daemonset")
+TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+class LossQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """What the page may ask `what-if`: the loss of a node or a zone."""
+
+    kind: Literal["node", "zone"]
+    name: str
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def page_files() -> dict[str, tuple[bytes, str]]:
+    """Path -> the page's file and its type."""
+    found = {}
+    for file in files("kubectl_nodelife.daemon.ui").joinpath("page").iterdir():
+        kind = TYPES.get(f".{file.name.rpartition('.')[2]}")
+        if kind is not None:
+            found[f"/{file.name}"] = file.read_bytes(), kind
+    found["/"] = found["/index.html"]
+    return found
+
+
+def listen(port: int) -> list[socket.socket]:
+    """Bound sockets of 127.0.0.1 and, if it is free, of ::1. `port` 0: any. Raises BadInput."""
+    bound = _bound(socket.AF_INET, "127.0.0.1", port)
+    if isinstance(bound, OSError):
+        taken = bound.errno == errno.EADDRINUSE
+        what = "is taken" if taken else f"cannot be listened at: {bound.strerror or bound}"
+        raise BadInput(f"port {port} {what}", on="--port", remedy="give another, or 0 for any")
+    port = bound.getsockname()[1]
+    also = _bound(socket.AF_INET6, "::1", port)
+    return [bound] if isinstance(also, OSError) else [bound, also]
+
+
+def _bound(family: int, address: str, port: int) -> socket.socket | OSError:
+    try:
+        made = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        return error
+    try:
+        # Connections of a page that was just closed do not keep the port; another listener does.
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((address, port))
+    except OSError as error:
+        made.close()
+        return error
+    made.setblocking(False)
+    return made
+
+
+class _RefusedConnection(asyncio.Protocol):
+    """A connection that is one too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+class PageEndpoint:
+    """See the module. `close` ends all streams."""
+
+    def __init__(
+        self, answers: Mapping[str, Answer], broadcast: Broadcast, sessions: Sessions
+    ) -> None:
+        self.port = 0
+        self._answers = answers
+        self._broadcast = broadcast
+        self._sessions = sessions
+        self._files = page_files()
+        self._answering = asyncio.Semaphore(MOST_ANSWERS)
+        self._playing = asyncio.Lock()
+        self._asked: WeakSet[asyncio.BaseTransport] = WeakSet()
+        self._servers: list[asyncio.Server] = []
+        app = web.Application(middlewares=[self._admit], client_max_size=MOST_BODY_BYTES)
+        for path in self._files:
+            app.router.add_get(path, self._file)
+        app.router.add_get("/session", self._has_session)
+        app.router.add_post("/session", self._session)
+        app.router.add_post("/logout", self._logout)
+        app.router.add_get("/api/v1/stream", self._stream, allow_head=False)
+        app.router.add_post("/api/v1/what-if", self._what_if)
+        for question in QUESTIONS:
+            app.router.add_get(f"/api/v1/{question}", self._answer, allow_head=False)
+        app.on_response_prepare.append(_with_headers)
+        self.app = app
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=1.0
+        )
+
+    async def start(self, bound: list[socket.socket]) -> None:
+        """Listen on bound sockets of one port."""
+        self.port = bound[0].getsockname()[1]
+        await self._runner.setup()
+        loop = asyncio.get_running_loop()
+        for sock in bound:
+            self._servers.append(await loop.create_server(self._connection, sock=sock))
+
+    async def close(self) -> None:
+        """Listen no more."""
+        for server in self._servers:
+            server.close()
+        self._broadcast.close()
+        await self._runner.cleanup()
+
+    # Connections
+
+    def _connection(self) -> asyncio.BaseProtocol:
+        server = self._runner.server
+        if server is None or len(server.connections) >= MOST_CONNECTIONS:
+            return _RefusedConnection()
+        made = server()
+        asyncio.get_running_loop().call_later(REQUEST_SECONDS, self._cut_silent, made)
+        return made
+
+    def _cut_silent(self, connection: Any) -> None:
+        """End a connection that has not sent a whole request in time."""
+        transport = connection.transport
+        if transport is not None and transport not in self._asked:
+            transport.abort()
+
+    @web.middleware
+    async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.transport is not None:
+            self._asked.add(request.transport)
+        status: int = HTTPStatus.INTERNAL_SERVER_ERROR
+        try:
+            headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in request.raw_headers]
+            version = (request.version.major, request.version.minor)
+            refused = refusal(request.method, request.path, version, headers, self.port)
+            if refused is not None:
+                status = refused
+                return web.Response(status=refused, headers={"Connection": "close"})
+            response = await handler(request)
+            status = response.status
+            return response
+        except web.HTTPException as error:
+            status = error.status
+            return web.Response(status=status)
+        finally:
+            if status >= HTTPStatus.BAD_REQUEST:  # never the query, a cookie or a token
+                log.info("page: %s %.100r: %d", request.method, request.path, status)
+
+    # Files and sessions
+
+    async def _file(self, request: web.Request) -> web.Response:
+        body, kind = self._files[request.path]
+        return web.Response(body=body, headers={"Content-Type": kind})
+
+    def _cookie(self) -> str:
+        return f"nodelife-{self.port}"
+
+    async def _session(self, request: web.Request) -> web.Response:
+        try:
+            token = msgspec.json.decode(await self._body(request), type=dict[str, str])["token"]
+        except (msgspec.MsgspecError, KeyError):
+            raise web.HTTPBadRequest from None
+        if self._sessions.is_closed():
+            raise web.HTTPTooManyRequests
+        session = self._sessions.begin(token)
+        if session is None:
+            raise web.HTTPUnauthorized
+        response = web.Response(status=HTTPStatus.NO_CONTENT)
+        response.set_cookie(self._cookie(), session, path="/", httponly=True, samesite="Strict")
+        return response
+
+    async def _has_session(self, request: web.Request) -> web.Response:
+        self._check(request)
+        return web.Response(status=HTTPStatus.NO_CONTENT)
+
+    async def _logout(self, request: web.Request) -> web.Response:
+        self._sessions.end(request.cookies.get(self._cookie(), ""))
+        response = web.Response(status=HTTPStatus.NO_CONTENT)
+        response.del_cookie(self._cookie(), path="/", httponly=True, samesite="Strict")
+        return response
+
+    def _check(self, request: web.Request) -> None:
+        if not self._sessions.holds(request.cookies.get(self._cookie(), "")):
+            raise web.HTTPUnauthorized
+
+    # Answers
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self._check(request)
+        question = request.path.rpartition("/")[2]
+        query = {key: request.query.getall(key) for key in request.query}
+        query["output"] = ["json"]
+        async with self._answering:
+            return await self._told(question, query)
+
+    async def _what_if(self, request: web.Request) -> web.Response:
+        """What a loss would do, played in a child of the daemon: one at a time."""
+        self._check(request)
+        try:
+            asked = msgspec.json.decode(await self._body(request), type=LossQuestion)
+        except msgspec.MsgspecError:
+            raise web.HTTPBadRequest from None
+        if self._playing.locked():
+            raise web.HTTPTooManyRequests
+        query = {"word": ["lose", asked.kind, asked.name], "output": ["json"]}
+        async with self._playing:
+            return await self._told("what_if", query)
+
+    async def _told(self, question: str, query: Query) -> web.Response:
+        try:
+            told = await self._answers[question](query)
+        except NodelifeError as error:
+            body = msgspec.json.encode({"error": error_document(error)})
+            return _json(body, HTTPStatus.UNPROCESSABLE_ENTITY)
+        text = told.get("text")
+        return _json(text.encode() if isinstance(text, str) else msgspec.json.encode(told))
+
+    async def _body(self, request: web.Request) -> bytes:
+        async with asyncio.timeout(REQUEST_SECONDS):
+            return await request.read()
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        self._check(request)
+        subscriber = self._broadcast.join(request.headers.get("Last-Event-ID", ""))
+        if subscriber is None:
+            raise web.HTTPServiceUnavailable
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        try:
+            await response.prepare(request)
+            await self._write_all(request, response, subscriber)
+        except (ConnectionError, TimeoutError):
+            pass  # the reader went away, or reads too slowly
+        finally:
+            self._broadcast.leave(subscriber)
+        return response
+
+    async def _write_all(
+        self, request: web.Request, response: web.StreamResponse, subscriber: Subscriber
+    ) -> None:
+        while not subscriber.dropped:
+            chunk = await subscriber.take(COMMENT_SECONDS)
+            if not self._sessions.holds(request.cookies.get(self._cookie(), "")):
+                return
+            async with asyncio.timeout(WRITE_SECONDS):
+                await response.write(chunk or b":\n\n")
+
+
+async def _with_headers(request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers[name] = value
+
+
+def _json(body: bytes, status: int = HTTPStatus.OK) -> web.Response:
+    return web.Response(body=body, status=status, headers={"Content-Type": "application/json"})

@@ -1,0 +1,131 @@
+"""Opens the live page when it is asked for, and closes it when it is not looked at any more.
+
+The socket exists from the first `ui` until `ui --stop`, until its time is over, or until no page
+has been open for ten minutes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
+
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.daemon.journal import Journal
+from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.server import Answer, Query
+from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
+from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
+from kubectl_nodelife.daemon.ui.sessions import SESSION_SECONDS, TOKEN_SECONDS, Sessions
+from kubectl_nodelife.errors import BadInput
+
+UNSEEN_SECONDS: Final = 600.0
+LEAST_PORT: Final = 1024
+MOST_PORT: Final = 65_535
+_LOOK_SECONDS: Final = 1.0
+
+Always = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], Coroutine[Any, Any, None]]
+"""Runs a part again and again, whatever happens to it."""
+
+
+class PageHost:
+    """See the module. `answers`: the daemon's, by question."""
+
+    def __init__(
+        self,
+        look: Callable[[], ClusterView],
+        journal: Journal,
+        now_ns: Callable[[], int],
+        answers: Mapping[str, Answer],
+        always: Always,
+    ) -> None:
+        self._feed = LiveFeed(look, journal, now_ns)
+        self._answers = answers
+        self._always = always
+        self._endpoint: PageEndpoint | None = None
+        self._sessions = Sessions(time.monotonic)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._seen_at = self._until = 0.0
+
+    def orders(self) -> dict[str, Answer]:
+        """What the daemon's user may ask for on its own socket."""
+        return {"ui": self._order_open, "ui-stop": self._order_stop}
+
+    @property
+    def url(self) -> str:
+        """Where the page is; "": it is closed."""
+        return f"http://127.0.0.1:{self._endpoint.port}/" if self._endpoint is not None else ""
+
+    def state(self) -> dict[str, Any]:
+        """What `daemon status` tells of it; {} while it is closed."""
+        if self._endpoint is None:
+            return {}
+        readers = len(self._feed.broadcast.subscribers)
+        return {"ui": {"url": self.url, "sessions": self._sessions.count(), "readers": readers}}
+
+    async def close(self) -> None:
+        """Listen no more, end all sessions."""
+        endpoint, self._endpoint = self._endpoint, None
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        self._tasks = []
+        if endpoint is not None:
+            log.info("the page is closed")
+            await endpoint.close()
+
+    async def _order_open(self, query: Query) -> dict[str, Any]:
+        """Open it, if it is not open, and give a token for one browser. Raises BadInput."""
+        port = _number(query, "port")
+        seconds = min(float(_number(query, "lasts") or SESSION_SECONDS), SESSION_SECONDS)
+        if port and not LEAST_PORT <= port <= MOST_PORT:
+            raise BadInput(f"port {port} is not allowed: {LEAST_PORT} to {MOST_PORT}", on="--port")
+        if self._endpoint is not None and port not in (0, self._endpoint.port):
+            raise BadInput(
+                f"the page is open on port {self._endpoint.port}",
+                on="--port",
+                remedy="run first: kubectl nodelife ui --stop",
+            )
+        if self._endpoint is None:
+            await self._open(port, seconds)
+        token = self._sessions.token()
+        self._seen_at = time.monotonic()
+        return {"url": self.url, "token": token, "tokenSeconds": TOKEN_SECONDS}
+
+    async def _open(self, port: int, seconds: float) -> None:
+        bound = listen(port)
+        self._sessions = Sessions(time.monotonic, seconds)
+        endpoint = PageEndpoint(self._answers, self._feed.broadcast, self._sessions)
+        await endpoint.start(bound)
+        self._endpoint = endpoint
+        self._until = time.monotonic() + seconds
+        self._seen_at = time.monotonic()
+        log.info("the page is open on port %d", endpoint.port)
+        self._tasks = [
+            asyncio.create_task(self._always("page", self._feed.run)),
+            asyncio.create_task(self._watch_readers()),
+        ]
+
+    async def _order_stop(self, query: Query) -> dict[str, Any]:
+        was = self.url
+        await self.close()
+        return {"closed": was}
+
+    async def _watch_readers(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = time.monotonic()
+            if self._feed.broadcast.subscribers:
+                self._seen_at = now
+            if now > self._until or now > self._seen_at + UNSEEN_SECONDS:
+                await self.close()
+                return
+
+
+def _number(query: Query, key: str) -> int:
+    """A number of the query, 0 where it has none. Raises BadInput."""
+    text = (query.get(key) or ["0"])[-1]
+    if not text.isdecimal() or len(text) > 9:
+        raise BadInput(f"{text!r} is not a number", on=f"--{key}")
+    return int(text)

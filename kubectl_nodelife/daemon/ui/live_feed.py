@@ -1,0 +1,179 @@
+"""Makes what the live page shows, while somebody looks: frames of the wall, changes, works.
+
+All of it is called in the daemon's loop, in slices. A look that takes long is followed by a longer
+pause, so that it costs a tenth of a core at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from heapq import nlargest
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.answers.live_wall import LiveFrame, LiveWall, delta
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.answers.works import WorkInProgress, works_of
+from kubectl_nodelife.daemon.changes import ChangeRecord
+from kubectl_nodelife.daemon.journal import Journal, TooSlow
+from kubectl_nodelife.daemon.server import sliced
+from kubectl_nodelife.daemon.store import ChangeFilter
+from kubectl_nodelife.daemon.ui.broadcast import Broadcast
+from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.times import SECOND_NS
+
+FRAME_SECONDS: Final = 0.5
+TICK_SECONDS: Final = 1.0
+WORKS_SECONDS: Final = 2.0
+MOST_CHANGES: Final = 200
+HAPPENED_NS: Final = 3600 * SECOND_NS
+_SHARE: Final = 10
+
+SNAPSHOT, DELTA, TICK, WAITING = "snapshot", "delta", "tick", "waiting"
+"""The events of the stream. `tick`: the daemon is there, and nothing differs; `waiting`: there is
+nothing to show yet, and why."""
+
+
+class HappenedChange(msgspec.Struct, frozen=True, rename="camel"):
+    """A change of the last hour. `at_s`: when, on the stream's clock."""
+
+    id: int
+    at_s: float
+    controller: str
+    action: str
+    kind: str
+    namespace: str
+    name: str
+    outcome: str
+    reason: str
+    cause: int | None
+    node: str
+
+
+class LiveFeed:
+    """See the module. `now_ns`: by the API server's clock."""
+
+    def __init__(
+        self, look: Callable[[], ClusterView], journal: Journal, now_ns: Callable[[], int]
+    ) -> None:
+        self._look = look
+        self._journal = journal
+        self._now_ns = now_ns
+        self._wall = LiveWall()
+        self._told: LiveFrame | None = None
+        self._works: list[WorkInProgress] = []
+        self._works_at = 0.0
+        self._happened: dict[int, ChangeRecord] = {}
+        self._fresh: dict[int, ChangeRecord] = {}
+        self._ticked_at = 0.0
+        self.broadcast = Broadcast(self._snapshot)
+
+    async def run(self) -> None:
+        """Tell what there is, as long as somebody listens, until cancelled."""
+        while True:
+            await self.broadcast.wanted.wait()
+            following = asyncio.create_task(self._follow())
+            try:
+                while self.broadcast.wanted.is_set():
+                    if following.done():
+                        following.result()
+                    began = time.thread_time()
+                    await self._frame()
+                    cost_s = time.thread_time() - began
+                    await asyncio.sleep(max(FRAME_SECONDS, _SHARE * cost_s))
+            finally:
+                following.cancel()
+
+    async def _frame(self) -> None:
+        try:
+            view = self._look()
+            frame = await sliced(self._wall.steps(view))
+        except NodelifeError as error:  # not even the nodes were read
+            self._told = None
+            self.broadcast.whisper(WAITING, {"what": str(error)})
+            return
+        works = self._works
+        if time.monotonic() > self._works_at + WORKS_SECONDS:
+            self._works_at = time.monotonic()
+            works = works_of(view.cache)
+        self._tell(frame, works, view.source.get("age"))
+
+    def _tell(self, frame: LiveFrame, works: list[WorkInProgress], age_s: float | None) -> None:
+        fresh, self._fresh = self._fresh, {}
+        self._happened |= fresh
+        before, works_before = self._told, self._works
+        if before is None or not frame.follows(before):
+            self._told, self._works = frame, works
+            document = self._snapshot()
+            assert document is not None
+            self.broadcast.publish(SNAPSHOT, document)
+            return
+        self._told, told = delta(before, frame)
+        self._works = works
+        if works != works_before:
+            told["works"] = works
+        if fresh:
+            told["changes"] = self._as_rows(fresh.values())
+        if told:
+            self.broadcast.publish(DELTA, {"now": frame.now_s, **told})
+        if time.monotonic() > self._ticked_at + TICK_SECONDS:
+            self._ticked_at = time.monotonic()
+            self.broadcast.whisper(TICK, {"now": frame.now_s, "age": age_s})
+
+    def _snapshot(self) -> dict[str, Any] | None:
+        """What a new listener begins with."""
+        if self._told is None:
+            return None
+        changes = self._as_rows(self._happened.values())
+        return {**self._told.snapshot(), "works": self._works, "changes": changes}
+
+    def _as_rows(self, changes: Iterable[ChangeRecord]) -> list[HappenedChange]:
+        return [
+            HappenedChange(
+                id=change.id,
+                at_s=self._wall.instant(change.time_ns),
+                controller=change.controller,
+                action=change.action,
+                kind=change.kind,
+                namespace=change.namespace,
+                name=change.name,
+                outcome=change.outcome,
+                reason=change.reason,
+                cause=change.cause,
+                node=change.node,
+            )
+            for change in sorted(changes, key=lambda change: change.id)
+        ]
+
+    # Changes
+
+    async def _follow(self) -> None:
+        """Keep the newest changes of the last hour."""
+        while True:
+            listener = self._journal.listen()
+            try:
+                wanted = ChangeFilter(since_ns=self._now_ns() - HAPPENED_NS)
+                self._take(await self._journal.select(wanted, MOST_CHANGES))
+                async for batch in self._journal.follow(listener, ChangeFilter()):
+                    self._take(batch)
+            except TooSlow:
+                continue
+            finally:
+                self._journal.leave(listener)
+
+    def _take(self, changes: Sequence[ChangeRecord]) -> None:
+        """Take what is news, and forget the oldest."""
+        newest = {change.id for change in nlargest(MOST_CHANGES, changes, key=lambda c: c.id)}
+        for change in changes:
+            known = self._fresh.get(change.id) or self._happened.get(change.id)
+            if known is None and change.id not in newest:
+                continue
+            if known is None or known.outcome != change.outcome:
+                # A copy: the ledger's own record changes when the change is settled.
+                self._fresh[change.id] = msgspec.structs.replace(change)
+        for number in sorted(self._happened.keys() | self._fresh.keys())[:-MOST_CHANGES]:
+            self._happened.pop(number, None)
+            self._fresh.pop(number, None)

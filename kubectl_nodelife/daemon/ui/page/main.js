@@ -1,0 +1,158 @@
+// The live page: begins a session, follows the stream, and draws what it tells.
+
+import { Panel, objectOf } from "./explain.js";
+import { addressOf, happened, legend, next, table, works } from "./lists.js";
+import { Model } from "./model.js";
+import { forgetPalette } from "./shapes.js";
+import { connect } from "./stream.js";
+import { counted, make, shown } from "./text.js";
+import { Wall } from "./wall.js";
+
+const ANNOUNCE_MS = 5000;
+const byId = (id) => document.getElementById(id);
+const model = new Model();
+const slow = matchMedia("(prefers-reduced-motion: reduce)");
+let drawn = -1;
+let refusedBecause = "";
+let pending = false;
+let frames = 0;
+let again = () => {};
+let announced = { at: -Infinity, text: "" };
+
+const clock = () => ({ now: model.clock(performance.now()), stale: Boolean(refusedBecause || model.stale(performance.now())) });
+const panel = new Panel(() => model.source?.context ?? "", () => refuse());
+const wall = new Wall(byId("wall"), byId("tip"), (name) => { location.hash = addressOf("node", name); });
+wall.onChoose = (text) => { byId("announce").textContent = text; };
+
+function refuse() {
+  refusedBecause = "This page has no session any more. Run: kubectl nodelife ui";
+  draw();
+}
+
+async function begin() {
+  const token = location.hash.startsWith("#token=") ? location.hash.slice(7) : "";
+  if (token) {
+    history.replaceState(null, "", `/${location.search}#/`);
+    await fetch("/session", { method: "POST", headers: { "X-Nodelife": "1", "Content-Type": "application/json" }, body: JSON.stringify({ token }) });
+  }
+  if (!(await fetch("/session")).ok) {
+    byId("summary").textContent = "";
+    refuse();
+    return;
+  }
+  again = connect((event, told) => { if (event === "snapshot") begun(); model.take(event, told, performance.now()); wake(); }, lost);
+  route();
+}
+
+/** A first frame: the session is good, also one that another tab has begun. */
+function begun() {
+  refusedBecause = "";
+  forgetPalette();
+}
+
+/** The stream was refused: the session is over, or the daemon has too many readers. */
+async function lost() {
+  const answer = await fetch("/session").catch(() => null);
+  if (answer?.status === 401) refuse();
+  else setTimeout(again, 5000);
+}
+
+function wake() {
+  if (pending) return;
+  pending = true;
+  requestAnimationFrame(() => { pending = false; draw(); });
+}
+
+function draw() {
+  const began = performance.now();
+  const because = refusedBecause || model.stale(began);
+  const banner = byId("banner");
+  if (banner.textContent !== because) banner.textContent = shown(because);
+  banner.hidden = !because;
+  const turned = document.body.classList.contains("stale") !== Boolean(because);
+  document.body.classList.toggle("stale", Boolean(because));
+  if (turned) listed.at = -Infinity; // the clocks stop, or go on, everywhere at once
+  if (!model.ready) return;
+  const nodes = drawn === model.version ? wall.shownNodes : model.chosen(byId("search").value);
+  if (drawn !== model.version) {
+    drawn = model.version;
+    wall.shownNodes = nodes;
+    wall.update(model, nodes, clock);
+    head();
+    legend(model, nodes);
+    works(model);
+  } else wall.draw(turned);
+  lists(nodes, began);
+  performance.measure("frame", { start: began, end: performance.now() });
+  frames = (frames + 1) % 2000;
+  if (!frames) performance.clearMeasures("frame");
+}
+
+let listed = { at: -Infinity, version: -1 };
+
+/** Text is made once a second, and not where nobody sees it. */
+function lists(nodes, at) {
+  if (at - listed.at < 1000 && (listed.version === model.version || at - listed.at < 250)) return;
+  const { now } = clock();
+  listed = { at, version: model.version };
+  next(nodes, now, Number(byId("zoom").value));
+  happened(model, now);
+  table(nodes, now);
+  announce(at);
+}
+
+function head() {
+  const source = model.source ?? {};
+  byId("cluster").textContent = shown([source.context, source.server].filter(Boolean).join(", "));
+  byId("summary").textContent = summary();
+  document.title = shown(`${source.context ?? "kubectl nodelife"}: ${summary()}`);
+  const warnings = byId("warnings");
+  warnings.hidden = !model.warnings.length;
+  warnings.replaceChildren(...model.warnings.map((warning) => make("li", {}, warning)));
+}
+
+function summary() {
+  const trouble = [...model.nodes.values()].filter((node) => !node.isFine).length;
+  const dark = model.zones.filter((zone) => zone.state && zone.state !== "Normal" && zone.state !== "Initial");
+  const zones = dark.length ? `; ${dark.map((zone) => `zone ${zone.name} is in ${zone.state}`).join(", ")}` : "";
+  return shown(`${trouble ? `${trouble} of ${counted(model.nodes.size, "node")} in trouble` : `${counted(model.nodes.size, "node")}, none in trouble`}${zones}. Behaviour of ${model.profile}.`);
+}
+
+function announce(at) {
+  const text = summary();
+  if (text === announced.text || at - announced.at < ANNOUNCE_MS) return;
+  if (announced.text) byId("announce").textContent = text;
+  announced = { at, text };
+}
+
+function route() {
+  panel.show(objectOf(location.hash));
+}
+
+function redraw() {
+  drawn = -1;
+  listed.at = -Infinity;
+  wake();
+}
+
+addEventListener("hashchange", route);
+byId("search").addEventListener("input", redraw);
+byId("search-form").addEventListener("submit", (event) => event.preventDefault());
+byId("zoom").addEventListener("change", redraw);
+byId("table-box").addEventListener("toggle", redraw);
+for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) matchMedia(query).addEventListener("change", () => { forgetPalette(); redraw(); });
+byId("help-button").addEventListener("click", () => byId("help").showModal());
+byId("leave").addEventListener("click", async () => {
+  await fetch("/logout", { method: "POST", headers: { "X-Nodelife": "1", "Content-Type": "application/json" }, body: "{}" });
+  refuse();
+});
+addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !byId("help").open) { panel.close(); byId("wall").focus(); return; }
+  if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key === "/") { byId("search").focus(); event.preventDefault(); }
+  if (event.key === "t") { byId("next").scrollIntoView(); byId("next").focus(); }
+  if (event.key === "?") byId("help").showModal();
+});
+document.body.classList.toggle("wall", new URLSearchParams(location.search).has("wall"));
+setInterval(() => { if (!document.hidden) wake(); }, slow.matches ? 1000 : 250);
+begin().catch(() => { refusedBecause = "The daemon does not answer."; draw(); });

@@ -1,0 +1,97 @@
+"""Who may see the page: tokens that work once, and the sessions that they begin.
+
+All of it is in memory. A token goes to the browser in the fragment of an address, which is never
+sent in a request line, a Referer or a log.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable
+from typing import Final
+
+TOKEN_SECONDS: Final = 120.0
+SESSION_SECONDS: Final = 12 * 3600.0
+MOST_SESSIONS: Final = 16
+MOST_TOKENS: Final = 16
+MOST_WRONG: Final = 10
+CLOSED_SECONDS: Final = 60.0
+
+
+class Sessions:
+    """`now_s`: a clock that never goes back, in seconds."""
+
+    def __init__(self, now_s: Callable[[], float], lasts_s: float = SESSION_SECONDS) -> None:
+        self._now_s = now_s
+        self._lasts_s = min(lasts_s, SESSION_SECONDS)
+        self._tokens: dict[str, float] = {}
+        self._sessions: dict[str, float] = {}
+        self._wrong = 0
+        self._closed_until_s = 0.0
+
+    def token(self) -> str:
+        """A new token, good once and for two minutes. The oldest goes where there are many."""
+        self._forget()
+        made = secrets.token_urlsafe(32)
+        self._tokens[made] = self._now_s() + TOKEN_SECONDS
+        while len(self._tokens) > MOST_TOKENS:
+            del self._tokens[next(iter(self._tokens))]
+        return made
+
+    def begin(self, token: str) -> str | None:
+        """The session that a token begins; None: it does not. Ten wrong ones close the door for a
+        minute, for right ones too.
+        """
+        self._forget()
+        if self.is_closed():
+            return None
+        found = _find(self._tokens, token)
+        if found is None:
+            self._wrong += 1
+            if self._wrong >= MOST_WRONG:
+                self._wrong = 0
+                self._closed_until_s = self._now_s() + CLOSED_SECONDS
+            return None
+        del self._tokens[found]
+        made = secrets.token_urlsafe(32)
+        self._sessions[made] = self._now_s() + self._lasts_s
+        while len(self._sessions) > MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        return made
+
+    def is_closed(self) -> bool:
+        """Whether there were so many wrong tokens that none is taken now."""
+        return self._now_s() < self._closed_until_s
+
+    def holds(self, session: str) -> bool:
+        """Whether that is a session that goes on."""
+        self._forget()
+        return _find(self._sessions, session) is not None
+
+    def end(self, session: str) -> None:
+        """End it, if it is one."""
+        found = _find(self._sessions, session)
+        if found is not None:
+            del self._sessions[found]
+
+    def count(self) -> int:
+        """How many go on."""
+        self._forget()
+        return len(self._sessions)
+
+    def _forget(self) -> None:
+        now_s = self._now_s()
+        for kept in (self._tokens, self._sessions):
+            for key in [key for key, until_s in kept.items() if until_s <= now_s]:
+                del kept[key]
+
+
+def _find(kept: dict[str, float], given: str) -> str | None:
+    """The key that is the same, compared in a time that does not tell how much of it is."""
+    found = None
+    sent = given.encode("utf-8", "replace")
+    for key in kept:
+        if hmac.compare_digest(key.encode(), sent):
+            found = key
+    return found

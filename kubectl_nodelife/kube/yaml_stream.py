@@ -1,0 +1,279 @@
+"""Reads YAML from libyaml's events, a document or an item of a List at a time, as kubectl reads it.
+
+An item is built when its events are there, and forgotten before the next one is read: a List of any
+length costs the memory of its longest item. Times stay text, and `12:30` is text rather than a
+number in base 60. What has an anchor, an alias, a tag or a merge goes through PyYAML's composer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import yaml
+from yaml.composer import Composer
+from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
+
+from kubectl_nodelife.kube.yaml_aliases import NO_VALUE, AliasBudget, refusal
+
+DEEPEST: Final = 500
+"""So deep may collections be nested; no object is."""
+
+ITEMS: Final = "items"
+_MOST_REMEMBERED: Final = 50_000
+_TAG: Final = "tag:yaml.org,2002:"
+
+TakeItem = Callable[[dict[Any, Any], int, Any], None]
+"""Is handed an item of a List: what the List has told of itself so far, its number, the item."""
+
+BeginsList = Callable[[dict[Any, Any]], bool]
+"""Whether `items` are those of a List, by what its document has told of itself so far."""
+
+
+class _Events(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    """libyaml's events."""
+
+
+class _Scalars(Resolver):
+    """The plain scalars that kubectl knows: text, numbers, booleans, null."""
+
+    yaml_implicit_resolvers: Any = {}
+
+
+_SCALARS = {
+    "bool": (
+        r"yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF",
+        "yYnNtTfFoO",
+    ),
+    "null": (r"~|null|Null|NULL|", "~nN"),
+    "merge": (r"<<", "<"),
+    "int": (r"[-+]?(?:0b[01]+|0x[0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)", "-+0123456789"),
+    "float": (
+        r"[-+]?(?:[0-9]+\.[0-9]*(?:[eE][-+]?[0-9]+)?|\.[0-9]+(?:[eE][-+]?[0-9]+)?"
+        r"|[0-9]+[eE][-+]?[0-9]+|\.(?:inf|Inf|INF))|\.(?:nan|NaN|NAN)",
+        "-+0123456789.",
+    ),
+}
+for _name, (_pattern, _first) in _SCALARS.items():
+    _Scalars.add_implicit_resolver(
+        f"{_TAG}{_name}",
+        re.compile(rf"(?:{_pattern})\Z"),
+        [*_first, ""] if _name == "null" else list(_first),
+    )
+_FIRST: Final = frozenset(_Scalars.yaml_implicit_resolvers)
+
+
+class _FromEvents(Composer, SafeConstructor, _Scalars):
+    """Composes what stands in a list of events, as PyYAML does it. `anchors` are the document's."""
+
+    def __init__(self, anchors: dict[str, yaml.Node]) -> None:
+        SafeConstructor.__init__(self)
+        _Scalars.__init__(self)
+        self.anchors = anchors
+        self._waiting: list[Any] = []
+
+    def value(self, events: list[Any], budget: AliasBudget) -> Any:
+        """The value. Raises yaml.YAMLError."""
+        self._waiting = events[::-1]
+        node: Any = self.compose_node(None, 0)
+        budget.check(node)
+        try:
+            return self.construct_document(node)
+        except NO_VALUE as error:
+            raise refusal(node, f"it holds a value that is none: {error}") from None
+
+    def check_event(self, *kinds: Any) -> bool:
+        """Whether the next event is one of these."""
+        return isinstance(self._waiting[-1], kinds)
+
+    def peek_event(self) -> Any:
+        """The next event."""
+        return self._waiting[-1]
+
+    def get_event(self) -> Any:
+        """The next event, taken."""
+        return self._waiting.pop()
+
+
+class _Pieces:
+    """Bytes that come in pieces, as a file of which libyaml reads."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self.failed: Exception | None = None  # libyaml would tell another one in its place
+        self._pieces = pieces
+        self._piece = memoryview(b"")
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; none at the end."""
+        while not self._piece:
+            try:
+                piece = next(self._pieces, None)
+            except Exception as error:
+                self.failed, piece = error, None
+            if piece is None:
+                return b""
+            self._piece = memoryview(piece)
+        found, self._piece = self._piece[:size], self._piece[size:]
+        return bytes(found)
+
+
+class TooDeep(yaml.YAMLError):
+    """Nested deeper than any object is."""
+
+
+class YamlStream:
+    """The documents of YAML that comes in pieces. All raises yaml.YAMLError."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = _Pieces(pieces)
+        self._events = _Events(self._pieces)
+        self._next = self._events.get_event
+        self._budget = AliasBudget()
+        self._composer = _FromEvents({})
+        self._scalars: dict[str, Any] = {}
+        self._resolve: Callable[..., str] = _Scalars().resolve
+
+    def documents(
+        self, take_item: TakeItem | None = None, begins_list: BeginsList = lambda told: True
+    ) -> Iterator[Any]:
+        """Each document as plain objects. With `take_item` the items of a List are handed to it as
+        they come, and left out of the document.
+        """
+        try:
+            while not isinstance(event := self._next(), yaml.StreamEndEvent):
+                if isinstance(event, yaml.DocumentStartEvent):
+                    self._composer = _FromEvents({})
+                    document = self._document(take_item, begins_list)
+                    if self._pieces.failed is not None:  # it ended there for libyaml
+                        raise self._pieces.failed
+                    yield document
+        except RecursionError:
+            raise TooDeep from None
+        except yaml.YAMLError:
+            if self._pieces.failed is None:
+                raise
+        finally:
+            self._events.dispose()
+        if self._pieces.failed is not None:
+            raise self._pieces.failed
+
+    def _document(self, take_item: TakeItem | None, begins_list: BeginsList) -> Any:
+        begin = self._next()
+        is_mapping = isinstance(begin, yaml.MappingStartEvent)
+        if take_item is None or not is_mapping or begin.anchor or begin.tag:
+            return self._value(begin)
+        told: dict[Any, Any] = {}
+        while not isinstance(key := self._next(), yaml.MappingEndEvent):
+            events = [begin, *self._gather(key)]
+            value = self._next()
+            if _are_items(key, value) and ITEMS not in told and begins_list(told):
+                told[ITEMS] = []
+                number = 0
+                while not isinstance(item := self._next(), yaml.SequenceEndEvent):
+                    take_item(told, number, self._value(item))
+                    number += 1
+                continue
+            member = self._built([*events, *self._gather(value), _END])
+            told = {**member, **told} if _is_merge(key) else {**told, **member}
+        return told
+
+    def _value(self, begin: Any) -> Any:
+        """What begins with this event."""
+        return self._built(self._gather(begin))
+
+    def _gather(self, begin: Any) -> list[Any]:
+        """The events of the value that begins with this one."""
+        events = [begin]
+        depth = _DEPTHS.get(type(begin), 0)
+        while depth:
+            event = self._next()
+            events.append(event)
+            depth += _DEPTHS.get(type(event), 0)
+            if depth > DEEPEST:
+                raise TooDeep
+        return events
+
+    def _built(self, events: list[Any]) -> Any:
+        """The value of these events."""
+        holders: list[Any] = []
+        holder: Any = []  # a list, or [mapping, key that waits for its value]
+        key: Any = _NO_KEY
+        for event in events:
+            kind = type(event)
+            if kind is yaml.ScalarEvent:
+                if event.anchor is not None or event.tag is not None:
+                    break
+                value = event.value
+                if event.implicit[0] and value[:1] in _FIRST:
+                    try:
+                        value = self._scalars[value]
+                    except KeyError:
+                        value = self._plain(value)
+                        if value is _MERGE:
+                            break
+            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+                if event.anchor is not None or event.tag is not None:
+                    break
+                if key is _NO_KEY and type(holder) is dict:
+                    break  # a key that is a collection
+                holders.append((holder, key))
+                holder, key = ({} if kind is yaml.MappingStartEvent else []), _NO_KEY
+                continue
+            elif kind is yaml.AliasEvent:
+                break
+            else:
+                value = holder
+                holder, key = holders.pop()
+            if type(holder) is list:
+                holder.append(value)
+            elif key is _NO_KEY:
+                key = value
+            else:
+                holder[key] = value
+                key = _NO_KEY
+        else:
+            return holder[0]
+        return self._composer.value(events, self._budget)
+
+    def _plain(self, text: str) -> Any:
+        """What a scalar without quotes stands for; _MERGE for what is no value by itself."""
+        tag = self._resolve(yaml.ScalarNode, text, (True, False))
+        value: Any = text
+        if tag == f"{_TAG}merge":
+            value = _MERGE
+        elif tag != f"{_TAG}str":
+            try:
+                value = self._composer.construct_document(yaml.ScalarNode(tag, text))
+            except NO_VALUE:
+                value = _MERGE  # composed, it is refused with its place
+        if len(self._scalars) >= _MOST_REMEMBERED:
+            self._scalars.clear()
+        if value is not _MERGE:
+            self._scalars[text] = value
+        return value
+
+
+def _are_items(key: Any, value: Any) -> bool:
+    return (
+        isinstance(key, yaml.ScalarEvent)
+        and isinstance(value, yaml.SequenceStartEvent)
+        and key.value == ITEMS
+        and not (key.anchor or key.tag or value.anchor or value.tag)
+    )
+
+
+def _is_merge(key: Any) -> bool:
+    return isinstance(key, yaml.ScalarEvent) and key.implicit[0] and key.value == "<<"
+
+
+_NO_KEY: Final = object()
+_MERGE: Final = object()
+_END: Final = yaml.MappingEndEvent()
+_DEPTHS: Final[dict[type, int]] = {
+    yaml.MappingStartEvent: 1,
+    yaml.SequenceStartEvent: 1,
+    yaml.MappingEndEvent: -1,
+    yaml.SequenceEndEvent: -1,
+}

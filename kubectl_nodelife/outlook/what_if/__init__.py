@@ -1,0 +1,25 @@
+"""What would happen if: acts are played on the joined present, beside the present without them.
+
+    words or a file --> acts --> scenario events --> question: two plays of the present
+                                                       |           (sim/present, sim/branch)
+                               service_levels follows each play and counts who serves
+                                                       |
+                                                    answer: what differs, as a document
+
+`acts` reads what is asked, `question` plays it, `service_levels` watches a play from outside, and
+`answer` is the document `WhatIf`. No rule of a controller is here: all of it is the simulation's.
+"""
+
+from typing import Final
+
+EACH: Final = "node, zone or label=KEY, or pair-of one of them"
+
+CONDITIONS: Final = {
+    "zero": ("workloads_at_zero", "seconds_at_zero"),
+    "endpoints": ("services_without_endpoints",),
+    "budget": ("budgets_below",),
+    "pending": ("pods_pending",),
+    "stuck": ("pods_stuck",),
+    "degraded": ("unavailable_pod_seconds",),
+}
+"""What a pipeline may fail on -> the figures of a verdict, of which the future has more then."""

@@ -1,0 +1,389 @@
+"""Makes the answer to a question: what the future has that the baseline has not.
+
+Everything is read off the two plays from outside: levels of workloads and Services, records, and
+the clusters at their ends. Only what differs is listed. Seconds count from the question, to the ms.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.workload import ReplicationControllerSpec, ScaleSpec
+from kubectl_nodelife.outlook.what_if.acts import Act
+from kubectl_nodelife.outlook.what_if.causes import WhyChanged
+from kubectl_nodelife.outlook.what_if.document import (
+    DEGRADED,
+    FULL,
+    NONE,
+    WORST,
+    AtRisk,
+    Both,
+    BudgetFuture,
+    Difference,
+    Horizon,
+    PendingEvents,
+    PlayExtreme,
+    Point,
+    ServiceFuture,
+    UnreadKindNote,
+    Verdict,
+    WhatIf,
+    WorkloadFuture,
+    ZoneFuture,
+)
+from kubectl_nodelife.outlook.what_if.nodes_and_zones import (
+    act_of_each,
+    node_futures,
+    zone_futures,
+)
+from kubectl_nodelife.outlook.what_if.play_reading import PlayReading
+from kubectl_nodelife.outlook.what_if.question import Plays, given_flags
+from kubectl_nodelife.outlook.what_if.service_levels import (
+    SERVICE,
+    Level,
+    Outage,
+    ServedObject,
+)
+from kubectl_nodelife.outlook.what_if.wording import act_words, outcome_words
+from kubectl_nodelife.sim.joined import joined_kubelets
+from kubectl_nodelife.sim.present import Present
+from kubectl_nodelife.sim.timeline import Record
+from kubectl_nodelife.workloads.budgets import rule_of
+
+ASSUMED: Final = (
+    "no node is added, and nothing scales a workload",
+    "containers start as fast as before, and their images are there",
+)
+MOST_DIFFERENCES: Final = 10_000
+_NAMED: Final = 3
+_SAME_NS: Final = 5 * SECOND_NS
+"""Two plays that have the same within this time, a monitor period, do not differ by it."""
+
+
+def make_answer(
+    plays: Plays,
+    acts: Sequence[Act],
+    now: Settings,
+    *,
+    source: dict[str, Any],
+    moment: dict[str, str],
+    warnings: Sequence[str],
+    ignores: Callable[[ServedObject], bool] = lambda served: False,
+    why: Sequence[WhyChanged] = (),
+) -> WhatIf:
+    """The document. `now`: today's settings; `ignores`: which workloads are left out."""
+    before = PlayReading(plays.baseline, now, ignores)
+    after = PlayReading(plays.future, plays.settings, ignores)
+    ranges = [PlayReading(each, plays.settings, ignores) for each in (plays.fast, plays.slow)]
+    workloads = list(_workloads(before, after, ranges, plays.present))
+    services = list(_services(before, after))
+    zones = list(zone_futures(before, after, plays.present.setting.cluster))
+    budgets = list(_budgets(before, after))
+    differences = _differences(plays, acts)
+    return WhatIf(
+        source=source,
+        moment=moment,
+        profile=now.profile.name,
+        settings={"baseline": _changed(now), "future": _changed(plays.settings)},
+        acts=list(acts),
+        horizon=_horizon(after),
+        verdict=_verdict(acts, before, after, workloads, services, zones),
+        workloads=workloads,
+        services=services,
+        zones=zones,
+        nodes=node_futures(before, after, acts),
+        budgets=budgets,
+        already_down=_already_down(before),
+        repeats=after.repeats(),
+        ignored=len(after.ignored),
+        why=list(why),
+        differences=differences[:MOST_DIFFERENCES],
+        truncated=max(0, len(differences) - MOST_DIFFERENCES),
+        not_evaluated=[UnreadKindNote(kind=kind, means=means) for kind, means in plays.unread],
+        assumed=[*plays.assumed, *ASSUMED],
+        warnings=[*warnings, *_warnings(acts, before, plays)],
+    )
+
+
+def _warnings(acts: Sequence[Act], before: PlayReading, plays: Plays) -> Iterator[str]:
+    """Acts that change nothing, and those that end after the horizon."""
+    until_s = (plays.future.end_ns - plays.future.start_ns) / SECOND_NS
+    reach = {n for n, at_ns in before.played.silent.items() if not _was_alive(n, plays)}
+    for act in acts:
+        lost = [name for name in act.nodes if name in reach]
+        if act.act.startswith("lose") and lost and not act.at_seconds:
+            yield f"no difference: {first_names(lost, _NAMED)} is lost already"
+        if act.for_seconds is not None and act.at_seconds + act.for_seconds > until_s:
+            yield f"--for of '{act.act}' ends after the horizon: give a longer --until"
+
+
+def _was_alive(node: str, plays: Plays) -> bool:
+    return node in joined_kubelets(plays.present.setting)
+
+
+def _horizon(after: PlayReading) -> Horizon:
+    played = after.played
+    due: dict[str, list[float]] = {}
+    for thing in sorted(played.due):
+        due.setdefault(thing.whose, []).append(after.seconds(thing.at_ns) or 0.0)
+    return Horizon(
+        until_seconds=after.seconds(played.end_ns) or 0.0,
+        ended_seconds=after.seconds(played.ended_ns) or 0.0,
+        ended="quiet" if played.is_quiet else "horizon",
+        pending_events=[
+            PendingEvents(action=whose, count=len(at), first_seconds=at[0])
+            for whose, at in sorted(due.items(), key=lambda one: one[1])
+        ],
+    )
+
+
+def _changed(settings: Settings) -> dict[str, str]:
+    return {name: settings.flags[name] for name in given_flags(settings)}
+
+
+def _workloads(
+    before: PlayReading, after: PlayReading, ranges: Sequence[PlayReading], present: Present
+) -> Iterator[WorkloadFuture]:
+    told = sorted({*after.workloads(), *before.workloads()})
+    found = [
+        _workload(workload, after, ranges, present)
+        for workload in told
+        if _differs(workload, before, after)
+    ]
+    yield from sorted(
+        found, key=lambda w: (WORST[w.outage], -w.at_zero_seconds, w.namespace, w.kind, w.name)
+    )
+
+
+def _differs(workload: ServedObject, before: PlayReading, after: PlayReading) -> bool:
+    return (
+        before.outage(workload) != after.outage(workload)
+        or _differ(before.played.levels.series(workload), after.played.levels.series(workload))
+        or before.evicted[workload] != after.evicted[workload]
+        or before.collected[workload] != after.collected[workload]
+        or before.at_risk.get(workload) != after.at_risk.get(workload)
+    )
+
+
+def _differ(before: Sequence[Level], after: Sequence[Level]) -> bool:
+    """Whether two series have other levels, or have them at other times."""
+    if len(before) != len(after):
+        return True
+    return any(
+        was[1:] != now[1:] or abs(was.at_ns - now.at_ns) > _SAME_NS
+        for was, now in zip(before, after, strict=True)
+    )
+
+
+def _workload(
+    workload: ServedObject,
+    reading: PlayReading,
+    ranges: Sequence[PlayReading],
+    present: Present,
+) -> WorkloadFuture:
+    outage = reading.outage(workload)
+    levels = reading.played.levels
+    low, high = (_range(each, workload) for each in ranges)
+    owner = _Owner.of(workload, present)
+    wanted = owner.replicas if owner.replicas is not None else levels.pods_of_start[workload]
+    return WorkloadFuture(
+        namespace=workload.namespace,
+        kind=workload.kind,
+        name=workload.name,
+        top_owner=owner.top,
+        wanted=wanted,
+        wanted_from="spec" if owner.replicas is not None else "pods",
+        outage=_word(outage),
+        ready_before=outage.before.ready,
+        lowest_ready=outage.lowest_ready,
+        lowest_serving=outage.lowest_serving,
+        first_seconds=reading.seconds(outage.first_ns),
+        back_seconds=reading.seconds(outage.back_ns),
+        at_zero_seconds=_span(outage.at_zero_ns),
+        blind_seconds=_span(outage.blind_ns),
+        evicted=reading.evicted[workload],
+        collected=reading.collected[workload],
+        moves=levels.made.get(workload, 0),
+        pending=reading.pending.get(workload, []),
+        stuck=reading.stuck.get(workload, []),
+        not_started=reading.not_started.get(workload, []),
+        at_risk=AtRisk(**reading.at_risk[workload]),
+        series=[
+            Point(at=reading.seconds(level.at_ns) or 0.0, ready=level.ready, serving=level.serving)
+            for level in levels.series(workload)
+        ],
+        low=low,
+        high=high,
+    )
+
+
+class _Owner(NamedTuple):
+    """A workload's replicas, where its spec was read, and who owns it in the end."""
+
+    replicas: int | None
+    top: str
+
+    @classmethod
+    def of(cls, workload: ServedObject, present: Present) -> _Owner:
+        """Of that workload, as the cluster was at t=0."""
+        key = (workload.namespace, workload.name)
+        found = present.setting.cluster.get(workload.kind, key)
+        top = f"{workload.kind}/{workload.name}"
+        if found is None:
+            return cls(None, top)
+        above = controller_of(found.metadata)
+        if above is not None:
+            top = f"{above.kind}/{above.name}"
+        spec = getattr(found, "spec", None)
+        if not isinstance(spec, (ScaleSpec, ReplicationControllerSpec)):
+            return cls(None, top)
+        return cls(1 if spec.replicas is None else spec.replicas, top)
+
+
+def _range(reading: PlayReading, workload: ServedObject) -> PlayExtreme:
+    outage = reading.outage(workload)
+    return PlayExtreme(
+        lowest_serving=outage.lowest_serving,
+        at_zero_seconds=_span(outage.at_zero_ns),
+        back_seconds=reading.seconds(outage.back_ns),
+    )
+
+
+def _word(outage: Outage) -> str:
+    if outage.before.serving == 0 or outage.lowest_serving >= outage.before.serving:
+        return NONE
+    return DEGRADED if outage.lowest_serving else FULL
+
+
+def _span(span_ns: int) -> float:
+    return round(span_ns / SECOND_NS, 3)
+
+
+def _services(before: PlayReading, after: PlayReading) -> Iterator[ServiceFuture]:
+    for counted in sorted(c for c in {*after.outages, *before.outages} if c.kind == SERVICE):
+        outage = after.outage(counted)
+        if outage != before.outage(counted):
+            yield ServiceFuture(
+                namespace=counted.namespace,
+                name=counted.name,
+                endpoints_before=outage.before.ready,
+                lowest=outage.lowest_ready,
+                blind_seconds=_span(outage.blind_ns),
+                without_endpoints_seconds=_span(outage.no_ready_ns),
+                from_seconds=after.seconds(outage.none_from_ns),
+                to_seconds=after.seconds(outage.none_to_ns),
+            )
+
+
+def _budgets(before: PlayReading, after: PlayReading) -> Iterator[BudgetFuture]:
+    for key, course in sorted(after.budgets.items()):
+        if course != before.budgets.get(key):
+            status, points = course.status, course.points
+            yield BudgetFuture(
+                namespace=key[0],
+                name=key[1],
+                rule=rule_of(course.spec),
+                expected=status.expected_pods,
+                desired=points[0].desired,
+                healthy=points[0].healthy,
+                allowed=points[0].allowed,
+                lowest=min(point.healthy for point in points),
+                points=points,
+                at_zero_seconds=course.at_zero_seconds,
+                below_seconds=course.below_seconds,
+            )
+
+
+def _already_down(before: PlayReading) -> list[str]:
+    levels = before.played.levels
+    return ["/".join(workload) for workload in sorted(levels.at_zero_before())]
+
+
+def _differences(plays: Plays, acts: Sequence[Act]) -> list[Difference]:
+    """Records that only one play has: of the same words and object, in their order."""
+    left = Counter(_key(record) for record in plays.baseline.records)
+    found = []
+    causes = act_of_each(plays.future, acts)
+    for record, act in zip(plays.future.records, causes, strict=True):
+        key = _key(record)
+        if left[key]:
+            left[key] -= 1
+        else:
+            found.append(_difference("future", record, act))
+    for record in reversed(plays.baseline.records):
+        key = _key(record)
+        if left[key]:
+            left[key] -= 1
+            found.append(_difference("baseline", record, None))
+    return sorted(found, key=lambda difference: difference.at)
+
+
+def _key(record: Record) -> object:
+    detail = {name: value for name, value in record.detail.items() if name != "due"}
+    obj = record.object
+    return record.controller, record.action, obj.kind, obj.namespace, obj.name, repr(detail)
+
+
+def _difference(play: str, record: Record, act: int | None) -> Difference:
+    return Difference(
+        play=play,
+        at=record.at,
+        controller=record.controller,
+        action=record.action,
+        object=record.object,
+        detail=record.detail,
+        reason=record.reason,
+        error=record.error,
+        act=act,
+    )
+
+
+def _verdict(
+    acts: Sequence[Act],
+    before: PlayReading,
+    after: PlayReading,
+    workloads: Sequence[WorkloadFuture],
+    services: Sequence[ServiceFuture],
+    zones: Sequence[ZoneFuture],
+) -> Verdict:
+    was, now = figures_of(before), figures_of(after)
+    outage = min((w.outage for w in workloads), key=WORST.__getitem__, default=NONE)
+    asked = " and ".join(map(act_words, acts))
+    text = f"what if {asked}: {outcome_words(workloads, services, zones)}"
+    both = {name: Both(baseline=was[name], future=now[name]) for name in now}
+    return Verdict(text=text, outage=outage, **both)
+
+
+def figures_of(reading: PlayReading) -> dict[str, float]:
+    """The figures of the verdict, of one play, by the names of Verdict's fields. What did not
+    change in the play adds nothing to any of them."""
+    outages = [o for c, o in reading.outages.items() if c.kind != SERVICE]
+    were_up = [o for o in outages if o.before.serving]
+    services = [o for c, o in reading.outages.items() if c.kind == SERVICE and o.before.ready]
+    return {
+        "workloads_at_zero": sum(o.lowest_serving == 0 for o in were_up),
+        "services_without_endpoints": sum(o.lowest_ready == 0 for o in services),
+        "budgets_below": sum(course.below_seconds > 0 for course in reading.budgets.values()),
+        "pods_pending": sum(map(len, reading.pending.values())),
+        "pods_stuck": sum(map(len, reading.stuck.values())),
+        "pods_evicted": reading.evicted.total(),
+        "pods_at_risk": sum(at_risk.total() for at_risk in reading.at_risk.values()),
+        "unavailable_pod_seconds": _span(sum(o.missing_pod_ns for o in outages)),
+        "blind_seconds": _span(sum(o.blind_ns for o in outages)),
+        "longest_at_zero_seconds": _span(max((o.at_zero_ns for o in were_up), default=0)),
+        "seconds_at_zero": _span(sum(o.at_zero_ns for o in were_up)),
+    }
+
+
+def goes_down(served: ServedObject, before: PlayReading, after: PlayReading) -> bool:
+    """Whether nothing of it is left at some time of the one play, and of the other there is."""
+    was, now = before.outage(served), after.outage(served)
+    if served.kind == SERVICE:
+        return now.before.ready > 0 and now.lowest_ready == 0 and was.lowest_ready > 0
+    return now.before.serving > 0 and now.lowest_serving == 0 and was.lowest_serving > 0

@@ -1,0 +1,292 @@
+"""The document `WhatIf`: what the future has that the baseline has not.
+
+Only what differs is listed. Seconds count from the question, to the ms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.outlook.what_if.acts import Act
+from kubectl_nodelife.outlook.what_if.causes import WhyChanged
+
+NONE, DEGRADED, FULL = "none", "degraded", "full"
+WORST: Final = {FULL: 0, DEGRADED: 1, NONE: 2}
+
+
+class _Document(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A part of the document."""
+
+
+class Both(_Document, frozen=True):
+    """A figure in the baseline and in the future."""
+
+    baseline: float
+    future: float
+
+
+class Verdict(_Document, frozen=True):
+    """The worst first: one line, and the figures that it stands on."""
+
+    text: str
+    outage: str
+    workloads_at_zero: Both
+    services_without_endpoints: Both
+    budgets_below: Both
+    pods_pending: Both
+    pods_stuck: Both
+    pods_evicted: Both
+    pods_at_risk: Both
+    unavailable_pod_seconds: Both
+    blind_seconds: Both
+    longest_at_zero_seconds: Both
+    seconds_at_zero: Both
+
+
+class AtRisk(_Document, frozen=True):
+    """Pods on nodes that are lost at the end and that are not deleted, by what keeps them: the time
+    that they tolerate it is not over, their node waits for its turn, its zone has stopped, they
+    tolerate it for ever, or only their kubelet can end them."""
+
+    timer: int = 0
+    queue: int = 0
+    brake: int = 0
+    for_ever: int = 0
+    mirror: int = 0
+
+    def all(self) -> int:
+        """How many there are."""
+        return self.timer + self.queue + self.brake + self.for_ever + self.mirror
+
+
+class PendingPod(_Document, frozen=True):
+    """A pod without a node at the end."""
+
+    pod: str
+    why: str
+
+
+class PlayExtreme(_Document, frozen=True):
+    """The same in the fast or in the slow play."""
+
+    lowest_serving: int
+    at_zero_seconds: float
+    back_seconds: float | None
+
+
+class Point(_Document, frozen=True):
+    """How many pods are ready and serve, since an instant."""
+
+    at: float
+    ready: int
+    serving: int
+
+
+class WorkloadFuture(_Document, frozen=True):
+    """What becomes of a workload. `back_seconds` None: not within the horizon. `not_started`: pods
+    that are bound at the end and wait for a volume. `wanted`: replicas
+    of its spec where that was read, else as many pods as there were (`wanted_from`)."""
+
+    namespace: str
+    kind: str
+    name: str
+    top_owner: str
+    wanted: int
+    wanted_from: str
+    outage: str
+    ready_before: int
+    lowest_ready: int
+    lowest_serving: int
+    first_seconds: float | None
+    back_seconds: float | None
+    at_zero_seconds: float
+    blind_seconds: float
+    evicted: int
+    collected: int
+    moves: int
+    pending: list[PendingPod]
+    stuck: list[str]
+    not_started: list[PendingPod]
+    at_risk: AtRisk
+    series: list[Point]
+    low: PlayExtreme
+    high: PlayExtreme
+
+
+class ServiceFuture(_Document, frozen=True):
+    """What becomes of a Service's ready endpoints; it has none between `from_seconds` and
+    `to_seconds`, which is None where it has none at the end."""
+
+    namespace: str
+    name: str
+    endpoints_before: int
+    lowest: int
+    blind_seconds: float
+    without_endpoints_seconds: float
+    from_seconds: float | None
+    to_seconds: float | None
+
+
+class BudgetMoment(_Document, frozen=True):
+    """What a budget's status says, since an instant."""
+
+    at: float
+    healthy: int
+    desired: int
+    allowed: int
+
+
+class BudgetFuture(_Document, frozen=True):
+    """What becomes of a budget. `at_zero_seconds`: how long it allows no disruption;
+    `below_seconds`: how long fewer pods are healthy than it asks for."""
+
+    namespace: str
+    name: str
+    rule: str
+    expected: int
+    desired: int
+    healthy: int
+    allowed: int
+    lowest: int
+    points: list[BudgetMoment]
+    at_zero_seconds: float
+    below_seconds: float
+
+
+class InstantRange(_Document, frozen=True):
+    """Between which instants something happens, where upstream leaves that to chance."""
+
+    earliest_seconds: float
+    latest_seconds: float
+
+
+class NodeFuture(_Document, frozen=True):
+    """What becomes of a node: when it is lost, called Unknown, tainted, loses pods, is Ready again.
+
+    `ranges`: of those instants, by the names of their fields, where they are not exact. `at_risk`:
+    pods on it at the end, if it is silent then; `because`: why it is called Unknown.
+    """
+
+    name: str
+    zone: str
+    lost_seconds: float | None = None
+    unknown_seconds: float | None = None
+    tainted_seconds: float | None = None
+    first_deletion_seconds: float | None = None
+    last_deletion_seconds: float | None = None
+    back_seconds: float | None = None
+    evicted: int = 0
+    pods: int = 0
+    at_risk: AtRisk = AtRisk()
+    because: str = ""
+    ranges: dict[str, InstantRange] = {}
+
+
+class ZoneChange(_Document, frozen=True):
+    """A zone's state since an instant; `rate`: nodes a second that are tainted."""
+
+    at: float
+    state: str
+    rate: float
+    not_ready: int
+    nodes: int
+    because: str
+
+
+class Span(_Document, frozen=True):
+    """From an instant to another; None: to the end."""
+
+    from_seconds: float
+    to_seconds: float | None
+
+
+class ZoneFuture(_Document, frozen=True):
+    """A zone whose state changes; the first of `states` is that of t=0. `held_nodes`, `held_pods`:
+    at the end on nodes that wait because it stopped; `all_dark`: when no zone had a ready node."""
+
+    name: str
+    states: list[ZoneChange]
+    held_nodes: list[str]
+    held_pods: int
+    all_dark: list[Span]
+
+
+class Repeat(_Document, frozen=True):
+    """A pod that is evicted, and placed on the same node again, over and over."""
+
+    namespace: str
+    kind: str
+    name: str
+    node: str
+    times: int
+    every_seconds: float
+
+
+class Difference(_Document, frozen=True, kw_only=True, omit_defaults=True):
+    """A record that only one of the two plays has; `act`: the index of the act that led to it."""
+
+    play: str = msgspec.field(name="in")
+    at: float
+    controller: str
+    action: str
+    object: Any
+    detail: Mapping[str, Any]
+    reason: str
+    error: str = ""
+    act: int | None = None
+
+
+class UnreadKindNote(_Document, frozen=True):
+    """A kind of which nothing was read, and what that means for the answer."""
+
+    kind: str
+    means: str
+
+
+class PendingEvents(_Document, frozen=True):
+    """What was still to come at the horizon: how often, and when first."""
+
+    action: str
+    count: int
+    first_seconds: float
+
+
+class Horizon(_Document, frozen=True):
+    """How far was looked. `ended`: `quiet` where nothing was to happen after `ended_seconds`."""
+
+    until_seconds: float
+    ended_seconds: float
+    ended: str
+    pending_events: list[PendingEvents]
+
+
+class WhatIf(_Document, frozen=True, kw_only=True):
+    """The whole answer. `truncated`: how many further differences there are; `ignored`: how many
+    workloads were left out of the verdict."""
+
+    api_version: str = "nodelife.dev/v1alpha1"
+    kind: str = "WhatIf"
+    source: dict[str, Any]
+    moment: dict[str, str]
+    profile: str
+    settings: dict[str, dict[str, str]]
+    acts: list[Act]
+    horizon: Horizon
+    verdict: Verdict
+    workloads: list[WorkloadFuture]
+    services: list[ServiceFuture]
+    zones: list[ZoneFuture]
+    nodes: list[NodeFuture]
+    budgets: list[BudgetFuture]
+    already_down: list[str]
+    repeats: list[Repeat]
+    ignored: int
+    why: list[WhyChanged]
+    differences: list[Difference]
+    truncated: int
+    not_evaluated: list[UnreadKindNote]
+    assumed: list[str]
+    warnings: list[str]

@@ -1,0 +1,250 @@
+"""One play, read: how workloads and Services fared, and what was done to nodes and pods.
+
+A node's instants are those of the first records about it; a pod is at risk that stands, at the end,
+on a node that is lost and is not being deleted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.taints import tolerates
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, NO_EXECUTE
+from kubectl_nodelife.kube.workload import PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from kubectl_nodelife.kube.zones import zone_display, zone_key
+from kubectl_nodelife.outlook.what_if.document import BudgetMoment, PendingPod, Repeat
+from kubectl_nodelife.outlook.what_if.question import Played, seconds
+from kubectl_nodelife.outlook.what_if.service_levels import (
+    SERVICE,
+    Outage,
+    ServedObject,
+    outage_of,
+)
+from kubectl_nodelife.sim.timeline import Record
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+
+_LOSSES: Final = frozenset({"MachineLost", "LinkLost"})
+_ROUNDS: Final = 3
+"""So often a new pod goes before it is said that it goes over and over."""
+
+
+class BudgetCourse(msgspec.Struct, frozen=True):
+    """A budget as its status went in a play: at t=0, and the points since."""
+
+    spec: PodDisruptionBudgetSpec
+    status: PodDisruptionBudgetStatus
+    points: list[BudgetMoment]
+    at_zero_seconds: float
+    below_seconds: float
+
+    @classmethod
+    def of(cls, ledger: BudgetLedger, played: Played) -> BudgetCourse:
+        """Of that ledger at the end of the play."""
+        entries, start_ns = ledger.entries, played.start_ns
+        at_zero_ns = below_ns = 0
+        for entry, ends_ns in zip(
+            entries, [*(e.at_ns for e in entries[1:]), played.end_ns], strict=True
+        ):
+            lasts_ns = ends_ns - max(entry.at_ns, start_ns)
+            at_zero_ns += lasts_ns * (entry.allowed == 0)
+            below_ns += lasts_ns * (entry.healthy < entry.desired)
+        points = [
+            BudgetMoment(
+                at=seconds(max(e.at_ns, start_ns), start_ns) or 0.0,
+                healthy=e.healthy,
+                desired=e.desired,
+                allowed=e.allowed,
+            )
+            for e in entries
+        ]
+        budget = ledger.budget
+        zero_s, below_s = (round(ns / SECOND_NS, 3) for ns in (at_zero_ns, below_ns))
+        return cls(budget.spec, budget.status, points, zero_s, below_s)
+
+
+class PlayReading:
+    """See the module. By workload: `evicted`, `collected`, `pending`, `stuck`, `at_risk` (by the
+    field of AtRisk); `nodes`: the instants of each node, by the fields of NodeFuture; `held`: pods
+    that a zone's brake keeps, by zone; `on_node`: as `at_risk`, by node; `budgets`: those whose
+    status changed. What `ignores` says is left out, and counted in `ignored`."""
+
+    def __init__(
+        self,
+        played: Played,
+        settings: Settings,
+        ignores: Callable[[ServedObject], bool] = lambda served: False,
+    ) -> None:
+        self.played, self.settings = played, settings
+        self._ignores = ignores
+        self.ignored: set[ServedObject] = set()
+        self.beta_only = settings.profile.has("beta_zone_labels_only")
+        levels = played.levels
+        self.outages = {
+            counted: outage_of(levels.series(counted), played.end_ns)
+            for counted in levels.changed
+            if not self._is_ignored(counted)
+        }
+        self.evicted: Counter[ServedObject] = Counter()
+        self.collected: Counter[ServedObject] = Counter()
+        self.nodes: dict[str, dict[str, Any]] = {}
+        self._count_deletions()
+        self.pending: dict[ServedObject, list[PendingPod]] = {}
+        self.stuck: dict[ServedObject, list[str]] = {}
+        self.not_started: dict[ServedObject, list[PendingPod]] = {}
+        self.at_risk: defaultdict[ServedObject, Counter[str]] = defaultdict(Counter)
+        self.on_node: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.held: Counter[str] = Counter()
+        self.budgets = dict(self._changed_budgets())
+        self._look_at_end()
+
+    def _is_ignored(self, counted: ServedObject) -> bool:
+        found = counted in self.ignored or self._ignores(counted)
+        if found:
+            self.ignored.add(counted)
+        return found
+
+    def _changed_budgets(self) -> Iterator[tuple[Key, BudgetCourse]]:
+        for key, ledger in self.played.budgets.items():
+            if len(ledger.entries) > 1:
+                yield key, BudgetCourse.of(ledger, self.played)
+
+    def seconds(self, at_ns: int | None) -> float | None:
+        """An instant as seconds after the question."""
+        return seconds(at_ns, self.played.start_ns)
+
+    def zone_of(self, node: str) -> str:
+        """The node's zone, as people write it."""
+        found = self.played.cluster.nodes.get(node)
+        if found is None:
+            return ""
+        return zone_display(zone_key(found.metadata.labels, beta_only=self.beta_only))
+
+    def outage(self, counted: ServedObject) -> Outage:
+        """How a workload or a Service fared."""
+        found = self.outages.get(counted)
+        if found is None:
+            found = outage_of(self.played.levels.series(counted), self.played.end_ns)
+        return found
+
+    def workloads(self) -> list[ServedObject]:
+        """The workloads of which anything is to be told, in their order."""
+        told = (self.outages, self.evicted, self.collected, self.pending, self.stuck, self.at_risk)
+        return sorted({c for each in told for c in each if c.kind != SERVICE})
+
+    def _count_deletions(self) -> None:
+        deleted: set[str] = set()
+        for record in self.played.records:
+            if record.error or record.object.kind not in ("Pod", "Node"):
+                continue
+            if record.object.kind == "Node":
+                self._note_node(record)
+            elif is_eviction(record) and record.object.uid not in deleted:
+                deleted.add(record.object.uid)
+                workload = self.played.levels.workload_of.get(record.object.uid)
+                if workload is None or self._is_ignored(workload):
+                    continue
+                by_collector = record.controller == "pod-gc"
+                (self.collected if by_collector else self.evicted)[workload] += 1
+
+    def _note_node(self, record: Record) -> None:
+        entry = self.nodes.setdefault(record.object.name, {})
+        detail, at = record.detail, record.at
+        if record.action == "SetNodeCondition" and detail["type"] == "Ready":
+            if detail["status"] == "Unknown":
+                entry.setdefault("unknown_seconds", at)
+                entry.setdefault("because", record.reason)
+                entry.pop("back_seconds", None)
+            elif detail["status"] == "True" and "unknown_seconds" in entry:
+                entry.setdefault("back_seconds", at)
+        elif record.action == "RecordEvent" and detail.get("reason") in _LOSSES:
+            entry.setdefault("lost_seconds", at)
+        elif record.action == "AddTaint" and detail["effect"] == "NoExecute":
+            entry.setdefault("tainted_seconds", at)
+
+    def repeats(self) -> list[Repeat]:
+        """Workloads whose new pods were evicted over and over, each time on the same node."""
+        made = {r.object.uid for r in self.played.records if r.action == "CreatePod"}
+        rounds: dict[tuple[ServedObject, str], list[float]] = {}
+        levels = self.played.levels
+        for record in self.played.records:
+            uid = record.object.uid
+            if uid in made and record.controller == "taint-eviction" and is_eviction(record):
+                at = (levels.workload_of[uid], levels.node_of.get(uid, ""))
+                rounds.setdefault(at, []).append(record.at)
+        return [
+            Repeat(
+                namespace=workload.namespace,
+                kind=workload.kind,
+                name=workload.name,
+                node=node,
+                times=len(at) + 1,
+                every_seconds=round((at[-1] - at[0]) / (len(at) - 1), 3),
+            )
+            for (workload, node), at in sorted(rounds.items())
+            if len(at) >= _ROUNDS
+        ]
+
+    def _look_at_end(self) -> None:
+        rates = {
+            record.object.name: record.detail["rate"]
+            for record in self.played.records
+            if record.action == "SetZoneState"
+        }
+        cluster, workload_of = self.played.cluster, self.played.levels.workload_of
+        for key, why in self.played.no_room.items():
+            pod = cluster.pods[key]
+            if self._is_ignored(workload_of[pod.uid]):
+                continue
+            if pod.metadata.deletion_timestamp is None and pod.status.phase not in TERMINAL_PHASES:
+                pending = PendingPod(pod="/".join(key), why=why)
+                self.pending.setdefault(workload_of[pod.uid], []).append(pending)
+        for key, holder in sorted(self.played.volume_on.items()):
+            waits = PendingPod(pod="/".join(key), why=f"volume attached to {holder}")
+            self.not_started.setdefault(workload_of[cluster.pods[key].uid], []).append(waits)
+        for node in sorted(self.played.silent):
+            for pod in sorted(cluster.pods_on(node), key=lambda pod: pod.key):
+                workload = workload_of.get(pod.uid)
+                if workload is None or pod.status.phase in TERMINAL_PHASES:
+                    continue
+                if self._is_ignored(workload):
+                    continue
+                if pod.metadata.deletion_timestamp is not None:
+                    self.stuck.setdefault(workload, []).append("/".join(pod.key))
+                    continue
+                kept_by = _kept_by(pod, cluster, rates, self.zone_of)
+                self.at_risk[workload][kept_by] += 1
+                self.on_node[node][kept_by] += 1
+                self.held[self.zone_of(node)] += kept_by == "brake"
+
+
+def is_eviction(record: Record) -> bool:
+    """Whether a pod is told to go: not its end, and not what a DaemonSet does to its own pods."""
+    if record.action == "EvictPod":
+        return True
+    if record.action != "DeletePod" or record.controller == "daemonset":
+        return False
+    ends = record.detail.get("gracePeriodSeconds") == 0 and record.controller == "cluster"
+    return not ends
+
+
+def _kept_by(
+    pod: Pod, cluster: Cache, rates: Mapping[str, float], zone_of: Callable[[str], str]
+) -> str:
+    """The field of AtRisk for a pod on a lost node."""
+    if ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or {}):
+        return "mirror"
+    node = cluster.nodes.get(pod.spec.node_name)
+    taints = [t for t in node.spec.taints if t.effect == NO_EXECUTE] if node is not None else []
+    if not taints:
+        return "brake" if rates.get(zone_of(pod.spec.node_name)) == 0 else "queue"
+    limited = [t for t in pod.spec.tolerations if t.toleration_seconds is not None]
+    return "timer" if any(tolerates(t, taint) for t in limited for taint in taints) else "for_ever"

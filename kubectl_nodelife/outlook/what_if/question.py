@@ -1,0 +1,366 @@
+"""Plays the joined present without the acts (the baseline) and with them (the future).
+
+With `set` among the acts both have the other acts, and the future other settings, so that the
+difference is what the settings do. Times to ready and the use of grace periods are not known: the
+middle play is shown, a fast and a slow one give the ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.engine.events import Outcome
+from kubectl_nodelife.engine.flag_values import SettingsError
+from kubectl_nodelife.engine.settings import Settings, make_settings
+from kubectl_nodelife.engine.sign_of_life import sign_of_life
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.what_if.acts import TOLERATION_SECONDS, Act
+from kubectl_nodelife.outlook.what_if.service_levels import ServiceLevels
+from kubectl_nodelife.sim.attached_volumes import AttachedVolumes
+from kubectl_nodelife.sim.branch import Branch
+from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds, template_of
+from kubectl_nodelife.sim.events import ScenarioEvent, read_events
+from kubectl_nodelife.sim.fields import FieldPath
+from kubectl_nodelife.sim.joined import joined_kubelets, last_sign
+from kubectl_nodelife.sim.present import Present, join
+from kubectl_nodelife.sim.run import Run
+from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, PASS_DRIFT_NS
+from kubectl_nodelife.sim.story import Story, tell
+from kubectl_nodelife.sim.timeline import Record, Timeline
+from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, Timing
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
+from kubectl_nodelife.workloads.time_to_ready import is_on_its_way
+
+_TOLERATION_FLAGS: Final = (
+    "default-not-ready-toleration-seconds",
+    "default-unreachable-toleration-seconds",
+)
+
+
+class Question(NamedTuple):
+    """What is asked of a cluster at a moment (ns since the epoch). `until_ns`: the horizon after
+    it. `kinds_read`: kinds of which an object that is not there is known not to exist.
+    `next_pass_ns`: when the running node-lifecycle begins its next pass; None: not known."""
+
+    cluster: Cache
+    settings: Settings
+    now_ns: int
+    kinds_read: frozenset[str]
+    acts: Sequence[Act]
+    until_ns: int
+    late_renew: bool = False
+    next_pass_ns: int | None = None
+
+
+class DueThing(NamedTuple):
+    """Something that was still to happen when a play ended: whose, and when, ns."""
+
+    at_ns: int
+    whose: str
+
+
+class Played(msgspec.Struct, frozen=True):
+    """A play to its end: the cluster as it is then, what happened, and who served when.
+
+    `end_ns`: the horizon; `ended_ns`: when nothing was to happen any more, the horizon where that
+    was not so: then `due` is what was to come. `silent`: the nodes whose kubelets are silent at the
+    end, and when they were last heard of; `no_room`: why pods have no node then; `volume_on`: which
+    node has a volume for which a pod that is bound waits. `budgets`: those
+    whose status changed, as it went.
+    """
+
+    start_ns: int
+    end_ns: int
+    ended_ns: int
+    cluster: Cache
+    timeline: Timeline
+    failures: list[Outcome]
+    records: list[Record]
+    levels: ServiceLevels
+    silent: dict[str, int | None]
+    no_room: dict[Key, str]
+    volume_on: dict[Key, str]
+    budgets: dict[Key, BudgetLedger]
+    due: list[DueThing]
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing was to happen any more."""
+        return self.ended_ns < self.end_ns
+
+
+class Plays(NamedTuple):
+    """Baseline and future of a question; the futures of a fast and a slow cluster. `assumed`:
+    sentences; `unread`: (kind, what the play does instead); `present`: what was played."""
+
+    baseline: Played
+    future: Played
+    fast: Played
+    slow: Played
+    settings: Settings
+    present: Present
+    assumed: tuple[str, ...]
+    unread: tuple[tuple[str, str], ...]
+
+
+_UNSEEN: Final = frozenset({"lose", "drain"})
+"""Acts of which nothing shows to the controllers at the instant at which they begin."""
+
+
+class _Restart(NamedTuple):
+    at_ns: int
+    settings: Settings
+
+
+class _Future(NamedTuple):
+    """Under which settings the controllers run from the beginning, when they are started anew under
+    others, and whether the stamps of admission on pods are changed."""
+
+    settings: Settings
+    restarts: tuple[_Restart, ...]
+    restamps: bool
+
+    @property
+    def last_settings(self) -> Settings:
+        """Those under which it ends."""
+        return self.restarts[-1].settings if self.restarts else self.settings
+
+
+def play(question: Question, progress: Callable[[int], None] = lambda done: None) -> Plays:
+    """Play the question. `progress` is told how many of the plays are done. Raises BadInput."""
+    setting = [act for act in question.acts if act.is_setting]
+    events = events_of([act for act in question.acts if not act.is_setting])
+    asked = _future(question, setting)
+    if asked.settings is not question.settings:  # of controllers that have never run so
+        question = question._replace(next_pass_ns=None)
+    present = _present(question, question.settings)
+    under = present
+    if asked.settings is not question.settings or asked.restamps:
+        under = _present(question, asked.settings, restamps=asked.restamps)
+    acting = [act for act in question.acts if not act.is_setting]
+    today = _Beginning(present, question)
+    begun = today if under is present else _Beginning(under, question)
+    baseline = _played(today.fork(acting if setting else ()), events if setting else (), question)
+    progress(1)
+    future = _played(begun.fork(acting, asked.restarts), events, question, asked.restarts)
+    progress(2)
+    fast = _played(begun.fork_under(FAST), events, question, asked.restarts)
+    progress(3)
+    slow = _played(begun.fork_under(SLOW), events, question, asked.restarts)
+    progress(4)
+    unread = tuple((kind.kind, kind.means) for kind in present.unread)
+    last = asked.last_settings
+    return Plays(baseline, future, fast, slow, last, present, present.assumed, unread)
+
+
+def story_of(plays: Plays) -> Story:
+    """The future as the story of a run, whose document is a Timeline."""
+    end, setting = plays.future, plays.present.setting
+    run = Run(setting, end.end_ns, end.timeline, end.cluster, end.failures)
+    return tell(run, plays.settings)
+
+
+class EachPlay:
+    """One present, of which many futures are played, each from a fork of it; `baseline` is played
+    once. All have the timing of the middle play."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._begun = _Beginning(_present(question, question.settings), question, prepares=True)
+        self.baseline = _played(self._begun.fork(()), (), question)
+
+    def play(self, acts: Sequence[Act]) -> Played:
+        """The future with these acts. Raises BadInput."""
+        return _played(self._begun.fork(acts), events_of(acts), self._question)
+
+
+class _Beginning:
+    """Where the plays of one present begin: before its controllers have joined, or after.
+
+    A loss of t=0 shows in nothing that they look at when they join, so plays of it begin after
+    that, and do not do it anew. Where something shows, they begin before it. `prepares`: there
+    will be many.
+    """
+
+    def __init__(self, present: Present, question: Question, *, prepares: bool = False) -> None:
+        self._present, self._question = present, question
+        self._begun = _begin(present, question, MIDDLE)
+        if prepares:
+            self._begun.prepare()
+        self._joined = self._begun.fork()
+        self._joined.play_to(question.now_ns)
+        self._beats_now = _beat_now(present)
+
+    def fork(self, acts: Sequence[Act], restarts: Sequence[_Restart] = ()) -> Branch:
+        """Another play, to which these acts and restarts are still to come."""
+        shows = any(restart.at_ns == 0 for restart in restarts) or any(
+            not act.at_seconds
+            and (act.act.split()[0] not in _UNSEEN or not self._beats_now.isdisjoint(act.nodes))
+            for act in acts
+        )
+        return (self._begun if shows else self._joined).fork()
+
+    def fork_under(self, timing: Timing) -> Branch:
+        """Another play of the same, in which things take so long."""
+        pods = self._present.setting.cluster.pods.values()
+        if any(p.metadata.deletion_timestamp is not None or is_on_its_way(p) for p in pods):
+            return _begin(self._present, self._question, timing)
+        branch = self._begun.fork()  # no pod has begun to start or to stop
+        branch.world.kubelets.terms = self._present.terms(timing)
+        return branch
+
+
+def _beat_now(present: Present) -> frozenset[str]:
+    """The nodes with a sign of life that is due at the very moment and was not seen yet."""
+    setting = present.setting
+    nodes, now_ns = setting.cluster.nodes, setting.start_ns
+    return frozenset(
+        name
+        for name, heard in joined_kubelets(setting).items()
+        if now_ns == (heard.first_ns if setting.leases_count else heard.post_ns)
+        and last_sign(setting, nodes[name]).at_ns != now_ns
+    )
+
+
+def _future(question: Question, acts: Sequence[Act]) -> _Future:
+    """What acts of `set` come to. Raises BadInput."""
+    settings = begun = question.settings
+    restarts: list[_Restart] = []
+    for act in sorted(acts, key=lambda act: act.at_seconds):
+        settings = changed_settings(settings, [act])
+        if act.restart:
+            restarts.append(_Restart(round(act.at_seconds * SECOND_NS), settings))
+        else:
+            begun = changed_settings(begun, [act])
+            restarts = [r._replace(settings=changed_settings(r.settings, [act])) for r in restarts]
+    return _Future(begun, tuple(restarts), any(act.restamp for act in acts))
+
+
+def _present(question: Question, settings: Settings, *, restamps: bool = False) -> Present:
+    cluster = question.cluster
+    if restamps:
+        cluster = _restamped(cluster, question.settings, settings)
+    present = join(
+        cluster,
+        settings,
+        question.now_ns,
+        question.kinds_read,
+        late_renew=question.late_renew,
+        next_pass_ns=question.next_pass_ns,
+    )
+    stamped = DefaultTolerationSeconds(*question.settings.default_toleration_seconds)
+    return replace(present, setting=replace(present.setting, stamped=stamped))
+
+
+def _restamped(cluster: Cache, was: Settings, now: Settings) -> Cache:
+    """The cluster as if its pods had been made under other default tolerations."""
+    before = DefaultTolerationSeconds(*was.default_toleration_seconds)
+    after = DefaultTolerationSeconds(*now.default_toleration_seconds)
+    changed = cluster.copy()
+    for key, pod in cluster.pods.items():
+        owner = controller_of(pod.metadata)
+        found = cluster.get(owner.kind, (key[0], owner.name)) if owner is not None else None
+        changed.set("Pod", key, after.admit(before.unstamped(pod, template_of(found))))
+    return changed
+
+
+def _begin(present: Present, question: Question, timing: Timing) -> Branch:
+    """The play of it before its first tick, with what is counted of it."""
+    branch = present.begin(question.until_ns, timing=timing)
+    ServiceLevels(branch.world)
+    return branch
+
+
+def _played(
+    branch: Branch,
+    events: Sequence[ScenarioEvent],
+    question: Question,
+    restarts: Sequence[_Restart] = (),
+) -> Played:
+    branch.add(events)
+    for restart in restarts:
+        made = make_controllers(restart.settings, CONTROLLER_NAMES, pass_drift_ns=PASS_DRIFT_NS)
+        admission = DefaultTolerationSeconds(*restart.settings.default_toleration_seconds)
+        branch.restart(made, question.now_ns + restart.at_ns, admission)
+    branch.play_until_quiet()
+    world, levels = branch.world, branch.world.agenda.parts[ServiceLevels]
+    assert isinstance(levels, ServiceLevels)
+    volumes = world.agenda.parts.get(AttachedVolumes)
+    end_ns = question.now_ns + question.until_ns
+    pods = world.api.store.pods
+    made_of_it = Played(
+        question.now_ns,
+        end_ns,
+        world.api.now_ns if branch.rests else end_ns,
+        world.api.store,
+        branch.timeline,
+        world.failures,
+        branch.records(),
+        levels,
+        _silent(branch, question.settings.leases_count),
+        {key: str(world.scheduler.placement.no_room(pods[key])) for key in sorted(levels.unbound)},
+        dict(volumes.waits) if isinstance(volumes, AttachedVolumes) else {},
+        {key: world.disruption.ledgers[key] for key in sorted(world.disruption.changed)},
+        [DueThing(at_ns, whose) for at_ns, whose in branch.due()],
+    )
+    world.end()
+    return made_of_it
+
+
+def _silent(branch: Branch, leases_count: bool) -> dict[str, int | None]:
+    """The nodes whose kubelets are silent now -> when they were last heard of, ns."""
+    world, heard = branch.world, branch.engine.cache
+    now_ns = world.api.now_ns
+    nodes = world.api.store.nodes
+    return {
+        name: sign_of_life(nodes[name], heard, now_ns, leases_count).at_ns
+        for name in sorted(world.kubelets.silent)
+        if name in nodes
+    }
+
+
+def events_of(acts: Sequence[Act]) -> tuple[ScenarioEvent, ...]:
+    """The events of the acts, as a scenario's reader reads them. Raises BadInput."""
+    details = list(chain.from_iterable(act.detail for act in acts))
+    return read_events(details, FieldPath("what-if", "acts"))
+
+
+def changed_settings(settings: Settings, acts: Sequence[Act]) -> Settings:
+    """The settings under which the future is played. Raises BadInput."""
+    if not acts:
+        return settings
+    given: dict[str, Any] = {}
+    for act in acts:
+        for detail in act.detail:
+            given |= _flags(detail)
+    kept = {name: settings.flags[name] for name in given_flags(settings)}
+    origins = {**{name: settings.origins[name] for name in kept}, **dict.fromkeys(given, "set")}
+    try:
+        return make_settings(settings.profile, {**kept, **given}, origins=origins)
+    except SettingsError as error:
+        raise BadInput(str(error), on="set") from None
+
+
+def given_flags(settings: Settings) -> list[str]:
+    """The flags that somebody has given, and that are no defaults of the release."""
+    return [name for name, where in settings.origins.items() if not where.startswith("default")]
+
+
+def _flags(detail: Mapping[str, str]) -> Mapping[str, str]:
+    if TOLERATION_SECONDS in detail:
+        return dict.fromkeys(_TOLERATION_FLAGS, detail[TOLERATION_SECONDS])
+    return detail
+
+
+def seconds(at_ns: int | None, start_ns: int) -> float | None:
+    """An instant as seconds after the question, to the ms."""
+    return None if at_ns is None else round((at_ns - start_ns) / SECOND_NS, 3)

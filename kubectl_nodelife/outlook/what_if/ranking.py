@@ -1,0 +1,261 @@
+"""What would happen to each node, zone or group by itself: the worst first, by what goes down.
+
+Every target is played, on a fork of one present; the baseline is played once. The order is that of
+severity: workloads at zero, Services without endpoints, seconds at zero, budgets below what they
+ask for, pods without a place, pods that are stuck, missing pod-seconds, then the target's name. A
+workload or a Service that goes to zero with one target alone has a single point of failure.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any, Final, NamedTuple, TypedDict
+
+import msgspec
+
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.zones import zone_display, zone_key
+from kubectl_nodelife.outlook.what_if import EACH
+from kubectl_nodelife.outlook.what_if.acts import Act, Narrowing, read_acts
+from kubectl_nodelife.outlook.what_if.answer import figures_of, goes_down
+from kubectl_nodelife.outlook.what_if.document import Both
+from kubectl_nodelife.outlook.what_if.play_reading import PlayReading
+from kubectl_nodelife.outlook.what_if.question import EachPlay, Question
+from kubectl_nodelife.outlook.what_if.service_levels import SERVICE, ServedObject
+
+_SEVERITY: Final = (
+    "workloads_at_zero",
+    "services_without_endpoints",
+    "seconds_at_zero",
+    "budgets_below",
+    "pods_pending",
+    "pods_stuck",
+    "unavailable_pod_seconds",
+)
+_HARM: Final = _SEVERITY[:-1]
+PAIR_OF: Final = "pair-of"
+MOST_PAIRS: Final = 20_000
+_ALL: Final = Narrowing()
+_COMMAND: Final = "kubectl nodelife what-if"
+
+
+class TargetGroup(msgspec.Struct, frozen=True):
+    """What is lost at once: its name, its nodes, and the words of a command for it."""
+
+    name: str
+    nodes: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+class RankedTarget(msgspec.Struct, frozen=True, rename="camel"):
+    """What the loss of one target does. `verdict`: each figure in the baseline and in the future;
+    `down`: workloads and Services of which it leaves nothing, `namespace/Kind/name`."""
+
+    rank: int
+    target: str
+    nodes: list[str]
+    verdict: dict[str, Both]
+    down: list[str]
+    command: str
+
+
+class SinglePoint(msgspec.Struct, frozen=True, rename="camel"):
+    """A workload or Service of which one target alone leaves nothing."""
+
+    kind: str
+    namespace: str
+    name: str
+    targets: list[str]
+
+
+class WhatIfRanking(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The whole answer. `harmless`: targets that take nothing down; `without_group`: nodes that
+    have not the label. `partial`: it was interrupted."""
+
+    api_version: str = "nodelife.dev/v1alpha1"
+    kind: str = "WhatIfRanking"
+    source: dict[str, Any]
+    moment: dict[str, str]
+    profile: str
+    each: str
+    act: str
+    horizon: dict[str, float]
+    futures: int
+    harmless: int
+    ignored: int
+    without_group: int
+    items: list[RankedTarget]
+    single_points: list[SinglePoint]
+    assumed: list[str]
+    warnings: list[str]
+    partial: bool = False
+
+
+def targets_of(
+    each: str, cluster: Cache, among: Narrowing = _ALL, *, beta_zone_labels_only: bool
+) -> tuple[list[TargetGroup], int]:
+    """(the targets by name, how many nodes are in none). Targets are those that have a node of
+    `among`, whole, as an act hits them. Raises BadInput."""
+    groups: dict[str, list[str]] = {}
+    without = 0
+    chosen = frozenset(among.nodes(cluster, beta_zone_labels_only=beta_zone_labels_only))
+    of_pairs = each.startswith(f"{PAIR_OF} ")
+    kind, _, key = each.removeprefix(f"{PAIR_OF} ").partition("=")
+    if kind not in ("node", "zone", "label") or (kind == "label") != bool(key):
+        raise BadInput(f"no such group {each!r}", on="--each", remedy=f"give {EACH}")
+    for name, node in sorted(cluster.nodes.items()):
+        labels = node.metadata.labels
+        group = name
+        if kind == "zone":
+            group = zone_display(zone_key(labels, beta_only=beta_zone_labels_only))
+        elif kind == "label":
+            group = (labels or {}).get(key, "")
+        if group:
+            groups.setdefault(group, []).append(name)
+        else:
+            without += name in chosen
+    groups = {name: nodes for name, nodes in groups.items() if not chosen.isdisjoint(nodes)}
+    if not groups:
+        raise BadInput("there is nothing to lose", on=f"--each {each}", remedy="check the labels")
+    found = [
+        TargetGroup(name, tuple(nodes), _words_of(kind, key, name))
+        for name, nodes in sorted(groups.items())
+    ]
+    return (list(_pairs(kind, key, found)) if of_pairs else found), without
+
+
+def _pairs(kind: str, key: str, singles: Sequence[TargetGroup]) -> Iterator[TargetGroup]:
+    """Each two of them. Raises BadInput."""
+    count = len(singles) * (len(singles) - 1) // 2
+    if not 0 < count <= MOST_PAIRS:
+        what = f"{len(singles):,} make {count:,} pairs, and at most {MOST_PAIRS:,} are played"
+        if not count:
+            what = "there is only one, which makes no pair"
+        raise BadInput(
+            what, on=f"--each {PAIR_OF} {kind}", remedy="narrow with -l or --zone, or rank groups"
+        )
+    for one, other in combinations(singles, 2):
+        words: tuple[str, ...] = (kind, one.name, other.name)
+        if kind == "label":
+            words = ("nodes", "-l", f"{key} in ({one.name},{other.name})")
+        yield TargetGroup(f"{one.name} + {other.name}", (*one.nodes, *other.nodes), words)
+
+
+def _words_of(kind: str, key: str, name: str) -> tuple[str, ...]:
+    """How a command names the group."""
+    return ("nodes", "-l", f"{key}={name}") if kind == "label" else (kind, name)
+
+
+def words_on(words: Sequence[str], targets: Sequence[str]) -> list[str]:
+    """The words of an act that names no target, on these targets: `lose` where they say no verb.
+    Raises BadInput."""
+    verb, *rest = words if words and not words[0].startswith("-") else ("lose", *words)
+    if verb not in ("lose", "taint", "drain"):
+        remedy = "give lose, lose link, drain, or taint with the taint"
+        raise BadInput(f"{verb} is not for each of them", on="--each", remedy=remedy)
+    link = ["link"] if rest[:1] == ["link"] else []
+    return [verb, *link, *targets, *rest[len(link) :]]
+
+
+def act_on(
+    words: Sequence[str], target: TargetGroup, cluster: Cache, *, beta_zone_labels_only: bool
+) -> Act:
+    """The act of the words, which name no target, on a target. Raises BadInput."""
+    on_target = words_on(words, target.words)
+    return read_acts(on_target, cluster, beta_zone_labels_only=beta_zone_labels_only)[0]
+
+
+class TargetOutcome(NamedTuple):
+    """What the loss of one target does: each figure in the baseline and in the future, and the
+    workloads and Services of which it leaves nothing."""
+
+    target: str
+    figures: dict[str, Both]
+    down: list[ServedObject]
+    ignored: int = 0
+
+
+class Ranker:
+    """Plays one target after the other, each on a fork of one present."""
+
+    def __init__(
+        self,
+        question: Question,
+        acts: Mapping[str, Act],
+        ignores: Callable[[ServedObject], bool] = lambda served: False,
+    ) -> None:
+        """Plays the baseline. Raises BadInput."""
+        self.acts, self._settings, self._ignores = acts, question.settings, ignores
+        self._plays = EachPlay(question)
+        self.before = PlayReading(self._plays.baseline, self._settings, ignores)
+        self.was = figures_of(self.before)
+
+    def outcome(self, target: str) -> TargetOutcome:
+        """What comes of it. Raises BadInput."""
+        played = self._plays.play([self.acts[target]])
+        after = PlayReading(played, self._settings, self._ignores)
+        now = figures_of(after)
+        down = sorted(c for c in after.outages if goes_down(c, self.before, after))
+        figures = {name: Both(baseline=self.was[name], future=now[name]) for name in now}
+        return TargetOutcome(target, figures, down, len(after.ignored))
+
+
+class Ranked(TypedDict):
+    """What a ranking tells of its targets: the fields of WhatIfRanking."""
+
+    futures: int
+    harmless: int
+    ignored: int
+    items: list[RankedTarget]
+    single_points: list[SinglePoint]
+
+
+def ranked(
+    found: Sequence[TargetOutcome], targets: Iterable[TargetGroup], words: Sequence[str]
+) -> Ranked:
+    """The targets that do harm, the worst first. `words`: the act, without its target."""
+    groups = {target.name: target for target in targets}
+    order = sorted(found, key=lambda o: (*(-more(o.figures[f]) for f in _SEVERITY), o.target))
+    harmful = [o for o in order if any(more(o.figures[figure]) > 0 for figure in _HARM)]
+    items = [
+        RankedTarget(
+            rank=number,
+            target=outcome.target,
+            nodes=list(groups[outcome.target].nodes),
+            verdict=outcome.figures,
+            down=["/".join(served) for served in outcome.down],
+            command=f"{_COMMAND} {shlex.join(words_on(words, groups[outcome.target].words))}",
+        )
+        for number, outcome in enumerate(harmful, 1)
+    ]
+    points: dict[ServedObject, list[str]] = {}
+    for outcome in order:
+        for served in outcome.down:
+            points.setdefault(served, []).append(outcome.target)
+    single = [
+        SinglePoint(kind=s.kind, namespace=s.namespace, name=s.name, targets=sorted(targets))
+        for s, targets in sorted(points.items(), key=lambda p: (p[0].kind == SERVICE, p[0]))
+    ]
+    return Ranked(
+        futures=len(found),
+        harmless=len(order) - len(items),
+        ignored=max((outcome.ignored for outcome in found), default=0),
+        items=items,
+        single_points=single,
+    )
+
+
+def more(figure: Both) -> float:
+    """How much the future has more, to a tenth."""
+    return round(figure.future - figure.baseline, 1)
+
+
+def horizon_ns(each: str, until_ns: int | None) -> int:
+    """What was asked for, else ten minutes for nodes and an hour for groups."""
+    if until_ns is not None:
+        return until_ns
+    return (600 if each.endswith("node") else 3600) * SECOND_NS

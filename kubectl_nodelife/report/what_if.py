@@ -1,0 +1,267 @@
+"""The page of `what-if`: the verdict, then workloads, Services, zones and nodes that notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.what_if.causes import WhyChanged
+from kubectl_nodelife.outlook.what_if.document import (
+    DEGRADED,
+    FULL,
+    BudgetFuture,
+    NodeFuture,
+    Repeat,
+    ServiceFuture,
+    WhatIf,
+    WorkloadFuture,
+    ZoneFuture,
+)
+from kubectl_nodelife.outlook.what_if.ranking import RankedTarget, WhatIfRanking
+from kubectl_nodelife.outlook.what_if.wording import stays_down
+from kubectl_nodelife.report.ages import human_duration
+from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
+from kubectl_nodelife.report.table import Table, columns
+
+_WORKLOADS: Final = columns(
+    "namespace | workload | outage | down for | ready:4 | lowest:3 | first:6 | back | evicted:5 | "
+    "moved:7 | pending | stuck | blind* | range*"
+)
+_SERVICES: Final = columns("namespace | service | endpoints | lowest | blind | none for")
+_ZONES: Final = columns("zone | state | rate | since | held back | why")
+_BUDGETS: Final = columns(
+    "namespace | budget | healthy:4 | lowest:2 | desired | at zero for | below for | points*"
+)
+_NODES: Final = columns(
+    "node | zone:2 | unknown in | tainted in | deletions | back:1 | pods | at risk:4 | ranges*"
+)
+_RANKED: Final = columns(
+    "rank | target | nodes:6 | at zero | services:3 | for:2 | pending | stuck:4 | evicted:5 | down"
+)
+_POINTS: Final = columns("namespace | kind | single point of failure | by the loss of")
+_SHOWN: Final = 20
+_NAMED: Final = 3
+_TONES: Final = {FULL: BAD, DEGRADED: WARN}
+
+
+class WhatIfPage:
+    """A `WhatIf` as an answer."""
+
+    def __init__(self, answer: WhatIf) -> None:
+        self._answer = answer
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """The verdict, and what differs; then what the answer stands on."""
+        answer = self._answer
+        yield answer.verdict.text
+        yield Table(_WORKLOADS, [_workload_row(w) for w in answer.workloads])
+        yield Table(_SERVICES, [_service_row(s) for s in answer.services])
+        yield Table(_ZONES, [row for zone in answer.zones for row in _zone_rows(zone)])
+        yield Table(_NODES, [_node_row(node) for node in answer.nodes])
+        yield Table(_BUDGETS, [_budget_row(budget) for budget in answer.budgets])
+        yield from (_repeat_line(each) for each in answer.repeats)
+        yield from ("\n".join(_why_lines(each)) for each in answer.why)
+        if answer.already_down:
+            yield f"down before, and left out: {', '.join(answer.already_down)}"
+        lines = [_horizon_line(answer)]
+        if answer.ignored:
+            lines.append(f"left out as asked: {answer.ignored} workloads or Services")
+        lines += [f"assumed: {sentence}" for sentence in answer.assumed] if wide else []
+        lines += [f"no {each.kind} was read: {each.means}" for each in answer.not_evaluated]
+        yield "\n".join(lines)
+
+    def document(self) -> object:
+        """The contract's WhatIf."""
+        return self._answer
+
+    def names(self) -> Iterable[str]:
+        """Each workload with an outage, the worst first."""
+        for workload in self._answer.workloads:
+            if workload.outage in _TONES:
+                yield f"workload/{workload.namespace}/{workload.kind}/{workload.name}"
+
+
+class RankingPage:
+    """A `WhatIfRanking` as an answer."""
+
+    def __init__(self, answer: WhatIfRanking) -> None:
+        self._answer = answer
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """The targets that take something down, and the single points of failure."""
+        answer = self._answer
+        shown = answer.items if wide else answer.items[:_SHOWN]
+        yield _ranking_headline(answer)
+        yield Table(_RANKED, [_ranked_row(item) for item in shown])
+        more = len(answer.items) - len(shown)
+        lines = [f"... and {more:,} more that do harm: -o wide shows all"] if more else []
+        lines += [f"... and {answer.harmless:,} that take nothing down"] if answer.harmless else []
+        if lines:
+            yield "\n".join(lines)
+        rows = [[p.namespace, p.kind, p.name, _targets(p.targets)] for p in answer.single_points]
+        yield Table(_POINTS, rows)
+
+    def document(self) -> object:
+        """The contract's WhatIfRanking."""
+        return self._answer
+
+    def names(self) -> Iterable[str]:
+        """The targets that do harm, the worst first."""
+        return (f"{self._answer.each.partition('=')[0]}/{i.target}" for i in self._answer.items)
+
+
+def _horizon_line(answer: WhatIf) -> str:
+    horizon = answer.horizon
+    until = _span(horizon.until_seconds)
+    if horizon.ended == "quiet":
+        return (
+            f"played for {until}, of which nothing happens after {_span(horizon.ended_seconds)};"
+            " 'to the end' means until then"
+        )
+    due = sum(each.count for each in horizon.pending_events)
+    return f"played for {until}; 'to the end' means until then; {due} things were still to come"
+
+
+def _repeat_line(repeat: Repeat) -> str:
+    return (
+        f"{repeat.namespace}/{repeat.kind.lower()}/{repeat.name} goes in a circle: {repeat.times}"
+        f" times evicted from {repeat.node}, every {_span(repeat.every_seconds)}, and placed there"
+        " again"
+    )
+
+
+def _why_lines(why: WhyChanged) -> Iterable[str]:
+    yield f"why {why.about} changes:"
+    for chain in why.changes:
+        for depth, change in enumerate(chain):
+            mark = "" if depth == 0 else f"{'  ' * depth}because "
+            yield f"  {mark}{_span(change.at)} {change.action} {change.object}: {change.reason}"
+
+
+def _ranking_headline(answer: WhatIfRanking) -> str:
+    span = human_duration(round(answer.horizon["untilSeconds"] * SECOND_NS))
+    what = f"each {answer.each}, {answer.act}: {answer.futures:,} played for {span}"
+    down = sum(bool(item.down) for item in answer.items)
+    if answer.partial:
+        what += " (interrupted: these are all that were played)"
+    if not down:
+        return f"{what}; none takes a workload or a Service down"
+    return f"{what}; {down:,} {'takes' if down == 1 else 'take'} a workload or a Service down"
+
+
+def _ranked_row(item: RankedTarget) -> list[object]:
+    def more(name: str) -> str:
+        figure = item.verdict[name]
+        return f"{figure.future - figure.baseline:g}"
+
+    at_zero = item.verdict["seconds_at_zero"]
+    return [
+        item.rank,
+        item.target,
+        len(item.nodes),
+        more("workloads_at_zero"),
+        more("services_without_endpoints"),
+        _span(at_zero.future - at_zero.baseline),
+        more("pods_pending"),
+        more("pods_stuck"),
+        more("pods_evicted"),
+        _targets(item.down) if item.down else "-",
+    ]
+
+
+def _targets(names: Sequence[str]) -> str:
+    return first_names(names, _NAMED)
+
+
+def _workload_row(workload: WorkloadFuture) -> list[object]:
+    down = "-"
+    if workload.outage == FULL:
+        down = "to the end" if stays_down(workload) else _span(workload.at_zero_seconds)
+    low, high = _back(workload.low.back_seconds), _back(workload.high.back_seconds)
+    return [
+        workload.namespace,
+        f"{workload.kind.lower()}/{workload.name}",
+        ColoredText(workload.outage, _TONES.get(workload.outage, GOOD)),
+        down,
+        workload.ready_before,
+        workload.lowest_serving,
+        _back(workload.first_seconds),
+        "-" if workload.first_seconds is None else _back(workload.back_seconds),
+        workload.evicted,
+        workload.moves,
+        len(workload.pending),
+        len(workload.stuck),
+        _span(workload.blind_seconds),
+        f"back in {low} to {high}" if workload.first_seconds is not None else "-",
+    ]
+
+
+def _service_row(service: ServiceFuture) -> list[object]:
+    return [
+        service.namespace,
+        service.name,
+        service.endpoints_before,
+        service.lowest,
+        _span(service.blind_seconds),
+        _span(service.without_endpoints_seconds),
+    ]
+
+
+def _zone_rows(zone: ZoneFuture) -> Iterable[list[object]]:
+    for change in zone.states:
+        tone = GOOD if change.state == "Normal" else BAD
+        held = zone.held_pods if change is zone.states[-1] else "-"
+        state = ColoredText(change.state, tone)
+        yield [zone.name, state, f"{change.rate:g}/s", _span(change.at), held, change.because]
+
+
+def _node_row(node: NodeFuture) -> list[object]:
+    deletions = "-"
+    if node.first_deletion_seconds is not None and node.last_deletion_seconds is not None:
+        first, last = _span(node.first_deletion_seconds), _span(node.last_deletion_seconds)
+        deletions = (
+            f"{node.evicted} in {first}" if first == last else f"{node.evicted} in {first}-{last}"
+        )
+    return [
+        node.name,
+        node.zone,
+        _dash(node.unknown_seconds),
+        _dash(node.tainted_seconds),
+        deletions,
+        _dash(node.back_seconds),
+        node.pods,
+        node.at_risk.all(),
+        ", ".join(
+            f"{name.removesuffix('Seconds')} {_span(r.earliest_seconds)}-{_span(r.latest_seconds)}"
+            for name, r in node.ranges.items()
+        )
+        or "-",
+    ]
+
+
+def _budget_row(budget: BudgetFuture) -> list[object]:
+    return [
+        budget.namespace,
+        budget.name,
+        budget.healthy,
+        budget.lowest,
+        budget.desired,
+        _span(budget.at_zero_seconds),
+        _span(budget.below_seconds),
+        ", ".join(f"{p.healthy}/{p.desired} at {_span(p.at)}" for p in budget.points),
+    ]
+
+
+def _back(at: float | None) -> str:
+    return "never" if at is None else _span(at)
+
+
+def _dash(at: float | None) -> str:
+    return "-" if at is None else _span(at)
+
+
+def _span(span_s: float) -> str:
+    return human_duration(round(span_s * SECOND_NS))

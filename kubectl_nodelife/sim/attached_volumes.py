@@ -1,0 +1,176 @@
+"""Volumes that are attached to one node only: a pod elsewhere does not start before they are free.
+
+Follows pkg/controller/volume/attachdetach (reconciler.go, util.IsMultiAttachAllowed): a volume is
+wanted on a node as long as the object of a pod that uses it there exists. Once it is gone, the
+kubelet unmounts it and it is detached; where the kubelet is silent, that is waited for during six
+minutes, and the volume is detached by force then if the node is not Ready, or at once if it is
+marked out of service. Left out: the flag that switches the force off, and how long a detach takes.
+A volume without an attachment, where attachments were read, needs none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from copy import copy
+from typing import Final
+
+from kubectl_nodelife.copy_on_write import fork_dict
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.storage import (
+    PersistentVolume,
+    PersistentVolumeClaim,
+    VolumeAttachment,
+)
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
+from kubectl_nodelife.sim.acts import told
+from kubectl_nodelife.sim.agenda import KUBELET
+from kubectl_nodelife.sim.world import World
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+from kubectl_nodelife.workloads.volumes import claim_names
+
+MAX_WAIT_FOR_UNMOUNT_NS: Final = 6 * MINUTE_NS
+"""maxWaitForUnmountDuration of the attach-detach controller."""
+
+_SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+_LOOK_AGAIN_NS: Final = SECOND_NS
+
+
+class AttachedVolumes:
+    """Which claims' volumes are attached where. `waits`: pods that are bound and do not start, with
+    the node that has their volume."""
+
+    def __init__(self, world: World, kinds_read: frozenset[str]) -> None:
+        """`kinds_read`: kinds of which an object that is not there is known not to exist."""
+        self._world = world
+        self._attached: frozenset[str] | None = None
+        if "VolumeAttachment" in kinds_read:
+            self._attached = frozenset(_attached_volumes(world.api.store.all("VolumeAttachment")))
+        self._holder: dict[Key, str] = {}
+        self._leaving: dict[Key, int] = {}
+        self.waits: dict[Key, str] = {}
+        if not any(True for _ in world.api.store.all("PersistentVolumeClaim")):
+            return
+        for pod in world.api.store.pods.values():
+            if pod.spec.node_name and pod.status.phase == "Running":
+                self._attach(pod)
+        world.join(self)
+        world.kubelets.attend(self._kubelet_starts, on_run=self._holds_up, first=True)
+        world.api.on_pod(self._pod_changed)
+        world.api.on_node(self._node_changed)
+
+    def fork(self, world: World) -> AttachedVolumes:
+        """Those of the world's fork."""
+        other = copy(self)
+        other._world = world
+        self._holder, other._holder = fork_dict(self._holder)
+        other._leaving, other.waits = dict(self._leaving), dict(self.waits)
+        return other
+
+    def _claims(self, pod: Pod) -> Iterator[Key]:
+        """The pod's claims whose volumes are attached to one node at a time."""
+        store = self._world.api.store
+        for name in claim_names(pod):
+            claim = store.get("PersistentVolumeClaim", (pod.namespace, name))
+            if not isinstance(claim, PersistentVolumeClaim):
+                continue
+            modes = claim.spec.access_modes
+            if modes and _SHARED.isdisjoint(modes) and self._is_attached(claim.spec.volume_name):
+                yield claim.key
+
+    def _is_attached(self, volume: str) -> bool:
+        """Whether the volume is one that is attached to nodes at all."""
+        store = self._world.api.store
+        found = store.get("PersistentVolume", ("", volume))
+        if isinstance(found, PersistentVolume) and (found.spec.local or found.spec.host_path):
+            return False
+        return self._attached is None or volume in self._attached
+
+    def _attach(self, pod: Pod) -> None:
+        for claim in self._claims(pod):
+            self._holder[claim] = pod.spec.node_name
+
+    def _holds_up(self, pod: Pod) -> bool:
+        """Asked before a pod's containers run; one that may run has its volumes attached."""
+        for claim in self._claims(pod):
+            holder = self._holder.get(claim, pod.spec.node_name)
+            if holder != pod.spec.node_name:
+                why = f"its volume of claim {claim[1]} is attached to {holder}"
+                self._world.api.note(told(pod, "FailedAttachVolume", why, warning=True))
+                self.waits[pod.key] = holder
+                return True
+        self._attach(pod)
+        return False
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
+        """A pod whose object is gone wants its volumes no more."""
+        if old is None or (new is not None and new.uid == old.uid):
+            return
+        self.waits.pop(old.key, None)
+        for claim in self._claims(old):
+            if self._holder.get(claim) == old.spec.node_name and not self._is_wanted(claim):
+                self._leaves(claim, old.spec.node_name)
+
+    def _is_wanted(self, claim: Key) -> bool:
+        node = self._holder[claim]
+        return any(
+            pod.namespace == claim[0] and claim[1] in claim_names(pod)
+            for pod in self._world.api.store.pods_on(node)
+            if pod.status.phase not in TERMINAL_PHASES
+        )
+
+    def _leaves(self, claim: Key, node: str) -> None:
+        if self._world.kubelets.alive(node) or self._is_out_of_service(node):
+            self._free(claim)
+            return
+        now_ns = self._leaving[claim] = self._world.api.now_ns
+        due_ns = now_ns + MAX_WAIT_FOR_UNMOUNT_NS
+        self._world.agenda.add(due_ns, KUBELET, self._time_is_over, claim, now_ns)
+
+    def _time_is_over(self, claim: Key, since_ns: int, at_ns: int) -> None:
+        if self._leaving.get(claim) != since_ns:
+            return
+        node = self._world.api.store.nodes.get(self._holder[claim])
+        ready = node.ready() if node is not None else None
+        if ready is None or ready.status != "True":
+            self._free(claim)
+        else:
+            due_ns = at_ns + _LOOK_AGAIN_NS
+            self._world.agenda.add(due_ns, KUBELET, self._time_is_over, claim, since_ns)
+
+    def _is_out_of_service(self, name: str) -> bool:
+        node = self._world.api.store.nodes.get(name)
+        return node is not None and any(
+            taint.key == TAINT_NODE_OUT_OF_SERVICE for taint in node.spec.taints
+        )
+
+    def _kubelet_starts(self, node: str) -> None:
+        """It unmounts what no pod of its node wants any more."""
+        for claim in [c for c in self._leaving if self._holder.get(c) == node]:
+            self._free(claim)
+
+    def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:
+        if self._leaving and new is not None and self._is_out_of_service(new.name):
+            self._kubelet_starts(new.name)
+
+    def _free(self, claim: Key) -> None:
+        """The volume is detached: pods that waited for it start."""
+        self._holder.pop(claim, None)
+        self._leaving.pop(claim, None)
+        for key in list(self.waits):
+            pod = self._world.api.store.pods.get(key)
+            if pod is not None and claim in self._claims(pod):
+                del self.waits[key]
+                why = f"the volume of its claim {claim[1]} is attached to {pod.spec.node_name}"
+                done = self._world.api.note(told(pod, "SuccessfulAttachVolume", why))
+                self._world.kubelets.start_pod(pod, done)
+
+
+def _attached_volumes(attachments: Iterable[KubeObject]) -> Iterator[str]:
+    for attachment in attachments:
+        if isinstance(attachment, VolumeAttachment):
+            yield attachment.spec.source.persistent_volume_name

@@ -1,0 +1,330 @@
+"""The Deployment controller of the virtual cluster, and what its ReplicaSets do when it scales
+them.
+
+Follows pkg/controller/deployment and pkg/controller/replicaset; the numbers are
+`workloads/deployment_rollout.py`'s. A Deployment is followed from the moment somebody changes it,
+or from the start where its roll-out is under way and all its pods were read, until all its pods are
+those of its template. What its ReplicaSets lose meanwhile `owners.py` replaces. Left out: the
+Deployment's own status and conditions, and roll-backs but by applying the earlier template.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.daemonset.availability import available_from, is_past
+from kubectl_nodelife.controllers.daemonset.hashing import canonical_json, fnv1a_32, safe_encode
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions.created import created_pod
+from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.engine.events import ConditionsChange
+from kubectl_nodelife.kube.deletion import delete_pod
+from kubectl_nodelife.kube.meta import (
+    KubeObject,
+    LabelSelector,
+    ObjectMeta,
+    OwnerReference,
+    controller_of,
+)
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import whole_seconds
+from kubectl_nodelife.kube.workload import Deployment, ReplicaSet, ScaleSpec
+from kubectl_nodelife.sim.acts import MakePod, deletion, told
+from kubectl_nodelife.sim.agenda import OWNER, Agenda
+from kubectl_nodelife.sim.api import CLUSTER, Api
+from kubectl_nodelife.workloads.deployment_rollout import (
+    RECREATE,
+    ReplicaCount,
+    first_to_go,
+    next_step,
+)
+from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH, is_active
+from kubectl_nodelife.workloads.scales import replicas_of
+
+Place = Callable[[Pod], str | None]
+"""Finds a node for a pod like this one, if it fits somewhere."""
+
+
+class Deployments:
+    """See the module."""
+
+    def __init__(self, api: Api, agenda: Agenda, place: Place) -> None:
+        self._api = api
+        self._agenda = agenda
+        self._place = place
+        self._followed: dict[str, Key] = {}
+        """The keys of the Deployments that are followed, by uid."""
+        self._causes: dict[str, Action | None] = {}
+        self._sets: dict[str, str] = {}
+        """Of their ReplicaSets: the Deployment's uid, by that of the set."""
+        self._due: set[tuple[str, int]] = set()
+
+    def fork(self, api: Api, agenda: Agenda, place: Place) -> Deployments:
+        """That of the world's fork."""
+        other = copy(self)
+        other._api, other._agenda, other._place = api, agenda, place
+        other._followed, other._sets = dict(self._followed), dict(self._sets)
+        other._causes, other._due = dict(self._causes), set(self._due)
+        return other
+
+    def begin(self) -> None:
+        """Follow roll-outs that are under way, and from now on every change."""
+        self._api.on_object(self._object_changed)
+        self._api.on_pod(self._pod_changed)
+        self._api.on_pod_conditions(self._conditions_changed)
+        for obj in list(self._api.store.all("Deployment")):
+            deployment = cast(Deployment, obj)
+            if self._is_under_way(deployment):
+                self._follow(deployment, None)
+
+    def _is_under_way(self, deployment: Deployment) -> bool:
+        """Whether its roll-out had begun, and all pods are there that its ReplicaSets count. Of one
+        that was read without its template nobody can tell.
+        """
+        if not deployment.spec.template:
+            return False
+        sets = self._sets_of(deployment)
+        new = _new_set(deployment, sets)
+        if new is None or (
+            replicas_of(new) == replicas_of(deployment)
+            and not any(replicas_of(one) for one in sets if one is not new)
+        ):
+            return False
+        return all(len(self._active(one)) == replicas_of(one) for one in sets)
+
+    # --- what is heard ---------------------------------------------------------------------------
+
+    def _object_changed(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
+        if kind == "Deployment":
+            if new is None:
+                self._forget(cast(KubeObject, old).uid)
+            elif old is None or cast(Deployment, old).spec != cast(Deployment, new).spec:
+                self._follow(cast(Deployment, new), None)
+        elif kind == "ReplicaSet" and self._sets:
+            uid = self._sets.get(cast(KubeObject, new or old).uid)
+            if uid is not None:
+                self._wake(uid)
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
+        if self._sets:
+            self._heard(cast(Pod, new or old), cause)
+
+    def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
+        if self._sets:
+            for _, pod, cause in changes:
+                self._heard(pod, cause)
+
+    def _heard(self, pod: Pod, cause: Action | None) -> None:
+        owner = controller_of(pod.metadata)
+        uid = self._sets.get(owner.uid) if owner is not None else None
+        if uid is not None:
+            self._causes[uid] = cause
+            self._wake(uid)
+
+    def _follow(self, deployment: Deployment, cause: Action | None) -> None:
+        self._followed[deployment.uid] = deployment.key
+        self._causes[deployment.uid] = cause
+        self._wake(deployment.uid)
+
+    def _forget(self, uid: str) -> None:
+        self._followed.pop(uid, None)
+        self._causes.pop(uid, None)
+        self._sets = {one: of for one, of in self._sets.items() if of != uid}
+
+    def _wake(self, uid: str, at_ns: int | None = None) -> None:
+        """Sync at that instant, by default at this one."""
+        due = (uid, self._api.now_ns if at_ns is None else at_ns)
+        if due not in self._due:
+            self._due.add(due)
+            self._agenda.add(due[1], OWNER, self._sync, uid)
+
+    # --- a sync ----------------------------------------------------------------------------------
+
+    def _sync(self, uid: str, at_ns: int) -> None:
+        """Follows `syncDeployment`."""
+        self._due.discard((uid, at_ns))
+        deployment = self._api.store.get("Deployment", self._followed.get(uid, ("", "")))
+        if not isinstance(deployment, Deployment) or deployment.uid != uid:
+            self._forget(uid)
+            return
+        if deployment.spec.paused:
+            return
+        sets = self._sets_of(deployment)
+        self._sets.update((one.uid, uid) for one in sets)
+        new = _new_set(deployment, sets)
+        old = [one for one in sets if one is not new]
+        old_pods = any(self._api.store.pods_of(one.uid) for one in old)
+        known = self._scaled(deployment, new) if new is not None else ReplicaCount("", 0, 0)
+        step = next_step(
+            replicas_of(deployment),
+            deployment.spec.strategy,
+            known,
+            [self._scaled(deployment, one) for one in old],
+            old_pods=old_pods,
+        )
+        waits = deployment.spec.strategy.type == RECREATE and (
+            old_pods or any(map(replicas_of, old))
+        )
+        if new is None and not waits:
+            new = self._make_set(deployment)
+            self._sets[new.uid] = uid
+            if count := step.pop("", 0):
+                step[new.name] = count
+            self._wake(uid)
+        by_name = {one.name: one for one in (*old, *((new,) if new is not None else ()))}
+        for name, count in step.items():
+            self._scale(deployment, by_name[name], count)
+        if new is not None and not step:
+            self._rest(deployment, new, old)
+
+    def _rest(self, deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> None:
+        """Nothing can be scaled now: it is complete, or waits for pods to be available."""
+        wanted, done = replicas_of(deployment), self._scaled(deployment, new)
+        if (done.replicas, done.available) == (wanted, wanted) and not any(map(replicas_of, old)):
+            why = f'ReplicaSet "{new.name}" has successfully progressed.'
+            cause = self._causes.get(deployment.uid)
+            self._api.note(told(deployment, "NewReplicaSetAvailable", why, cause=cause))
+            self._forget(deployment.uid)
+            return
+        later = [
+            since
+            for pod in self._active(new)
+            if (since := available_from(pod, deployment.spec.min_ready_seconds))
+            and since > self._api.now_ns
+        ]
+        if later:
+            self._wake(deployment.uid, min(later))
+
+    def _sets_of(self, deployment: Deployment) -> list[ReplicaSet]:
+        """Its ReplicaSets, the oldest first."""
+        owned = [
+            cast(ReplicaSet, one)
+            for one in self._api.store.all("ReplicaSet")
+            if (owner := controller_of(one.metadata)) is not None and owner.uid == deployment.uid
+        ]
+        return sorted(owned, key=lambda one: (one.metadata.creation_timestamp or 0, one.name))
+
+    def _active(self, owner: ReplicaSet) -> list[Pod]:
+        return [pod for pod in self._api.store.pods_of(owner.uid) if is_active(pod)]
+
+    def _scaled(self, deployment: Deployment, one: ReplicaSet) -> ReplicaCount:
+        least, now_ns = deployment.spec.min_ready_seconds, self._api.now_ns
+        since = (available_from(pod, least) for pod in self._active(one))
+        available = sum(s is not None and is_past(s, now_ns, True) for s in since)
+        return ReplicaCount(one.name, replicas_of(one), available)
+
+    # --- what it does ----------------------------------------------------------------------------
+
+    def _make_set(self, deployment: Deployment) -> ReplicaSet:
+        """The ReplicaSet of the present template, without pods. Follows `getNewReplicaSet`."""
+        spec, api = deployment.spec, self._api
+        hashed = safe_encode(str(fnv1a_32(canonical_json(spec.template))))
+        label = {LABEL_POD_TEMPLATE_HASH: hashed}
+        meta = spec.template.get("metadata") or {}
+        labels = {**(meta.get("labels") or {}), **label}
+        selector = spec.selector or LabelSelector()
+        made = ReplicaSet(
+            metadata=ObjectMeta(
+                name=f"{deployment.name}-{hashed}",
+                namespace=deployment.namespace,
+                uid=api.new_name("")[1],
+                labels=labels,
+                creation_timestamp=whole_seconds(api.now_ns),
+                owner_references=(_reference("Deployment", deployment),),
+            ),
+            spec=ScaleSpec(
+                replicas=0,
+                selector=replace(selector, match_labels={**(selector.match_labels or {}), **label}),
+                min_ready_seconds=spec.min_ready_seconds,
+                template={**spec.template, "metadata": {**meta, "labels": labels}},
+            ),
+        )
+        api.put("ReplicaSet", made, self._causes.get(deployment.uid))
+        return made
+
+    def _scale(self, deployment: Deployment, one: ReplicaSet, count: int) -> None:
+        """Follows `scaleReplicaSetAndRecordEvent`, and `manageReplicas` of the ReplicaSet."""
+        before = replicas_of(one)
+        up = "up" if count > before else "down"
+        why = f"Scaled {up} replica set {one.name} from {before} to {count}"
+        cause = self._causes.get(deployment.uid)
+        scaled = self._api.note(told(deployment, "ScalingReplicaSet", why, cause=cause))
+        one = replace(one, spec=replace(one.spec, replicas=count))
+        self._api.put("ReplicaSet", one, scaled)
+        self._wake(deployment.uid)
+        active = self._active(one)
+        for _ in range(count - len(active)):
+            self._make_pod(one, why, scaled)
+        if len(active) > count:
+            related = [pod for each in self._sets_of(deployment) for pod in self._active(each)]
+            going = first_to_go(active, related, self._api.now_ns)
+            for pod in going[: len(active) - count]:
+                self._delete(pod, why, scaled)
+
+    def _make_pod(self, owner: ReplicaSet, because: str, cause: Action) -> None:
+        template = owner.spec.template
+        meta: Mapping[str, Any] = template.get("metadata") or {}
+        name, uid = self._api.new_name(f"{owner.name}-")
+        reference = _reference("ReplicaSet", owner)
+        manifest = {"metadata": {"name": name, "uid": uid}, "spec": template.get("spec") or {}}
+        pod = created_pod(manifest, self._api.now_ns)
+        labels: dict[str, str] = dict(meta.get("labels") or {})
+        annotations = meta.get("annotations")
+        pod = replace(
+            pod,
+            metadata=replace(
+                pod.metadata,
+                namespace=owner.namespace,
+                generate_name=f"{owner.name}-",
+                labels=labels,
+                annotations=annotations,
+                owner_references=(reference,),
+            ),
+        )
+        pod = self._api.admission.admit(pod)
+        if (node := self._place(pod)) is not None:
+            pod = replace(pod, spec=replace(pod.spec, node_name=node))
+        made = MakePod(
+            controller=CLUSTER,
+            because=because,
+            cause=cause,
+            namespace=pod.namespace,
+            pod=name,
+            pod_uid=uid,
+            node=pod.spec.node_name,
+            owner=owner.name,
+            revision=labels.get(LABEL_POD_TEMPLATE_HASH, ""),
+        )
+        self._api.put("Pod", pod, self._api.note(made))
+
+    def _delete(self, pod: Pod, because: str, cause: Action) -> None:
+        done = self._api.note(deletion(pod, because, cause))
+        left = delete_pod(pod, self._api.now_ns)
+        if left is None:
+            self._api.drop("Pod", pod.key, done)
+        else:
+            self._api.put("Pod", left, done)
+
+
+def _reference(kind: str, owner: KubeObject) -> OwnerReference:
+    return OwnerReference(
+        kind, owner.name, owner.uid, "apps/v1", controller=True, block_owner_deletion=True
+    )
+
+
+def _new_set(deployment: Deployment, sets: Sequence[ReplicaSet]) -> ReplicaSet | None:
+    """The oldest ReplicaSet of the present template. Follows `FindNewReplicaSet`."""
+    wanted = _without_hash(deployment.spec.template)
+    return next((one for one in sets if _without_hash(one.spec.template) == wanted), None)
+
+
+def _without_hash(template: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Follows `EqualIgnoreHash`."""
+    meta = template.get("metadata") or {}
+    labels = {k: v for k, v in (meta.get("labels") or {}).items() if k != LABEL_POD_TEMPLATE_HASH}
+    kept = {k: v for k, v in meta.items() if k not in ("labels", "creationTimestamp")}
+    return {**template, "metadata": {**kept, "labels": labels}}

@@ -1,0 +1,116 @@
+"""What a world that joins a running cluster takes over of it: kubelets as they were, each in its
+own phase, and DaemonSets whose revisions nobody has read as up to date.
+
+There is no upstream to follow. A kubelet that was heard of in time goes on, whatever it reports;
+one that is late stays silent, as `status` counts it down. Nothing is called lost on the age of its
+status alone, where its Lease was not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.daemonset.history import new_revision
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.sign_of_life import LastSignOfLife, sign_of_life
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+from kubectl_nodelife.sim.kubelet_state import Heard
+from kubectl_nodelife.sim.names import made_uid
+from kubectl_nodelife.sim.scenario import Setting
+
+_REVISION = "ControllerRevision"
+_ON_DELETE = "OnDelete"
+
+
+def joined_kubelets(setting: Setting) -> dict[str, Heard]:
+    """The kubelets that go on, by node name."""
+    heard = {}
+    for name, node in setting.cluster.nodes.items():
+        sign = last_sign(setting, node)
+        if goes_on(node, sign, setting.start_ns, late_renew=setting.late_kubelets_renew):
+            heard[name] = _heard(setting, node, sign)
+    return heard
+
+
+def last_sign(setting: Setting, node: Node) -> LastSignOfLife:
+    """The node's last sign of life at t=0."""
+    return sign_of_life(node, setting.cluster, setting.start_ns, setting.leases_count)
+
+
+def goes_on(node: Node, sign: LastSignOfLife, now_ns: int, *, late_renew: bool = False) -> bool:
+    """Whether the node's kubelet lives."""
+    ready = node.ready()
+    if sign.at_ns is None:
+        return ready is not None and ready.status != "Unknown"
+    if late_renew and ready is not None and ready.status != "Unknown":
+        return True
+    return not sign.is_late(now_ns)
+
+
+def _heard(setting: Setting, node: Node, sign: LastSignOfLife) -> Heard:
+    """When it renews and posts next; what the scenario itself says of its phase goes first."""
+    now_ns, terms = setting.start_ns, setting.scenario.kubelet
+    every_ns = terms.lease_renew_interval_ns or sign.every_ns
+    if terms.lease_renew_phase_ns is not None:
+        first_ns = now_ns + terms.lease_renew_phase_ns
+    else:
+        first_ns = _next_of(sign.at_ns, every_ns, now_ns)
+    ready = node.ready()
+    posted = ready.last_heartbeat_time if ready is not None else None
+    posted_ns = first_ns if posted is None else int(posted)
+    return Heard(first_ns, every_ns, _next_of(posted_ns, terms.post_every_ns, now_ns))
+
+
+def _next_of(at_ns: int | None, every_ns: int, now_ns: int) -> int:
+    """The first of at + k x every that is not before now."""
+    if at_ns is None or at_ns >= now_ns:
+        return now_ns if at_ns is None else at_ns
+    return at_ns - (at_ns - now_ns) // every_ns * every_ns
+
+
+def joined_cluster(setting: Setting) -> Cache:
+    """A copy of the cluster to play on."""
+    cluster = setting.cluster.copy()
+    if _REVISION not in setting.kinds_read:
+        for found in cluster.all("DaemonSet"):
+            if isinstance(found, DaemonSet):
+                _hold_up_to_date(cluster, found, setting.start_ns)
+    return cluster
+
+
+def _hold_up_to_date(cluster: Cache, daemon_set: DaemonSet, now_ns: int) -> None:
+    """A DaemonSet whose revisions were not read has one, which is that of its newest pod. Where its
+    pods have several, nothing tells which are old, and none is replaced for it.
+    """
+    hashes = list(_hashes(cluster, daemon_set))
+    if not hashes:
+        return
+    revision = new_revision(daemon_set, 1)
+    labels = {**(revision.metadata.labels or {}), LABEL_CONTROLLER_REVISION_HASH: hashes[-1]}
+    meta = replace(
+        revision.metadata,
+        name=f"{daemon_set.name}-{hashes[-1]}",
+        uid=made_uid(len(cluster.objects.get(_REVISION, ())), 0x4E5F),
+        labels=labels,
+        creation_timestamp=Time(daemon_set.metadata.creation_timestamp or now_ns),
+    )
+    held: ControllerRevision = replace(revision, metadata=meta)
+    cluster.set(_REVISION, held.key, held)
+    strategy = daemon_set.spec.update_strategy
+    if len(set(hashes)) > 1 and strategy.type != _ON_DELETE:
+        spec = replace(daemon_set.spec, update_strategy=replace(strategy, type=_ON_DELETE))
+        cluster.set("DaemonSet", daemon_set.key, replace(daemon_set, spec=spec))
+
+
+def _hashes(cluster: Cache, daemon_set: DaemonSet) -> Iterator[str]:
+    """The revision hashes of its pods, the newest pod's last."""
+    pods = cluster.pods_of(daemon_set.uid)
+    for pod in sorted(pods, key=lambda p: (p.metadata.creation_timestamp or 0, p.name)):
+        revision_hash = (pod.metadata.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH)
+        if revision_hash:
+            yield revision_hash

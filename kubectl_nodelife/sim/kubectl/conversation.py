@@ -1,0 +1,346 @@
+"""The conversation of `kubectl drain` with the API server about one node, without I/O.
+
+Follows k8s.io/kubectl, pkg/drain/drain.go and filters.go (v1.36), and of pkg/cmd/drain/drain.go
+what is printed. `NodeRun` is told what came of each request and at which instant, and says what
+follows: which pods go, whether another try may be made, when the next look is due, when a pod or
+the whole turn is over, and each line that kubectl prints. It sends nothing and knows no clock:
+`drain.py` plays it on virtual time, `acts/node_drain.py` on a real cluster. What is below kubectl
+(its rate limit, repetitions that the server's Retry-After asks for) is the player's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import copy
+from typing import Final, Generic
+
+from kubectl_nodelife.engine.calls.after_eviction import (
+    ASK_AGAIN,
+    FAIL,
+    WAIT,
+    after_eviction,
+)
+from kubectl_nodelife.engine.calls.after_eviction import GONE as NOT_THERE
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.kubectl.cluster import PodT
+from kubectl_nodelife.sim.kubectl.filters import (
+    DELETE,
+    REFUSE,
+    Decision,
+    decide,
+    refusals,
+    skips_deleted,
+    warnings,
+)
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.workloads.eviction import EvictionRefused
+from kubectl_nodelife.workloads.scales import OwnerLookup
+
+LOOK_NS: Final = 1 * SECOND_NS
+"""The interval of `waitForDelete`."""
+
+# How a target ended.
+GONE: Final = "gone"
+SKIPPED: Final = "skipped"
+FAILED: Final = "failed"
+TIMED_OUT: Final = "timed-out"
+
+DEADLINE_EXCEEDED: Final = "context deadline exceeded"
+
+Say = Callable[[str, bool], None]
+"""Takes a line that kubectl prints, and whether it is one of stderr."""
+
+
+class PodDeletion(Generic[PodT]):
+    """One pod that kubectl set out to evict or delete.
+
+    `outcome` is None while it goes on. `accepted_ns`: when the eviction or deletion was accepted;
+    `waits_ns`: since when kubectl waits for the object to be gone. `refused`: when it was refused,
+    `refusal`: the last of these; `answers`: how many of them to the request that is under way.
+    `message`: why it failed.
+    """
+
+    __slots__ = (
+        "accepted_ns",
+        "actor",
+        "answers",
+        "looks",
+        "message",
+        "outcome",
+        "refusal",
+        "refused",
+        "version",
+        "waits_ns",
+    )
+
+    def __init__(self, actor: PodT) -> None:
+        self.actor = actor
+        self.accepted_ns: int | None = None
+        self.waits_ns: int | None = None
+        self.outcome: str | None = None
+        self.refusal: EvictionRefused | None = None
+        self.refused: list[int] = []
+        self.answers = 0
+        self.version = -1
+        self.looks = 0
+        self.message = ""
+
+    def fork(self, actor: PodT) -> PodDeletion[PodT]:
+        """The same in a fork of the cluster; `actor` is its pod there."""
+        other = copy(self)
+        other.actor, other.refused = actor, list(self.refused)
+        return other
+
+
+class NodeRun(Generic[PodT]):
+    """One node's turn. See the module.
+
+    `decisions`: what the filters said of each pod that was listed. `refused`: one of them objected
+    and nothing was touched. `left`: how many targets are not over. `deadline_ns`: when --timeout is
+    over, None before it runs. `end_ns` is None for a turn that never ends. `suffix`: what a dry run
+    adds to its lines.
+    """
+
+    __slots__ = (
+        "_options",
+        "_say",
+        "deadline_ns",
+        "decisions",
+        "end_ns",
+        "left",
+        "name",
+        "refused",
+        "start_ns",
+        "suffix",
+        "targets",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        options: DrainOptions,
+        start_ns: int = 0,
+        say: Say | None = None,
+        suffix: str = "",
+    ) -> None:
+        self.name = name
+        self.start_ns = start_ns
+        self.decisions: list[tuple[PodT, Decision]] = []
+        self.refused = False
+        self.targets: list[PodDeletion[PodT]] = []
+        self.left = 0
+        self.deadline_ns: int | None = None
+        self.end_ns: int | None = None
+        self._options = options
+        self._say = say
+        self.suffix = suffix
+
+    def fork(self, listed: Callable[[PodT], PodT], moved: dict[object, object]) -> NodeRun[PodT]:
+        """The same in a fork of the cluster; `moved` notes what this and its targets became."""
+        other = copy(self)
+        pods = {actor: listed(actor) for actor, _ in self.decisions}
+        other.decisions = [(pods[actor], decision) for actor, decision in self.decisions]
+        other.targets = [target.fork(pods[target.actor]) for target in self.targets]
+        moved.update(zip(self.targets, other.targets, strict=True))
+        moved[self] = other
+        return other
+
+    @property
+    def drained(self) -> bool:
+        """Whether kubectl says `node/NAME drained`."""
+        ended = self.end_ns is not None and not self.refused
+        return ended and all(t.outcome in (GONE, SKIPPED) for t in self.targets)
+
+    # --- which pods ------------------------------------------------------------------------------
+
+    def listed(self, pods: Iterable[PodT], owners: OwnerLookup, time_ns: int) -> None:
+        """The node's pods and what owns them, as kubectl found them at `time_ns` (since the epoch).
+
+        All of them go that the filters let go; where a filter refuses one, none is touched.
+        """
+        options = self._options
+        selector = options.selector() if options.pod_selector else None
+        for actor in pods:
+            pod = actor.pod
+            if selector is None or matches(selector, pod.metadata.labels):
+                self.decisions.append((actor, decide(pod, options, owners, time_ns)))
+        self.refused = any(decision.verb == REFUSE for _, decision in self.decisions)
+        if self.refused:
+            return
+        chosen = (actor for actor, decision in self.decisions if decision.verb == DELETE)
+        self.targets = [PodDeletion(actor) for actor in chosen]
+        self.left = len(self.targets)
+        if self._say is not None:
+            warned = warnings((actor.pod, decision) for actor, decision in self.decisions)
+            if warned:
+                self._say(f"Warning: {warned}", True)
+
+    # --- evicting and deleting -------------------------------------------------------------------
+
+    def start_timeout(self, now_ns: int) -> None:
+        """--timeout runs from here: before the first eviction, or after the last DELETE."""
+        if self._options.timeout_ns:
+            self.deadline_ns = now_ns + self._options.timeout_ns
+
+    def may_try(self, target: PodDeletion[PodT], now_ns: int) -> bool:
+        """Whether another eviction may be sent. That --timeout is over is noticed here."""
+        if target.outcome is not None:
+            return False
+        if self._say is not None:
+            pod = target.actor.pod
+            self._say(f"evicting pod {pod.namespace}/{pod.name}{self.suffix}", False)
+        if self.deadline_ns is not None and now_ns >= self.deadline_ns:
+            self.finish(target, TIMED_OUT)
+            return False
+        return True
+
+    def evicted(
+        self,
+        target: PodDeletion[PodT],
+        code: int,
+        message: str,
+        now_ns: int,
+        *,
+        terminating: bool = False,
+    ) -> str:
+        """What follows the answer to an eviction, as `after_eviction` says it."""
+        then = after_eviction(code, terminating=terminating, going=target.actor.going)
+        if then == WAIT:
+            target.waits_ns = now_ns
+            if not terminating:
+                target.accepted_ns = now_ns
+        elif then == ASK_AGAIN:
+            self.say_refusal(target, message, terminating=terminating)
+        elif then == NOT_THERE:
+            self.finish(target, GONE)
+        else:
+            assert then == FAIL
+            self.finish(target, FAILED, message)
+        return then
+
+    def say_refusal(
+        self, target: PodDeletion[PodT], message: str, *, terminating: bool = False
+    ) -> None:
+        """Print that the eviction will be asked for again."""
+        if self._say is None:
+            return
+        pod = target.actor.pod
+        what = f'pods/"{pod.name}" -n "{pod.namespace}"'
+        if terminating:
+            what = f'pod "{pod.name}" from terminating namespace "{pod.namespace}"'
+        self._say(f"error when evicting {what} (will retry after 5s): {message}", True)
+
+    def deleted(self, target: PodDeletion[PodT], code: int, message: str, now_ns: int) -> bool:
+        """The answer to a DELETE: whether the next pod is deleted; a hard error ends the node."""
+        if after_eviction(code, terminating=False, going=False) not in (WAIT, NOT_THERE):
+            for other in self.targets:
+                self.finish(other, FAILED, message if other is target else "")
+            return False
+        target.accepted_ns = target.waits_ns = now_ns
+        return True
+
+    # --- waiting ---------------------------------------------------------------------------------
+
+    def seen(self, target: PodDeletion[PodT], time_ns: int) -> bool:
+        """The pod has been read, at `time_ns` since the epoch: whether it is waited for no more."""
+        if target.actor.gone:
+            self.finish(target, GONE)
+        elif self.skips(target, time_ns):
+            self.finish(target, SKIPPED)
+        return target.outcome is not None
+
+    def skips(self, target: PodDeletion[PodT], time_ns: int) -> bool:
+        """Whether --skip-wait-for-delete-timeout lets the pod be."""
+        return skips_deleted(target.actor.pod, self._options.skip_wait_seconds, time_ns)
+
+    def next_look_ns(self, target: PodDeletion[PodT], seen_ns: int, at_least: int = 0) -> int:
+        """At the ticker's next tick; one that came while a GET was under way is kept.
+
+        `at_least`: a tick before which nothing can be seen.
+        """
+        since_ns = target.waits_ns
+        assert since_ns is not None
+        target.looks = max(target.looks + 1, (seen_ns - since_ns) // LOOK_NS, at_least)
+        return max(seen_ns, since_ns + target.looks * LOOK_NS)
+
+    def expire(self) -> None:
+        """--timeout is over. Those that wait give up; who retries sees it before the next try."""
+        for target in self.targets:
+            if target.waits_ns is not None:
+                self.finish(target, TIMED_OUT)
+
+    def finish(self, target: PodDeletion[PodT], outcome: str, message: str = "") -> None:
+        """The pod is over. Once all are, `left` is 0."""
+        if target.outcome is not None:
+            return
+        target.outcome, target.message = outcome, message
+        self.left -= 1
+        if self._say is None or target.waits_ns is None:
+            return
+        pod, verb = target.actor.pod, "deleted" if self._options.disable_eviction else "evicted"
+        if outcome == GONE:
+            self._say(f"pod/{pod.name} {verb}", False)
+        elif outcome == SKIPPED:
+            seconds = self._options.skip_wait_seconds
+            older = f"has DeletionTimestamp older than {seconds} seconds, skipping"
+            self._say(f'pod "{pod.name}" {older}', False)
+
+    # --- the end ---------------------------------------------------------------------------------
+
+    def errors(self) -> list[str]:
+        """Why the node is not drained, each reason once; empty where it is."""
+        if self.refused:
+            return refusals((actor.pod, decision) for actor, decision in self.decisions)
+        failed = (t for t in self.targets if t.outcome in (FAILED, TIMED_OUT))
+        return [why for why in dict.fromkeys(self._error_of(target) for target in failed) if why]
+
+    def _error_of(self, target: PodDeletion[PodT]) -> str:
+        pod, timed_out = target.actor.pod, target.outcome == TIMED_OUT
+        if self._options.disable_eviction:
+            return DEADLINE_EXCEEDED if timed_out else target.message
+        if target.waits_ns is not None:
+            why = DEADLINE_EXCEEDED if timed_out else target.message
+            where = f'"{pod.name}" in namespace "{pod.namespace}"'
+            return f"error when waiting for pod {where} to terminate: {why}"
+        why = target.message
+        if timed_out:
+            why = f"global timeout reached: {format_duration(self._options.timeout_ns)}"
+        return f'error when evicting pods/"{pod.name}" -n "{pod.namespace}": {why}'
+
+    def say_end(self) -> None:
+        """Print whether the node is drained, and if not, why and which pods are left."""
+        if self._say is None:
+            return
+        if errors := self.errors():
+            self.say_left(errors)
+            self._say(unable(self.name, aggregate(errors)), True)
+        else:
+            self._say(f"node/{self.name} drained{self.suffix}", False)
+
+    def say_left(self, errors: list[str]) -> None:
+        """Print which pods are left after these errors."""
+        left = [t.actor.pod for t in self.targets if not t.actor.gone]
+        if self._say is None or not left:
+            return
+        said = f'There are pending pods in node "{self.name}" when an error occurred: '
+        self._say(said + aggregate(errors), True)
+        for pod in sorted(left, key=lambda pod: pod.key):
+            self._say(f"pod/{pod.name}", True)
+
+
+def aggregate(errors: list[str]) -> str:
+    """Several errors as one, as apimachinery's `NewAggregate` words them."""
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+
+
+def unable(node: str, error: str) -> str:
+    """That a node is not drained."""
+    return f'error: unable to drain node "{node}" due to error: {error}, continuing command...'
+
+
+def pending_nodes(names: Iterable[str]) -> list[str]:
+    """The lines of stderr about the nodes that are not drained once all had their turn."""
+    lines = [f" {name}" for name in names]
+    return ["There are pending nodes to be drained:", *lines] if lines else []

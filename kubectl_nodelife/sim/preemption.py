@@ -1,0 +1,162 @@
+"""Preemption by the simulated scheduler: a pod that fits nowhere makes room by its priority.
+
+Follows pkg/scheduler/framework/preemption and plugins/defaultpreemption: on each node the pods of
+lower priority are taken away, as many as can be are put back, those with the highest priority
+first, and of the nodes the one is chosen whose victims matter least. Left out: budgets (upstream
+prefers victims that break none, and breaks them where it must), and what rules between pods and the
+spread would allow once the victims are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final, NamedTuple
+
+from kubectl_nodelife.engine.actions import SetPodCondition
+from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.times import MILLISECOND_NS, whole_seconds
+from kubectl_nodelife.sim.acts import deletion, told
+from kubectl_nodelife.sim.agenda import OWNER
+from kubectl_nodelife.sim.api import CLUSTER
+from kubectl_nodelife.sim.world import World
+
+CANDIDATE_PERCENT: Final = 10
+CANDIDATES_AT_LEAST: Final = 100
+"""minCandidateNodesPercentage and minCandidateNodesAbsolute of DefaultPreemptionArgs."""
+
+NEVER: Final = "Never"
+"""The preemptionPolicy of a pod that waits for its turn whatever its priority."""
+
+
+class Candidate(NamedTuple):
+    """A node with the pods that would have to go, in the order in which nodes are compared.
+
+    Follows `pickOneNodeForPreemption`: the lowest of the highest priorities, then the lowest sum,
+    then the fewest, then the node's name (there: whose most important pods started last).
+    """
+
+    highest: int
+    total: int
+    number: int
+    node: str
+    victims: tuple[Pod, ...]
+
+
+class Preemption:
+    """The scheduler's PostFilter. `marks`: victims get the condition DisruptionTarget first."""
+
+    def __init__(self, world: World, *, marks: bool) -> None:
+        self._world = world
+        self._marks = marks
+        self._nominated: dict[Key, str] = {}
+        world.join(self)
+        world.scheduler.ask_when_unschedulable(self.unschedulable)
+
+    def fork(self, world: World) -> Preemption:
+        """The same in a fork of the world."""
+        other = Preemption.__new__(Preemption)
+        other._world, other._marks = world, self._marks
+        other._nominated = dict(self._nominated)
+        return other
+
+    def unschedulable(self, pod: Pod) -> None:
+        """A pod was tried in vain: look for room right after."""
+        if priority(pod) > 0 and pod.spec.preemption_policy != NEVER:
+            at_ns = self._world.api.now_ns + MILLISECOND_NS
+            self._world.agenda.add(at_ns, OWNER, self._preempt, (pod.key, pod.uid))
+
+    def _preempt(self, whose: tuple[Key, str], at_ns: int) -> None:
+        pod = self._world.api.store.pods.get(whose[0])
+        if pod is None or pod.uid != whose[1] or pod.spec.node_name or self._waits(pod):
+            return
+        found = list(islice(self._candidates(pod), self._most_candidates()))
+        if not found:
+            return
+        best = min(found)
+        self._nominated[pod.key] = best.node
+        for victim in best.victims:
+            self._evict(victim, pod, best.node)
+
+    def _candidates(self, pod: Pod) -> Iterator[Candidate]:
+        for node in self._world.api.store.nodes:
+            candidate = self.candidate(pod, node)
+            if candidate is not None:
+                yield candidate
+
+    def _most_candidates(self) -> int:
+        """How many nodes are compared. Follows `calculateNumCandidates` with its defaults."""
+        return max(len(self._world.api.store.nodes) * CANDIDATE_PERCENT // 100, CANDIDATES_AT_LEAST)
+
+    def _waits(self, pod: Pod) -> bool:
+        """Whether victims are still going where the pod is nominated: it preempts no others then.
+
+        Follows `PodEligibleToPreemptOthers`.
+        """
+        node = self._nominated.get(pod.key)
+        return node is not None and any(
+            other.metadata.deletion_timestamp is not None and priority(other) < priority(pod)
+            for other in self._world.api.store.pods_on(node)
+        )
+
+    def candidate(self, pod: Pod, node: str) -> Candidate | None:
+        """The node with its victims; None where no victims help. Follows `SelectVictimsOnNode`."""
+        fits = self._world.scheduler.placement.fits_without
+        lower = [
+            other
+            for other in self._world.api.store.pods_on(node)
+            if priority(other) < priority(pod) and other.status.phase not in ("Succeeded", "Failed")
+        ]
+        if not lower or not fits(pod, node, lower):
+            return None
+        victims = list(lower)
+        for other in sorted(lower, key=_importance):
+            without = [victim for victim in victims if victim is not other]
+            if fits(pod, node, without):
+                victims = without
+        if not victims:
+            return None
+        priorities = [priority(victim) for victim in victims]
+        return Candidate(max(priorities), sum(priorities), len(victims), node, tuple(victims))
+
+    def _evict(self, victim: Pod, pod: Pod, node: str) -> None:
+        if victim.metadata.deletion_timestamp is not None:
+            return
+        api = self._world.api
+        why = (
+            f"{pod.namespace}/{pod.name} of priority {priority(pod)} needs its room,"
+            f" and it has {priority(victim)}"
+        )
+        preempted = api.note(told(victim, "Preempted", f"{why}: preempted on {node}"))
+        if self._marks:
+            marked = SetPodCondition(
+                controller=CLUSTER,
+                because=why,
+                cause=preempted,
+                namespace=victim.namespace,
+                pod=victim.name,
+                pod_uid=victim.uid,
+                condition=PodCondition(
+                    type="DisruptionTarget",
+                    status="True",
+                    reason="PreemptionByScheduler",
+                    message="default-scheduler: preempting to accommodate a higher priority pod",
+                    last_transition_time=Time(whole_seconds(api.now_ns)),
+                ),
+            )
+            self._world.start(api.note(marked), api.now_ns)
+        gone = deletion(victim, why, preempted)
+        self._world.start(api.note(gone), api.now_ns)
+
+
+def priority(pod: Pod) -> int:
+    """The pod's priority; 0 where it has none. Follows `PodPriority`."""
+    return pod.spec.priority or 0
+
+
+def _importance(pod: Pod) -> tuple[int, int, str]:
+    """Sort key: the most important first. Follows `MoreImportantPod`."""
+    started = pod.status.start_time or pod.metadata.creation_timestamp
+    return (-priority(pod), int(started) if started is not None else 0, pod.name)

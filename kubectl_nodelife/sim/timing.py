@@ -1,0 +1,111 @@
+"""How long things take, where nothing that was read tells: three sets of assumptions.
+
+A plan is played three times. The middle set gives the times that are shown and decides what is
+evicted; the fast and the slow one give the ends of the estimate. The middle figures are those of a
+small cluster on a local network; kubelets are held to use the whole grace period there, because
+that is the one figure that a pod's object has.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.sim.kubectl.cluster import RequestTimes
+from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+from kubectl_nodelife.workloads.time_to_ready import TimesToReady, restarted_ns
+
+
+class Timing(NamedTuple):
+    """One set of assumptions; durations in nanoseconds.
+
+    `startup_ns`: from the command's start to its first request · `request_ns`: one request ·
+    `conflict_ns`: the Eviction API's wait after a write conflict (500 ms and up to 10 %) ·
+    `controller_ns`: until a controller has reacted · `grace_percent`, `stop_extra_ns`: how much of
+    its grace a pod takes, and the kubelet on top · `ready`: which of the learnt times to Ready is
+    taken, 0 the lowest, 1 the middle, 2 the highest · `cut_ns`: what an instant loses when it is
+    written in whole seconds.
+    """
+
+    name: str
+    startup_ns: int
+    request_ns: int
+    conflict_ns: int
+    controller_ns: int
+    grace_percent: int
+    stop_extra_ns: int
+    ready: int
+    cut_ns: int
+
+    @property
+    def requests(self) -> RequestTimes:
+        """What of it concerns kubectl's requests."""
+        return RequestTimes(self.startup_ns, self.request_ns, self.conflict_ns)
+
+
+FAST: Final = Timing(
+    name="fast",
+    startup_ns=40 * MILLISECOND_NS,
+    request_ns=2 * MILLISECOND_NS,
+    conflict_ns=500 * MILLISECOND_NS,
+    controller_ns=5 * MILLISECOND_NS,
+    grace_percent=0,
+    stop_extra_ns=50 * MILLISECOND_NS,
+    ready=0,
+    cut_ns=999 * MILLISECOND_NS,
+)
+MIDDLE: Final = Timing(
+    name="middle",
+    startup_ns=60 * MILLISECOND_NS,
+    request_ns=10 * MILLISECOND_NS,
+    conflict_ns=525 * MILLISECOND_NS,
+    controller_ns=30 * MILLISECOND_NS,
+    grace_percent=100,
+    stop_extra_ns=100 * MILLISECOND_NS,
+    ready=1,
+    cut_ns=500 * MILLISECOND_NS,
+)
+SLOW: Final = Timing(
+    name="slow",
+    startup_ns=1 * SECOND_NS,
+    request_ns=60 * MILLISECOND_NS,
+    conflict_ns=550 * MILLISECOND_NS,
+    controller_ns=500 * MILLISECOND_NS,
+    grace_percent=100,
+    stop_extra_ns=1500 * MILLISECOND_NS,
+    ready=2,
+    cut_ns=0,
+)
+
+
+class LearntTerms(KubeletTerms, frozen=True, kw_only=True):
+    """How kubelets behave that start and stop pods as long as their like took.
+
+    `start_ns`: t=0. `starting`: uids of the pods that are on their way then, whose age counts.
+    """
+
+    times: TimesToReady
+    timing: Timing
+    start_ns: int
+    starting: frozenset[str] = frozenset()
+
+    def awaits(self, pod: Pod) -> bool:
+        """Those that start, and those whose containers have begun anew."""
+        return pod.uid in self.starting
+
+    def starts_after(self, pod: Pod) -> int | None:
+        """As long as pods of its workload took, counted from its creation, or from when its last
+        container began. One that should have been Ready long ago will not be, for all that can be
+        seen."""
+        took, age_ns = self.times.time_to_ready(pod), 0
+        if pod.uid in self.starting:
+            began_ns = restarted_ns(pod) or pod.metadata.creation_timestamp
+            age_ns = 0 if began_ns is None else max(0, self.start_ns - began_ns)
+        if took is None or age_ns > took.high_ns:
+            return None
+        return max(0, took.pick(self.timing.ready) - age_ns)
+
+    def stops_after(self, pod: Pod, grace_ns: int) -> int | None:
+        """So much of its grace as the timing says."""
+        return grace_ns * self.timing.grace_percent // 100 + self.timing.stop_extra_ns

@@ -1,0 +1,174 @@
+"""How long a workload's pods take to become Ready, learnt from those that are.
+
+A pod's sample is the time from its creation to the last transition of its Ready condition. Both
+are whole seconds, so a sample is off by up to one. A pod that was restarted, or whose condition
+moved long after its start, tells nothing about a new pod and is left out. Where a workload has no
+sample the rest of its namespace and then of the cluster stand in, and where there is none at all,
+an assumption that the plan prints. A workload whose pods run and are not Ready, every one of them,
+is held to stay so: what keeps them from it will keep their replacements too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Final, NamedTuple
+
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
+from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+
+LONGEST_SAMPLE_NS: Final = 20 * MINUTE_NS
+_CANNOT_START: Final = frozenset(
+    {
+        "CrashLoopBackOff",
+        "CreateContainerConfigError",
+        "CreateContainerError",
+        "ErrImageNeverPull",
+        "ErrImagePull",
+        "ImageInspectError",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "RunContainerError",
+    }
+)
+_HOW_MANY: Final = 400
+"""Samples taken from a namespace or the cluster: more tell nothing new."""
+
+
+class TimeToReady(NamedTuple):
+    """From a pod's creation to its being Ready: lowest, middle and highest; and where from."""
+
+    low_ns: int
+    middle_ns: int
+    high_ns: int
+    source: str
+
+    def pick(self, which: int) -> int:
+        """0: the lowest, 1: the middle, 2: the highest."""
+        return self[which]  # type: ignore[return-value]
+
+
+ASSUMED: Final = TimeToReady(
+    1 * SECOND_NS, 20 * SECOND_NS, 60 * SECOND_NS, "assumed: nothing that was read shows it"
+)
+
+
+def sample(pod: Pod) -> int | None:
+    """Nanoseconds from creation to Ready, or None where the pod does not tell."""
+    ready = pod.status.condition("Ready")
+    created = pod.metadata.creation_timestamp
+    if ready is None or ready.status != "True" or ready.last_transition_time is None:
+        return None
+    if created is None or any(s.restart_count for s in pod.status.container_statuses or ()):
+        return None
+    took = ready.last_transition_time - created
+    return took if 0 <= took <= LONGEST_SAMPLE_NS else None
+
+
+def learn(pods: Iterable[Pod], source: str) -> TimeToReady | None:
+    """What the pods tell together, or None where none of them tells."""
+    samples = sorted(s for s in map(sample, pods) if s is not None)
+    if not samples:
+        return None
+    # Beyond twice the median lie readiness that was lost and found again, slow pulls, bad days.
+    median = samples[len(samples) // 2]
+    kept = [s for s in samples if s <= 2 * median + 5 * SECOND_NS]
+    middle = sum(kept) // len(kept) + 50 * MILLISECOND_NS
+    low = max(100 * MILLISECOND_NS, kept[0] - SECOND_NS)
+    return TimeToReady(low, middle, kept[-1] + SECOND_NS + 200 * MILLISECOND_NS, source)
+
+
+def is_starting(pod: Pod) -> bool:
+    """Whether the pod is not Ready because it has not come that far yet.
+
+    A pod that runs and is not Ready is not starting, nor is one whose containers cannot be started.
+    """
+    if pod.status.phase != "Pending" or pod.ready():
+        return False
+    statuses = (pod.status.container_statuses or ()) + (pod.status.init_container_statuses or ())
+    return not any(
+        status.state.waiting is not None and status.state.waiting.reason in _CANNOT_START
+        for status in statuses
+    )
+
+
+def restarted_ns(pod: Pod) -> int | None:
+    """When the last of the containers began that run and are not ready yet, ns since the epoch.
+
+    None where the pod waits for nothing of the kind: it is Ready, or a container does not run.
+    """
+    if pod.status.phase != "Running" or pod.ready():
+        return None
+    began_ns = None
+    for status in pod.status.container_statuses or ():
+        if not status.ready:
+            running = status.state.running
+            if running is None or running.started_at is None:
+                return None
+            began_ns = max(began_ns or 0, running.started_at)
+    return began_ns
+
+
+def is_on_its_way(pod: Pod) -> bool:
+    """Whether the pod starts, or has containers that began and are to become ready. For how long
+    that may be hoped is `LearntTerms.starts_after`."""
+    if pod.status.phase != "Running":
+        return is_starting(pod)
+    for status in pod.status.container_statuses or ():
+        if not status.ready:
+            return restarted_ns(pod) is not None
+    return False
+
+
+def never_ready(pods: Iterable[Pod]) -> bool:
+    """Whether some of the workload's pods have had their chance, and none of them is Ready."""
+    tried = False
+    for pod in pods:
+        if pod.ready():
+            return False
+        going = pod.metadata.deletion_timestamp is not None
+        if not going and pod.status.phase not in TERMINAL_PHASES and not is_starting(pod):
+            tried = True
+    return tried
+
+
+PodsOf = Callable[[str], Iterable[Pod]]
+"""The pods of the controller with that uid, or of the namespace with that name."""
+
+
+class TimesToReady:
+    """Times to Ready by workload, learnt when they are first asked for."""
+
+    def __init__(self, of_owner: PodsOf, in_namespace: PodsOf, pods: Iterable[Pod]) -> None:
+        """`pods`: those of the whole cluster."""
+        self._of_owner = of_owner
+        self._in_namespace = in_namespace
+        self._pods = pods
+        self._learnt: dict[str, TimeToReady | None] = {}
+        self._fallback: dict[str, TimeToReady] = {}
+
+    def time_to_ready(self, pod: Pod) -> TimeToReady | None:
+        """For a replacement of `pod`, and for `pod` itself while it starts; None: never."""
+        owner = controller_of(pod.metadata)
+        if owner is None:
+            return self._of_namespace(pod.namespace)
+        if owner.uid not in self._learnt:
+            pods = list(self._of_owner(owner.uid))
+            known = learn(pods, f"{owner.kind} {owner.name}")
+            if known is None and not never_ready(pods):
+                known = self._of_namespace(pod.namespace)
+            self._learnt[owner.uid] = known
+        return self._learnt[owner.uid]
+
+    def _of_namespace(self, namespace: str) -> TimeToReady:
+        known = self._fallback.get(namespace)
+        if known is None:
+            pods = islice(self._in_namespace(namespace), _HOW_MANY)
+            known = learn(pods, f"other pods of namespace {namespace}")
+            if known is None:
+                known = learn(islice(self._pods, _HOW_MANY), "other pods of the cluster")
+            known = known or ASSUMED
+            self._fallback[namespace] = known
+        return known

@@ -1,0 +1,112 @@
+"""The same words everywhere: names, --all, folders and dumps, and the name that was meant."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from kubectl_nodelife.cli import main
+from kubectl_nodelife.commands.sandbox import SCENARIO, _content
+from kubectl_nodelife.errors import NotFound
+from kubectl_nodelife.sandbox.inputs import read_beginning
+
+DUMP = str(Path(__file__).parents[1] / "dumps" / "two-zones")
+Capture = pytest.CaptureFixture[str]
+
+
+def ask(capsys: Capture, *words: str, code: int = 0) -> tuple[str, str]:
+    """What a verb prints of the dump."""
+    assert main([*words, "-f", DUMP]) == code
+    said = capsys.readouterr()
+    return said.out, said.err
+
+
+def test_a_name_alone_is_explained_where_one_object_has_it(capsys: Capture) -> None:
+    assert ask(capsys, "explain", "db-0") == ask(capsys, "explain", "pod", "db-0", "-n", "shop")
+    assert ask(capsys, "explain", "worker-a1") == ask(capsys, "explain", "node", "worker-a1")
+    _, err = ask(capsys, "explain", "web-9", code=1)
+    assert "not found; did you mean web?" in err or "not found" in err
+
+
+def test_a_name_that_several_objects_have_is_not_guessed(tmp_path: Path, capsys: Capture) -> None:
+    pods = [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "twin", "namespace": space},
+            "spec": {"nodeName": "a1", "containers": []},
+        }
+        for space in ("a", "b")
+    ]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
+    assert main(["explain", "twin", "-f", str(path)]) == 2
+    assert "2 objects have the name 'twin'; write one of pod/a/twin, pod/b/twin" in (
+        capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    "words, meant",
+    [
+        (("status", "worker-a9"), "worker-a"),
+        (("explain", "node", "wrker-a1"), "worker-a1"),
+        (("explain", "pod", "db-0"), "shop/db-0"),
+        (("explain", "budget", "wbe", "-n", "shop"), "shop/web"),
+        (("drain-plan", "worker-a11"), "worker-a1"),
+        (("budgets", "wed"), "web"),
+        (("upgrade", "plan", "worker-a11", "--nothing"), "worker-a1"),
+        (("daemonset", "log-agnt", "-n", "kube-system"), "kube-system/log-agent"),
+        (("daemonset", "log-agnt", "-A"), "log-agent"),
+        (("explain", "daemonset", "log-agnt", "-n", "kube-system"), "kube-system/log-agent"),
+        (("rollout", "status", "ds/log-agnt", "-n", "kube-system"), "kube-system/log-agent"),
+        (("rollout", "undo", "ds/log-agnt", "-n", "kube-system"), "kube-system/log-agent"),
+        (("repair", "bd-0", "-n", "shop"), "shop/db-0"),
+        (("repair", "--fenced", "worker-a11"), "worker-a1"),
+        (("replay", "--drain", "worker-a21"), "worker-a2"),
+    ],
+)
+def test_the_name_that_was_meant_is_offered(
+    capsys: Capture, words: tuple[str, ...], meant: str
+) -> None:
+    _, err = ask(capsys, *words, code=1)
+    assert "not found; did you mean " + meant in err
+
+
+def test_a_name_like_no_other_is_to_be_checked() -> None:
+    assert "check the name" in str(NotFound("nodes", "x", among=["worker-1"]))
+
+
+def test_budgets_by_name(capsys: Capture) -> None:
+    document = json.loads(ask(capsys, "budgets", "web", "-o", "json")[0])
+    assert [item["name"] for item in document["items"]] == ["web"]
+
+
+def test_all_nodes_of_all_sets(capsys: Capture) -> None:
+    out, _ = ask(capsys, "daemonset", "-A", "--nodes")
+    one, _ = ask(capsys, "daemonset", "log-agent", "-n", "kube-system", "--nodes")
+    assert out == f"daemonset kube-system/log-agent\n{one}"
+    _, err = ask(capsys, "daemonset", "-A", "--nodes", "-o", "json", code=2)
+    assert "name the set" in err
+
+
+def test_an_upgrade_of_all_nodes(capsys: Capture) -> None:
+    told = json.loads(ask(capsys, "upgrade", "plan", "--all", "--nothing", "-o", "json")[0])
+    assert len(told["nodes"]) == 6
+    _, err = ask(capsys, "upgrade", "plan", "--all", "worker-a1", "--nothing", code=2)
+    assert "--all" in err
+
+
+def test_a_dump_goes_on_in_a_simulation(capsys: Capture) -> None:
+    """worker-b2 is silent in it, and is called lost."""
+    out, _ = ask(capsys, "simulate", "--until", "5m", "-o", "json")
+    lost = [r for r in json.loads(out)["records"] if r["action"] == "SetNodeCondition"]
+    assert {record["object"]["name"] for record in lost} >= {"worker-b2"}
+
+
+def test_a_sandbox_begins_with_a_folder() -> None:
+    beginning = read_beginning(DUMP, SCENARIO, 0, _content)
+    kinds = [document["kind"] for _, document in beginning.documents]
+    assert kinds.count("Node") == 6 and kinds.count("Pod") == 21

@@ -1,0 +1,109 @@
+"""A child that answers in the daemon's place: what it may take, and what it cannot reach."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.daemon.forked_answers import MOST_AT_ONCE, ForkedAnswers
+from kubectl_nodelife.errors import BadInput, Failed, NodelifeError
+from tests.loopback import play
+
+MIB = 1 << 20
+
+
+async def nothing() -> None:
+    """Nothing is to be read before."""
+
+
+async def forked(make: Callable[[], dict[str, Any]], **limits: Any) -> dict[str, Any]:
+    return await ForkedAnswers(**limits).answer(nothing, lambda _: make())
+
+
+def test_the_answer_is_made_in_another_process_of_which_nothing_stays() -> None:
+    async def test() -> None:
+        held: list[int] = []
+
+        def make() -> dict[str, Any]:
+            held.append(1)
+            return {"pid": os.getpid(), "long": "ä" * MIB}
+
+        answer = await forked(make)
+        assert answer["pid"] != os.getpid() and answer["long"] == "ä" * MIB and held == []
+        with pytest.raises(ChildProcessError):
+            os.waitpid(answer["pid"], os.WNOHANG)
+
+    play(test)
+
+
+def test_nothing_of_the_daemon_is_open_in_it() -> None:
+    async def test() -> None:
+        ours, _theirs = socket.socketpair()
+
+        def make() -> dict[str, Any]:
+            open_ = [n for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")]
+            with pytest.raises(OSError):
+                ours.send(b"x")
+            return {"links": sorted({os.readlink(f"/proc/self/fd/{n}") for n in open_})}
+
+        links = (await forked(make))["links"]
+        assert [link for link in links if not link.startswith(("/dev/null", "pipe:"))] == []
+
+    play(test)
+
+
+def test_errors_come_back_as_they_were() -> None:
+    async def test() -> None:
+        def refuse() -> dict[str, Any]:
+            raise BadInput("is none", on="--until", remedy="give one")
+
+        with pytest.raises(NodelifeError) as raised:
+            await forked(refuse)
+        error = raised.value
+        assert (error.what, error.on, error.remedy) == ("is none", "--until", "give one")
+        assert error.exit_code == 2
+
+        def fail() -> dict[str, Any]:
+            raise ZeroDivisionError("a secret")
+
+        with pytest.raises(NodelifeError, match="a bug of ours: ZeroDivisionError; look directly"):
+            await forked(fail)
+        with pytest.raises(Failed, match="has ended; look directly"):
+            await forked(lambda: os._exit(7))
+
+    play(test)
+
+
+def test_it_has_bounds_of_time_and_memory_and_number() -> None:
+    async def test() -> None:
+        def long() -> dict[str, Any]:
+            time.sleep(600)
+            return {}
+
+        with pytest.raises(Failed, match=r"not there after 0\.2s; look directly"):
+            await forked(long, seconds=0.2)
+        with pytest.raises(Failed, match="needs more than 64 MiB; look directly"):
+            await forked(lambda: {"x": len(bytearray(256 * MIB))}, most_bytes=64 * MIB)
+
+        answers, loop_goes_on = ForkedAnswers(seconds=0.5), 0
+        under_way = [
+            asyncio.ensure_future(answers.answer(nothing, lambda _: long()))
+            for _ in range(MOST_AT_ONCE)
+        ]
+        await asyncio.sleep(0)
+        with pytest.raises(Failed, match="2 questions of this kind are being answered"):
+            await answers.answer(nothing, lambda _: {})
+        while not all(each.done() for each in under_way):
+            await asyncio.sleep(0.01)
+            loop_goes_on += 1
+        assert loop_goes_on > 5
+        assert all(isinstance(each.exception(), Failed) for each in under_way)
+        assert await answers.answer(nothing, lambda _: {"again": True}) == {"again": True}
+
+    play(test)

@@ -1,0 +1,128 @@
+"""`daemon install --kind deployment`: the least rights, and a pod that is `restricted`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from kubectl_nodelife.commands.daemon import daemon
+from kubectl_nodelife.commands.deployment import PORT, USER
+from kubectl_nodelife.commands.rbac import RULES
+from kubectl_nodelife.errors import BadInput
+
+ROOT = Path(__file__).parents[2]
+
+
+def printed(*words: str) -> dict[str, dict[str, Any]]:
+    """The objects by kind."""
+    command = ["install", "--print", "--kind", "deployment", *words]
+    done = CliRunner().invoke(daemon, command, catch_exceptions=False)
+    assert done.exit_code == 0 and "&id" not in done.stdout
+    return {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
+
+
+def pod(*words: str) -> dict[str, Any]:
+    found: dict[str, Any] = printed(*words)["Deployment"]["spec"]["template"]["spec"]
+    return found
+
+
+def test_nothing_can_be_written_and_nothing_is_granted_that_rbac_does_not_grant() -> None:
+    rules = printed()["ClusterRole"]["rules"]
+    granted = {
+        (group, resource, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    reader = {
+        (group, each, verb) for group, each_, verbs in RULES for each in each_ for verb in verbs
+    }
+    assert {verb for _, _, verb in granted} <= {"get", "list", "watch"}
+    assert granted < reader
+
+
+def test_the_pod_is_restricted() -> None:
+    spec = pod()
+    (container,) = spec["containers"]
+    assert spec["securityContext"]["runAsNonRoot"] and spec["securityContext"]["runAsUser"] == USER
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert "priorityClassName" not in spec and "hostNetwork" not in spec
+    assert printed()["ServiceAccount"]["automountServiceAccountToken"] is False
+    assert spec["automountServiceAccountToken"] is True
+
+
+def test_all_that_it_writes_is_in_its_volume() -> None:
+    (container,) = pod()["containers"]
+    (mount,) = container["volumeMounts"]
+    environ = {each["name"]: each.get("value", "") for each in container["env"]}
+    for name in ("HOME", "NODELIFE_STATE_DIR", "NODELIFE_RUNTIME_DIR"):
+        assert environ[name].startswith(mount["mountPath"])
+
+
+def test_the_watcher_of_lost_nodes_leaves_one_soon() -> None:
+    tolerations = pod()["tolerations"]
+    assert {t["key"].rpartition("/")[2] for t in tolerations} == {"not-ready", "unreachable"}
+    assert {t["tolerationSeconds"] for t in tolerations} == {30}
+
+
+def test_only_the_metrics_port_can_be_reached_and_only_servers_and_names_are_asked() -> None:
+    spec = printed()["NetworkPolicy"]["spec"]
+    assert spec["ingress"] == [{"ports": [{"port": PORT}]}]
+    assert sorted({each["port"] for rule in spec["egress"] for each in rule["ports"]}) == [
+        53,
+        443,
+        6443,
+    ]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+
+
+@pytest.mark.parametrize("nodes, memory", [("50", "96Mi"), ("1000", "192Mi"), ("9000", "512Mi")])
+def test_requests_go_by_size(nodes: str, memory: str) -> None:
+    (container,) = pod("--nodes", nodes)["containers"]
+    assert container["resources"]["requests"]["memory"] == memory
+
+
+def test_flags() -> None:
+    made = printed("-n", "ops", "--image", "own/image@sha256:0", "--replicas", "3",
+                   "--service-monitor", "--set", "node-monitor-grace-period=40s")  # fmt: skip
+    assert {o["metadata"].get("namespace", "ops") for o in made.values()} == {"ops"}
+    assert made["Deployment"]["spec"]["replicas"] == 3 and "ServiceMonitor" in made
+    (container,) = made["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "own/image@sha256:0"
+    assert container["args"][-1] == "--set=node-monitor-grace-period=40s"
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--kind", "deployment", "--for", "systemd"], "no such manager"),
+        (["--kind", "deployment", "--context", "here"], "its own service account"),
+        (["--image", "x"], "are for --kind deployment"),
+    ],
+)
+def test_what_does_not_go_together(words: list[str], message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        CliRunner().invoke(daemon, ["install", "--print", *words], catch_exceptions=False)
+
+
+def test_the_containerfile_names_no_registry_and_ends_without_rights() -> None:
+    lines = (ROOT / "Containerfile").read_text().splitlines()
+    bases = [line.split()[1] for line in lines if line.startswith("FROM ")]
+    assert bases == ["${BUILD}", "${BASE}"]
+    assert f"USER {USER}:{USER}" in lines
+    copied = [w for line in lines if line.startswith("COPY ") for w in line.split()[1:-1]]
+    for name in copied:
+        assert name.startswith(("--", "/")) or (ROOT / name).exists()
+    entry = next(line for line in lines if line.startswith("ENTRYPOINT"))
+    assert re.search(r'"-m", "kubectl_nodelife"', entry)

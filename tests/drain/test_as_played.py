@@ -1,0 +1,227 @@
+"""A drain plan is the run, played: what a plan says is what the whole present does.
+
+Seeded clusters on which much is under way: nodes that are late, lost, not Ready or just back, pods
+that start, stop, wait for a node or crash, budgets that are used up. A plan plays only the part of
+the cluster that can matter to it; the judge plays all of it with all controllers for an hour, by
+the code of `simulate` and `what-if`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from kubectl_nodelife.commands.cluster.dump import read_dump
+from kubectl_nodelife.drain import scope
+from kubectl_nodelife.drain.plan import make_plan
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.kube.load import decode
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS
+from kubectl_nodelife.sim.events import DrainEvent, ScenarioEvent, Targets
+from kubectl_nodelife.sim.fields import FieldPath
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.present import join
+from tests.what_if.stand import NOW_NS, at, budget, node, workload
+
+DUMPS = Path(__file__).parents[1] / "dumps"
+ALL_KINDS = frozenset(kind.name for kind in KINDS)
+OPTIONS = DrainOptions(ignore_daemonsets=True, force=True, delete_emptydir_data=True)
+STATES = [*["ok"] * 6, "late", "expired", "unknown", "not-ready", "back"]
+FLAGS: list[dict[str, Any]] = [
+    *[{}] * 5,
+    {"timeout_ns": 45 * SECOND_NS},
+    {"timeout_ns": 400 * SECOND_NS},
+    {"disable_eviction": True},
+    {"skip_wait_seconds": 60},
+    {"grace_period_seconds": 3},
+]
+SEEDS = range(60)
+Document = dict[str, Any]
+
+
+class Troubled(NamedTuple):
+    """A cluster, the nodes to drain, and how."""
+
+    objects: list[KubeObject]
+    nodes: list[str]
+    options: DrainOptions
+
+
+def troubled(seed: int) -> Troubled:
+    """A cluster on which much is under way, by chance."""
+    chance = random.Random(seed)
+    names = [f"{zone}{i}" for zone in "ab" for i in range(1, chance.randint(3, 5))]
+    cpu = chance.choice(["600m", "1", "4"])
+    states = {name: chance.choice(STATES) for name in names}
+    documents = [d for name in names for d in troubled_node(name, states[name], cpu, chance)]
+    for number in range(chance.randint(2, 5)):
+        documents += troubled_workload(f"w{number}", states, chance)
+    nodes = chance.sample(names, chance.randint(1, 2))
+    options = replace(OPTIONS, **chance.choice(FLAGS))
+    return Troubled([decode(d["kind"], d) for d in documents], nodes, options)
+
+
+def troubled_node(name: str, state: str, cpu: str, chance: random.Random) -> list[Document]:
+    ages = {"late": 25.0, "expired": chance.choice([45.0, 120.0]), "unknown": 200.0}
+    found = node(name, lease_age=ages.get(state, 4.0), cpu=cpu)
+    ready, since = found[0]["status"]["conditions"][0], chance.choice([10, 100, 250])
+    keys = {"unknown": "unreachable", "not-ready": "not-ready", "back": "unreachable"}
+    if state in keys:
+        taint = {"key": f"node.kubernetes.io/{keys[state]}"}
+        without_pods = {**taint, "effect": "NoExecute", "timeAdded": at(-since)}
+        found[0]["spec"]["taints"] = [{**taint, "effect": "NoSchedule"}, without_pods]
+    if state == "unknown":
+        ready |= {"status": "Unknown", "lastTransitionTime": at(-since)}
+    elif state == "not-ready":
+        ready |= {"status": "False", "lastTransitionTime": at(-since)}
+    return found
+
+
+def troubled_workload(name: str, states: dict[str, str], chance: random.Random) -> list[Document]:
+    """An owner, its pods, and often a budget whose status counts those that are healthy."""
+    kind = chance.choice(["ReplicaSet", "ReplicaSet", "StatefulSet", "DaemonSet"])
+    on = [chance.choice(list(states)) for _ in range(chance.randint(2, 5))]
+    seconds = chance.choice([300, 300, 30, 0, None])
+    if kind == "DaemonSet":
+        on, seconds = list(states), None
+    found = workload(name, on, kind, cpu=chance.choice(["100m", "200m"]), tolerates=seconds)
+    pods = found[1:]
+    for pod in pods:
+        trouble(pod, states[pod["spec"]["nodeName"]], kind, chance)
+    if chance.random() < 0.7:
+        least = max(0, len(on) - chance.choice([0, 1, 1, 1, 2]))
+        found += budget(name, least, len(on))
+        healthy = sum(is_healthy(pod) for pod in pods)
+        allowed = {"currentHealthy": healthy, "disruptionsAllowed": max(0, healthy - least)}
+        found[-1]["status"] |= allowed
+    return found
+
+
+def trouble(pod: Document, state: str, kind: str, chance: random.Random) -> None:
+    status, meta, at_risk = pod["status"], pod["metadata"], chance.random()
+    if state in ("unknown", "not-ready"):
+        unready(pod, -30, {"running": {"startedAt": at(-3598)}})
+    elif at_risk < 0.1 and kind != "DaemonSet":
+        meta["creationTimestamp"] = at(-1)
+        unready(pod, -1, {"waiting": {"reason": "ContainerCreating"}})
+        status["phase"] = "Pending"
+    elif at_risk < 0.2:
+        unready(pod, -3, {"running": {"startedAt": at(-1)}})
+    elif at_risk < 0.27:
+        unready(pod, -20, {"waiting": {"reason": "CrashLoopBackOff"}})
+    elif at_risk < 0.34:
+        meta |= {"deletionTimestamp": at(12), "deletionGracePeriodSeconds": 30}
+    elif at_risk < 0.4 and kind == "ReplicaSet":
+        pod["spec"]["nodeName"] = ""
+        waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+        pod["status"] = {"phase": "Pending", "conditions": [waits]}
+
+
+def unready(pod: Document, since: float, state: Document) -> None:
+    for condition in pod["status"]["conditions"][1:]:
+        condition |= {"status": "False", "lastTransitionTime": at(since)}
+    pod["status"]["containerStatuses"][0] |= {"ready": False, "state": state}
+
+
+def is_healthy(pod: Document) -> bool:
+    ready = [c["status"] for c in pod["status"]["conditions"] if c["type"] == "Ready"]
+    return ready == ["True"] and "deletionTimestamp" not in pod["metadata"]
+
+
+def told_by_play(
+    objects: Sequence[KubeObject], nodes: Sequence[str], options: DrainOptions, now_ns: int
+) -> dict[str, tuple[str, float]]:
+    """Node -> how its turn ends and when, in a play of everything for an hour."""
+    cluster = Cache()
+    cluster.fill(objects, now_ns)
+    snapshot = PlanSnapshot(objects, now_ns)
+    branch = join(cluster, snapshot.settings, now_ns, ALL_KINDS).begin(HOUR_NS)
+    for name in nodes:  # one process drains them in the order of the command
+        assert name in snapshot.nodes
+    what = DrainEvent(Targets(nodes=tuple(nodes)), options)
+    branch.add([ScenarioEvent(0, what, FieldPath("test"))])
+    branch.play()
+    ends = {"Drained", "DrainFailed"}
+    return {
+        record.object.name: (record.detail["reason"], record.at)
+        for record in branch.records()
+        if record.detail.get("reason") in ends
+    }
+
+
+def told_by_plan(
+    objects: Sequence[KubeObject], nodes: Sequence[str], options: DrainOptions, now_ns: int
+) -> dict[str, tuple[str, float]]:
+    """The same by the plan."""
+    plan = make_plan(PlanSnapshot(objects, now_ns), nodes, options)
+    failed = {pod.node for pod in plan.pods() if pod.verdict == "never"}
+    return {
+        found.name: ("DrainFailed" if found.name in failed else "Drained", found.end)
+        for found in plan.nodes
+        if found.end is not None
+    }
+
+
+def assert_same(one: dict[str, tuple[str, float]], other: dict[str, tuple[str, float]]) -> None:
+    """The same nodes end, the same way, and within a second: kubectl looks once a second."""
+    assert one.keys() == other.keys()
+    for name, (how, at_s) in one.items():
+        assert other[name] == (how, pytest.approx(at_s, abs=1.1)), name
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_plan_says_what_the_play_of_everything_does(seed: int) -> None:
+    objects, nodes, options = troubled(seed)
+    played = told_by_play(objects, nodes, options, NOW_NS)
+    assert_same(told_by_plan(objects, nodes, options, NOW_NS), played)
+
+
+def test_a_pod_that_lands_before_the_cordon_may_hold_the_drain() -> None:
+    """It waits for a node at the moment of the plan, and b1 is the only one with room."""
+    documents = [d for name in ("a1", "b1") for d in node(name, cpu="200m")]
+    documents += workload("full", ["a1", "a1"])
+    documents += workload("web", ["b1", "b1"])
+    waits = documents[-1]
+    waits["spec"]["nodeName"] = ""
+    waits["status"] = {"phase": "Pending", "conditions": []}
+    objects = [decode(d["kind"], d) for d in documents]
+    options = replace(OPTIONS, timeout_ns=20 * SECOND_NS)  # less than its grace
+    played = told_by_play(objects, ["b1"], options, NOW_NS)
+    assert_same(told_by_plan(objects, ["b1"], options, NOW_NS), played)
+    landed = {
+        pod.name: pod for pod in make_plan(PlanSnapshot(objects, NOW_NS), ["b1"], options).pods()
+    }[waits["metadata"]["name"]]
+    assert landed.verdict == "never" and "cordon the node before" in (landed.hint or "")
+
+
+def test_of_too_many_pods_elsewhere_only_those_that_matter_are_played(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A lost zone has thousands; the plan says how many it leaves out, and is else the same."""
+    documents = [d for name in ("a1", "b1") for d in node(name)]
+    for name in ("web", "other"):
+        documents += workload(name, ["a1", "b1"] if name == "web" else ["b1", "b1"])
+        documents[-1]["spec"]["nodeName"] = ""
+        documents[-1]["status"] = {"phase": "Pending", "conditions": []}
+    snapshot = PlanSnapshot([decode(d["kind"], d) for d in documents], NOW_NS)
+    told = "the room that 1 pod elsewhere may take or leave meanwhile is not counted"
+    assert told not in make_plan(snapshot, ["a1"], OPTIONS).assumptions
+    monkeypatch.setattr(scope, "MOST_UNSETTLED", 1)
+    assert told in make_plan(snapshot, ["a1"], OPTIONS).assumptions
+
+
+@pytest.mark.parametrize("name", [f"worker-{zone}{i}" for zone in "ab" for i in (1, 2, 3)])
+def test_so_does_the_plan_of_a_dump(name: str) -> None:
+    """`worker-a3` waits for a budget that taint-eviction refills; it was called `never`."""
+    dump = read_dump([str(DUMPS / "two-zones")])
+    played = told_by_play(dump.objects, [name], OPTIONS, dump.moment_ns)
+    assert_same(told_by_plan(dump.objects, [name], OPTIONS, dump.moment_ns), played)
+    assert (name in played) == (name not in ("worker-a2", "worker-b2")), "their kubelets are silent"

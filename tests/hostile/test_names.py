@@ -1,0 +1,109 @@
+"""A name from a dump or a cluster becomes no option of kubectl and no command of a shell."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from kubectl_nodelife.cli import main
+from kubectl_nodelife.kube.load import load_objects
+from kubectl_nodelife.kube.names import is_dns_subdomain, subject
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
+
+HOSTILE = (
+    *("--kubeconfig=evil", "--server=https://evil.example", "-A", "$(reboot)", "a;reboot"),
+    *("`id`", "a b", "A", "a_b", "a/b", "..", "a\nreboot", "a.", "-a", "é", "a" * 254),
+)
+
+
+@pytest.mark.parametrize("name", ["a", "a.b-c.9", "9", "a" * 253])
+def test_names_that_the_api_server_takes(name: str) -> None:
+    assert is_dns_subdomain(name) and subject("node", name) == f"node {name}"
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_another_name_is_one_word_of_a_command_and_no_option(name: str) -> None:
+    assert not is_dns_subdomain(name)
+    words = shlex.split(f"kubectl delete {subject('pdb', name)} -n x")
+    assert words == ["kubectl", "delete", f"pdb/{name}", "-n", "x"]
+
+
+def node(name: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "uid": name, "labels": {"pool": "blue"}},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+        },
+    }
+
+
+def pod(name: str, namespace: str = "x") -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace, "uid": name},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c"}]},
+    }
+
+
+def dump(folder: Path, *objects: object) -> str:
+    path = folder / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return str(path)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize(
+    "verb",
+    [
+        ["drain-plan", "-l", "pool=blue", "-o", "commands", "--force"],
+        ["upgrade", "plan", "-l", "pool=blue", "--nothing", "-o", "commands", "--force"],
+    ],
+    ids=["drain-plan", "upgrade-plan"],
+)
+def test_such_a_node_is_in_no_program_that_we_print(
+    name: str, verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = dump(tmp_path, node("n1"), node("n2"), node(name), pod("p"))
+    main([*verb, "-f", found, "--now", "2026-11-22T12:00:00Z"])
+    printed = capsys.readouterr()
+    lines = [line for line in printed.out.splitlines() if not line.startswith("#")]
+    assert lines, printed.err
+    assert not any(name in line for line in lines if len(name) > 3)
+    assert "metadata.name: is no DNS name" in printed.err
+    for line in lines:
+        words = line.replace("&&", " ").split()
+        if "k" in words and {"cordon", "uncordon"} & {*words}:
+            assert "--" in words, f"names without -- before them: {line}"
+
+
+@pytest.mark.parametrize("name", ["--kubeconfig=evil", "a b", "A"])
+def test_objects_of_either_form_are_set_aside_for_their_names(name: str) -> None:
+    """Read quickly as JSON, and slowly with a null or as YAML."""
+    slow = node(name) | {"spec": {"taints": [None]}}
+    lists = {"apiVersion": "v1", "kind": "List", "items": [node("n1"), node(name), slow]}
+    for text in (json.dumps(lists), "---\n" + "\n---\n".join(map(json.dumps, lists["items"]))):
+        loaded = load_objects(text.encode(), "dump")
+        assert [obj.name for obj in loaded.objects] == ["n1"]
+        assert {found.key for found in loaded.unreadable} == {("", name)}
+    loaded = load_objects(json.dumps([node("n1"), pod("p", name)]).encode(), "dump")
+    assert [obj.name for obj in loaded.objects] == ["n1"]
+
+
+def test_a_budget_is_heeded_whatever_its_name() -> None:
+    """The API server takes any name for it; evictions depend on it."""
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "$(reboot)", "namespace": "x"},
+        "spec": {"minAvailable": 1, "selector": {}},
+    }
+    loaded = load_objects(json.dumps(budget).encode(), "dump")
+    (found,) = loaded.objects
+    assert isinstance(found, PodDisruptionBudget) and not loaded.unreadable

@@ -1,0 +1,75 @@
+"""`metrics list`, `alerts` and `dashboard`: one table, one rules file, expressions that parse."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from kubectl_nodelife.commands.metrics import metrics
+from kubectl_nodelife.daemon.metrics.families import BY_NAME, FAMILIES
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.report.grafana import PANELS
+from tests.metrics.promtool import ROOT, RULES, needs_promtool, promtool
+
+_NAMES = re.compile(r"\b(?:nodelife|node_collector|taint_eviction|pod_gc)[a-z_]+\b")
+
+
+def said(*words: str) -> str:
+    done = CliRunner().invoke(metrics, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_list_is_the_table() -> None:
+    items = json.loads(said("list", "-o", "json"))["items"]
+    assert [item["name"] for item in items] == [family.name for family in FAMILIES]
+    for family in FAMILIES:
+        assert f"| `{family.name}` |" in (ROOT / "docs/metrics.md").read_text()
+
+
+def test_rules_and_dashboard_name_metrics_that_there_are() -> None:
+    text = RULES.read_text() + "\n".join(expr for panel in PANELS for expr in panel.lines)
+    plain = {re.sub(r"_(bucket|count|sum)$", "", name) for name in _NAMES.findall(text)}
+    recorded = {"nodelife"}  # what `nodelife:...` begins with
+    assert plain - recorded <= BY_NAME.keys() | {"nodes_in_trouble", "prediction_error_seconds"}
+
+
+@needs_promtool
+@pytest.mark.parametrize("form", ["yaml", "prometheusrule"])
+def test_alerts_are_rules(form: str, tmp_path: Path) -> None:
+    made: dict[str, Any] = yaml.safe_load(said("alerts", "-o", form, "--runbooks", "https://d/m"))
+    path = tmp_path / "rules.yaml"
+    path.write_text(yaml.safe_dump(made if form == "yaml" else made["spec"]))
+    assert "17 rules found" in promtool("check", "rules", str(path))
+    group = (made if form == "yaml" else made["spec"])["groups"][0]
+    alerts = [rule for rule in group["rules"] if "alert" in rule]
+    for rule in alerts:
+        assert rule["annotations"].keys() == {"summary", "description", "runbook_url"}
+        assert "kubectl nodelife " in rule["annotations"]["description"]
+        heading = f"### {rule['alert']}\n"
+        assert heading in (ROOT / "docs/metrics.md").read_text()
+
+
+def test_severities_take_other_names() -> None:
+    made = yaml.safe_load(said("alerts", "--severity-map", "critical=page,info=none"))
+    rules = made["groups"][0]["rules"]
+    found = {rule["labels"]["severity"] for rule in rules if "labels" in rule}
+    assert found == {"page", "warning", "none"}
+    with pytest.raises(BadInput, match="renames no severity"):
+        CliRunner().invoke(metrics, ["alerts", "--severity-map", "page"], catch_exceptions=False)
+
+
+@needs_promtool
+def test_the_dashboards_expressions_parse(tmp_path: Path) -> None:
+    dashboard = json.loads(said("dashboard"))
+    exprs = [t["expr"] for panel in dashboard["panels"] for t in panel["targets"]]
+    rules = [{"record": f"r:{n}", "expr": expr} for n, expr in enumerate(exprs)]
+    path = tmp_path / "rules.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": rules}]}))
+    assert f"{len(exprs)} rules found" in promtool("check", "rules", str(path))

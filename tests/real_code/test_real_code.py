@@ -1,0 +1,148 @@
+"""Seeded scenarios do here what they do with Kubernetes' own controllers on virtual time.
+
+REAL_CONTROLLERS names the program that `.ci/real-controllers` builds; without it these tests are
+skipped, unless NODELIFE_REAL=required. `--seeds` says how many are played.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real_code import deployments
+from tests.real_code.generator import generate, with_failing_writes
+from tests.real_code.judge import AGAIN, FIRST, Facts, differences, judge, play_real, simulate
+from tests.traces.compare import CONTROLLERS, MAIN_FIELDS, compare
+from tests.traces.conftest import OWN_TRACES
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One item a seed."""
+    count = metafunc.config.getoption("--seeds")
+    if "seed" in metafunc.fixturenames:
+        metafunc.parametrize("seed", range(count))
+    if "seed_of_faults" in metafunc.fixturenames:
+        metafunc.parametrize("seed_of_faults", range(count // 10))
+    if "seed_of_a_deployment" in metafunc.fixturenames:
+        metafunc.parametrize("seed_of_a_deployment", range(count // 5))
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """The real controllers of v1.36."""
+    told = os.environ.get("REAL_CONTROLLERS", "")
+    if told and Path(told).is_file():
+        return Path(told)
+    why = "REAL_CONTROLLERS names no program; .ci/real-controllers builds it"
+    if os.environ.get("NODELIFE_REAL") == "required":
+        pytest.fail(why)
+    pytest.skip(why)
+
+
+def test_a_seed_agrees_with_the_real_controllers(seed: int, program: Path, tmp_path: Path) -> None:
+    verdict = judge(program, generate(seed), tmp_path)
+    assert not verdict.real, f"files in {tmp_path}\n{verdict}"
+
+
+@pytest.mark.parametrize("controller", sorted(CONTROLLERS))
+def test_refused_writes_have_the_same_consequences(
+    controller: str, seed_of_faults: int, program: Path, tmp_path: Path
+) -> None:
+    """Retries with back-off, expectations, slow start, a status that is written once more; pods
+    that could not be patched and so are not deleted, or marked in the next pass.
+    """
+    verdict = judge(program, with_failing_writes(seed_of_faults, controller), tmp_path)
+    assert not verdict.real, f"files in {tmp_path}\n{verdict}"
+
+
+@pytest.mark.parametrize(
+    "name", ["one-node-lost", "daemonset-rolling-update", "podgc-threshold-starting-pod"]
+)
+def test_the_real_controllers_on_virtual_time_do_what_was_recorded(
+    name: str, program: Path, tmp_path: Path
+) -> None:
+    trace = OWN_TRACES / name
+    flags = ("-admission=false", "-gc=false")
+    played = play_real(program, trace / "scenario.yaml", tmp_path / "played.json", flags)
+    outcome = compare(json.loads((trace / "timeline.json").read_bytes()), played)
+    assert outcome.matched > 0
+    assert not outcome.differences, "\n".join(["", *outcome.differences])
+
+
+def test_a_deployment_rolls_out_as_its_real_controllers_do(
+    seed_of_a_deployment: int, program: Path, tmp_path: Path
+) -> None:
+    """In one of upstream's own runs, where they differ among themselves: pods that become ready at
+    one instant are counted in one sync or in two.
+    """
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(document := deployments.generate(seed_of_a_deployment)))
+    ours = simulate(document)
+    for flags in (FIRST, *AGAIN):
+        real = play_real(program, path, tmp_path / "real.json", flags)
+        scaled = deployments.scalings(real)
+        assert scaled
+        agrees = deployments.agree(scaled, deployments.scalings(ours))
+        if agrees and deployments.pods_at_the_end(real) == deployments.pods_at_the_end(ours):
+            return
+    pytest.fail(f"no run of the real controllers does what ours does; files in {tmp_path}")
+
+
+def test_an_event_comes_before_what_kubelets_do_at_its_instant(
+    program: Path, tmp_path: Path
+) -> None:
+    """The kubelets fall silent at an instant at which all would renew: none does, so that all nodes
+    are lost in one pass, as a seed found that put ten events there.
+    """
+    document = generate(3)
+    spec = document["spec"]
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    nodes = [
+        {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"a{i}"}, "status": status}
+        for i, status in enumerate([{"conditions": [ready]}] * 10)
+    ]
+    stop = {"nodes": [n["metadata"]["name"] for n in nodes], "heartbeats": "stop"}
+    spec |= {"controllers": ["node-lifecycle"], "duration": "200s", "objects": nodes}
+    spec["flags"] = {"node-monitor-grace-period": "67.5s"}
+    spec["kubelet"] = {"leaseRenewInterval": "5s", "leaseRenewPhase": "0.87s"}
+    spec["events"] = [{"at": "90.87s", "kubelet": stop}]
+    verdict = judge(program, document, tmp_path)
+    assert not verdict.real
+    assert not verdict.by_chance
+
+
+def later(timeline: Any) -> None:
+    timeline["records"][0]["at"] += 0.3
+
+
+def less(timeline: Any) -> None:
+    del timeline["records"][0]
+
+
+def another_end(timeline: Any) -> None:
+    timeline["final"]["nodes"][0]["ready"] = "Unknown"
+
+
+@pytest.mark.parametrize("change", [later, less, another_end])
+def test_a_difference_is_noticed(change: Any) -> None:
+    document = generate(3)
+    timeline: Any = simulate(document)
+    first = next(r for r in timeline["records"] if r["action"] in MAIN_FIELDS)
+    timeline["records"] = [first]
+    same = json.loads(json.dumps(timeline))
+    assert not differences(Facts.of(timeline), Facts.of(same))
+    change(same)
+    assert len(differences(Facts.of(timeline), Facts.of(same))) == 1
+
+
+def test_what_the_real_controllers_do_twice_is_the_same(program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(generate(1)))
+    one, other = (
+        Facts.of(play_real(program, path, tmp_path / f"{i}.json", FIRST)) for i in range(2)
+    )
+    assert not differences(one, other)

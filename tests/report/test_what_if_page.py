@@ -1,0 +1,78 @@
+"""The page of a `what-if`: what bands and bars show, and that texts of the cluster stay texts."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from kubectl_nodelife.cli import main
+from kubectl_nodelife.outlook.what_if.document import WhatIf
+from kubectl_nodelife.report.what_if_html import _figure, _last, _rows, page
+from tests.what_if.stand import Document, ask, budget, service, workload
+
+DUMP = Path(__file__).parents[1] / "dumps" / "two-zones"
+EVIL = "<script>alert(1)</script>\"'&"
+
+
+def answer() -> WhatIf:
+    web = [*workload("web", ["a1", "a1"]), *service("web"), *budget("web", 1, 2)]
+    return ask("lose node a1 --for 20m", [*web, *workload("db", ["a1", "b1"], "StatefulSet")])
+
+
+def test_rows_are_acts_workloads_zones_and_nodes_over_time() -> None:
+    found = answer()
+    rows = {row.label: row for row in _rows(found, _last(found))}
+    assert list(rows) == [
+        "node a1 is lost for 20m",
+        "default/web",
+        "default/db",
+        "a1",
+    ]
+    (act,) = rows["node a1 is lost for 20m"].bars
+    assert (act.begin, act.end, act.style) == (0.0, 1200.0, "act")
+    web = [(bar.begin, bar.end, bar.style) for bar in rows["default/web"].bars]
+    assert web[0] == (0.0, 352.15, "zero")
+    node = [(bar.begin, bar.end, bar.style) for bar in rows["a1"].bars]
+    assert node == [(0.0, 50.01, "silent"), (50.01, 1200.0, "unknown")]
+    db = [bar.style for bar in rows["default/db"].bars]
+    assert db == ["fewer", *(["range"] if len(db) > 1 else [])]
+
+
+def test_the_band_is_what_the_three_plays_say_of_the_return() -> None:
+    found = answer()
+    for each in found.workloads:
+        figure = _figure(each, _last(found))
+        backs = {each.low.back_seconds, each.back_seconds, each.high.back_seconds}
+        assert (figure.band is not None) == (len(backs) > 1)
+        assert len(figure.chart.healthy) >= 2 * len(each.series) - 1
+
+
+def test_the_page_stands_alone_and_says_what_the_table_says() -> None:
+    found = answer()
+    text = page(found)
+    assert "default-src 'none'; style-src 'unsafe-inline'" in text
+    assert not re.search(r"<script|src=|href=|url\(|@import|http:", text)
+    assert text.count(found.verdict.text) == 1
+    for heading in ("When", "Who serves", "Workloads", "Nodes", "Budgets", "What happens"):
+        assert f"<h2>{heading}</h2>" in text
+    records = re.search(r"Record by record: (\d+) that", text)
+    assert records and int(records[1]) == len(found.differences) > 0
+    assert page(found) == text == page(answer())
+
+
+def test_cluster_text_is_no_markup() -> None:
+    evil: list[Document] = json.loads(
+        json.dumps(workload("web", ["a1"])).replace('"web', json.dumps(EVIL)[:-1])
+    )
+    text = page(ask("lose node a1", evil))
+    assert "<script" not in text and "&lt;script&gt;" in text
+
+
+def test_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["what-if", "lose", "zone", "eu-1a", "-f", str(DUMP), "-o", "html"]) == 0
+    assert capsys.readouterr().out.startswith("<!doctype html>")
+    assert main(["what-if", "--each", "zone", "-f", str(DUMP), "-o", "html"]) == 2
+    assert capsys.readouterr().err == ("error: -o html: is not for --each; ask about one target\n")

@@ -1,0 +1,67 @@
+"""Makes the pictures of docs/ui.md anew: `bin/docs pictures`.
+
+A sandbox of 36 nodes in three zones, of which one goes dark and two nodes of another fall silent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from tests.daemon.user import silence, user
+from tests.loopback import play, sandbox
+from tests.ui.browser import Browser, browser
+
+DOCS = Path(__file__).parents[2] / "docs"
+CONTROLLERS = ("node-lifecycle", "taint-eviction", "daemonset", "pod-gc")
+FLAGS = {
+    "node-monitor-period": "1s",
+    "node-monitor-grace-period": "12s",
+    "node-eviction-rate": "0.1",
+}
+GENERATE = {"zones": 3, "nodesPerZone": 12, "podsPerNode": 6, "daemonSets": 1}
+DARK = [f"b{number}" for number in range(1, 13)]
+
+
+async def picture(window: Browser, path: Path, address: str, *size: int, scheme: str) -> None:
+    """One picture of the page as it is now."""
+    await window.look(*size, scheme)
+    await window.run("location.hash = arguments[0]", address)
+    if address != "#/":
+        await window.until("return document.querySelectorAll('#panel-body h3').length > 2")
+    await window.run("document.activeElement.blur(); scrollTo(0, 0)")
+    await asyncio.sleep(1.5)  # text is made once a second
+    await window.picture(path)
+
+
+def make(folder: Path) -> None:
+    """All of them."""
+
+    async def made() -> None:
+        async with (
+            sandbox(controllers=CONTROLLERS, flags=FLAGS, generate=GENERATE) as served,
+            user(served.kubeconfig) as one,
+            browser() as window,
+        ):
+            await one.watching(FLAGS)
+            await window.look(1280, 860)
+            await window.go((await one.ok("ui", "--no-open")).strip())
+            legend = "return document.querySelector('#legend').innerText"
+            await window.until(f"{legend}.includes('healthy 36')")
+            for name in DARK:
+                silence(served, name)
+            await window.until(f"{legend}.includes('unreachable 12')")
+            for name in ("a3", "a7"):
+                silence(served, name)
+            await window.until(f"{legend}.includes('unreachable 14')")
+            await picture(window, folder / "ui.png", "#/", 1280, 1000, scheme="light")
+            address = "#/node/a3"
+            await picture(window, folder / "ui-dark.png", address, 1280, 1000, scheme="dark")
+            await picture(window, folder / "ui-narrow.png", "#/", 360, 900, scheme="light")
+
+    play(made)
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS)

@@ -1,0 +1,154 @@
+"""A small cluster for questions: two zones of three nodes, or as a test says, all Leases 4 s old.
+
+Kubelets renew at 6, 16, 26, … s, the first monitor pass is at 0, pods ask 100m and have the two
+default tolerations of 300 s, and the pods that are there were Ready 2 s after they were bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.kube.load import decode
+from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
+from kubectl_nodelife.outlook.what_if.acts import read_acts
+from kubectl_nodelife.outlook.what_if.answer import make_answer
+from kubectl_nodelife.outlook.what_if.document import NodeFuture, WhatIf, WorkloadFuture
+from kubectl_nodelife.outlook.what_if.question import Question, play
+from kubectl_nodelife.outlook.what_if.service_levels import ServedObject
+
+NOW_NS = int(parse_time("2026-01-01T12:00:00Z"))
+SIX = ("a1", "a2", "a3", "b1", "b2", "b3")
+ALL_KINDS = frozenset(kind.name for kind in KINDS)
+
+Document = dict[str, Any]
+
+
+def at(seconds: float) -> str:
+    """An instant so many seconds after the question."""
+    return format_time(NOW_NS + round(seconds * SECOND_NS))
+
+
+def node(name: str, *, lease_age: float = 4.0, cpu: str = "4", **spec: Any) -> list[Document]:
+    """A node that is Ready, of the zone that its name begins with, and its Lease."""
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    ready |= {"lastHeartbeatTime": at(-60), "lastTransitionTime": at(-86400)}
+    labels = {"topology.kubernetes.io/zone": name.rstrip("0123456789")}
+    renewed = format_micro_time(NOW_NS - round(lease_age * SECOND_NS))
+    return [
+        {
+            "kind": "Node",
+            "metadata": {"name": name, "uid": f"node-{name}", "labels": labels}
+            | {"creationTimestamp": at(-86400)},
+            "spec": spec,
+            "status": {
+                "conditions": [ready],
+                "allocatable": {"cpu": cpu, "memory": "16Gi", "pods": "110"},
+            },
+        },
+        {
+            "kind": "Lease",
+            "metadata": {"name": name, "namespace": "kube-node-lease"},
+            "spec": {"holderIdentity": name, "renewTime": renewed, "leaseDurationSeconds": 40},
+        },
+    ]
+
+
+def workload(
+    name: str,
+    nodes: Sequence[str],
+    kind: str = "ReplicaSet",
+    *,
+    cpu: str = "100m",
+    tolerates: int | None = 300,
+) -> list[Document]:
+    """An owner with a Ready pod on each of the nodes. `tolerates`: seconds, None: for ever."""
+    meta = {"name": name, "namespace": "default", "uid": f"{kind}-{name}", "labels": {"app": name}}
+    meta |= {"creationTimestamp": at(-7200)}
+    selector = {"matchLabels": {"app": name}}
+    spec: Document = {"selector": selector, "template": _template(name, cpu, tolerates)}
+    spec |= {} if kind == "DaemonSet" else {"replicas": len(nodes)}
+    spec |= {"updateStrategy": {"type": "OnDelete"}} if kind == "DaemonSet" else {}
+    owner = {"kind": kind, "metadata": meta, "spec": spec, "apiVersion": "apps/v1"}
+    return [owner, *(_pod(owner, i, on) for i, on in enumerate(nodes))]
+
+
+def _template(name: str, cpu: str, tolerates: int | None) -> Document:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    tolerations: list[Document] = [
+        {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute"}
+        for key in ("not-ready", "unreachable")
+    ]
+    for toleration in tolerations if tolerates is not None else ():
+        toleration["tolerationSeconds"] = tolerates
+    spec = {"containers": [container], "tolerations": tolerations, "restartPolicy": "Always"}
+    spec |= {"terminationGracePeriodSeconds": 30}
+    return {"metadata": {"labels": {"app": name}}, "spec": spec}
+
+
+def _pod(owner: Document, number: int, on: str) -> Document:
+    name, kind = owner["metadata"]["name"], owner["kind"]
+    reference = {"kind": kind, "name": name, "uid": owner["metadata"]["uid"], "controller": True}
+    meta = {"name": f"{name}-{number}", "namespace": "default", "labels": {"app": name}}
+    meta |= {"uid": f"pod-{name}-{number}", "creationTimestamp": at(-3600)}
+    meta |= {"ownerReferences": [{"apiVersion": "apps/v1", **reference}]}
+    conditions = [
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": at(-3600)},
+        {"type": "Ready", "status": "True", "lastTransitionTime": at(-3598)},
+        {"type": "ContainersReady", "status": "True", "lastTransitionTime": at(-3598)},
+    ]
+    running = {"name": "c", "ready": True, "state": {"running": {"startedAt": at(-3598)}}}
+    status = {"phase": "Running", "conditions": conditions, "containerStatuses": [running]}
+    status |= {"startTime": at(-3600)}
+    spec = {**owner["spec"]["template"]["spec"], "nodeName": on}
+    return {"kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+
+
+def service(name: str) -> list[Document]:
+    """A Service of the pods of the workload of that name."""
+    meta = {"name": name, "namespace": "default"}
+    return [{"kind": "Service", "metadata": meta, "spec": {"selector": {"app": name}}}]
+
+
+def budget(name: str, least: int, pods: int) -> list[Document]:
+    """A budget of the pods of the workload of that name, of which so many are healthy."""
+    meta = {"name": name, "namespace": "default", "uid": f"pdb-{name}", "generation": 1}
+    spec = {"minAvailable": least, "selector": {"matchLabels": {"app": name}}}
+    status = {"observedGeneration": 1, "currentHealthy": pods, "expectedPods": pods}
+    status |= {"desiredHealthy": least, "disruptionsAllowed": pods - least}
+    return [{"kind": "PodDisruptionBudget", "metadata": meta, "spec": spec, "status": status}]
+
+
+def ask(
+    words: str,
+    objects: Iterable[Document],
+    *,
+    nodes: Sequence[str] = SIX,
+    flags: Mapping[str, str] | None = None,
+    kinds_read: frozenset[str] = ALL_KINDS,
+    until_s: float = 3600,
+    ignores: Callable[[ServedObject], bool] = lambda served: False,
+) -> WhatIf:
+    """The answer to a question, as it is written on the command line."""
+    documents = [each for name in nodes for each in node(name)]
+    named = {(d["kind"], d["metadata"]["name"]): d for d in [*documents, *objects]}
+    cluster = Cache()
+    cluster.fill([decode(d["kind"], d) for d in named.values()], NOW_NS)
+    settings = make_settings("newest", dict(flags or {}))
+    acts = read_acts(words.split(), cluster, beta_zone_labels_only=False)
+    until_ns = round(until_s * SECOND_NS)
+    plays = play(Question(cluster, settings, NOW_NS, kinds_read, acts, until_ns))
+    return make_answer(plays, acts, settings, source={}, moment={}, warnings=(), ignores=ignores)
+
+
+def of(answer: WhatIf, name: str) -> WorkloadFuture:
+    """What becomes of the workload of that name, which must be among those that differ."""
+    return next(workload for workload in answer.workloads if workload.name == name)
+
+
+def of_node(answer: WhatIf, name: str) -> NodeFuture:
+    """What becomes of the node."""
+    return next(node for node in answer.nodes if node.name == name)
