@@ -7,6 +7,7 @@ compared does not depend on who answers.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, NamedTuple
 
 Json = dict[str, Any]
@@ -59,6 +60,43 @@ def outcome(seen: Seen, anywhere: bool = False) -> Json:
         status = seen.daemon_set.get("status", {})
         found["status"] = {key: status.get(key, 0) for key in COUNTS}
     return found
+
+
+def is_overlooked(seen: Seen, now_s: float) -> bool:
+    """Is a surge pod available beside the old one, which the controller was to delete then?
+
+    A set that waits in the delaying queue is not put down for a later instant as well
+    (`waitingEntry`, client-go's util/workqueue/delaying_queue.go). If a second pod becomes Ready
+    while the set still waits on account of the first, the one sync comes before the second is
+    available, and the status, which counts the old pods, asks for no other: the real controller
+    stands still until something changes the set or a pod. `now_s`: seconds since 1970.
+    """
+    spec = (seen.daemon_set or {}).get("spec", {})
+    surge = spec.get("updateStrategy", {}).get("rollingUpdate", {}).get("maxSurge", 0)
+    if surge in (0, "0%") or not spec.get("minReadySeconds"):
+        return False
+    newest = max(seen.revisions, key=lambda revision: revision["revision"])
+    label = newest["metadata"]["labels"][HASH]
+    live = [pod for pod in seen.pods if "deletionTimestamp" not in pod["metadata"]]
+    available = {
+        target_node(pod)
+        for pod in live
+        if pod["metadata"]["labels"].get(HASH) == label
+        and _ready_s(pod, now_s) > spec["minReadySeconds"] + 1
+    }
+    return any(
+        target_node(pod) in available and pod["metadata"]["labels"].get(HASH) != label
+        for pod in live
+    )
+
+
+def _ready_s(pod: Json, now_s: float) -> float:
+    """For how many seconds it has been Ready; 0 if it is not."""
+    for condition in pod["status"].get("conditions", []):
+        if (condition["type"], condition["status"]) == ("Ready", "True"):
+            since = datetime.fromisoformat(condition["lastTransitionTime"])
+            return now_s - since.timestamp()
+    return 0.0
 
 
 def _by_node(seen: Seen) -> dict[str, list[str]]:

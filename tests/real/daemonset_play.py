@@ -21,7 +21,7 @@ from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.scenario_document import parse_scenario
 from tests.real.audited import writes
 from tests.real.control_plane import ControlPlane
-from tests.real.daemonset_outcome import SET, Json, Seen, outcome, target_node
+from tests.real.daemonset_outcome import SET, Json, Seen, is_overlooked, outcome, target_node
 from tests.real.daemonset_setups import GRACE_S, Setup, gone, patch
 from tests.real.kubelets import Kubelets
 from tests.real.stage import Stage, kind_named, merge_patch, path_of
@@ -153,6 +153,10 @@ class RealPlay:
             story.since = now
         if story.due or (story.begun and now - story.since < story.setup.rests_s):
             return
+        if is_overlooked(seen, time.time()):
+            self._wake(story)
+            story.since = now
+            return
         if story.begun:
             story.outcomes.append(found)
             story.at_rest.append(self._all_of(story, seen))
@@ -160,6 +164,12 @@ class RealPlay:
             events = events_of(story.setup, story.begun, seen)
             story.due = [(now + after, event) for after, event in events]
             story.begun += 1
+
+    def _wake(self, story: _Story) -> None:
+        """Change the set in a way that asks for nothing but one more sync."""
+        annotations = {"seen-at-rest": str(time.time_ns())}
+        path = path_of("DaemonSet", story.name, SET)
+        self._plane.api.merge(path, {"metadata": {"annotations": annotations}})
 
     def _all_of(self, story: _Story, seen: Seen) -> list[Json]:
         """What `kubectl get` would save of a story."""
