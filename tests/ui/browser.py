@@ -28,11 +28,12 @@ DEADLINE_S = 60.0
 
 
 class Browser:
-    """One window. Coordinates and sizes are CSS pixels."""
+    """One window. Coordinates and sizes are CSS pixels. `debugger`: where DevTools' protocol is."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
+    def __init__(self, session: aiohttp.ClientSession, url: str, debugger: str = "") -> None:
         self._session = session
         self._url = url
+        self.debugger = debugger
 
     async def command(self, method: str, path: str, **body: Any) -> Any:
         """A command of WebDriver; its value."""
@@ -109,7 +110,9 @@ async def browser(*flags: str) -> AsyncIterator[Browser]:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120)) as session:
             root = Browser(session, f"http://127.0.0.1:{port}")
             made = await root.command("POST", "session", capabilities=_wanted(folder, flags))
-            one = Browser(session, f"http://127.0.0.1:{port}/session/{made['sessionId']}")
+            debugger = made["capabilities"]["goog:chromeOptions"]["debuggerAddress"]
+            url = f"http://127.0.0.1:{port}/session/{made['sessionId']}"
+            one = Browser(session, url, debugger)
             try:
                 yield one
             finally:

@@ -20,6 +20,31 @@ function fill(list, items) {
   if (focused !== null) [...list.querySelectorAll("button")].find((b) => b.textContent === focused)?.focus();
 }
 
+const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
+
+/** Rows that stay while what they show is the same: only a new one is made, and one that moves is moved. */
+class Rows {
+  constructor(list) {
+    Object.assign(this, { list, rows: new Map() });
+  }
+
+  /** `make_` makes the row of an item; the key says what it shows. */
+  show(items, keyOf, make_) {
+    const kept = new Map();
+    let place = this.list.firstElementChild;
+    for (const item of items) {
+      const key = keyOf(item);
+      const row = this.rows.get(key) ?? make_(item);
+      kept.set(key, row);
+      if (row === place) place = place.nextElementSibling;
+      else this.list.insertBefore(row, place);
+    }
+    for (const [key, row] of this.rows) if (!kept.has(key)) row.remove();
+    this.rows = kept;
+    return kept;
+  }
+}
+
 let legendOf = null;
 
 export function legend(model, nodes) {
@@ -109,21 +134,27 @@ function objectLink(change) {
   return link(`${change.kind} ${text}`, change.namespace ? addressOf(kind, change.namespace, change.name) : addressOf(kind, change.name));
 }
 
+const happenedRows = new Rows(byId("happened-list"));
+
 export function happened(model, now) {
   const newest = [...model.changes.values()].sort((a, b) => b.id - a.id).slice(0, MOST_HAPPENED);
   byId("happened-none").hidden = newest.length > 0;
-  fill(byId("happened-list"), newest.map((change) => {
-    const row = make("li", { "data-change": String(change.id) },
-      make("span", { class: "when" }, `${duration(now - change.atS)} ago`),
-      make("span", {}, make("span", { class: "tag" }, change.outcome)),
-      make("span", { class: "what" }, `${change.action} `, objectLink(change), ` by ${shown(change.controller)}`));
-    const why = make("span", { class: "why" }, change.reason);
-    if (change.cause !== null && model.changes.has(change.cause)) {
-      why.append(" ", make("button", { type: "button", class: "link", onclick: () => showChange(change.cause) }, "its cause"));
-    }
-    row.append(why);
-    return row;
-  }));
+  const keyOf = (change) => `${change.id} ${change.outcome} ${change.reason}`;
+  const rows = happenedRows.show(newest, keyOf, (change) => changeRow(model, change));
+  for (const change of newest) write(rows.get(keyOf(change)).firstChild, `${duration(now - change.atS)} ago`);
+}
+
+function changeRow(model, change) {
+  const row = make("li", { "data-change": String(change.id) },
+    make("span", { class: "when" }),
+    make("span", {}, make("span", { class: "tag" }, change.outcome)),
+    make("span", { class: "what" }, `${change.action} `, objectLink(change), ` by ${shown(change.controller)}`));
+  const why = make("span", { class: "why" }, change.reason);
+  if (change.cause !== null && model.changes.has(change.cause)) {
+    why.append(" ", make("button", { type: "button", class: "link", onclick: () => showChange(change.cause) }, "its cause"));
+  }
+  row.append(why);
+  return row;
 }
 
 function showChange(id) {

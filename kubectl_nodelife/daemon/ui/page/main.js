@@ -77,11 +77,12 @@ function draw() {
   if (drawn !== model.version) {
     drawn = model.version;
     wall.shownNodes = nodes;
-    wall.update(model, nodes, clock);
+    if (!wall.update(model, nodes, clock)) wake();
+    if (!performance.getEntriesByName("wall").length) performance.mark("wall");
     head();
     legend(model, nodes);
     works(model);
-  } else wall.draw(turned);
+  } else if (!wall.draw()) wake();
   lists(nodes, began);
   performance.measure("frame", { start: began, end: performance.now() });
   frames = (frames + 1) % 2000;

@@ -46,9 +46,16 @@ export function shape(context, word, x, y, radius, colour) {
   if (drawn) { context.beginPath(); drawn(context, x, y, radius); context.stroke(); }
 }
 
+const STEPS = 60;
+
+/** By how many steps a ring that runs down in so many seconds is turned. */
+export function turned(seconds) {
+  return Math.round(Math.sqrt(Math.max(0, Math.min(1, seconds / 300))) * STEPS);
+}
+
 /** A ring around it: how long it is until what comes next; a range is a thick arc at its end. */
 export function ring(context, x, y, radius, low, high, colour, pale) {
-  const share = (seconds) => Math.sqrt(Math.max(0, Math.min(1, seconds / 300)));
+  const share = (seconds) => turned(seconds) / STEPS;
   const top = -TURN / 4;
   context.lineWidth = 2;
   context.strokeStyle = colour;

@@ -1,18 +1,20 @@
-// The wall: a block a zone with its numbers as text, and its nodes on a canvas.
+// The wall: a block a zone with its numbers as text, and its nodes on canvases.
 
-import { palette, ring, shape } from "./shapes.js";
+import { Grid, Painter } from "./cells.js";
+import { palette } from "./shapes.js";
 import { counted, make, shown, when } from "./text.js";
 
 const CHIPS = 150; // up to so many nodes each has its name beside it
 const DOTS = 1000; // from so many on healthy nodes are dots
 const CHIP = { width: 148, height: 34 };
-const TROUBLE = 24;
+const SIDE = { trouble: 28, cell: 21, dot: 7 };
+const DRAWN_MS = 6; // what is left is drawn in the next frame
 
 export class Wall {
   constructor(root, tip, onOpen) {
-    Object.assign(this, { root, tip, onOpen, blocks: new Map(), places: [], chosen: "", colours: null });
+    Object.assign(this, { root, tip, onOpen, blocks: new Map(), painter: new Painter() });
     new ResizeObserver(() => { if (root.clientWidth !== this.laidOut) this.layout(); }).observe(root);
-    root.addEventListener("click", (event) => this.at(event, (node) => this.onOpen(node.name)));
+    root.addEventListener("click", (event) => { const node = this.under(event); if (node) this.onOpen(node.name); });
     root.addEventListener("pointermove", (event) => this.hover(event));
     root.addEventListener("pointerleave", () => { tip.hidden = true; });
     root.addEventListener("keydown", (event) => this.key(event));
@@ -22,9 +24,11 @@ export class Wall {
   update(model, nodes, clock) {
     this.model = model;
     this.clock = clock;
-    this.colours = palette(model.states);
-    this.style = nodes.length <= CHIPS ? "chip" : nodes.length <= DOTS ? "cell" : "dot";
-    this.root.classList.toggle("large", this.style === "dot");
+    const colours = palette(model.states);
+    const style = nodes.length <= CHIPS ? "chip" : nodes.length <= DOTS ? "cell" : "dot";
+    if (colours !== this.painter.colours || style !== this.painter.style) this.forget();
+    Object.assign(this.painter, { colours, style });
+    this.root.classList.toggle("large", style === "dot");
     const byZone = new Map(model.zones.map((zone) => [zone.name, []]));
     for (const node of nodes) {
       if (!byZone.has(node.zoneName)) byZone.set(node.zoneName, []);
@@ -38,7 +42,12 @@ export class Wall {
       block.nodes = members;
       this.describe(block, model.zones.find((zone) => zone.name === name));
     }
-    this.layout();
+    return this.layout();
+  }
+
+  forget() {
+    this.painter.forget();
+    for (const block of this.blocks.values()) for (const grid of block.grids) grid.forget();
   }
 
   block(name) {
@@ -46,9 +55,12 @@ export class Wall {
     const tag = make("span", { class: "tag" });
     const numbers = make("p");
     const brake = make("p", { class: "dim" });
-    const canvas = make("canvas", { "aria-hidden": "true" });
-    const section = make("div", { class: "zone" }, make("h3", {}, title, tag), numbers, brake, canvas);
-    const made = { name, tag, numbers, brake, canvas, section, nodes: [], places: [] };
+    const grids = [0, 1].map(() => {
+      const canvas = make("canvas", { "aria-hidden": "true" });
+      return new Grid(canvas, make("div", { class: "cells" }, canvas));
+    });
+    const section = make("div", { class: "zone" }, make("h3", {}, title, tag), numbers, brake, ...grids.map((grid) => grid.box));
+    const made = { name, tag, numbers, brake, section, grids, nodes: [] };
     this.blocks.set(name, made);
     this.root.append(section);
     return made;
@@ -64,134 +76,60 @@ export class Wall {
     write(block.brake, shown(zone.brake));
   }
 
-  /** Give each node its place, and draw. */
+  /** Give each node its cell, and draw; whether all of it is drawn. */
   layout() {
-    if (!this.model) return;
-    const ratio = devicePixelRatio || 1;
+    if (!this.model) return true;
+    if (this.ratio !== devicePixelRatio) this.forget();
+    this.ratio = devicePixelRatio;
     this.laidOut = this.root.clientWidth;
-    this.places = [];
-    const widths = new Map([...this.blocks.values()].map((block) => [block, block.canvas.clientWidth || 300]));
-    for (const [block, width] of widths) {
-      block.width = width;
-      const height = this.place(block, width);
-      block.canvas.style.height = `${height}px`;
-      const pixels = [Math.round(width * ratio), Math.round(height * ratio)];
-      if (block.canvas.width !== pixels[0]) block.canvas.width = pixels[0];
-      if (block.canvas.height !== pixels[1]) block.canvas.height = pixels[1];
-      block.height = height;
-      this.places.push(...block.places);
-    }
-    this.draw(true);
+    const blocks = [...this.blocks.values()];
+    const widths = blocks.map((block) => block.grids[0].box.clientWidth || 300);
+    blocks.forEach((block, at) => this.place(block, widths[at]));
+    return this.draw();
   }
 
-  place(block, width) {
-    block.places = [];
-    let [x, y, line] = [0, 0, 0];
-    const put = (node, wide, high) => {
-      if (x && x + wide > width + 0.5) { x = 0; y += line; line = 0; }
-      block.places.push({ node, block, x, y, wide, high });
-      x += wide;
-      line = Math.max(line, high);
-    };
-    const chip = width / Math.max(1, Math.floor(width / CHIP.width));
-    const [fine, gap] = this.style === "dot" ? [6, 1] : [18, 3];
-    for (const node of block.nodes) {
-      if (this.style === "chip") put(node, chip, CHIP.height);
-      else if (!node.isFine) put(node, TROUBLE + 4, TROUBLE + 4);
-    }
-    if (this.style !== "chip") {
-      if (x) { x = 0; y += line; line = 0; }
-      for (const node of block.nodes) if (node.isFine) put(node, fine + gap, fine + gap);
-    }
-    return y + line + 2;
-  }
-
-  /** Draw the blocks that have clocks, or all. */
-  draw(all) {
-    for (const block of this.blocks.values()) {
-      if (all || block.nodes.some((node) => node.low !== null)) this.paint(block);
+  place({ grids: [first, second], nodes }, width) {
+    const { style } = this.painter;
+    if (style === "chip") {
+      first.take(nodes, width / Math.max(1, Math.floor(width / CHIP.width)), CHIP.height, width);
+      second.take([], 1, 1, width);
+    } else {
+      first.take(nodes.filter((node) => !node.isFine), SIDE.trouble, SIDE.trouble, width);
+      second.take(nodes.filter((node) => node.isFine), SIDE[style], SIDE[style], width);
     }
   }
 
-  paint(block) {
-    const context = block.canvas.getContext("2d");
-    const ratio = devicePixelRatio || 1;
-    const { now, stale } = this.clock();
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.clearRect(0, 0, block.width, block.height);
-    context.font = "12.5px system-ui, sans-serif";
-    context.textBaseline = "middle";
-    for (const place of block.places) {
-      if (this.style === "chip") this.chip(context, place, now, stale);
-      else if (place.node.isFine && this.style === "dot") this.dot(context, place, stale);
-      else this.cell(context, place, now, stale);
-      if (place.node.name === this.chosen) {
-        context.strokeStyle = this.colours.chosen;
-        context.lineWidth = 2;
-        context.strokeRect(place.x + 1, place.y + 1, place.wide - 2, place.high - 2);
-      }
+  /** Draw what is other than drawn; whether all of it is. */
+  draw() {
+    const until = performance.now() + DRAWN_MS;
+    const { painter } = this;
+    Object.assign(painter, this.clock());
+    let done = true;
+    for (const { grids } of this.blocks.values()) {
+      for (const grid of grids) done = grid.draw(painter.keyOf, painter.paint, until) && done;
     }
-  }
-
-  colour(node, stale) {
-    return stale ? this.colours.stale : this.colours.of[node.word] ?? this.colours.dim;
-  }
-
-  dot(context, { node, x, y }, stale) {
-    context.fillStyle = this.colour(node, stale);
-    context.fillRect(x, y, 6, node.word === "healthy" ? 6 : 3);
-  }
-
-  cell(context, { node, x, y, wide }, now, stale) {
-    const [middle, colour] = [wide / 2, this.colour(node, stale)];
-    const clocked = node.low !== null;
-    shape(context, node.word, x + middle, y + middle, clocked ? wide * 0.22 : wide * 0.3, colour);
-    if (clocked) this.clockOf(context, node, x + middle, y + middle, wide * 0.4, now, colour, stale);
-  }
-
-  chip(context, { node, x, y, wide, high }, now, stale) {
-    const colour = this.colour(node, stale);
-    const middle = y + high / 2;
-    shape(context, node.word, x + 15, middle, node.low !== null ? 6 : 8, colour);
-    if (node.low !== null) this.clockOf(context, node, x + 15, middle, 12, now, colour, stale);
-    const next = node.low !== null ? when(node.low, node.high, now) : node.word;
-    context.fillStyle = stale ? this.colours.stale : this.colours.ink;
-    context.fillText(this.fit(context, shown(node.name), wide - 36), x + 32, middle - 7);
-    context.fillStyle = stale ? this.colours.stale : this.colours.dim;
-    context.fillText(this.fit(context, next, wide - 36), x + 32, middle + 8);
-  }
-
-  clockOf(context, node, x, y, radius, now, colour, stale) {
-    const pale = stale ? this.colours.stale : this.colours.bar;
-    ring(context, x, y, radius, node.low - now, node.high - now, colour, pale);
-  }
-
-  fit(context, text, width) {
-    if (context.measureText(text).width <= width) return text;
-    let kept = text.slice(0, 40);
-    while (kept && context.measureText(`${kept}…`).width > width) kept = kept.slice(0, -1);
-    return `${kept}…`;
+    return done;
   }
 
   // Pointer and keys
 
-  at(event, found) {
-    const block = [...this.blocks.values()].find(({ canvas }) => canvas === event.target);
-    if (!block) return null;
-    const box = block.canvas.getBoundingClientRect();
-    const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-    const place = block.places.find((p) => x >= p.x && x < p.x + p.wide && y >= p.y && y < p.y + p.high);
-    if (place) found(place.node);
-    return place;
+  under(event) {
+    for (const { grids } of this.blocks.values()) {
+      const grid = grids.find(({ canvas }) => canvas === event.target);
+      if (!grid) continue;
+      const box = grid.canvas.getBoundingClientRect();
+      return grid.nodes[grid.at(event.clientX - box.left, event.clientY - box.top)] ?? null;
+    }
+    return null;
   }
 
   hover(event) {
-    const place = this.at(event, (node) => {
-      this.tip.textContent = this.says(node);
-      this.tip.style.left = `${Math.max(0, Math.min(event.pageX + 12, document.documentElement.clientWidth - 250))}px`;
-      this.tip.style.top = `${event.pageY + 14}px`;
-    });
-    this.tip.hidden = !place;
+    const node = this.under(event);
+    this.tip.hidden = !node;
+    if (!node) return;
+    this.tip.textContent = this.says(node);
+    this.tip.style.left = `${Math.max(0, Math.min(event.pageX + 12, document.documentElement.clientWidth - 250))}px`;
+    this.tip.style.top = `${event.pageY + 14}px`;
   }
 
   /** A node in a line, for the tip and for those who hear it. */
@@ -202,31 +140,37 @@ export class Wall {
   }
 
   key(event) {
-    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: "down", ArrowUp: "up", Home: "first", End: "last" }[event.key];
-    if (event.key === "Enter" && this.chosen) { this.onOpen(this.chosen); event.preventDefault(); }
-    if (step === undefined || !this.places.length) return;
+    const { chosen } = this.painter;
+    if (event.key === "Enter" && chosen) { this.onOpen(chosen); event.preventDefault(); }
+    const grids = [...this.blocks.values()].flatMap((block) => block.grids).filter((grid) => grid.nodes.length);
+    const found = stepped(grids, chosen, event.key);
+    if (!found) return;
     event.preventDefault();
-    const at = this.places.findIndex((place) => place.node.name === this.chosen);
-    this.choose(this.places[at < 0 ? 0 : this.moved(at, step)].node);
-  }
-
-  moved(at, step) {
-    const last = this.places.length - 1;
-    if (step === "first" || step === "last") return step === "first" ? 0 : last;
-    if (typeof step === "number") return Math.max(0, Math.min(last, at + step));
-    const from = this.places[at];
-    const down = step === "down";
-    for (let to = at + (down ? 1 : -1); to >= 0 && to <= last; to += down ? 1 : -1) {
-      const place = this.places[to];
-      const other = place.block !== from.block || (down ? place.y > from.y : place.y < from.y);
-      if (other && place.x <= from.x && place.x + place.wide > from.x) return to;
-    }
-    return at;
+    this.choose(found);
   }
 
   choose(node) {
-    this.chosen = node.name;
+    this.painter.chosen = node.name;
     this.onChoose?.(this.says(node));
-    this.draw(true);
+    this.draw();
   }
+}
+
+/** The node to which a key leads from the chosen one; undefined: the key is none of these. */
+function stepped(grids, chosen, key) {
+  if (!["ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "Home", "End"].includes(key) || !grids.length) return undefined;
+  let row = grids.findIndex((grid) => grid.nodes.some((node) => node.name === chosen));
+  if (row < 0 || key === "Home") return grids[0].nodes[0];
+  if (key === "End") return grids.at(-1).nodes.at(-1);
+  const from = grids[row];
+  const at = from.nodes.findIndex((node) => node.name === chosen);
+  const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: from.columns, ArrowUp: -from.columns }[key];
+  if (from.nodes[at + step]) return from.nodes[at + step];
+  row += Math.sign(step);
+  const to = grids[row];
+  if (!to) return from.nodes[at];
+  if (Math.abs(step) === 1 && key !== "ArrowDown" && key !== "ArrowUp") return to.nodes.at(step < 0 ? -1 : 0);
+  const column = Math.min(to.columns - 1, Math.floor(((at % from.columns) * from.wide) / to.wide));
+  const start = step > 0 ? 0 : Math.floor((to.nodes.length - 1) / to.columns) * to.columns;
+  return to.nodes[Math.min(start + column, to.nodes.length - 1)];
 }

@@ -1,0 +1,158 @@
+// Nodes as equal cells in rows on a canvas. A cell is drawn again only where what it shows is
+// another: its key says what that is. Marks with their rings are drawn once each and kept.
+
+import { ring, shape, turned } from "./shapes.js";
+import { shown, when } from "./text.js";
+
+const ROUND_UP = 512; // a canvas grows by so many pixels, since another size empties it
+const MOST_KEPT = 5000;
+
+export class Grid {
+  constructor(canvas, box) {
+    Object.assign(this, { canvas, box, nodes: [], drawn: [], columns: 1, wide: 1, high: 1, pixels: "" });
+  }
+
+  /** Which nodes it shows, in cells of a size. */
+  take(nodes, wide, high, width) {
+    const ratio = devicePixelRatio || 1;
+    this.columns = Math.max(1, Math.floor((width + 0.5) / wide));
+    const height = Math.ceil(nodes.length / this.columns) * high;
+    const kept = Math.ceil(height / ROUND_UP) * ROUND_UP;
+    const pixels = [Math.round(width * ratio), Math.round(kept * ratio)];
+    if (`${pixels} ${wide} ${high}` !== this.pixels) {
+      this.pixels = `${pixels} ${wide} ${high}`;
+      [this.canvas.width, this.canvas.height] = pixels;
+      this.canvas.style.height = `${kept}px`;
+      this.drawn = [];
+    }
+    if (height !== this.height) this.box.style.height = `${height}px`;
+    Object.assign(this, { nodes, wide, high, height, ratio });
+  }
+
+  /** Draw what is other than drawn, as long as there is time; whether all of it is drawn. */
+  draw(keyOf, paint, until) {
+    const { drawn, nodes, wide, high, columns, ratio } = this;
+    let context = null;
+    const all = Math.max(nodes.length, drawn.length);
+    for (let at = 0; at < all; at += 1) {
+      const key = at < nodes.length ? keyOf(nodes[at]) : "";
+      if (key === (drawn[at] ?? "")) continue;
+      if (at % 32 === 0 && performance.now() > until) return false;
+      context ??= this.canvas.getContext("2d");
+      const [x, y] = [(at % columns) * wide, Math.floor(at / columns) * high];
+      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      if (drawn[at]) context.clearRect(x, y, wide, high);
+      if (key) paint(context, nodes[at], x, y, wide, high, key);
+      drawn[at] = key;
+    }
+    drawn.length = nodes.length;
+    return true;
+  }
+
+  /** The place of the node at a point of the canvas; -1: there is none. */
+  at(x, y) {
+    const column = Math.floor(x / this.wide);
+    const found = Math.floor(y / this.high) * this.columns + column;
+    return column >= 0 && column < this.columns && found < this.nodes.length && y >= 0 ? found : -1;
+  }
+
+  forget() {
+    this.pixels = "";
+  }
+}
+
+/** What cells look like. `colours`: of shapes.js. */
+export class Painter {
+  constructor() {
+    Object.assign(this, { colours: null, style: "chip", now: 0, stale: false, chosen: "", marks: new Map(), fitted: new Map() });
+    this.keyOf = this.keyOf.bind(this);
+    this.paint = this.paint.bind(this);
+  }
+
+  /** Forget all that was made with other colours, or for another screen. */
+  forget() {
+    this.marks.clear();
+    this.fitted.clear();
+  }
+
+  keyOf(node) {
+    let key = this.stale ? `-${node.state}` : `+${node.state}`;
+    if (node.low !== null) key += ` ${turned(node.low - this.now)} ${turned(node.high - this.now)}`;
+    if (this.style === "chip") key += `\n${node.name}\n${this.line(node)}`;
+    return node.name === this.chosen ? `*${key}` : key;
+  }
+
+  line(node) {
+    return node.low === null ? node.word : when(node.low, node.high, this.now);
+  }
+
+  paint(context, node, x, y, wide, high, key) {
+    if (this.style === "chip") this.chip(context, node, x, y, wide, high);
+    else if (node.isFine && this.style === "dot") {
+      context.fillStyle = this.colour(node);
+      context.fillRect(x, y, 6, node.word === "healthy" ? 6 : 3);
+    } else context.drawImage(this.mark(node, wide, key), x, y, wide, high);
+    if (node.name !== this.chosen) return;
+    context.strokeStyle = this.colours.chosen;
+    context.lineWidth = 2;
+    context.strokeRect(x + 1, y + 1, wide - 2, high - 2);
+  }
+
+  colour(node) {
+    return this.stale ? this.colours.stale : this.colours.of[node.word] ?? this.colours.dim;
+  }
+
+  /** A shape and its ring as a picture. */
+  mark(node, wide, key) {
+    const name = `${wide} ${key}`;
+    let made = this.marks.get(name);
+    if (!made) {
+      if (this.marks.size > MOST_KEPT) this.marks.clear();
+      const ratio = devicePixelRatio || 1;
+      const canvas = new OffscreenCanvas(Math.round(wide * ratio), Math.round(wide * ratio));
+      const context = canvas.getContext("2d");
+      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      const [middle, clocked] = [wide / 2, node.low !== null];
+      shape(context, node.word, middle, middle, clocked ? wide * 0.22 : wide * 0.3, this.colour(node));
+      if (clocked) this.clock(context, node, middle, middle, wide * 0.4);
+      made = canvas.transferToImageBitmap();
+      this.marks.set(name, made);
+    }
+    return made;
+  }
+
+  chip(context, node, x, y, wide, high) {
+    const middle = y + high / 2;
+    context.font = "12.5px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    shape(context, node.word, x + 15, middle, node.low !== null ? 6 : 8, this.colour(node));
+    if (node.low !== null) this.clock(context, node, x + 15, middle, 12);
+    context.fillStyle = this.stale ? this.colours.stale : this.colours.ink;
+    context.fillText(this.fit(context, shown(node.name), wide - 36), x + 32, middle - 7);
+    context.fillStyle = this.stale ? this.colours.stale : this.colours.dim;
+    context.fillText(this.fit(context, this.line(node), wide - 36), x + 32, middle + 8);
+  }
+
+  clock(context, node, x, y, radius) {
+    const pale = this.stale ? this.colours.stale : this.colours.bar;
+    ring(context, x, y, radius, node.low - this.now, node.high - this.now, this.colour(node), pale);
+  }
+
+  fit(context, text, width) {
+    const name = `${Math.round(width)} ${text}`;
+    let found = this.fitted.get(name);
+    if (found === undefined) {
+      if (this.fitted.size > MOST_KEPT) this.fitted.clear();
+      found = cut(context, text, width);
+      this.fitted.set(name, found);
+    }
+    return found;
+  }
+}
+
+function cut(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  let kept = text.slice(0, 40);
+  while (kept && context.measureText(`${kept}…`).width > width) kept = kept.slice(0, -1);
+  return `${kept}…`;
+}
