@@ -19,12 +19,26 @@ _OVER_SSH = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
     "--port", type=int, default=0, show_default=True, help="Where to listen; 0: any free one."
 )
 @click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
+@click.option("--print-url", is_flag=True, help="Print the address and nothing else, for scripts.")
+@click.option(
+    "--read-only-token",
+    is_flag=True,
+    help="An address for other screens: good for ten minutes, again and again, without what-if.",
+)
 @click.option(
     "--for", "duration", default="12h", show_default=True, metavar="DURATION", help="Close it then."
 )
 @click.option("--stop", is_flag=True, help="Close the page, and end all its sessions.")
 @connection_flags
-def ui(port: int, no_open: bool, duration: str, stop: bool, connection: Connection) -> None:
+def ui(
+    port: int,
+    no_open: bool,
+    print_url: bool,
+    read_only_token: bool,
+    duration: str,
+    stop: bool,
+    connection: Connection,
+) -> None:
     """Open a live page of this cluster: zones and nodes, what comes next, and what happened.
 
     The daemon serves it, on 127.0.0.1 alone, and is started if it does not run. The printed address
@@ -36,6 +50,7 @@ def ui(port: int, no_open: bool, duration: str, stop: bool, connection: Connecti
     Examples:
       kubectl nodelife ui
       kubectl nodelife ui --no-open --port 8642
+      kubectl nodelife ui --read-only-token --print-url
       kubectl nodelife ui --stop
     """
     if stop:
@@ -44,6 +59,8 @@ def ui(port: int, no_open: bool, duration: str, stop: bool, connection: Connecti
         terminal.note(f"closed {closed}" if closed else "no page is open")
         return
     query: dict[str, Any] = {"port": _port(port), "lasts": _seconds(duration)}
+    if read_only_token:
+        query["readOnly"] = 1
     told = ask.ask(connection, "ui", **query)
     if told is None:
         from kubectl_nodelife.commands.daemon import begin
@@ -52,7 +69,11 @@ def ui(port: int, no_open: bool, duration: str, stop: bool, connection: Connecti
         told = ask.ask(connection, "ui", **query)
     if told is None:
         raise ask.no_daemon()
-    _show(f"{told['url']}#token={told['token']}", opens=not no_open)
+    address = f"{told['url']}#token={told['token']}"
+    if print_url:
+        terminal.write(f"{address}\n")
+    else:
+        _show(address, opens=not no_open and not read_only_token)
 
 
 def _port(port: int) -> int | None:
@@ -79,6 +100,7 @@ def _show(url: str, *, opens: bool) -> None:
     """Print the address, and open it where somebody sits before a browser."""
     terminal.write(f"{url}\n")
     terminal.flush()
+    terminal.note("other users of this machine cannot open the page without the token; root can")
     if any(os.environ.get(name) for name in _OVER_SSH):
         port = url.rpartition(":")[2].partition("/")[0]
         terminal.note(

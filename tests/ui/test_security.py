@@ -209,10 +209,38 @@ async def test_a_token_gives_a_cookie_once(one: Served) -> None:
     assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(cookie.split("; "))
     assert "expires" not in cookie.lower() and "max-age" not in cookie.lower()
     session = cookie.partition("=")[2].partition(";")[0]
-    assert (await one.ask("/session", session=session)).status == 204
+    told = await one.ask("/session", session=session)
+    assert (told.status, told.body) == (200, '{"readOnly":false}')
     assert (await one.post("/session", body)).status == 401
     assert (await one.post("/logout", "{}", session=session)).status == 204
     assert (await one.ask("/session", session=session)).status == 401
+
+
+@on_server
+async def test_a_read_only_token_works_again_and_only_looks_on(one: Served) -> None:
+    token = one.sessions.token(read_only=True)
+    for _ in range(2):
+        answered = await one.post("/session", f'{{"token": "{token}"}}')
+        assert answered.status == 204
+        session = answered.headers["Set-Cookie"].partition("=")[2].partition(";")[0]
+        told = await one.ask("/session", session=session)
+        assert (told.status, told.body) == (200, '{"readOnly":true}')
+        assert (await one.ask(EXPLAIN, session=session)).status == 200
+        question = '{"kind": "node", "name": "a"}'
+        assert (await one.post("/api/v1/what-if", question, session=session)).status == 403
+    assert one.asked == ["explain", "explain"] and one.sessions.count() == 2
+
+
+@pytest.mark.parametrize(
+    "read_only, seconds, good",
+    [(False, 119, True), (False, 121, False), (True, 599, True), (True, 601, False)],
+)
+def test_tokens_are_good_for_their_time_alone(read_only: bool, seconds: int, good: bool) -> None:
+    now_s = [1000.0]
+    sessions = Sessions(lambda: now_s[0])
+    token = sessions.token(read_only=read_only)
+    now_s[0] += seconds
+    assert (sessions.begin(token) is not None) == good
 
 
 @on_server
@@ -310,7 +338,7 @@ async def test_every_response_has_the_headers(one: Served) -> None:
     asked = [await one.ask(path, session=session) for path in (*PATHS, "/../../etc/passwd")]
     asked += [await one.ask("/", host="evil.example"), await one.ask("/", method="OPTIONS")]
     asked += [await one.ask("/api/v1/explain?name=missing", session=session)]
-    assert {answered.status for answered in asked} == {200, 204, 403, 404, 405, 422}
+    assert {answered.status for answered in asked} == {200, 403, 404, 405, 422}
     for answered in asked:
         assert {name: answered.headers.get(name) for name in HEADERS} == HEADERS
     policy = HEADERS["Content-Security-Policy"]

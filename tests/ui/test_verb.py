@@ -33,6 +33,9 @@ def test_it_starts_a_daemon_opens_the_page_and_closes_it() -> None:
             assert health["ui"] == {"url": url, "sessions": 0, "readers": 0}
             again = (await one.ok("ui", "--no-open")).strip()
             assert again.startswith(f"{url}#token=") and not again.endswith(token)
+            assert "other users of this machine cannot open the page" in first.err
+            second = await one.run("ui", "--print-url", "--read-only-token")
+            assert second.err == "" and second.out.startswith(f"{url}#token=")
             said = await one.run("ui", "--stop")
             assert said.err == f"closed {url}\n" and await status_of(url) == 0
             assert "ui" not in await one.health()

@@ -207,7 +207,7 @@ class PageEndpoint:
 
     async def _has_session(self, request: web.Request) -> web.Response:
         self._check(request)
-        return web.Response(status=HTTPStatus.NO_CONTENT)
+        return _json(msgspec.json.encode({"readOnly": self._is_read_only(request)}))
 
     async def _logout(self, request: web.Request) -> web.Response:
         self._sessions.end(request.cookies.get(self._cookie(), ""))
@@ -218,6 +218,9 @@ class PageEndpoint:
     def _check(self, request: web.Request) -> None:
         if not self._sessions.holds(request.cookies.get(self._cookie(), "")):
             raise web.HTTPUnauthorized
+
+    def _is_read_only(self, request: web.Request) -> bool:
+        return self._sessions.is_read_only(request.cookies.get(self._cookie(), ""))
 
     # Answers
 
@@ -232,6 +235,8 @@ class PageEndpoint:
     async def _what_if(self, request: web.Request) -> web.Response:
         """What a loss would do, played in a child of the daemon: one at a time."""
         self._check(request)
+        if self._is_read_only(request):
+            raise web.HTTPForbidden
         try:
             asked = msgspec.json.decode(await self._body(request), type=LossQuestion)
         except msgspec.MsgspecError:

@@ -17,7 +17,12 @@ from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.server import Answer, Query
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
 from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
-from kubectl_nodelife.daemon.ui.sessions import SESSION_SECONDS, TOKEN_SECONDS, Sessions
+from kubectl_nodelife.daemon.ui.sessions import (
+    READ_ONLY_TOKEN_SECONDS,
+    SESSION_SECONDS,
+    TOKEN_SECONDS,
+    Sessions,
+)
 from kubectl_nodelife.errors import BadInput
 
 UNSEEN_SECONDS: Final = 600.0
@@ -89,9 +94,11 @@ class PageHost:
             )
         if self._endpoint is None:
             await self._open(port, seconds)
-        token = self._sessions.token()
+        read_only = bool(_number(query, "readOnly"))
+        token = self._sessions.token(read_only=read_only)
         self._seen_at = time.monotonic()
-        return {"url": self.url, "token": token, "tokenSeconds": TOKEN_SECONDS}
+        lasts_s = READ_ONLY_TOKEN_SECONDS if read_only else TOKEN_SECONDS
+        return {"url": self.url, "token": token, "tokenSeconds": lasts_s}
 
     async def _open(self, port: int, seconds: float) -> None:
         bound = listen(port)

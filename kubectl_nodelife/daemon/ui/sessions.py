@@ -1,5 +1,7 @@
 """Who may see the page: tokens that work once, and the sessions that they begin.
 
+A token for a second screen works again and again for ten minutes; what it begins only looks on.
+
 All of it is in memory. A token goes to the browser in the fragment of an address, which is never
 sent in a request line, a Referer or a log.
 """
@@ -8,15 +10,23 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, NamedTuple
 
 TOKEN_SECONDS: Final = 120.0
+READ_ONLY_TOKEN_SECONDS: Final = 600.0
 SESSION_SECONDS: Final = 12 * 3600.0
 MOST_SESSIONS: Final = 16
 MOST_TOKENS: Final = 16
 MOST_WRONG: Final = 10
 CLOSED_SECONDS: Final = 60.0
+
+
+class _Pass(NamedTuple):
+    """A token or a session: until when it is good, and whether it only looks on."""
+
+    until_s: float
+    read_only: bool
 
 
 class Sessions:
@@ -25,16 +35,19 @@ class Sessions:
     def __init__(self, now_s: Callable[[], float], lasts_s: float = SESSION_SECONDS) -> None:
         self._now_s = now_s
         self._lasts_s = min(lasts_s, SESSION_SECONDS)
-        self._tokens: dict[str, float] = {}
-        self._sessions: dict[str, float] = {}
+        self._tokens: dict[str, _Pass] = {}
+        self._sessions: dict[str, _Pass] = {}
         self._wrong = 0
         self._closed_until_s = 0.0
 
-    def token(self) -> str:
-        """A new token, good once and for two minutes. The oldest goes where there are many."""
+    def token(self, *, read_only: bool = False) -> str:
+        """A new token, good once and for two minutes; `read_only`: often, and for ten. The oldest
+        goes where there are many.
+        """
         self._forget()
         made = secrets.token_urlsafe(32)
-        self._tokens[made] = self._now_s() + TOKEN_SECONDS
+        lasts_s = READ_ONLY_TOKEN_SECONDS if read_only else TOKEN_SECONDS
+        self._tokens[made] = _Pass(self._now_s() + lasts_s, read_only)
         while len(self._tokens) > MOST_TOKENS:
             del self._tokens[next(iter(self._tokens))]
         return made
@@ -53,9 +66,11 @@ class Sessions:
                 self._wrong = 0
                 self._closed_until_s = self._now_s() + CLOSED_SECONDS
             return None
-        del self._tokens[found]
+        read_only = self._tokens[found].read_only
+        if not read_only:
+            del self._tokens[found]
         made = secrets.token_urlsafe(32)
-        self._sessions[made] = self._now_s() + self._lasts_s
+        self._sessions[made] = _Pass(self._now_s() + self._lasts_s, read_only)
         while len(self._sessions) > MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         return made
@@ -68,6 +83,12 @@ class Sessions:
         """Whether that is a session that goes on."""
         self._forget()
         return _find(self._sessions, session) is not None
+
+    def is_read_only(self, session: str) -> bool:
+        """Whether it only looks on, as one that is none does."""
+        self._forget()
+        found = _find(self._sessions, session)
+        return found is None or self._sessions[found].read_only
 
     def end(self, session: str) -> None:
         """End it, if it is one."""
@@ -83,11 +104,11 @@ class Sessions:
     def _forget(self) -> None:
         now_s = self._now_s()
         for kept in (self._tokens, self._sessions):
-            for key in [key for key, until_s in kept.items() if until_s <= now_s]:
+            for key in [key for key, good in kept.items() if good.until_s <= now_s]:
                 del kept[key]
 
 
-def _find(kept: dict[str, float], given: str) -> str | None:
+def _find(kept: Iterable[str], given: str) -> str | None:
     """The key that is the same, compared in a time that does not tell how much of it is."""
     found = None
     sent = given.encode("utf-8", "replace")

@@ -30,7 +30,7 @@ export function commandFor(object, context) {
 
 export class Panel {
   constructor(context, refused) {
-    Object.assign(this, { context, refused, object: null, text: "" });
+    Object.assign(this, { context, refused, object: null, text: "", readOnly: false });
     byId("panel-close").addEventListener("click", () => this.close());
     byId("copy").addEventListener("click", () => navigator.clipboard?.writeText(byId("panel-command").textContent));
     byId("what-if").addEventListener("click", () => this.play());
@@ -48,7 +48,7 @@ export class Panel {
     byId("panel-command").textContent = shown(commandFor(object, this.context()));
     byId("panel-body").replaceChildren(make("p", { class: "dim" }, "Asking …"));
     byId("what-if-answer").replaceChildren();
-    byId("what-if-tools").hidden = !["node", "zone"].includes(object.word);
+    byId("what-if-tools").hidden = this.readOnly || !["node", "zone"].includes(object.word);
     if (opened) byId("panel-title").focus({ preventScroll: true });
     this.ask();
   }

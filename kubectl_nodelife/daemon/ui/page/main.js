@@ -35,11 +35,13 @@ async function begin() {
     history.replaceState(null, "", `/${location.search}#/`);
     await fetch("/session", { method: "POST", headers: { "X-Nodelife": "1", "Content-Type": "application/json" }, body: JSON.stringify({ token }) });
   }
-  if (!(await fetch("/session")).ok) {
+  const session = await fetch("/session");
+  if (!session.ok) {
     byId("summary").textContent = "";
     refuse();
     return;
   }
+  panel.readOnly = (await session.json()).readOnly;
   again = connect((event, told) => { if (event === "snapshot") begun(); model.take(event, told, performance.now()); wake(); }, lost);
   route();
 }
