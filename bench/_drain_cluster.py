@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.meta import (
@@ -35,9 +36,13 @@ from kubectl_nodelife.kube.pod import (
     ResourceRequirements,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import (
     Condition,
+    ControllerRevision,
     DaemonSet,
+    DaemonSetSpec,
+    DaemonSetStatus,
     Deployment,
     DeploymentSpec,
     Namespace,
@@ -49,6 +54,7 @@ from kubectl_nodelife.kube.workload import (
     ScaleSpec,
     StatefulSet,
 )
+from kubectl_nodelife.sim.defaults import as_created
 
 NOW_NS = 1_790_000_000 * SECOND_NS
 DAEMON_SETS = 3
@@ -93,10 +99,36 @@ class _Maker:
             number += 1
 
     def _daemon_set(self, name: str) -> Iterator[KubeObject]:
+        """A DaemonSet as its controller leaves it: with a revision, and a pod on each node."""
         owner = _owner("apps/v1", "DaemonSet", name)
-        yield DaemonSet(metadata=_meta(name, "kube-system", uid=owner.uid))
+        labels = {"app": name}
+        template: dict[str, Any] = {
+            "metadata": {"labels": labels},
+            "spec": {"containers": [{"name": "app", "image": f"registry.example/{name}:1"}]},
+        }
+        count = len(self._nodes)
+        yield as_created(
+            DaemonSet(
+                metadata=_meta(name, "kube-system", uid=owner.uid, labels=labels, generation=1),
+                spec=DaemonSetSpec(selector=LabelSelector(match_labels=labels), template=template),
+                status=DaemonSetStatus(
+                    current_number_scheduled=count,
+                    desired_number_scheduled=count,
+                    number_ready=count,
+                    observed_generation=1,
+                    updated_number_scheduled=count,
+                    number_available=count,
+                ),
+            )
+        )
+        hashed = {**labels, LABEL_CONTROLLER_REVISION_HASH: "abc"}
+        yield ControllerRevision(
+            metadata=_meta(f"{name}-abc", "kube-system", owners=(owner,), labels=hashed),
+            data={"spec": {"template": {**template, "$patch": "replace"}}},
+            revision=1,
+        )
         for node in self._nodes:
-            yield self._pod(f"{name}-{node}", "kube-system", name, owner, node, "50m", 5)
+            yield self._pod(f"{name}-{node}", "kube-system", hashed, owner, node, "50m", 5)
 
     def _workload(self, number: int, most: int) -> Iterator[KubeObject]:
         """A Deployment, or every tenth time a StatefulSet; the first ones have a budget each."""
@@ -125,9 +157,10 @@ class _Maker:
         cpu = self._random.choice(("50m", "100m", "100m", "250m"))
         grace = self._random.choice((5, 10, 30, 30, 30))
         places = self._spread(replicas)
+        labels = {"app": name, "pod-template-hash": "abc"}
         for i in range(replicas):
             pod = f"{owner.name}-{i}" if stateful else f"{owner.name}-{i:05x}"
-            yield self._pod(pod, namespace, name, owner, places[i], cpu, grace)
+            yield self._pod(pod, namespace, labels, owner, places[i], cpu, grace)
 
     def _spread(self, count: int) -> list[str]:
         """Nodes for the replicas, mostly different ones."""
@@ -158,7 +191,7 @@ class _Maker:
         self,
         name: str,
         namespace: str,
-        app: str,
+        labels: dict[str, str],
         owner: OwnerReference,
         node: str,
         cpu: str,
@@ -171,7 +204,7 @@ class _Maker:
                 namespace=namespace,
                 uid=f"pod-{namespace}-{name}",
                 creation_timestamp=_CREATED,
-                labels={"app": app, "pod-template-hash": "abc"},
+                labels=labels,
                 owner_references=(owner,),
             ),
             spec=PodSpec(
@@ -202,6 +235,7 @@ def _meta(
     uid: str = "",
     owners: tuple[OwnerReference, ...] = (),
     labels: dict[str, str] | None = None,
+    generation: int = 0,
 ) -> ObjectMeta:
     return ObjectMeta(
         name=name,
@@ -210,6 +244,7 @@ def _meta(
         creation_timestamp=_CREATED,
         owner_references=owners,
         labels=labels,
+        generation=generation,
     )
 
 
