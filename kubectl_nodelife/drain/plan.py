@@ -214,7 +214,7 @@ def assemble(play: Play, admission: Admission) -> DrainPlan:
         nodes=nodes,
         not_evaluated=unread.listed(),
         bound=Bound(0, 0.0),
-        budgets=_budget_plans(play),
+        budgets=_budget_plans(play, [pod for wave in waves for pod in wave.pods]),
         workloads=workload_plans(play),
         assumptions=assumptions(play),
         warnings=[*doubts, *warnings_of(play)],
@@ -262,9 +262,11 @@ def _node_plan(play: Play, name: str, pods: list[PodPlan]) -> NodePlan:
     )
 
 
-def _budget_plans(play: Play) -> list[BudgetPlan]:
+def _budget_plans(play: Play, pods: Sequence[PodPlan]) -> list[BudgetPlan]:
+    """Of the budgets that guard a pod of the plan, one that lands meanwhile included."""
+    landed = {(pod.namespace, name) for pod in pods for name in pod.budgets}
     plans = []
-    for key in sorted(play.world.ledgers):
+    for key in sorted(play.scope.own_budgets | (landed & play.world.ledgers.keys())):
         status = play.scope.ledgers[key].budget.status
         ledger = play.world.ledgers[key]
         plans.append(

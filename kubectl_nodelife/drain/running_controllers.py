@@ -3,7 +3,8 @@
 A node that is late turns Unknown, a pod whose toleration ends is deleted by the taint manager, and
 its replacement counts for the budget that a drain waits for. They run until nothing of that is left
 to come, an hour at most; where no node is in trouble they decide nothing, and do not run at all.
-DaemonSets are left out: a drain moves none of their pods.
+A drain moves no pod of a DaemonSet: its controller is among them only where a pod of one is being
+deleted, since the next one takes the room on that node.
 """
 
 from __future__ import annotations
@@ -59,10 +60,19 @@ class JoinedControllers:
     """
 
     def __init__(
-        self, store: Cache, now_ns: int, settings: Settings, heard: Mapping[str, Heard]
+        self,
+        store: Cache,
+        now_ns: int,
+        settings: Settings,
+        heard: Mapping[str, Heard],
+        *,
+        daemon_sets: bool = False,
     ) -> None:
-        """`store`: all that the plays hold; it is not changed."""
-        made = make_controllers(settings, NAMES, pass_drift_ns=PASS_DRIFT_NS)
+        """`store`: all that the plays hold; it is not changed. `daemon_sets`: whether it holds any,
+        each with all its pods.
+        """
+        names = (*NAMES, "daemonset") if daemon_sets else NAMES
+        made = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
         posts_ns = KubeletTerms().for_leases(settings.leases_count).post_every_ns
         self.heard = heard
         self.silent = store.nodes.keys() - heard.keys()

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from kubectl_nodelife.drain.node_index import NodeIndex
 from kubectl_nodelife.drain.running_controllers import JoinedControllers
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.workload import ControllerRevision
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, is_healthy, standing
 from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.owners import NEVER, Replacement, is_active, replacement_of
@@ -35,12 +36,15 @@ class Scope:
     of these, by the owner's uid, DaemonSets left out. `rules`: how each owner replaces pods.
     `counts`: its replicas, and those that are Ready. `moving`: its pods that need watching wherever
     they are: those that start or stop, and a StatefulSet's, whose order counts. `ledgers`: the
-    budgets that match one of the pods, as they stand. `budgets_of`: the keys of the budgets that
-    match a pod, by its uid, for every pod that one of them matches. `unsettled`: the pods that wait
-    for a node, or are on one of which a controller may have something to decide; their owners, and
-    those of pods that are being deleted, are among the owners; `left_out`: how many there are
-    besides, where they are too many. `joined`: the cluster's controllers at the plan's moment, once
-    a play has asked for them, by whether kubelets that are late are slow.
+    budgets that match one of the pods or of the `unsettled` ones, as they stand. `budgets_of`: the
+    keys of the budgets that match a pod, by its uid, for every pod that one of them matches;
+    `own_budgets`: of those that match one of the plan's own pods.
+    `unsettled`: the pods elsewhere that are being deleted, that wait for a node, or are on one of
+    which a controller may have something to decide; their owners are among the owners; `left_out`:
+    how many there are besides, where they are too many. `daemon_sets`: the DaemonSets of those that
+    are being deleted, with their revisions and all their pods. `joined`: the cluster's controllers
+    at the plan's moment, once a play has asked for them, by whether kubelets that are late are
+    slow.
     """
 
     def __init__(
@@ -54,6 +58,7 @@ class Scope:
         self.counts: dict[str, tuple[int, int]] = {}
         self.moving: dict[str, list[Pod]] = {}
         self.unsettled: list[Pod] = []
+        self.daemon_sets: list[KubeObject] = []
         self.left_out = 0
         self.joined: dict[bool, JoinedControllers] = {}
         self.ledgers: dict[BudgetKey, BudgetLedger] = {}
@@ -65,8 +70,8 @@ class Scope:
         )
         self.node_index = node_index or NodeIndex(snapshot)
         self._find_owners()
-        self._find_budgets()
-        self._find_members()
+        self.own_budgets = frozenset(self._find_budgets(self.all_pods()))
+        self._find_members(self._namespaces(), [*self.ledgers], self.owner_pods)
         self._find_unsettled()
         self._count()
 
@@ -84,21 +89,25 @@ class Scope:
                 self.rules[owner.uid] = replacement_of(pod, self.snapshot)
                 self.owner_pods[owner.uid] = []
 
-    def _find_budgets(self) -> None:
-        budgets = self.snapshot.budgets
-        for pod in self.all_pods():
+    def _find_budgets(self, pods: Iterable[Pod]) -> list[BudgetKey]:
+        """Add the budgets that match one of the pods; the keys of those that are new."""
+        budgets, new = self.snapshot.budgets, []
+        for pod in pods:
             for budget in budgets.find(pod.metadata.namespace, pod.metadata.labels):
                 if budget.key not in self.ledgers:
                     self.ledgers[budget.key] = BudgetLedger(budget)
+                    new.append(budget.key)
+        return new
 
-    def _find_members(self) -> None:
-        """One pass over the namespaces concerned: siblings, and members of the budgets."""
+    def _find_members(
+        self, namespaces: Iterable[str], keys: Sequence[BudgetKey], owner_pods: dict[str, list[Pod]]
+    ) -> None:
+        """One pass over the namespaces: pods of these owners, and members of these budgets."""
         index: SelectorIndex[BudgetKey] = SelectorIndex()
-        for key, ledger in self.ledgers.items():
-            index.add(key[0], ledger.budget.spec.selector, key)
-        members: dict[BudgetKey, list[Pod]] = {key: [] for key in self.ledgers}
-        owner_pods = self.owner_pods
-        for namespace in self._namespaces():
+        for key in keys:
+            index.add(key[0], self.ledgers[key].budget.spec.selector, key)
+        members: dict[BudgetKey, list[Pod]] = {key: [] for key in keys}
+        for namespace in namespaces:
             for pod in self.snapshot.pods_by_namespace.get(namespace, ()):
                 meta = pod.metadata
                 for owner in meta.owner_references:
@@ -106,7 +115,7 @@ class Scope:
                         owner_pods[owner.uid].append(pod)
                 found = index.find(namespace, meta.labels)
                 if found:
-                    self.budgets_of[meta.uid] = tuple(found)
+                    self.budgets_of[meta.uid] = (*self.budgets_of.get(meta.uid, ()), *found)
                     for key in found:
                         members[key].append(pod)
         for key, pods in members.items():
@@ -122,28 +131,47 @@ class Scope:
         return found
 
     def _find_unsettled(self) -> None:
-        """Pods elsewhere that come or go by themselves, or may, while the nodes are drained, and
-        the owners that replace them: they take room, and some land before the cordon.
+        """Pods elsewhere that come or go by themselves, or may, while the nodes are drained, with
+        the owners that replace them and the budgets that guard them: they take room, and some land
+        on a node of the plan.
         """
         snapshot = self.snapshot
         unsettled = snapshot.in_trouble | {""}
         found: dict[str, list[Pod]] = {}
-        namespaces: set[str] = set()
-        for pod in self._unsettled_that_count():
-            owner = controller_of(pod.metadata)
-            if pod.spec.node_name in unsettled:
+        pods = self._unsettled_that_count()
+        new = self._find_budgets(pods)
+        namespaces = {namespace for namespace, _ in new}
+        daemon_pods: dict[str, list[Pod]] = {}
+        for pod in pods:
+            owner, going = controller_of(pod.metadata), _is_going(pod)
+            if going or pod.spec.node_name in unsettled:
                 self.unsettled.append(pod)
-            if owner is None or owner.uid in self.rules or owner.kind in BELONG_TO_NODES:
+            if owner is None or owner.uid in self.rules:
                 continue
-            found[owner.uid] = []
+            if owner.kind not in BELONG_TO_NODES:
+                found[owner.uid] = []
+                self.rules[owner.uid] = replacement_of(pod, snapshot)
+            elif not (going and owner.uid not in daemon_pods and self._add_daemon_set(pod, owner)):
+                continue
+            else:
+                daemon_pods[owner.uid] = []
             namespaces.add(pod.metadata.namespace)
-            self.rules[owner.uid] = replacement_of(pod, snapshot)
-        for namespace in namespaces:
-            for pod in snapshot.pods_by_namespace.get(namespace, ()):
-                owner = controller_of(pod.metadata)
-                if owner is not None and owner.uid in found:
-                    found[owner.uid].append(pod)
+        self._find_members(namespaces, new, found | daemon_pods)
         self.owner_pods |= found
+        for of_set in daemon_pods.values():
+            self.daemon_sets += of_set
+
+    def _add_daemon_set(self, pod: Pod, owner: OwnerReference) -> bool:
+        """Add the DaemonSet that makes the pod anew, with its revisions; whether there is one."""
+        found = self.snapshot.find("DaemonSet", pod.namespace, owner.name)
+        if found is None or found.uid != owner.uid:
+            return False
+        self.daemon_sets.append(found)
+        for revision in self.snapshot.all_of(ControllerRevision):
+            above = controller_of(revision.metadata)
+            if above is not None and above.uid == owner.uid:
+                self.daemon_sets.append(revision)
+        return True
 
     def _unsettled_that_count(self) -> list[Pod]:
         """All of them, or if those are too many, the ones of the plan's owners and budgets."""
@@ -174,7 +202,11 @@ class Scope:
         ledger.begin(now_ns)
 
 
+def _is_going(pod: Pod) -> bool:
+    return pod.metadata.deletion_timestamp is not None
+
+
 def _moves(pod: Pod) -> bool:
     owner = controller_of(pod.metadata)
-    going = pod.metadata.deletion_timestamp is not None
-    return going or is_on_its_way(pod) or (owner is not None and owner.kind == "StatefulSet")
+    stateful = owner is not None and owner.kind == "StatefulSet"
+    return stateful or _is_going(pod) or is_on_its_way(pod)

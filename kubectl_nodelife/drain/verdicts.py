@@ -65,6 +65,9 @@ class Judge:
         self._targets: dict[str, PodDeletion[PlannedPod]] = {
             target.actor.uid: target for run in play.runs.values() for target in run.targets
         }
+        self._decisions = {
+            actor.uid: decision for run in play.runs.values() for actor, decision in run.decisions
+        }
 
     # --- a node's pods ---------------------------------------------------------------------------
 
@@ -89,7 +92,12 @@ class Judge:
         return [actor.pod for actor, at_ns in listed if at_ns is not None and at_ns <= begun_ns]
 
     def _decide(self, pod: Pod, node: str) -> Decision:
-        """What kubectl's filters say when the node's turn comes, or now if it never does."""
+        """What kubectl's filters said of the pod when it was listed. Of one that was not: what they
+        say of it as it is now.
+        """
+        known = self._decisions.get(pod.metadata.uid)
+        if known is not None:
+            return known
         if self._selector is not None and not matches(self._selector, pod.metadata.labels):
             return Decision(KEEP, "pod-selector", "--pod-selector leaves it alone")
         run = self._play.runs.get(node)
@@ -122,7 +130,10 @@ class Judge:
 
     def _blank(self, pod: Pod, node: str) -> PodPlan:
         owner = controller_of(pod.metadata)
-        keys = self._play.scope.budgets_of.get(pod.metadata.uid, ())
+        keys = self._play.scope.budgets_of.get(pod.metadata.uid)
+        if keys is None:  # one that is made meanwhile
+            actor = self._world.actors.get(pod.metadata.uid)
+            keys = tuple(ledger.budget.key for ledger in actor.ledgers) if actor else ()
         return PodPlan(
             pod.namespace,
             pod.name,

@@ -34,6 +34,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.drained import KubectlRequests
+from kubectl_nodelife.sim.joined import hold_up_to_date
 from kubectl_nodelife.sim.timing import LearntTerms, Timing
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
@@ -146,14 +147,16 @@ class PlanWorld(KubectlRequests):
     def _fill(self, store: Cache) -> list[Pod]:
         """Put the pods into the store that may change; returns those that start or stop."""
         scope, pods = self.scope, [*self.scope.all_pods(), *self.scope.unsettled]
-        if self.snapshot.in_trouble:
+        if self._decides:
             store.fill(self.snapshot.heartbeats(), self.snapshot.now_ns)
         for uid, rule in scope.rules.items():
             pods += scope.owner_pods[uid] if rule.delay_ns else scope.moving[uid]
         for (namespace, _), ledger in scope.ledgers.items():
             found = (self.snapshot.find("Pod", namespace, name) for name in ledger.disrupted)
             pods += [pod for pod in found if isinstance(pod, Pod)]
-        store.fill(pods, self.snapshot.now_ns)
+        store.fill([*pods, *scope.daemon_sets], self.snapshot.now_ns)
+        if not self.snapshot.was_read("ControllerRevision"):
+            hold_up_to_date(store, self.snapshot.now_ns)
         return [
             pod
             for pod in store.pods.values()
@@ -163,16 +166,25 @@ class PlanWorld(KubectlRequests):
     def _join(self, store: Cache, late_renew: bool) -> JoinedControllers | None:
         """The cluster's controllers; None where they have nothing to decide."""
         snapshot, scope = self.snapshot, self.scope
-        if not snapshot.in_trouble:
+        if not self._decides:
             return None
         if late_renew not in scope.joined:
             silent = () if late_renew else snapshot.late
             found = heard_kubelets(store, snapshot.now_ns, snapshot.settings)
             heard = {name: beats for name, beats in found.items() if name not in silent}
             scope.joined[late_renew] = JoinedControllers(
-                store, snapshot.now_ns, snapshot.settings, heard
+                store,
+                snapshot.now_ns,
+                snapshot.settings,
+                heard,
+                daemon_sets=bool(scope.daemon_sets),
             )
         return scope.joined[late_renew]
+
+    @property
+    def _decides(self) -> bool:
+        """Whether a controller may have something to decide by itself."""
+        return bool(self.snapshot.in_trouble or self.scope.daemon_sets)
 
     def _begin(self, moving: list[Pod]) -> None:
         world, scope, snapshot = self._world, self.scope, self.snapshot

@@ -77,10 +77,15 @@ def joined_cluster(setting: Setting) -> Cache:
     """A copy of the cluster to play on."""
     cluster = setting.cluster.copy()
     if _REVISION not in setting.kinds_read:
-        for found in cluster.all("DaemonSet"):
-            if isinstance(found, DaemonSet):
-                _hold_up_to_date(cluster, found, setting.start_ns)
+        hold_up_to_date(cluster, setting.start_ns)
     return cluster
+
+
+def hold_up_to_date(cluster: Cache, now_ns: int) -> None:
+    """Give each DaemonSet a revision, where none were read: none of their pods is held for old."""
+    for found in cluster.all("DaemonSet"):
+        if isinstance(found, DaemonSet):
+            _hold_up_to_date(cluster, found, now_ns)
 
 
 def _hold_up_to_date(cluster: Cache, daemon_set: DaemonSet, now_ns: int) -> None:

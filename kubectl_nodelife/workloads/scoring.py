@@ -255,9 +255,10 @@ class _Round:
             self._preferred = None
 
     def names(self) -> list[str]:
-        """All of them, in the order in which they were first named."""
+        """All of them, in the order in which the cluster's nodes were first seen."""
         if self._names is None:
-            self._names = [name for name, admitted in self._admitted.items() if admitted]
+            admitted = (name for name, admitted in self._admitted.items() if admitted)
+            self._names = sorted(admitted, key=self._nodes.rank)
         return self._names
 
     def best(

@@ -43,7 +43,7 @@ FLAGS: list[dict[str, Any]] = [
     {"skip_wait_seconds": 60},
     {"grace_period_seconds": 3},
 ]
-SEEDS = range(60)
+SEEDS = [*range(60), 306, 522, 654, 3603, 3886, 4390, 4646]
 Document = dict[str, Any]
 
 
@@ -200,6 +200,77 @@ def test_a_pod_that_lands_before_the_cordon_may_hold_the_drain() -> None:
         pod.name: pod for pod in make_plan(PlanSnapshot(objects, NOW_NS), ["b1"], options).pods()
     }[waits["metadata"]["name"]]
     assert landed.verdict == "never" and "cordon the node before" in (landed.hint or "")
+
+
+@pytest.mark.parametrize(
+    "kind, drained",
+    [
+        pytest.param("ReplicaSet", True, id="waits for the room, and has it before the next one"),
+        pytest.param("StatefulSet", False, id="is made later, and finds no room"),
+    ],
+)
+def test_the_next_pod_of_a_daemon_set_takes_the_room_of_one_that_goes(
+    kind: str, drained: bool
+) -> None:
+    """a1 has room for nothing but the DaemonSet's pod, which goes at 12 s and is made anew."""
+    documents = [d for name in ("a1", "b1") for d in node(name, cpu="300m")]
+    agents = workload("agent", ["a1", "b1"], "DaemonSet", tolerates=None)
+    agents[1]["metadata"] |= {"deletionTimestamp": at(12), "deletionGracePeriodSeconds": 30}
+    documents += agents + workload("web", ["a1", "a1", "b1", "b1"], kind) + budget("web", 3, 4)
+    objects = [decode(d["kind"], d) for d in documents]
+    played = told_by_play(objects, ["b1"], OPTIONS, NOW_NS)
+    assert_same(told_by_plan(objects, ["b1"], OPTIONS, NOW_NS), played)
+    assert ("b1" in played) == drained
+
+
+def test_a_pod_without_an_owner_that_goes_leaves_its_room() -> None:
+    documents = [d for name in ("a1", "b1") for d in node(name, cpu="200m")]
+    alone = workload("alone", ["a1"])[1]
+    del alone["metadata"]["ownerReferences"]
+    alone["metadata"] |= {"deletionTimestamp": at(12), "deletionGracePeriodSeconds": 30}
+    documents += [alone, *workload("web", ["a1", "b1", "b1"]), *budget("web", 2, 3)]
+    objects = [decode(d["kind"], d) for d in documents]
+    played = told_by_play(objects, ["b1"], OPTIONS, NOW_NS)
+    assert_same(told_by_plan(objects, ["b1"], OPTIONS, NOW_NS), played)
+    assert "b1" in played
+
+
+def test_a_budget_of_pods_that_land_meanwhile_guards_them() -> None:
+    """web's pod waits for a node, and b1, which comes last, is the only one with room."""
+    documents = [d for name in ("a1", "b1", "c1") for d in node(name, cpu="200m")]
+    documents += workload("full", ["a1", "a1", "c1", "c1"])
+    documents += workload("web", ["b1"]) + budget("web", 1, 0)
+    waits = next(d for d in documents if d["metadata"]["name"] == "web-0")
+    waits["spec"]["nodeName"] = ""
+    waits["status"] = {"phase": "Pending", "conditions": []}
+    objects = [decode(d["kind"], d) for d in documents]
+    played = told_by_play(objects, ["c1", "b1"], OPTIONS, NOW_NS)
+    assert_same(told_by_plan(objects, ["c1", "b1"], OPTIONS, NOW_NS), played)
+    plan = make_plan(PlanSnapshot(objects, NOW_NS), ["c1", "b1"], OPTIONS)
+    assert played.keys() == {"c1"}
+    assert {pod.name: pod.budgets for pod in plan.pods() if pod.node == "b1"} == {"web-0": ["web"]}
+    assert [found.name for found in plan.budgets] == ["web"]
+
+
+def test_a_pod_that_another_deletes_before_may_be_skipped() -> None:
+    """b1's pod is evicted by its taint at 0 s; kubectl comes to b1 when a1 is done, at 91 s."""
+    documents = [d for name in ("a1", "b1", "c1") for d in node(name)]
+    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": at(-100)}
+    for found in documents:
+        if found["kind"] == "Node" and found["metadata"]["name"] != "c1":
+            found["status"]["conditions"][0] |= {"status": "Unknown"}
+            found["spec"]["taints"] = [taint]
+        elif found["kind"] == "Lease" and found["metadata"]["name"] != "c1":
+            found["spec"]["renewTime"] = at(-200)[:-1] + ".000000Z"
+    documents += workload("one", ["a1"], tolerates=None)
+    documents += workload("two", ["b1"], "StatefulSet", tolerates=0)
+    objects = [decode(d["kind"], d) for d in documents]
+    options = replace(OPTIONS, skip_wait_seconds=30)
+    played = told_by_play(objects, ["a1", "b1"], options, NOW_NS)
+    assert_same(told_by_plan(objects, ["a1", "b1"], options, NOW_NS), played)
+    plan = make_plan(PlanSnapshot(objects, NOW_NS), ["a1", "b1"], options)
+    told = {pod.name: pod.reason for node in plan.nodes for pod in node.kept}
+    assert told == {"two-0": "skipped: it is terminating for longer than the flag allows"}
 
 
 def test_of_too_many_pods_elsewhere_only_those_that_matter_are_played(
