@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 
 import yaml
@@ -23,7 +22,7 @@ CONTROLLERS = ("node-lifecycle", "taint-eviction", "pod-gc", "daemonset")
 _BEGIN_S = 90
 _END_S = 30
 _PROGRAM = (sys.executable, "-m", "kubectl_nodelife")
-_BEGUN = re.compile(r"^enforcing (\S+) since (\S+)$", re.MULTILINE)
+_BEGUN = re.compile(r"^enforcing \S+ since \S+$", re.MULTILINE)
 
 
 class Enforcer:
@@ -76,12 +75,6 @@ class Enforcer:
     def has_begun(self) -> bool:
         """Whether this start of it says that it enforces."""
         return _BEGUN.search(self._out.read_text()) is not None
-
-    def began_at(self) -> float:
-        """When it began, as it says itself, in seconds since the epoch."""
-        said = _BEGUN.search(self._out.read_text())
-        assert said is not None
-        return datetime.fromisoformat(said[2]).timestamp()
 
     def signal(self, number: signal.Signals) -> None:
         """Send it a signal."""

@@ -71,8 +71,9 @@ def record(
         prepare(plane)
         for obj in spec["objects"]:
             _create(plane.api, obj)
+            _stamp(plane.api, obj)
         t0 = stack.enter_context(begin(plane, spec))
-        _stamp(plane.api, scenario, t0)
+        spec["time"] = datetime.fromtimestamp(t0, UTC).isoformat().replace("+00:00", "Z")
         player = Player(plane.api, scenario, t0)
         player.play()
         duration = _seconds(spec["duration"])
@@ -311,13 +312,13 @@ def _first_pass(plane: ControlPlane) -> float:
     raise AssertionError(f"the node monitor did not pass:\n{plane.log('kube-controller-manager')}")
 
 
-def _stamp(api: Api, scenario: Json, t0: float) -> None:
-    """Let the simulation begin when the recording did, with objects of the same age."""
-    scenario["spec"]["time"] = datetime.fromtimestamp(t0, UTC).isoformat().replace("+00:00", "Z")
-    for obj in scenario["spec"]["objects"]:
-        meta = obj["metadata"]
-        stored = api.get(f"{_PATHS[obj['kind']]}/{meta['name']}")["metadata"]
-        meta["creationTimestamp"] = stored["creationTimestamp"]
+def _stamp(api: Api, obj: Json) -> None:
+    """Let the simulation begin with objects of the same age. Each is asked for before t=0: the
+    first kubelet renews soon after it.
+    """
+    meta = obj["metadata"]
+    stored = api.get(f"{_PATHS[obj['kind']]}/{meta['name']}")["metadata"]
+    meta["creationTimestamp"] = stored["creationTimestamp"]
 
 
 def _applied(spec: Json) -> list[Json]:

@@ -3,8 +3,10 @@
 Each has an API server and played kubelets of its own; those of older releases follow that profile
 on the newest server, as they were recorded. The daemon's writes, from the audit log, are held
 against the real controllers' by the rule of the traces, with two seconds for the phase of the
-passes. NODELIFE_TRACES=all plays those too that CI leaves out, NODELIFE_TRACES=WORD those whose
-name has that word; NODELIFE_KEEP names a folder in which what was played is kept.
+passes. As in the recordings t=0 is the first pass of the node monitor: kubelets renew 0.3 s after a
+pass, so that nodes which are lost together are seen together. NODELIFE_TRACES=all plays those too
+that CI leaves out, NODELIFE_TRACES=WORD those whose name has that word; NODELIFE_KEEP names a
+folder in which what was played is kept.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import contextlib
 import json
 import os
 import re
+import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -20,7 +23,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.real.audited import Json
+from tests.real.audited import Json, writes
 from tests.real.control_plane import ControlPlane
 from tests.real.enforcing import enforcer, least_privilege
 from tests.real.recording import record
@@ -28,8 +31,12 @@ from tests.traces.compare import Outcome, compare
 from tests.traces.conftest import OWN_TRACES
 
 AT_A_TIME = 6
-PUNCTUAL_S = 1.0
+PUNCTUAL_S = 0.6
+"""A renewal that is later than that may miss the pass of a second that would have seen it."""
+PLAYS = 4
 SLACK_S = 2.0
+FIRST_PASS_S = 60.0
+MONITORS = ("node-controller", "node-lifecycle-controller")
 
 IN_CI = (
     "node-deleted-pods-collected",
@@ -71,21 +78,34 @@ def chosen() -> list[str]:
 
 @contextlib.contextmanager
 def our_controllers(plane: ControlPlane, spec: Json) -> Iterator[float]:
-    """The daemon with the scenario's profile and flags; when it began to enforce."""
+    """The daemon with the scenario's profile and flags; when its node monitor first passed."""
     names = ",".join(spec["controllers"])
     flags = [f"--set={name}={value}" for name, value in spec["flags"].items()]
     words = (f"--enforce={names}", f"--assume-stopped={names}", "--begin=restart")
     flags += [f"--profile={spec['profile']}", "--caps=upstream", *_RATES]
     (account,) = plane.folder.glob("least-*.kubeconfig")
     with enforcer(plane, *words, *flags, kubeconfig=account) as daemon:
-        yield daemon.began_at()
+        yield first_pass(plane)
         assert daemon.stop() == 0
+
+
+def first_pass(plane: ControlPlane) -> float:
+    """When our node monitor first passed, in seconds since the epoch: it says of each node that it
+    is registered. On a busy machine that is most of a second after the daemon began to enforce.
+    """
+    deadline = time.monotonic() + FIRST_PASS_S
+    while time.monotonic() < deadline:
+        at = [w.at for w in writes(plane.audit()) if w.who in MONITORS and w.accepted]
+        if at:
+            return min(at)
+        time.sleep(0.02)
+    raise AssertionError(f"the node monitor did not pass in {FIRST_PASS_S:.0f}s")
 
 
 def play(folder: Path) -> Outcome:
     """Play the scenario, and compare. One that was not played on time is played again."""
     recorded = json.loads((folder / "timeline.json").read_bytes())
-    for _ in range(2):
+    for _ in range(PLAYS):
         scenario = yaml.safe_load((folder / "scenario.yaml").read_bytes())
         played = record(scenario, our_controllers, least_privilege)
         if keep := os.environ.get("NODELIFE_KEEP"):
