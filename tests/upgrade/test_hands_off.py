@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
@@ -23,6 +26,26 @@ def test_a_person_who_removes_the_annotation_is_told_what_takes_the_other_marks_
     assert "kubectl uncordon x; kubectl annotate node x nodelife.dev/upgrade-" in told
     assert "kubectl label node x nodelife.dev/upgrade-state-" in told
     assert s.node("x").spec.unschedulable and not s.went_through("x")
+
+
+@pytest.mark.parametrize("how", ["removed", "edited"])
+def test_a_leader_that_slept_leaves_alone_what_it_said_it_would(how: str) -> None:
+    s = one(SETTLING)
+    s.settle()
+    node = s.node("x")
+    text = json.dumps({**json.loads((node.metadata.annotations or {})[ANNOTATION]), "reason": "me"})
+    changed = {**(node.metadata.annotations or {}), ANNOTATION: text}
+    if how == "removed":
+        del changed[ANNOTATION]
+    s.put(replace(node, metadata=replace(node.metadata, annotations=changed)))
+    s.run(60)
+    told, before = s.controller.hands_off["x"], s.controller
+    s.lead(s.epoch + 1)
+    s.controller.take_over(before)
+    s.run(60)
+    assert f"was {how} by somebody else" in told and s.controller.hands_off["x"] == told
+    found = (s.node("x").metadata.annotations or {}).get(ANNOTATION)
+    assert found == changed.get(ANNOTATION) and not s.went_through("x")
 
 
 def test_an_epoch_that_the_lease_has_not_come_to_ends_no_leader() -> None:

@@ -91,7 +91,7 @@ def wake_up(s: Stand) -> None:
     """The same process leads in another epoch."""
     before = s.controller
     s.lead(s.epoch + 1)
-    s.controller.know_commands_of(before)
+    s.controller.take_over(before)
 
 
 def test_the_same_try_is_run_again_for_each_leader_that_dies() -> None:

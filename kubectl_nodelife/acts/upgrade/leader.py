@@ -22,7 +22,7 @@ from kubectl_nodelife.acts.upgrade.lease import RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.acts.upgrade.pod_lists import PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
-from kubectl_nodelife.acts.upgrade.sentences import about_of, sentences_of
+from kubectl_nodelife.acts.upgrade.sentences import Waits, about_of, sentences_of
 from kubectl_nodelife.acts.upgrade.write_stops import used_up, why_shut
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.leader_report import (
@@ -113,7 +113,7 @@ class Leader:
         self._epoch = -1
         self._outstanding: set[int] = set()
         self._blind = "not all lists are read"
-        self._told_blind = ""
+        self._waits = Waits()
         self._told_hands_off: set[str] = set()
         self._executor = self._make_executor()
         self._stops: set[asyncio.Task[None]] = set()
@@ -184,7 +184,7 @@ class Leader:
         self._epoch = self._lease.epoch
         before, self._controller = self._controller, self._parts.make_controller(self._epoch)
         if before is not None:
-            self._controller.know_commands_of(before)
+            self._controller.take_over(before)
         self._cache.begin()
 
     def _end(self, because: str) -> int:
@@ -194,10 +194,10 @@ class Leader:
     def _step(self, controller: UpgradeController) -> bool:
         """Whether anything was decided."""
         cache, now_ns = self._cache, self._cache.clock.now_ns()
-        self._blind = cache.blind() or why_shut(self._session, self._lease)
-        if bool(self._blind) != bool(self._told_blind):
-            self._parts.tell(f"waits: {self._blind}" if self._blind else "sees the whole cluster")
-            self._told_blind = self._blind
+        unseen, shut = cache.blind(), why_shut(self._session, self._lease)
+        self._blind = unseen or shut
+        if waits := self._waits.told(unseen, shut):
+            self._parts.tell(waits)
         gate = self._parts.gate
         view = UpgradeView(
             cache=cache.cache,

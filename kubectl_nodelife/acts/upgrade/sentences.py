@@ -16,6 +16,26 @@ _NO_LONGER: Final = "no longer: "
 _SELF_EVIDENT: Final = ("SetWindow", "WorkDone")
 
 
+class Waits:
+    """Why a leader waits, told once for each reason, and at last that it waits no more."""
+
+    def __init__(self) -> None:
+        self._told = ""
+
+    def told(self, unseen: str, shut: str) -> str:
+        """The line that is due, "" for none.
+
+        `unseen`: why the cluster is not seen, one reason for as long as it lasts: it counts down
+        the seconds. `shut`: what stops all writing, such as the ConfigMap that a person has made;
+        it is told whether the cluster is seen or not. Both are "" where they do not hold.
+        """
+        reason = shut or ("unseen" if unseen else "")
+        if reason == self._told:
+            return ""
+        self._told = reason
+        return f"waits: {shut or unseen}" if reason else "sees the whole cluster"
+
+
 def sentences_of(action: Action) -> Iterable[str]:
     """One line a record, such as `node b7: cordoned, now Draining: BECAUSE`."""
     about = about_of(action)

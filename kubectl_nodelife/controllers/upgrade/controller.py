@@ -188,13 +188,21 @@ class UpgradeController:
         seen = self.memory.work_of(node, report.try_)
         seen.report = report
 
-    def know_commands_of(self, before: UpgradeController) -> None:
-        """Know what the same process knew of its commands, and of addresses, before it slept.
+    def take_over(self, before: UpgradeController) -> None:
+        """Know what the same process knew before it slept, or was without its Lease for a moment:
+        of its commands, of addresses, and which nodes it said it would leave alone.
 
-        Each tells by its intent's stamp of which try it is; another leader's are of another.
+        Each command tells by its intent's stamp of which try it is; another leader's are of
+        another.
         """
         self.memory.work.update(before.memory.work)
         self.memory.claims.update(before.memory.claims)
+        self.memory.hands_off.update(before.memory.hands_off)
+        self.memory.last_marks.update(
+            (name, before.memory.last_marks[name])
+            for name in before.memory.hands_off
+            if name in before.memory.last_marks
+        )
 
     def _look(self, p: UpgradePass) -> None:
         """Read nodes and marks, with the writes under way laid over them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.acts.upgrade.sentences import SENTENCES, sentences_of
+from kubectl_nodelife.acts.upgrade.sentences import SENTENCES, Waits, sentences_of
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.actions import upgrades as upgrade
 
@@ -61,3 +61,38 @@ def test_each_record_of_an_upgrade_has_its_sentence() -> None:
     assert len(records) > 10
     assert records - SENTENCES.keys() == {"SetGate", "UpdateRun", "FailWithoutMark"}
     assert {"SetUpgradePhase", "SetWindow", "FailNode"} <= SENTENCES.keys(), "these are theirs"
+
+
+COLD = "nothing was seen for 9s: watching for {}s more first"
+STOP = "the ConfigMap kube-system/nodelife-stop is there"
+
+
+@pytest.mark.parametrize(
+    "moments, told",
+    [
+        pytest.param([("", ""), ("", "")], ["", ""], id="nothing-to-wait-for"),
+        pytest.param(
+            [(COLD.format(3), ""), (COLD.format(2), ""), ("", "")],
+            [f"waits: {COLD.format(3)}", "", "sees the whole cluster"],
+            id="seconds-that-count-down-are-one-reason",
+        ),
+        pytest.param(
+            [(COLD.format(3), ""), (COLD.format(2), STOP), ("", STOP), ("", "")],
+            [f"waits: {COLD.format(3)}", f"waits: {STOP}", "", "sees the whole cluster"],
+            id="a-stop-is-told-to-a-leader-that-waits-already",
+        ),
+        pytest.param(
+            [("", STOP), (COLD.format(4), STOP), (COLD.format(2), ""), ("", "")],
+            [f"waits: {STOP}", "", f"waits: {COLD.format(2)}", "sees the whole cluster"],
+            id="what-is-left-to-wait-for-after-a-stop",
+        ),
+        pytest.param(
+            [("", "the Lease is not held"), ("", STOP)],
+            ["waits: the Lease is not held", f"waits: {STOP}"],
+            id="one-stop-after-another",
+        ),
+    ],
+)
+def test_each_reason_to_wait_is_told_once(moments: list[tuple[str, str]], told: list[str]) -> None:
+    waits = Waits()
+    assert [waits.told(*moment) for moment in moments] == told
