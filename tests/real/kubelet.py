@@ -81,8 +81,8 @@ class Kubelet:
     def boot(self, now: float) -> None:
         """The reboot is over."""
         self.boots_at, self.booted_at = None, now
-        self.boot_id = str(uuid.uuid4())
         self.reboots += 1
+        self.boot_id = str(uuid.uuid4())
         self.allocatable |= self.ailments.lost
         self.turns_at = [now + _FLAP_S * (i + 1) for i in range(2 * self.ailments.flaps)]
         self.start()
@@ -107,7 +107,8 @@ def found(pod: dict[str, Any], by_name: Mapping[str, T], default: T) -> T:
     names = {f"image={c.get('image', '')}" for c in pod["spec"]["containers"]}
     for key, value in (pod["metadata"].get("labels") or {}).items():
         names |= {key, f"{key}={value}"}
-    return next((value for name, value in by_name.items() if name in names), default)
+    # copied: a test may add to it meanwhile
+    return next((value for name, value in dict(by_name).items() if name in names), default)
 
 
 def now_text(micro: bool = False) -> str:

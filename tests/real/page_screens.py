@@ -22,7 +22,6 @@ from tests.real.control_plane import ControlPlane, control_plane
 from tests.real.drain_objects import budget, daemon_set, deployment
 from tests.real.kubelets import Kubelets
 from tests.real.shell_screens import put_sessions
-from tests.real.test_diverge import LEASE
 
 FLAGS: Final = ("node-monitor-period=1s", "node-monitor-grace-period=10s", "node-eviction-rate=0.5")
 SCREENS: Final = {
@@ -207,7 +206,7 @@ def put(page: str, screens: dict[str, str], date: str) -> str:
 def main() -> None:
     """Play the story, and put its screens into the pages."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # else ignored in background
-    manager = [*(f"--{flag}" for flag in FLAGS), *LEASE]
+    manager = [f"--{flag}" for flag in FLAGS]
     with (
         control_plane(controller_manager=manager, scheduler=True) as plane,
         Kubelets(plane.api) as kubelets,

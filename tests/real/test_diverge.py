@@ -28,13 +28,6 @@ TOLERATION = {
     "tolerationSeconds": 2,
 }
 
-LEASE = (
-    "--leader-elect-lease-duration=15s",
-    "--leader-elect-renew-deadline=10s",
-    "--leader-elect-retry-period=2s",
-)
-"""Upstream's own: on a slow machine the short ones are lost now and then, and the process ends."""
-
 Json = dict[str, Any]
 
 
@@ -49,7 +42,7 @@ def flags(grace: str = GRACE, rate: str = RATE) -> list[str]:
 
 def manager() -> list[str]:
     """The flags of the controller manager."""
-    return [*(f"--{flag}" for flag in flags()), *LEASE]
+    return [f"--{flag}" for flag in flags()]
 
 
 @contextlib.asynccontextmanager

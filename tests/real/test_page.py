@@ -9,7 +9,6 @@ from tests.loopback import play
 from tests.real.control_plane import control_plane
 from tests.real.kubelets import Kubelets
 from tests.real.page_screens import FLAGS, furnish
-from tests.real.test_diverge import LEASE
 from tests.ui.browser import browser, needs_chromium
 
 ZONE_C = "[...document.querySelectorAll('.zone')].at(-1)?.dataset.state"
@@ -18,7 +17,7 @@ HAPPENED = "document.querySelector('#happened-list').innerText"
 
 @needs_chromium
 def test_a_zone_goes_dark_and_comes_back() -> None:
-    manager = [*(f"--{flag}" for flag in FLAGS), *LEASE]
+    manager = [f"--{flag}" for flag in FLAGS]
     with (
         control_plane(controller_manager=manager, scheduler=True) as plane,
         Kubelets(plane.api) as kubelets,

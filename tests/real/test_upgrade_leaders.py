@@ -1,21 +1,23 @@
 """Node upgrades on a real control plane when their leaders die, sleep and meet, and people step in.
 
 In each story one run has nodes that stand still in all the states, so that a leader's death, a
-person's hand and the end of a run meet every state at once.
+person's hand and the end of a run meet every state at once. Each has a cluster of its own.
+
+A leader on a busy machine may be without its Lease for a moment, and leads in another epoch then:
+nothing here counts epochs, only which is later.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import signal
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.real.audited import instant
-from tests.real.control_plane import Refused
 from tests.real.upgrade_observer import Observer, mark_written
 from tests.real.upgrade_stages import (
     REBOOT,
@@ -36,50 +38,60 @@ MET = D0, D1, W0, W1, W2, S0, S1, P0, P1, P2, K0, HOLD, THEIRS = NODES[:13]
 """The nodes that people meet: Draining, Working, Settling, Proving, in service again, or none."""
 LEFT = {D1: "Draining", W2: "Working", S1: "Settling", P2: "Proving", K0: "Soaking"}
 """Those that the run keeps."""
+LEASE_S = 8
+LOST_S = 20
+"""No node here is lost; a machine that stands still for some seconds shall not lose one either."""
 TERMS = (
     *("--set", "node-monitor-grace-period=4s", "--set", "node-monitor-period=1s"),
-    *("--lease-duration", "4s"),
+    *("--lease-duration", f"{LEASE_S}s"),
 )
 FLAGS = (
-    *("--soak", "1s", "--node-soak", "5s", "--ready-for", "2s"),
+    *("--soak", "1s", "--node-soak", "15s", "--ready-for", "2s"),
     *("--zones", "0", "--max-unavailable", "12", "--canary", "12", "--yes", *TERMS),
 )
+ONCE_MORE = "Ctrl-C once more leaves at once"
 RUN = ("--run", REBOOT)
 TARGET = ("--target", "bootID=changed")
 SCALE_DOWN = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 CONFIG_MAPS = "/api/v1/namespaces/kube-system/configmaps"
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    with fleet(tmp_path_factory.mktemp("upgrade"), NODES) as found:
+@pytest.fixture()
+def cluster(tmp_path: Path) -> Iterator[Fleet]:
+    with fleet(tmp_path, NODES, LOST_S) as found:
         keep_web_on(found, WEB)
         yield found
 
 
 @pytest.fixture()
 def stages(cluster: Fleet) -> Iterator[Stages]:
-    cluster.operators.clear()
     one = Stages(cluster, SPARE)
     yield one
-    one.release()
+    one.release()  # the commands of leaders that were killed wait for it
     for operator in cluster.operators:
         operator.kill()
-    with contextlib.suppress(Refused):
-        cluster.api.delete(f"{CONFIG_MAPS}/nodelife-stop")
-    for name in NODES:
-        cordon(cluster, name, off=True)
-    if cluster.traces():  # a test that failed leaves nothing to the next one
-        with contextlib.suppress(Refused):
-            cluster.api.delete(LEASE)
-        Operator(cluster, "cleaner").type("clean", "--release-failed", "--yes")
 
 
 def assert_clean(cluster: Fleet, operator: Operator, *stays: str) -> None:
-    """Nothing of ours is left after `clean --release-failed`; `stays`: what is of others."""
+    """Nothing of ours is left after `clean --release-failed`, once the canaries that it deleted
+    have ended; `stays`: what is of others.
+    """
     code = operator.type("clean", "--release-failed", "--yes")
     assert code == 0, operator.said()
-    assert cluster.traces() == list(stays), operator.said()
+    left = list(stays)
+    cluster.until(f"{left} is left", lambda: cluster.traces() == left)
+
+
+def leads_all(cluster: Fleet, holder: str, *nodes: str) -> bool:
+    """Whether another one than this holder leads, and these nodes' annotations name its epoch."""
+    spec = cluster.api.get(LEASE)["spec"]
+    later = {spec["leaseTransitions"]} == epochs_of(cluster, *nodes) != {0}
+    return spec["holderIdentity"] not in ("", holder) and later
+
+
+def holder_of(cluster: Fleet) -> str:
+    """Who leads, "" for nobody."""
+    return str(cluster.api.get(LEASE)["spec"]["holderIdentity"] or "")
 
 
 def test_a_leader_killed_in_every_state_is_gone_on_with_on_other_machines(
@@ -101,11 +113,12 @@ def test_a_leader_killed_in_every_state_is_gone_on_with_on_other_machines(
         at[soaking] = cluster.await_state(soaking, "Soaking")
         stages.release(canary)
         cluster.until("its canary is Ready", lambda: stages.has_ready_canary(canary))
+        led = holder_of(cluster)
         one.kill()
         assert {name: cluster.state(name) for name in nodes} == at
 
         two.begin(*order)
-        cluster.until("the second leads", lambda: epochs_of(cluster, *nodes) == {1})
+        cluster.until("the second leads", lambda: leads_all(cluster, led, *nodes))
         stages.release()
         kill_in_phase(cluster, two, "Finished")
         assert cluster.traces(), "it was killed before it had cleared away"
@@ -113,7 +126,7 @@ def test_a_leader_killed_in_every_state_is_gone_on_with_on_other_machines(
         assert three.type(*order) == 0, three.said()
         assert cluster.traces() == [], three.said()
         lease = cluster.api.get(LEASE)
-        assert lease["spec"]["leaseTransitions"] == 2 and not lease["spec"]["holderIdentity"]
+        assert lease["spec"]["leaseTransitions"] >= 2 and not lease["spec"]["holderIdentity"]
         for name in nodes:
             assert (stages.times_run(name), cluster.kubelets[name].reboots) == (1, 1)
         assert_clean(cluster, three)
@@ -122,7 +135,7 @@ def test_a_leader_killed_in_every_state_is_gone_on_with_on_other_machines(
 
 def assert_refused_beside(cluster: Fleet, leader: Operator, other: Operator) -> None:
     """A second operator is told who leads which run since when, and how his order differs."""
-    holder = cluster.api.get(LEASE)["spec"]["holderIdentity"]
+    holder = holder_of(cluster)
     run = run_of(cluster)["run"]
     nodes = NODES[:6]
     orders = {
@@ -158,12 +171,13 @@ def test_a_leader_that_was_suspended_is_succeeded_and_writes_no_more_and_an_abor
         cluster.await_state(proving, "Proving")
         for name, state in zip(nodes, ("Draining", "Working", "Settling"), strict=False):
             cluster.await_state(name, state)
+        led = holder_of(cluster)
         first.signal(signal.SIGSTOP)
         second.begin(*order)
-        cluster.until("the second leads", lambda: epochs_of(cluster, *nodes) == {1})
-        woken_at = time.time()
+        cluster.until("the second leads", lambda: leads_all(cluster, led, *nodes))
+        (epoch,), woken_at = epochs_of(cluster, *nodes), time.time()
         first.signal(signal.SIGCONT)
-        assert first.end(30) == 5, first.said()
+        assert first.end() == 5, first.said()
         assert "leads the upgrade now" in first.said(), first.said()
 
         assert third.type("abort", *TERMS, "--yes") == 0, third.said()
@@ -178,7 +192,7 @@ def test_a_leader_that_was_suspended_is_succeeded_and_writes_no_more_and_an_abor
         assert {trace.split(":")[0] for trace in cluster.traces()} == {proving}, third.said()
         assert_clean(cluster, third)
     assert observer.faults == []
-    assert epochs_written(cluster, since=woken_at) == {1}, "the first wrote after it woke"
+    assert min(epochs_written(cluster, since=woken_at)) >= epoch, "the first wrote after it woke"
 
 
 def epochs_written(cluster: Fleet, since: float) -> set[int]:
@@ -203,7 +217,7 @@ def test_people_have_the_last_word_in_each_state_and_clean_ends_a_run_without_a_
         observer.cordoned_by_person(THEIRS)
         one.begin("start", *MET, *RUN, *TARGET, *FLAGS, "--node-soak", "10m")
         for name, state in {D0: "Draining", W0: "Working", W1: "Working", **LEFT}.items():
-            cluster.await_state(name, state, seconds=90)
+            cluster.await_state(name, state)
         cluster.await_state(S0, "Settling")
         for name in (P0, P1):
             cluster.await_state(name, "Proving")
@@ -221,7 +235,7 @@ def test_people_have_the_last_word_in_each_state_and_clean_ends_a_run_without_a_
         assert states_of(cluster, LEFT) == LEFT
 
         cluster.api.delete(LEASE)
-        assert one.end(30) == 5, one.said()
+        assert one.end() == 5, one.said()
         cluster.api.delete(f"{CONFIG_MAPS}/nodelife-stop")
         assert "it was deleted" in one.said()
         assert states_of(cluster, LEFT) == LEFT
@@ -234,7 +248,6 @@ def test_people_have_the_last_word_in_each_state_and_clean_ends_a_run_without_a_
         stays = [f"{S0}: {SCALE_DOWN}", *(f"{name}: cordoned" for name in (S0, P1, K0, THEIRS))]
         assert_clean(cluster, two, *stays)
     assert observer.faults == []
-    cluster.api.merge(f"/api/v1/nodes/{S0}", {"metadata": {"annotations": {SCALE_DOWN: None}}})
 
 
 def intervene(cluster: Fleet, leader: Operator) -> None:
@@ -285,30 +298,31 @@ def test_a_sleep_a_pause_and_ctrl_c_once_and_twice(cluster: Fleet, stages: Stage
         first = next(name for name in nodes if stages.times_run(name))
         (second,) = {*nodes} - {first}
 
+        (epoch,) = epochs_of(cluster, first)
         one.signal(signal.SIGSTOP)
-        time.sleep(5)
+        time.sleep(LEASE_S)
         one.signal(signal.SIGCONT)
-        cluster.until("it leads anew", lambda: epochs_of(cluster, first) == {1})
+        cluster.until("it leads anew", lambda: min(epochs_of(cluster, first)) > epoch)
 
         stages.release(first)
         one.signal(signal.SIGINT)
         assert one.end() == 130, one.said()
-        assert "Ctrl-C once more leaves at once" in one.said()
+        assert ONCE_MORE in one.said()
         assert (cluster.state(first), cluster.state(second)) == ("Done", "")
         assert phase_of(cluster) == "Paused"
 
         two.begin(*order)
-        cluster.until("it leads", lambda: cluster.api.get(LEASE)["spec"]["holderIdentity"] != "")
+        cluster.until("it leads", lambda: holder_of(cluster) != "")
         time.sleep(6)
         assert (cluster.state(second), phase_of(cluster)) == ("", "Paused")
         assert three.type("resume", *TERMS, "--yes") == 0, three.said()
         cluster.await_state(second, "Working")
         assert three.type("pause", "--because", "lunch") == 0, three.said()
         assert phase_of(cluster) == "Paused" and "lunch" in run_of(cluster)["because"]
-        for _ in range(2):
-            two.signal(signal.SIGINT)
-            time.sleep(1)
-        assert two.end(15) == 130, two.said()
+        two.signal(signal.SIGINT)
+        cluster.until("it was interrupted once", lambda: ONCE_MORE in two.said())
+        two.signal(signal.SIGINT)
+        assert two.end() == 130, two.said()
         assert cluster.state(second) == "Working"
 
         assert three.type("resume", *RUN, *TERMS, "--yes") == 1, three.said()

@@ -31,11 +31,6 @@ CONTROLLERS = (
 )
 NODES = tuple(f"{zone}{number}" for zone in "abc" for number in range(4))
 GRACE_S = 6
-MANAGER = (
-    f"--controllers={','.join(CONTROLLERS)}",
-    "--node-monitor-period=1s",
-    f"--node-monitor-grace-period={GRACE_S}s",
-)
 SETTINGS = (
     *("--set", f"node-monitor-grace-period={GRACE_S}s", "--set", "node-monitor-period=1s"),
     *("--lease-duration", "4s"),
@@ -65,11 +60,12 @@ class Fleet:
         self.kubeconfig, self.account = Path(), ""
         self.operators: list[Operator] = []
 
-    def until(self, what: str, holds: Callable[[], bool], seconds: float = 60) -> None:
+    def until(self, what: str, holds: Callable[[], bool], seconds: float = 120) -> None:
         """Wait until it is so; what everybody said is told where it never is."""
         try:
             until(what, holds, seconds)
         except AssertionError as error:
+            self.plane.assert_running()
             said = "\n".join(f"{one.folder.name}:\n{one.said()}" for one in self.operators)
             raise AssertionError(f"{error}\n{said}") from None
 
@@ -142,7 +138,7 @@ class Fleet:
         except Refused:
             return ""
 
-    def await_state(self, name: str, *states: str, seconds: float = 60) -> str:
+    def await_state(self, name: str, *states: str, seconds: float = 120) -> str:
         """Wait until the node is in one of the states."""
         what = f"{name} is {' or '.join(states)}"
         self.until(what, lambda: self.state(name) in states, seconds)
@@ -169,6 +165,27 @@ class Fleet:
             listed = self.api.get("/" + kind % "namespaces/nodelife")
             found += [obj["metadata"]["name"] for obj in listed["items"]]
         return found
+
+    def sweep(self) -> None:
+        """Take off all that any run has left, whatever it was, without a line of our program."""
+        with contextlib.suppress(Refused):
+            self.api.delete(LEASE)
+        for node in self.api.get("/api/v1/nodes")["items"]:
+            keys = dict.fromkeys(_MARKS)
+            taints = node["spec"].get("taints") or ()
+            kept = [t for t in taints if not t["key"].startswith("nodelife")]
+            patch = {
+                "metadata": {"annotations": keys, "labels": keys},
+                "spec": {"unschedulable": None, "taints": kept},
+            }
+            self.api.merge(f"/api/v1/nodes/{node['metadata']['name']}", patch)
+        for kind in ("apis/batch/v1/%s/jobs", "api/v1/%s/pods", "api/v1/%s/services"):
+            path = "/" + kind % "namespaces/nodelife"
+            for obj in self.api.get(path)["items"]:
+                with contextlib.suppress(Refused):
+                    now = {"gracePeriodSeconds": 0, "propagationPolicy": "Background"}
+                    self.api.delete(f"{path}/{obj['metadata']['name']}", now)
+        self.until("nothing is left of the test before", lambda: not self.traces())
 
 
 class Operator:
@@ -199,7 +216,7 @@ class Operator:
                 stderr=log,
             )
 
-    def end(self, seconds: float = 120) -> int:
+    def end(self, seconds: float = 240) -> int:
         """Wait for its end; the exit code."""
         assert self.process is not None
         try:
@@ -208,7 +225,7 @@ class Operator:
             self.kill()
             raise AssertionError(f"it did not end in {seconds:.0f}s:\n{self.said()}") from None
 
-    def type(self, *words: str, seconds: float = 120) -> int:
+    def type(self, *words: str, seconds: float = 240) -> int:
         """Type `upgrade WORDS`, and wait for its end; the exit code."""
         self.begin(*words)
         return self.end(seconds)
@@ -244,12 +261,19 @@ class Operator:
 
 
 @contextlib.contextmanager
-def fleet(folder: Path, nodes: Sequence[str] = NODES) -> Iterator[Fleet]:
-    """The cluster, furnished."""
+def fleet(folder: Path, nodes: Sequence[str] = NODES, grace_s: int = GRACE_S) -> Iterator[Fleet]:
+    """The cluster, furnished. `grace_s`: after so many silent seconds its controllers call a node
+    lost.
+    """
+    manager = (
+        f"--controllers={','.join(CONTROLLERS)}",
+        "--node-monitor-period=1s",
+        f"--node-monitor-grace-period={grace_s}s",
+    )
     reboots = folder / "reboots"
     reboots.mkdir()
     with (
-        control_plane(controller_manager=MANAGER, scheduler=True) as plane,
+        control_plane(controller_manager=manager, scheduler=True) as plane,
         Kubelets(plane.api, start_s=0.5, stop_s=0.5, tick_s=0.2, reboots=reboots) as kubelets,
     ):
         one = Fleet(plane, kubelets, reboots, nodes)
@@ -259,19 +283,17 @@ def fleet(folder: Path, nodes: Sequence[str] = NODES) -> Iterator[Fleet]:
 
 @contextlib.contextmanager
 def operating(cluster: Fleet) -> Iterator[Operator]:
-    """A person; a test that failed leaves nothing to the next one."""
+    """A person; whatever a test that failed has left is taken off for the next one."""
     cluster.operators.clear()
-    one = Operator(cluster, "one")
-    yield one
+    yield Operator(cluster, "one")
     for other in cluster.operators:
         other.kill()
+    cluster.plane.assert_running()
     if cluster.traces():
-        with contextlib.suppress(Refused):
-            cluster.api.delete(LEASE)
-        one.type("clean", "--release-failed", "--yes")
+        cluster.sweep()
 
 
-def until(what: str, holds: Callable[[], bool], seconds: float = 60) -> None:
+def until(what: str, holds: Callable[[], bool], seconds: float = 120) -> None:
     """Wait until it is so."""
     deadline = time.monotonic() + seconds
     while not holds():
