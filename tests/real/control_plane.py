@@ -206,12 +206,15 @@ class ControlPlane:
         self._wait("the API server", self._ready)
 
     def start_controller_manager(self, *flags: str) -> None:
-        """kube-controller-manager; returns when it leads.
+        """kube-controller-manager; returns when it leads, which it does once the Lease of one that
+        was there before it is over.
 
         With upstream's own terms of its Lease: one that does not renew within 10 s ends itself, and
         a busy machine now and then takes more than the 2 s that were given to it here once.
         """
         (port,) = free_ports(1)
+        path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
+        before = self._holder(path)
         self._start(
             "kube-controller-manager",
             f"--kubeconfig={self.kubeconfig}",
@@ -222,8 +225,7 @@ class ControlPlane:
             "--use-service-account-credentials=false",
             *flags,
         )
-        path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
-        self._wait("the controller manager", lambda: bool(self._holder(path)))
+        self._wait("the controller manager", lambda: self._holder(path) not in ("", before))
 
     def start_scheduler(self) -> None:
         """kube-scheduler."""
