@@ -149,7 +149,7 @@ class DarkZone:
                 kind="Node",
                 namespace="",
                 name=self.names[(number * 20 + each) * 3 % len(self.names)],
-                outcome="would",
+                outcome="confirmed" if each % 2 else "would",
                 reason="Its kubelet was not heard of for longer than the grace period allows.",
                 cause=number * 20 + each - 1,
                 node="",
@@ -169,7 +169,7 @@ class Told:
 
     def snapshot(self) -> dict[str, Any]:
         """What a page begins with."""
-        return {**self.known.snapshot(), "works": [], "changes": []}
+        return {**self.known.snapshot(), "epochS": 0, "works": [], "changes": []}
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[str]:

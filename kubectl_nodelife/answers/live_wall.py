@@ -232,6 +232,12 @@ class LiveWall:
         at_s = self.instant(now_ns + round(upcoming.in_seconds * SECOND_NS))
         return at_s, at_s
 
+    @property
+    def epoch_s(self) -> float:
+        """The stream's second 0, in seconds since the epoch by the API server's clock."""
+        assert self._base_ns is not None
+        return self._base_ns / SECOND_NS
+
     def instant(self, at_ns: int) -> float:
         """An instant in seconds of the stream's clock, which begins with the first frame."""
         assert self._base_ns is not None

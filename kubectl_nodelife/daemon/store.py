@@ -75,10 +75,13 @@ class ChangeFilter(NamedTuple):
     node: str = ""
     pod: tuple[str, str] | None = None
     after_id: int = -1
+    until_ns: int | None = None
 
     def takes(self, change: ChangeRecord) -> bool:
         """The same choice as the query's, for a change in hand."""
         if self.since_ns is not None and change.time_ns < self.since_ns:
+            return False
+        if self.until_ns is not None and change.time_ns > self.until_ns:
             return False
         if self.outcome and change.outcome != self.outcome:
             return False
@@ -94,6 +97,9 @@ class ChangeFilter(NamedTuple):
         if self.since_ns is not None:
             parts.append("time_ns >= ?")
             values.append(self.since_ns)
+        if self.until_ns is not None:
+            parts.append("time_ns <= ?")
+            values.append(self.until_ns)
         if self.outcome:
             parts.append("outcome = ?")
             values.append(self.outcome)

@@ -12,7 +12,7 @@ from tests.real.page_screens import FLAGS, furnish
 from tests.ui.browser import browser, needs_chromium
 
 ZONE_C = "[...document.querySelectorAll('.zone')].at(-1)?.dataset.state"
-HAPPENED = "document.querySelector('#happened-list').innerText"
+HAPPENED = "document.querySelector('#happened-list').textContent"
 
 
 @needs_chromium

@@ -90,6 +90,20 @@ class Browser:
         actions = [{"type": "key", "id": "keyboard", "actions": presses}]
         await self.command("POST", "actions", actions=actions)
 
+    async def drag(self, selector: str, *shares: float) -> None:
+        """Press at a share of an element's width, move to the next, let go at the last."""
+        x, y, wide = await self.run(
+            "const e = document.querySelector(arguments[0]); e.scrollIntoView({ block: 'center' });"
+            "const b = e.getBoundingClientRect(); return [b.x, b.y + b.height / 2, b.width]",
+            selector,
+        )
+        points = [(round(x + share * wide), round(y)) for share in shares]
+        moves = [{"type": "pointerMove", "duration": 50, "x": at, "y": to} for at, to in points]
+        down, up = ({"type": word, "button": 0} for word in ("pointerDown", "pointerUp"))
+        held = [moves[0], down, *moves[1:], up]
+        actions = [{"type": "pointer", "id": "mouse", "actions": held}]
+        await self.command("POST", "actions", actions=actions)
+
     async def picture(self, path: Path) -> None:
         """The window as a PNG file."""
         path.write_bytes(base64.b64decode(await self.command("GET", "screenshot")))

@@ -91,10 +91,10 @@ def test_rows_of_what_happened_stay() -> None:
             told.tell_frame(dark_s=0.0, changes=1)
             rows = "return document.querySelectorAll('#happened-list li').length"
             await window.until(f"{rows} === 20")
-            await window.run("document.querySelector('[data-change=\"39\"]').mark = 'kept'")
+            await window.run("document.querySelector('[data-change=\"30\"]').mark = 'kept'")
             told.tell_frame(dark_s=0.0, changes=2)
             await window.until(f"{rows} === 40")
-            kept = "return document.querySelector('[data-change=\"39\"]').mark"
+            kept = "return document.querySelector('[data-change=\"30\"]').mark"
             assert await window.run(kept) == "kept"
             every = "return [...document.querySelectorAll('#happened-list li')]"
             found = await window.run(f"{every}.map((row) => Number(row.dataset.change))")

@@ -147,11 +147,12 @@ def _documents(changes: list[ChangeRecord]) -> list[dict[str, Any]]:
 
 
 def _wanted(query: Query, now_ns: int) -> ChangeFilter:
-    """The query as a choice. `since` is in ns before now."""
-    since, pod = word(query, "since"), word(query, "pod")
+    """The query as a choice. `since` and `until` are in ns before now."""
+    since, until, pod = (word(query, key) for key in ("since", "until", "pod"))
     return ChangeFilter(
         since_ns=now_ns - int(since) if since else None,
         outcome=word(query, "outcome"),
         node=word(query, "node"),
         pod=(word(query, "namespace"), pod) if pod else None,
+        until_ns=now_ns - int(until) if until else None,
     )

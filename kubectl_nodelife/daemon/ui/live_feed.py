@@ -128,7 +128,8 @@ class LiveFeed:
         if self._told is None:
             return None
         changes = self._as_rows(self._happened.values())
-        return {**self._told.snapshot(), "works": self._works, "changes": changes}
+        more = {"epochS": self._wall.epoch_s, "works": self._works, "changes": changes}
+        return self._told.snapshot() | more
 
     def _as_rows(self, changes: Iterable[ChangeRecord]) -> list[HappenedChange]:
         return [

@@ -1,49 +1,19 @@
-// The lists beside the wall: states, the table, what comes next, what happened, works in progress.
+// The lists beside the wall: states, the table, what comes next, works in progress.
 
+import { byId, fill, Rows, write } from "./rows.js";
 import { palette, shape } from "./shapes.js";
 import { counted, duration, make, shown, when } from "./text.js";
+import { timeLine } from "./time_line.js";
 
 const MOST_ROWS = 200;
 const MOST_NEXT = 40;
-const MOST_HAPPENED = 100;
 
-const byId = (id) => document.getElementById(id);
-const link = (text, address) => make("button", { type: "button", class: "link", onclick: () => { location.hash = address; } }, text);
+const SETTLED = new Set(["applied", "confirmed", "superseded", "failed", "held"]);
+const MOST_SETTLED = 5;
+const PAST = 1 / 6; // of the time ahead
+
+export const link = (text, address) => make("button", { type: "button", class: "link", onclick: () => { location.hash = address; } }, text);
 export const addressOf = (kind, ...names) => `#/${kind.toLowerCase()}/${names.map(encodeURIComponent).join("/")}`;
-
-/** A list keeps the focus and the place to which it is scrolled when it is made anew. */
-function fill(list, items) {
-  const top = list.scrollTop;
-  const focused = list.contains(document.activeElement) ? document.activeElement.textContent : null;
-  list.replaceChildren(...items);
-  list.scrollTop = top;
-  if (focused !== null) [...list.querySelectorAll("button")].find((b) => b.textContent === focused)?.focus();
-}
-
-const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
-
-/** Rows that stay while what they show is the same: only a new one is made, and one that moves is moved. */
-class Rows {
-  constructor(list) {
-    Object.assign(this, { list, rows: new Map() });
-  }
-
-  /** `make_` makes the row of an item; the key says what it shows. */
-  show(items, keyOf, make_) {
-    const kept = new Map();
-    let place = this.list.firstElementChild;
-    for (const item of items) {
-      const key = keyOf(item);
-      const row = this.rows.get(key) ?? make_(item);
-      kept.set(key, row);
-      if (row === place) place = place.nextElementSibling;
-      else this.list.insertBefore(row, place);
-    }
-    for (const [key, row] of this.rows) if (!kept.has(key)) row.remove();
-    this.rows = kept;
-    return kept;
-  }
-}
 
 let legendOf = null;
 
@@ -110,58 +80,54 @@ function sentence(node) {
   return `${node.action}${more}`;
 }
 
-export function next(nodes, now, span) {
-  const rows = upcoming(nodes).filter((row) => row.low - now <= span);
-  byId("next-none").hidden = rows.length > 0;
-  byId("next-none").textContent = `Nothing within ${duration(span)}.`;
-  fill(byId("next-list"), rows.map((row) => {
-    const bar = make("span");
-    const share = (at) => Math.max(0, Math.min(1, (at - now) / span)) * 100;
-    bar.style.left = `${share(row.low)}%`;
-    bar.style.width = `${share(row.high) - share(row.low)}%`;
-    const who = row.node !== undefined ? link(row.node, addressOf("node", row.node)) : link(`zone ${row.zone || "<none>"}`, addressOf("zone", row.zone));
-    return make("li", {}, make("span", { class: "when" }, when(row.low, row.high, now)),
-      make("span", { class: "track", "aria-hidden": "true" }, bar), make("span", {}, who, ": ", row.says));
+/** What came true of late, as rows of the past. */
+function settled(model, now, past) {
+  const found = [...model.changes.values()].filter((change) => SETTLED.has(change.outcome) && change.atS <= now && now - change.atS <= past);
+  return found.sort((a, b) => b.id - a.id).slice(0, MOST_SETTLED).sort((a, b) => a.atS - b.atS).map((change) => ({
+    low: change.atS, high: change.atS, outcome: change.outcome, id: change.id, node: change.kind === "Node" ? change.name : change.node || undefined,
+    says: change.kind === "Node" ? change.action : `${change.action} ${change.kind} ${change.namespace ? `${change.namespace}/` : ""}${change.name}`,
   }));
 }
 
-const KINDS = { Node: "node", Pod: "pod", DaemonSet: "daemonset", Zone: "zone" };
+const nextRows = new Rows(byId("next-list"));
 
-function objectLink(change) {
-  const text = change.namespace ? `${change.namespace}/${change.name}` : change.name;
-  const kind = KINDS[change.kind];
-  if (!kind) return make("span", {}, `${change.kind} ${text}`);
-  return link(`${change.kind} ${text}`, change.namespace ? addressOf(kind, change.namespace, change.name) : addressOf(kind, change.name));
-}
-
-const happenedRows = new Rows(byId("happened-list"));
-
-export function happened(model, now) {
-  const newest = [...model.changes.values()].sort((a, b) => b.id - a.id).slice(0, MOST_HAPPENED);
-  byId("happened-none").hidden = newest.length > 0;
-  const keyOf = (change) => `${change.id} ${change.outcome} ${change.reason}`;
-  const rows = happenedRows.show(newest, keyOf, (change) => changeRow(model, change));
-  for (const change of newest) write(rows.get(keyOf(change)).firstChild, `${duration(now - change.atS)} ago`);
-}
-
-function changeRow(model, change) {
-  const row = make("li", { "data-change": String(change.id) },
-    make("span", { class: "when" }),
-    make("span", {}, make("span", { class: "tag" }, change.outcome)),
-    make("span", { class: "what" }, `${change.action} `, objectLink(change), ` by ${shown(change.controller)}`));
-  const why = make("span", { class: "why" }, change.reason);
-  if (change.cause !== null && model.changes.has(change.cause)) {
-    why.append(" ", make("button", { type: "button", class: "link", onclick: () => showChange(change.cause) }, "its cause"));
+/** The past's rows first, then what comes; time runs from left to right, the same for all rows. */
+export function next(model, nodes, now, span) {
+  const rows = [...settled(model, now, span * PAST), ...upcoming(nodes).filter((row) => row.low - now <= span)];
+  const ahead = rows.filter((row) => !row.outcome).length;
+  byId("next-none").hidden = ahead > 0;
+  write(byId("next-none"), `Nothing within ${duration(span)}.`);
+  const start = ahead < rows.length ? now - span * PAST : now;
+  const line = timeLine([[now, now], ...rows.map((row) => [row.low, row.high])], start, now + span);
+  const keyOf = (row) => (row === AXIS ? "axis" : `${row.outcome ?? ""} ${row.id ?? ""} ${row.node ?? `zone ${row.zone}`} ${row.says}`);
+  const made = nextRows.show(rows.length ? [AXIS, ...rows] : [], keyOf, nextRow);
+  for (const row of rows) {
+    const [first, track] = made.get(keyOf(row)).children;
+    write(first, row.outcome ? `${duration(now - row.low)} ago` : when(row.low, row.high, now));
+    const [low, high] = [line.share(row.low), line.share(row.high)];
+    Object.assign(track.firstChild.style, { left: `${low * 100}%`, width: `${(high - low) * 100}%` });
+    track.lastChild.style.left = `${line.share(now) * 100}%`;
   }
-  row.append(why);
-  return row;
+  if (rows.length) axis(made.get("axis").children[1], line, now);
 }
 
-function showChange(id) {
-  const row = document.querySelector(`[data-change="${Number(id)}"]`);
-  for (const marked of document.querySelectorAll(".marked")) marked.classList.remove("marked");
-  row?.classList.add("marked");
-  row?.scrollIntoView({ block: "nearest" });
+const AXIS = {};
+
+function nextRow(row) {
+  if (row === AXIS) return make("li", { class: "axis", "aria-hidden": "true" }, make("span"), make("span"), make("span"));
+  const who = row.node === undefined ? (row.zone === undefined ? "" : link(`zone ${row.zone || "<none>"}`, addressOf("zone", row.zone)))
+    : link(row.node, addressOf("node", row.node));
+  const what = make("span", {}, ...(row.outcome ? [make("span", { class: "tag" }, row.outcome), " "] : []), who, who ? ": " : "", row.says);
+  const track = make("span", { class: row.outcome ? "track past" : "track", "aria-hidden": "true" }, make("span"), make("i"));
+  return make("li", {}, make("span", { class: "when" }), track, what);
+}
+
+/** Now, and the stretches that are left out. */
+function axis(track, line, now) {
+  const marks = [[line.share(now), "now"], ...line.folds.map((fold) => [fold.share, `/ ${duration(fold.seconds)} /`])];
+  while (track.children.length > marks.length) track.lastChild.remove();
+  while (track.children.length < marks.length) track.append(make("span"));
+  marks.forEach(([share, text], at) => { track.children[at].style.left = `${share * 100}%`; write(track.children[at], text); });
 }
 
 export function works(model) {

@@ -1,7 +1,8 @@
 // The live page: begins a session, follows the stream, and draws what it tells.
 
 import { Panel, objectOf } from "./explain.js";
-import { addressOf, happened, legend, next, table, works } from "./lists.js";
+import { Happened, rangeOf } from "./happened.js";
+import { addressOf, legend, next, table, works } from "./lists.js";
 import { Model } from "./model.js";
 import { forgetPalette } from "./shapes.js";
 import { connect } from "./stream.js";
@@ -15,13 +16,13 @@ const slow = matchMedia("(prefers-reduced-motion: reduce)");
 let drawn = -1;
 let refusedBecause = "";
 let pending = false;
-let frames = 0;
 let again = () => {};
 let announced = { at: -Infinity, text: "" };
 
 const clock = () => ({ now: model.clock(performance.now()), stale: Boolean(refusedBecause || model.stale(performance.now())) });
 const panel = new Panel(() => model.source?.context ?? "", () => refuse());
 const wall = new Wall(byId("wall"), byId("tip"), (name) => { location.hash = addressOf("node", name); });
+const happened = new Happened(() => refuse());
 wall.onChoose = (text) => { byId("announce").textContent = text; };
 
 function refuse() {
@@ -86,9 +87,6 @@ function draw() {
     works(model);
   } else if (!wall.draw()) wake();
   lists(nodes, began);
-  performance.measure("frame", { start: began, end: performance.now() });
-  frames = (frames + 1) % 2000;
-  if (!frames) performance.clearMeasures("frame");
 }
 
 let listed = { at: -Infinity, version: -1 };
@@ -98,8 +96,8 @@ function lists(nodes, at) {
   if (at - listed.at < 1000 && (listed.version === model.version || at - listed.at < 250)) return;
   const { now } = clock();
   listed = { at, version: model.version };
-  next(nodes, now, Number(byId("zoom").value));
-  happened(model, now);
+  next(model, nodes, now, Number(byId("zoom").value));
+  happened.update(model, now);
   table(nodes, now);
   announce(at);
 }
@@ -130,6 +128,9 @@ function announce(at) {
 
 function route() {
   panel.show(objectOf(location.hash));
+  happened.choose(rangeOf(location.hash));
+  listed.at = -Infinity;
+  wake();
 }
 
 function redraw() {

@@ -28,6 +28,7 @@ export class Model {
       this.changes.clear();
       Object.assign(this, { source: {}, zones: [], warnings: [], works: [], states: [], fine: [] });
       this.profile = told.profile;
+      this.epoch = told.epochS ?? 0; // the stream's second 0, by the API server's clock
       this.states = told.states ?? [];
       this.fine = new Set(told.fine ?? []);
       this.ready = true;

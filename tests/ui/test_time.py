@@ -1,0 +1,138 @@
+"""Time on the page: stretches that are folded, and a stretch of what happened that is chosen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.daemon.user import silence
+from tests.loopback import play
+from tests.ui.browser import Browser, needs_chromium
+from tests.ui.test_drawing import shown
+from tests.ui.test_page import opened
+
+pytestmark = needs_chromium
+
+LINE = """
+  return import('/time_line.js').then(({ timeLine }) => {
+    const line = timeLine(arguments[0], 0, 600);
+    return {
+      folds: line.folds.map(({ share, seconds }) => [share, Math.round(seconds)]),
+      shares: arguments[1].map(line.share),
+      back: arguments[1].map((at) => Math.round(line.at(line.share(at)))),
+    };
+  });
+"""
+
+SPANS: list[tuple[str, list[list[float]], list[int]]] = [
+    ("nothing happens", [], [590]),
+    ("all the time", [[0, 600]], []),
+    ("at the beginning", [[0, 0]], [590]),
+    ("two with a short pause", [[0, 100], [140, 600]], []),
+    ("two with a long pause", [[0, 100], [300, 600]], [180]),
+    ("one in another", [[0, 500], [100, 200]], [80]),
+    ("before and after the line", [[-50, -10], [700, 800]], [590]),
+    ("over both ends", [[-50, 100], [500, 900]], [380]),
+]
+
+
+def test_idle_stretches_are_folded() -> None:
+    """Instants keep their order, and come back from their places."""
+
+    async def test() -> None:
+        async with shown(3) as (window, _):
+            for title, spans, seconds in SPANS:
+                instants = list(range(0, 601, 50))
+                told: dict[str, Any] = await window.run(LINE, spans, instants)
+                assert [fold[1] for fold in told["folds"]] == seconds, title
+                assert told["shares"] == sorted(told["shares"]), title
+                assert (told["shares"][0], told["shares"][-1]) == (0, 1), title
+                assert told["back"] == instants, title
+
+    play(test)
+
+
+ROWS = "return [...document.querySelectorAll('#happened-list li')].map((row) => row.dataset.change)"
+RANGE = "return decodeURIComponent(location.hash)"
+
+
+async def rows(window: Browser) -> set[str]:
+    return set(await window.run(ROWS))
+
+
+def test_a_stretch_of_what_happened_has_an_address() -> None:
+    async def test() -> None:
+        async with opened() as page:
+            window = page.browser
+            silence(page.served, "a1")
+            await window.until(
+                "return document.querySelector('#happened-list').textContent.includes('AddTaint')"
+            )
+            await window.until("return !document.getElementById('lanes').hidden")
+            await window.drag("#lanes", 0.3, 0.6, 0.99)
+            await window.until("return location.hash.startsWith('#/happened/')")
+            address = await window.run(RANGE)
+            low, high = address.split("/")[2:]
+            assert low < high and low.endswith("Z")
+            note = "return document.getElementById('range-note').textContent"
+            await window.until(f"{note}.includes('change')")
+            of_range = await rows(window)
+            assert of_range
+            await window.run("document.getElementById('range-all').click()")
+            await window.until("return location.hash === '#/'")
+            await window.go("about:blank")
+            await window.go(f"{page.url}{address}")
+            await window.until(f"{note}.includes('change')")
+            await window.until(f"{ROWS}.length === arguments[0]", len(of_range))
+            assert await rows(window) == of_range
+            await window.run(
+                "location.hash = '#/happened/2000-01-01T00:00:00Z/2000-01-01T01:00:00Z'"
+            )
+            await window.until(
+                "return document.getElementById('happened-none').offsetParent !== null"
+            )
+            assert await rows(window) == set()
+            assert await window.log() == []
+
+    play(test)
+
+
+def test_causes_are_followed_both_ways() -> None:
+    async def test() -> None:
+        async with shown(30) as (window, told):
+            told.tell_frame(dark_s=0.0, changes=1)
+            await window.until(f"{ROWS}.length === 20")
+            marked = "return document.querySelector('.marked')?.dataset.change"
+            press = """
+              [...document.querySelectorAll(`[data-change="${arguments[0]}"] button`)]
+                .find((button) => button.textContent.startsWith(arguments[1])).click()
+            """
+            await window.run(press, 30, "its cause")
+            assert await window.run(marked) == "29"
+            await window.run(press, 30, "what it led to (1)")
+            assert await window.run(marked) == "31"
+
+    play(test)
+
+
+LEFTS = """
+  return [...document.querySelectorAll('#next-list .track')].map((track) => [
+    track.classList.contains('past'),
+    parseFloat(track.firstChild.style.left), parseFloat(track.lastChild.style.left),
+  ]);
+"""
+"""Whether a row is of the past, and where its bar and the line of now are."""
+
+
+def test_what_came_true_slides_into_the_past() -> None:
+    async def test() -> None:
+        async with shown(30) as (window, told):
+            told.tell_frame(dark_s=20.0, changes=1)
+            text = "return document.getElementById('next-list').textContent"
+            await window.until(f"{text}.includes('confirmed')")
+            found = await window.run(LEFTS)
+            past = [at <= now for was, at, now in found if was]
+            ahead = [at >= now for was, at, now in found if not was]
+            assert len(past) == 5 and all(past) and len(ahead) == 10 and all(ahead)
+            assert "//" not in await window.run(text) and "now" in await window.run(text)
+
+    play(test)
