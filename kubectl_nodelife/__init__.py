@@ -30,7 +30,7 @@ Import rule (tests/test_layers.py holds it, as a table): a folder imports only f
 it in
 
     kube < workloads, engine < kubelet < controllers < sim < drain < upgrade, outlook, live
-         < sandbox, snapshot, answers < daemon < acts, report < commands < cli
+         < sandbox, snapshot < sweep, answers < daemon < acts, report < commands < cli
 
 where `engine` does without `workloads`, controllers never import one another or `kubelet`, `live`
 and `sim` never each other, and `report` takes data types only. `errors` and `copy_on_write` may be
@@ -50,6 +50,7 @@ asyncio, os, logging or click in there. Only `report` and `cli` print.
 - `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, owners, kubectl drain
 - `sandbox`      the virtual cluster served as a Kubernetes API on loopback
 - `snapshot`     a cluster in a file: what is kept of an object, and the file, on top of `live`
+- `sweep`        many futures under many settings, on Dask workers (extra `sweep`)
 - `answers`      each answer as a document, once; terminal, socket and page show it
 - `daemon`       the per-user process: socket, single instance, config reload, journal
 - `acts`         what a person orders and watches: drain, repair, rollback, the leader of an upgrade

@@ -50,6 +50,10 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.what_if:what_if",
         "Say what would happen if a node, a zone or the link were lost.",
     ),
+    "sweep": (
+        "kubectl_nodelife.commands.sweep:sweep",
+        "Play many settings and failures, and say what each buys.",
+    ),
     "drain-plan": (
         "kubectl_nodelife.commands.drain_plan:drain_plan",
         "Say whether a drain will finish, when, and what stops it.",

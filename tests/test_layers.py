@@ -26,12 +26,13 @@ RULES = {
     "sim": "kube workloads engine kubelet controllers",  # the marks and policy of an upgrade
     "sandbox": "kube workloads engine kubelet controllers sim live",
     "snapshot": "kube engine live",
+    "sweep": "kube workloads engine kubelet controllers outlook sim snapshot",
     "answers": "kube workloads engine controllers drain upgrade outlook sim",
     "daemon": "kube workloads engine controllers drain upgrade outlook live sim sandbox answers",
     "acts": "kube workloads engine controllers drain upgrade outlook live sim answers daemon",
-    "report": "kube workloads engine drain upgrade outlook sim answers",  # their data types
+    "report": "kube workloads engine drain upgrade outlook sim sweep answers",  # their data types
     "commands": "kube workloads engine kubelet controllers drain upgrade outlook live sim sandbox"
-    " snapshot answers daemon acts report",
+    " snapshot sweep answers daemon acts report",
     "cli": "commands report",
     "quick": "commands daemon report cli",
     "__main__": "quick",

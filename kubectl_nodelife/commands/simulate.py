@@ -76,7 +76,7 @@ def simulate(
     from kubectl_nodelife.sim.story import tell
 
     scenario = _read_scenario(filename, profile)
-    setting = assemble(scenario, _read_given(scenario))
+    setting = assemble(scenario, read_given(scenario))
     settings = settings_of(setting, assignments)
     if (stand_in := setting.profile.stands_in()) is not None:
         terminal.warn(stand_in)
@@ -151,7 +151,7 @@ def _is_dump(content: bytes, name: str) -> bool:
         return False
 
 
-def _read_given(scenario: Scenario) -> Given | None:
+def read_given(scenario: Scenario) -> Given | None:
     """The snapshot that the scenario names, by a path relative to its own."""
     from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, read_dump
     from kubectl_nodelife.kube.kinds import KINDS

@@ -9,14 +9,23 @@ objects, so that 150,000 pods take about a second and some hundred bytes each.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, ObjectMeta, OwnerReference, Time
+from kubectl_nodelife.kube.meta import (
+    KubeObject,
+    LabelSelector,
+    MicroTime,
+    ObjectMeta,
+    OwnerReference,
+    Time,
+)
 from kubectl_nodelife.kube.node import (
+    Lease,
+    LeaseSpec,
     Node,
     NodeCondition,
     NodeMeta,
@@ -34,7 +43,7 @@ from kubectl_nodelife.kube.pod import (
     Toleration,
 )
 from kubectl_nodelife.kube.service import Service, ServiceSpec
-from kubectl_nodelife.kube.times import HOUR_NS
+from kubectl_nodelife.kube.times import HOUR_NS, MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     LABEL_ARCH,
     LABEL_ARCH_BETA,
@@ -95,7 +104,8 @@ _MIX = (("ReplicaSet", 80), ("StatefulSet", 12), ("Job", 6), ("", 2))
 class Generate(msgspec.Struct, frozen=True):
     """What to make. `toleration_seconds`: for how long most pods tolerate a lost node; `nodes`: at
     most so many, the last zones being one smaller; 0 for all. `services`, `budgets`: so many of the
-    first workloads have one; a budget lets one pod go.
+    first workloads have one; a budget lets one pod go. `replicas`: of each workload; 0: a few,
+    seldom some dozens.
     """
 
     zones: int = 3
@@ -107,11 +117,36 @@ class Generate(msgspec.Struct, frozen=True):
     toleration_seconds: int = 300
     services: int = 0
     budgets: int = 0
+    replicas: int = 0
 
 
 def generate(wanted: Generate, start_ns: int, kubelet_version: str) -> Iterator[KubeObject]:
     """All objects of the cluster as it stands at t=0."""
     return _Maker(wanted, start_ns, kubelet_version).objects()
+
+
+def with_leases(objects: Iterable[KubeObject], start_ns: int) -> Iterator[KubeObject]:
+    """The same with a Lease for each node, renewed at a moment of its own less than 10 s before
+    t=0, and with conditions that were posted a second before that."""
+    number = 0
+    for obj in objects:
+        if not isinstance(obj, Node):
+            yield obj
+            continue
+        number += 1
+        age_ns = (1000 + number * 7919 % 8999) * MILLISECOND_NS
+        yield _posted(obj, start_ns - age_ns - SECOND_NS)
+        spec = LeaseSpec(
+            holder_identity=obj.name,
+            lease_duration_seconds=40,
+            renew_time=MicroTime(start_ns - age_ns),
+        )
+        yield Lease(metadata=ObjectMeta(name=obj.name, namespace="kube-node-lease"), spec=spec)
+
+
+def _posted(node: Node, at_ns: int) -> Node:
+    conditions = tuple(replace(c, last_heartbeat_time=Time(at_ns)) for c in node.status.conditions)
+    return replace(node, status=replace(node.status, conditions=conditions))
 
 
 def zone_name(number: int) -> str:
@@ -164,7 +199,9 @@ class _Maker:
             number += 1
 
     def _size(self) -> int:
-        """Replicas of a workload: a few, seldom some dozens."""
+        """Replicas of a workload."""
+        if self._wanted.replicas:
+            return self._wanted.replicas
         return min(48, 1 + int(self._random.expovariate(1 / 8)))
 
     def _uid(self) -> str:

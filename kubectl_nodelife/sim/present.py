@@ -21,6 +21,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.sim.branch import Branch
 from kubectl_nodelife.sim.joined import goes_on, last_sign
+from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 from kubectl_nodelife.sim.scenario import (
     CONTROLLER_NAMES,
     HIGHEST_SCORE,
@@ -42,6 +43,9 @@ _MEANS: Final = {
     "Job": "their pods are replaced at once",
     "PersistentVolumeClaim": "volumes keep no pod on a node or in a zone",
 }
+
+
+_TERMS: Final = KubeletTerms()
 
 
 class UnreadKind(msgspec.Struct, frozen=True):
@@ -103,12 +107,15 @@ def join(
     *,
     late_renew: bool = False,
     next_pass_ns: int | None = None,
+    kubelet: KubeletTerms = _TERMS,
+    scheduler: str = HIGHEST_SCORE,
 ) -> Present:
     """The present of a cluster, which is not changed. `kinds_read`: kinds of which an object that
     is not there is known not to exist. `late_renew`: who is late is slow, and not silent.
-    `next_pass_ns`: as of `Present`.
+    `next_pass_ns`: as of `Present`. `kubelet`: what is said of kubelets that the cluster does not
+    tell; `scheduler`: how a node is chosen, a key of SCHEDULERS.
     """
-    scenario = Scenario("", "present", join=True, scheduler=HIGHEST_SCORE)
+    scenario = Scenario("", "present", join=True, kubelet=kubelet, scheduler=scheduler)
     read = frozenset(kinds_read)
     setting = Setting(scenario, settings.profile, now_ns, cluster, read).under(settings)
     setting = replace(setting, late_kubelets_renew=late_renew)

@@ -57,6 +57,7 @@ _GENERATE_FIELDS = {
     "tolerationSeconds": ("toleration_seconds", 0, 1_000_000_000),
     "services": ("services", 0, 100_000),
     "budgets": ("budgets", 0, 100_000),
+    "replicas": ("replicas", 0, 10_000),
 }
 _MILLISECOND_NS = 1_000_000
 _LONGEST_NS = 366 * 24 * 60 * MINUTE_NS
@@ -150,7 +151,8 @@ def _kubelet(value: Any, at: FieldPath) -> KubeletTerms:
     return KubeletTerms(**terms)
 
 
-def _generate(value: Any, at: FieldPath) -> Generate:
+def read_generate(value: Any, at: FieldPath) -> Generate:
+    """The recipe of a synthetic cluster. Raises BadInput."""
     wanted = {}
     for key, item in mapping(value, at, tuple(_GENERATE_FIELDS)).items():
         field, least, most = _GENERATE_FIELDS[key]
@@ -203,7 +205,7 @@ _SPEC_FIELDS: Final[dict[str, tuple[str, Callable[[Any, FieldPath], Any]]]] = {
     "duration": ("duration_ns", _duration),
     "snapshot": ("snapshot", text),
     "objects": ("objects", _objects),
-    "generate": ("generate", _generate),
+    "generate": ("generate", read_generate),
     "kubelet": ("kubelet", _kubelet),
     "scheduler": ("scheduler", _scheduler),
     "events": ("events", read_events),

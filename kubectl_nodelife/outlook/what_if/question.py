@@ -8,6 +8,7 @@ middle play is shown, a fast and a slow one give the ranges.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -31,16 +32,17 @@ from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds, template_of
 from kubectl_nodelife.sim.events import ScenarioEvent, read_events
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.joined import joined_kubelets, last_sign
+from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
 from kubectl_nodelife.sim.present import Present, join
 from kubectl_nodelife.sim.run import Run
-from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, PASS_DRIFT_NS
+from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, HIGHEST_SCORE, PASS_DRIFT_NS
 from kubectl_nodelife.sim.story import Story, tell
 from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, Timing
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.time_to_ready import is_on_its_way
 
-_TOLERATION_FLAGS: Final = (
+TOLERATION_FLAGS: Final = (
     "default-not-ready-toleration-seconds",
     "default-unreachable-toleration-seconds",
 )
@@ -49,7 +51,9 @@ _TOLERATION_FLAGS: Final = (
 class Question(NamedTuple):
     """What is asked of a cluster at a moment (ns since the epoch). `until_ns`: the horizon after
     it. `kinds_read`: kinds of which an object that is not there is known not to exist.
-    `next_pass_ns`: when the running node-lifecycle begins its next pass; None: not known."""
+    `next_pass_ns`: when the running node-lifecycle begins its next pass; None: not known.
+    `kubelet`: what is said of kubelets that the cluster does not tell; `scheduler`: how a node is
+    chosen, a key of SCHEDULERS; `controllers`: those that run."""
 
     cluster: Cache
     settings: Settings
@@ -59,6 +63,9 @@ class Question(NamedTuple):
     until_ns: int
     late_renew: bool = False
     next_pass_ns: int | None = None
+    kubelet: KubeletTerms = KubeletTerms()
+    scheduler: str = HIGHEST_SCORE
+    controllers: tuple[str, ...] = CONTROLLER_NAMES
 
 
 class DueThing(NamedTuple):
@@ -170,13 +177,26 @@ def story_of(plays: Plays) -> Story:
 
 
 class EachPlay:
-    """One present, of which many futures are played, each from a fork of it; `baseline` is played
-    once. All have the timing of the middle play."""
+    """One present, of which many futures are played, each from a fork of it. All have the timing
+    of the middle play."""
 
     def __init__(self, question: Question) -> None:
         self._question = question
         self._begun = _Beginning(_present(question, question.settings), question, prepares=True)
-        self.baseline = _played(self._begun.fork(()), (), question)
+
+    @property
+    def present(self) -> Present:
+        """What is played."""
+        return self._begun.present
+
+    @cached_property
+    def baseline(self) -> Played:
+        """The play without any act."""
+        return _played(self._begun.fork(()), (), self._question)
+
+    def play_later(self, events: Sequence[ScenarioEvent]) -> Played:
+        """The future in which these happen, all of them after t=0. Raises BadInput."""
+        return _played(self._begun.fork(()), events, self._question)
 
     def play(self, acts: Sequence[Act]) -> Played:
         """The future with these acts. Raises BadInput."""
@@ -192,7 +212,7 @@ class _Beginning:
     """
 
     def __init__(self, present: Present, question: Question, *, prepares: bool = False) -> None:
-        self._present, self._question = present, question
+        self.present, self._question = present, question
         self._begun = _begin(present, question, MIDDLE)
         if prepares:
             self._begun.prepare()
@@ -211,11 +231,11 @@ class _Beginning:
 
     def fork_under(self, timing: Timing) -> Branch:
         """Another play of the same, in which things take so long."""
-        pods = self._present.setting.cluster.pods.values()
+        pods = self.present.setting.cluster.pods.values()
         if any(p.metadata.deletion_timestamp is not None or is_on_its_way(p) for p in pods):
-            return _begin(self._present, self._question, timing)
+            return _begin(self.present, self._question, timing)
         branch = self._begun.fork()  # no pod has begun to start or to stop
-        branch.world.kubelets.terms = self._present.terms(timing)
+        branch.world.kubelets.terms = self.present.terms(timing)
         return branch
 
 
@@ -248,7 +268,7 @@ def _future(question: Question, acts: Sequence[Act]) -> _Future:
 def _present(question: Question, settings: Settings, *, restamps: bool = False) -> Present:
     cluster = question.cluster
     if restamps:
-        cluster = _restamped(cluster, question.settings, settings)
+        cluster = restamped(cluster, question.settings, settings)
     present = join(
         cluster,
         settings,
@@ -256,12 +276,14 @@ def _present(question: Question, settings: Settings, *, restamps: bool = False) 
         question.kinds_read,
         late_renew=question.late_renew,
         next_pass_ns=question.next_pass_ns,
+        kubelet=question.kubelet,
+        scheduler=question.scheduler,
     )
     stamped = DefaultTolerationSeconds(*question.settings.default_toleration_seconds)
     return replace(present, setting=replace(present.setting, stamped=stamped))
 
 
-def _restamped(cluster: Cache, was: Settings, now: Settings) -> Cache:
+def restamped(cluster: Cache, was: Settings, now: Settings) -> Cache:
     """The cluster as if its pods had been made under other default tolerations."""
     before = DefaultTolerationSeconds(*was.default_toleration_seconds)
     after = DefaultTolerationSeconds(*now.default_toleration_seconds)
@@ -275,7 +297,7 @@ def _restamped(cluster: Cache, was: Settings, now: Settings) -> Cache:
 
 def _begin(present: Present, question: Question, timing: Timing) -> Branch:
     """The play of it before its first tick, with what is counted of it."""
-    branch = present.begin(question.until_ns, timing=timing)
+    branch = present.begin(question.until_ns, timing=timing, controllers=question.controllers)
     ServiceLevels(branch.world)
     return branch
 
@@ -288,7 +310,7 @@ def _played(
 ) -> Played:
     branch.add(events)
     for restart in restarts:
-        made = make_controllers(restart.settings, CONTROLLER_NAMES, pass_drift_ns=PASS_DRIFT_NS)
+        made = make_controllers(restart.settings, question.controllers, pass_drift_ns=PASS_DRIFT_NS)
         admission = DefaultTolerationSeconds(*restart.settings.default_toleration_seconds)
         branch.restart(made, question.now_ns + restart.at_ns, admission)
     branch.play_until_quiet()
@@ -357,7 +379,7 @@ def given_flags(settings: Settings) -> list[str]:
 
 def _flags(detail: Mapping[str, str]) -> Mapping[str, str]:
     if TOLERATION_SECONDS in detail:
-        return dict.fromkeys(_TOLERATION_FLAGS, detail[TOLERATION_SECONDS])
+        return dict.fromkeys(TOLERATION_FLAGS, detail[TOLERATION_SECONDS])
     return detail
 
 

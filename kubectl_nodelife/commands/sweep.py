@@ -1,0 +1,224 @@
+"""`kubectl nodelife sweep`: a study of many settings and many failures, on all cores or a cluster
+of workers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named
+from kubectl_nodelife.commands.flags import Output, gathered_flags, output_flags
+from kubectl_nodelife.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_NO, BadInput
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.formats import FORMATTERS
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.sweep.pool import Pool
+    from kubectl_nodelife.sweep.result import StudyResult
+    from kubectl_nodelife.sweep.runs import Plan, RunId
+    from kubectl_nodelife.sweep.space import Point
+    from kubectl_nodelife.sweep.store import RunStore
+    from kubectl_nodelife.sweep.study import Study
+
+_HTML = "html"
+_EXTRA = ("dask", "distributed", "pyarrow", "cryptography")
+_MOST_RUNS = 100_000
+_LONG_SECONDS = 3600.0
+_DOCUMENT = "result.json"
+
+
+class SweepFlags(NamedTuple):
+    """The flags as given."""
+
+    filename: str
+    on: str = "local"
+    out: str | None = None
+    resume: bool = False
+    yes: bool = False
+
+
+_sweep_flags = gathered_flags(
+    "asked",
+    SweepFlags,
+    (
+        click.option("-f", "--filename", required=True, metavar="PATH", help="The study."),
+        click.option(
+            "--on",
+            default="local",
+            show_default=True,
+            metavar="WHERE",
+            help="local[:N] for processes of this machine, dask://HOST:8786 for a Dask scheduler.",
+        ),
+        click.option("--out", metavar="DIR", help="Folder of the results. Default: sweep-NAME."),
+        click.option("--resume", is_flag=True, help="Go on with what the folder has."),
+        click.option("--yes", is_flag=True, help="Do not ask before a study that takes long."),
+    ),
+)
+
+
+@click.command()
+@_sweep_flags
+@max_file_size
+@output_flags(*FORMATTERS, _HTML)
+def sweep(asked: SweepFlags, output: Output) -> int:
+    """Play one cluster under many settings and many failures, and say what each setting buys.
+
+    The study (kind Study) names a cluster, what is varied, what fails and how often, and what is
+    measured. Each point of its space is played with each seed; the answer has quantiles, means with
+    95 % intervals, the difference to today's settings on the same failures, and the points that no
+    other one beats. Runs are kept as they come in the folder of --out: runs.jsonl, and at the end
+    runs.parquet and result.json. Ctrl-C keeps what is there, --resume goes on. Exit code 4 where an
+    assertion of the study does not hold.
+
+    It needs Dask and pyarrow, which come with kubectl-nodelife[sweep].
+
+    \b
+    Examples:
+      kubectl nodelife sweep -f studies/grace-period.yaml
+      kubectl nodelife sweep -f studies/grace-period.yaml --on local:8 --out results --resume
+      kubectl nodelife sweep -f studies/eviction-rate.yaml --on dask://scheduler:8786 -o json
+    """
+    _check_extra()
+    from kubectl_nodelife.commands.study_base import read_base
+    from kubectl_nodelife.sweep.points import Terms, settled_points
+    from kubectl_nodelife.sweep.pool import read_where
+    from kubectl_nodelife.sweep.result import runs_of
+    from kubectl_nodelife.sweep.runs import Plan
+    from kubectl_nodelife.sweep.store import RunStore
+    from kubectl_nodelife.sweep.study import read_study
+
+    beside = Path(asked.filename).parent
+    study = read_study(
+        read_named(asked.filename), asked.filename, lambda name: read_named(str(beside / name))
+    )
+    where = read_where(asked.on)
+    base, pods, warnings = read_base(study)
+    for warning in warnings:
+        terminal.warn(warning)
+    points, today = settled_points(base, study.space, study.sampling)
+    runs = runs_of(points, study.seeds)
+    if len(runs) > _MOST_RUNS:
+        _ask(asked, f"{len(runs):,} runs are more than {_MOST_RUNS:,}")
+    terms = Terms(study.duration_ns, study.scheduler, study.controllers)
+    plan = Plan(study.name, base, study.failures, terms, study.measures)
+    folder = Path(asked.out or f"sweep-{study.name}")
+    with RunStore(folder, plan, runs, resume=asked.resume) as store:
+        played = _Sweep(asked, plan, runs, store)
+        played.play(where, pods)
+        result = _result(study, played, today, warnings)
+        played.finish(result)
+    _show(result, output)
+    return _exit_code(result)
+
+
+def _check_extra() -> None:
+    """Raises BadInput where the extra is not installed."""
+    from importlib.util import find_spec
+
+    for package in _EXTRA:
+        if find_spec(package) is None:
+            raise BadInput(
+                f"the Python package {package} is missing",
+                on="sweep",
+                remedy="pip install 'kubectl-nodelife[sweep]'",
+            )
+
+
+class _Sweep:
+    """A study that is played: what failed, and whether it was interrupted."""
+
+    def __init__(self, asked: SweepFlags, plan: Plan, runs: list[RunId], store: RunStore) -> None:
+        self._asked = asked
+        self.plan, self.runs, self.store = plan, runs, store
+        self.failed: list[str] = []
+        self.partial = False
+
+    def play(self, where: int | str, pods: int) -> None:
+        """Play the runs that the store lacks. Raises NodelifeError."""
+        from kubectl_nodelife.sweep.pool import pool_at
+
+        left = [run for run in self.runs if run.number not in self.store.found]
+        if not left:
+            return
+        try:
+            with pool_at(where, pods) as pool:
+                pool.check_versions()
+                if pool.dashboard:
+                    terminal.note(f"dashboard: {pool.dashboard}")
+                self._gather(pool, left)
+        except KeyboardInterrupt:
+            self.partial = True
+
+    def _gather(self, pool: Pool, left: list[RunId]) -> None:
+        from kubectl_nodelife.report.progress import progress_bar
+        from kubectl_nodelife.sweep.runs import RunResult
+
+        with progress_bar("playing", len(left)) as step:
+            for done, found in enumerate(pool.play(self.plan, left, self._estimate), 1):
+                if isinstance(found, RunResult):
+                    self.store.add(found.number, found.measures)
+                else:
+                    self.failed += [_words_of(run, found.why) for run in found.runs]
+                step(done)
+
+    def _estimate(self, seconds: float) -> None:
+        if seconds > _LONG_SECONDS:
+            _ask(self._asked, f"the study will take about {seconds / 3600:.1f} hours")
+
+    def finish(self, result: StudyResult) -> None:
+        """Write what is there. Raises Failed."""
+        self.store.finish({_DOCUMENT: _formatted(result)})
+
+
+def _formatted(result: StudyResult) -> bytes:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
+
+
+def _words_of(run: RunId, why: str) -> str:
+    point = ", ".join(f"{name}={value}" for name, value in run.point.items())
+    return f"{point or 'the base'}, seed {run.seed}: {why}"
+
+
+def _ask(asked: SweepFlags, what: str) -> None:
+    """Raises BadInput where nobody agrees."""
+    if asked.yes:
+        return
+    if sys.stdin.isatty() and click.confirm(f"{what}: play them?", err=True):
+        return
+    raise BadInput(what, on=asked.filename, remedy="say --yes, or make the study smaller")
+
+
+def _result(study: Study, played: _Sweep, today: Point, warnings: list[str]) -> StudyResult:
+    from kubectl_nodelife.sweep.result import summed_up
+
+    return summed_up(
+        played.plan,
+        played.runs,
+        played.store.found,
+        study.assertions,
+        today=today,
+        failed=played.failed,
+        warnings=warnings,
+        partial=played.partial,
+    )
+
+
+def _show(result: StudyResult, output: Output) -> None:
+    from kubectl_nodelife.report.sweep import StudyPage
+
+    for failed in result.failed:
+        terminal.warn(f"not played: {failed}")
+    output.show(StudyPage(result))
+
+
+def _exit_code(result: StudyResult) -> int:
+    if result.partial:
+        return EXIT_INTERRUPTED
+    if result.failed:
+        return EXIT_FAILED
+    return EXIT_NO if result.broken else 0

@@ -1,0 +1,262 @@
+"""Reads a study: one document of kind Study. docs/sweep.md has the format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from kubectl_nodelife.kube.times import HOUR_NS, MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.sim.fields import (
+    FieldPath,
+    count,
+    duration_ns,
+    mapping,
+    nearest,
+    one_of,
+    sequence,
+    text,
+)
+from kubectl_nodelife.sim.scenario import API_VERSION, CONTROLLER_NAMES, FEWEST_PODS, SCHEDULERS
+from kubectl_nodelife.sim.scenario_document import only_document
+from kubectl_nodelife.sweep.failures import (
+    Flap,
+    Group,
+    Independent,
+    LateHeartbeats,
+    Link,
+    Model,
+    RollingPower,
+    Trace,
+)
+from kubectl_nodelife.sweep.laws import positive, read_law
+from kubectl_nodelife.sweep.measures import MEASURES
+from kubectl_nodelife.sweep.space import LatinHypercube, Value, read_sampling, read_space
+from kubectl_nodelife.sweep.statistics import OPERATORS, STATISTICS, Assertion
+from kubectl_nodelife.sweep.trace import COLUMNS, read_trace
+
+KIND: Final = "Study"
+BASES: Final = ("snapshot", "dump", "scenario", "generate")
+DEFAULT_MEASURES: Final = ("evictions", "needlessEvictions", "unavailablePodMinutes")
+_FIELDS: Final = (
+    *("base", "profile", "flags", "controllers", "scheduler", "space", "sampling", "failures"),
+    *("repeat", "duration", "measure", "assert"),
+)
+_MOST_SEEDS: Final = 1_000_000
+_MOST_DURATION_NS: Final = 24 * HOUR_NS
+_ASSERTION: Final = re.compile(
+    r"(?:(?P<statistic>\w+)\s+)?(?P<measure>\w+)\s*(?P<op><=|>=|==|<|>)\s*(?P<value>\S+)"
+)
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
+
+ReadFile = Callable[[str], bytes]
+
+
+class Study(msgspec.Struct, frozen=True):
+    """A study as it is written. `base`: (one of BASES, what it says); `profile` "": the base's.
+    `document`: the whole as plain values."""
+
+    file: str
+    name: str
+    base: tuple[str, Any]
+    failures: tuple[tuple[str, Model], ...]
+    profile: str = ""
+    flags: dict[str, object] = {}
+    controllers: tuple[str, ...] = CONTROLLER_NAMES
+    scheduler: str = FEWEST_PODS
+    space: dict[str, tuple[Value, ...]] = {}
+    sampling: LatinHypercube | None = None
+    seeds: tuple[int, ...] = (1,)
+    duration_ns: int = HOUR_NS
+    measures: tuple[str, ...] = DEFAULT_MEASURES
+    assertions: tuple[Assertion, ...] = ()
+
+
+def read_study(content: bytes, file: str, read_file: ReadFile) -> Study:
+    """Read a study. `read_file` has the content of a file that the study names, by a path that is
+    relative to it. Raises BadInput with the file, the path in the document, and the remedy."""
+    top = FieldPath(file)
+    document = mapping(
+        only_document(content, file), top, ("apiVersion", "kind", "metadata", "spec")
+    )
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if document.get(key) != wanted:
+            found = f"found {document[key]!r}" if key in document else "the field is missing"
+            raise top.key(key).fault(found, f"a study has {key}: {wanted}")
+    meta = mapping(document.get("metadata", {}), top.key("metadata"), ("name",))
+    place = top.key("metadata").key("name")
+    name = text(meta.get("name", "study"), place)
+    if not _NAME.fullmatch(name):
+        raise place.fault(f"{name!r} is no name", "use lower-case letters, digits, - and .")
+    at = top.key("spec")
+    spec = mapping(document.get("spec", {}), at, _FIELDS)
+    for needed in ("base", "failures"):
+        if needed not in spec:
+            raise at.key(needed).fault("the field is missing", "docs/sweep.md has the format")
+    given: dict[str, Any] = {
+        field: _READERS[key](spec[key], at.key(key))
+        for key, field in _RENAMED.items()
+        if key in spec
+    }
+    models = _failures(spec["failures"], at.key("failures"), read_file)
+    return Study(file=file, name=name, failures=models, **given)
+
+
+def _base(value: Any, at: FieldPath) -> tuple[str, Any]:
+    given = mapping(value, at, BASES)
+    if len(given) != 1:
+        raise at.fault("names no cluster or several", f"give one of {', '.join(BASES)}")
+    ((kind, what),) = given.items()
+    return kind, mapping(what, at.key(kind)) if kind == "generate" else text(what, at.key(kind))
+
+
+def _flags(value: Any, at: FieldPath) -> dict[str, object]:
+    return dict(mapping(value, at))
+
+
+def _controllers(value: Any, at: FieldPath) -> tuple[str, ...]:
+    items = sequence(value, at)
+    wanted = {one_of(item, at.item(i), CONTROLLER_NAMES) for i, item in enumerate(items)}
+    return tuple(name for name in CONTROLLER_NAMES if name in wanted)
+
+
+def _seeds(value: Any, at: FieldPath) -> tuple[int, ...]:
+    """1 to N, or a list."""
+    if not isinstance(value, list):
+        return tuple(range(1, count(value, at, least=1, most=_MOST_SEEDS) + 1))
+    seeds = tuple(count(item, at.item(i), most=1 << 48) for i, item in enumerate(value))
+    if not seeds or len(set(seeds)) < len(seeds):
+        raise at.fault("has no seeds, or one twice", "give N, or a list of different numbers")
+    return seeds
+
+
+def _duration(value: Any, at: FieldPath) -> int:
+    return duration_ns(value, at, least_ns=SECOND_NS, most_ns=_MOST_DURATION_NS)
+
+
+def _measures(value: Any, at: FieldPath) -> tuple[str, ...]:
+    items = sequence(value, at)
+    wanted = {one_of(item, at.item(i), tuple(MEASURES)) for i, item in enumerate(items)}
+    if not wanted:
+        raise at.fault("the list is empty", f"known here: {', '.join(MEASURES)}")
+    return tuple(name for name in MEASURES if name in wanted)
+
+
+def _assertions(value: Any, at: FieldPath) -> tuple[Assertion, ...]:
+    return tuple(_assertion(item, at.item(i)) for i, item in enumerate(sequence(value, at)))
+
+
+def _assertion(value: Any, at: FieldPath) -> Assertion:
+    """`[p5|median|p95|mean] MEASURE OP NUMBER`, of the mean where nothing else is said."""
+    written = text(value, at)
+    parts = _ASSERTION.fullmatch(written.strip())
+    if parts is None:
+        remedy = f"write [{'|'.join(STATISTICS)}] MEASURE {'|'.join(OPERATORS)} NUMBER"
+        raise at.fault(f"{written!r} is no assertion", remedy)
+    statistic, measure = parts["statistic"] or "mean", parts["measure"]
+    if statistic not in STATISTICS:
+        raise at.fault(f"unknown statistic {statistic!r}", nearest(statistic, STATISTICS))
+    if measure not in MEASURES:
+        raise at.fault(f"unknown measure {measure!r}", nearest(measure, MEASURES))
+    try:
+        number = float(parts["value"])
+    except ValueError:
+        raise at.fault(f"{parts['value']!r} is no number") from None
+    if number != number:
+        raise at.fault("NaN is no number")
+    return Assertion(statistic, measure, parts["op"], number)
+
+
+def _scheduler(value: Any, at: FieldPath) -> str:
+    return one_of(value, at, tuple(SCHEDULERS))
+
+
+_READERS: Final[dict[str, Callable[[Any, FieldPath], Any]]] = {
+    "base": _base,
+    "profile": text,
+    "flags": _flags,
+    "controllers": _controllers,
+    "scheduler": _scheduler,
+    "space": read_space,
+    "sampling": read_sampling,
+    "repeat": _seeds,
+    "duration": _duration,
+    "measure": _measures,
+    "assert": _assertions,
+}
+_RENAMED: Final = {
+    **{key: key for key in _READERS},
+    "repeat": "seeds",
+    "duration": "duration_ns",
+    "measure": "measures",
+    "assert": "assertions",
+}
+
+
+def _failures(value: Any, at: FieldPath, read_file: ReadFile) -> tuple[tuple[str, Model], ...]:
+    """(name, model): the kind, and a number where it stands there more than once."""
+    found: list[tuple[str, Model]] = []
+    for i, item in enumerate(sequence(value, at)):
+        place = at.item(i)
+        fields = mapping(item, place)
+        kind = one_of(fields.get("kind"), place.key("kind"), tuple(_MODELS))
+        rest = {key: each for key, each in fields.items() if key != "kind"}
+        before = sum(name.partition("-")[0] == kind for name, _ in found)
+        model = _trace(rest, place, read_file) if kind == "trace" else _model(kind, rest, place)
+        found.append((f"{kind}-{before + 1}" if before else kind, model))
+    if not found:
+        raise at.fault("the list is empty", f"known here: {', '.join(_MODELS)}")
+    return tuple(found)
+
+
+_LAWS: Final = {"mtbf", "mttr", "every", "silence", "lasts", "delay", "begins", "gap", "off"}
+_MODELS: Final = {
+    "independent": (Independent, ("mtbf", "mttr")),
+    "group": (Group, ("label", "mtbf", "mttr")),
+    "flap": (Flap, ("every", "silence")),
+    "lateHeartbeats": (LateHeartbeats, ("delay", "share")),
+    "link": (Link, ("every", "lasts")),
+    "rollingPower": (RollingPower, ("label", "begins", "gap", "off")),
+    "trace": (Trace, ("file",)),
+}
+"""kind -> (its class, the fields that it must have)."""
+
+
+def _model(kind: str, fields: dict[str, Any], at: FieldPath) -> Model:
+    made, needed = _MODELS[kind]
+    known = tuple(each for each in made.__struct_fields__)
+    read: dict[str, Any] = {}
+    for key, value in mapping(fields, at, known).items():
+        if key in _LAWS:
+            read[key] = read_law(value, at.key(key))
+        elif key == "share":
+            read[key] = positive(value, at.key(key), 1.0)
+        else:
+            read[key] = text(value, at.key(key))
+    for key in needed:
+        if key not in read:
+            raise at.key(key).fault("the field is missing", f"{kind} needs {', '.join(needed)}")
+    model: Model = made(**read)
+    return model
+
+
+_MACHINES: Final = ("seed", "name")
+
+
+def _trace(fields: dict[str, Any], at: FieldPath, read_file: ReadFile) -> Trace:
+    given = mapping(fields, at, ("file", "columns", "machines", "offset"))
+    if "file" not in given:
+        raise at.key("file").fault("the field is missing", "name a CSV or JSON file")
+    place = at.key("columns")
+    columns = {
+        key: text(value, place.key(key))
+        for key, value in mapping(given.get("columns", {}), place, COLUMNS).items()
+    }
+    name = text(given["file"], at.key("file"))
+    machines = one_of(given.get("machines", "seed"), at.key("machines"), _MACHINES)
+    offset_ns = duration_ns(given.get("offset", 0), at.key("offset"))
+    outages = read_trace(read_file(name), name, columns)
+    whole = offset_ns // MILLISECOND_NS * MILLISECOND_NS
+    return Trace(outages, machines == "name", whole)
