@@ -52,7 +52,7 @@ _sweep_flags = gathered_flags(
             metavar="WHERE",
             help="local[:N] for processes of this machine, dask://HOST:8786 for a Dask scheduler.",
         ),
-        click.option("--out", metavar="DIR", help="Folder of the results. Default: sweep-NAME."),
+        click.option("--out", metavar="PATH", help="Folder of the results. Default: sweep-NAME."),
         click.option("--resume", is_flag=True, help="Go on with what the folder has."),
         click.option("--yes", is_flag=True, help="Do not ask before a study that takes long."),
     ),

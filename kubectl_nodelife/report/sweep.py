@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -36,7 +37,7 @@ class StudyPage:
             yield _differences(answer, against)
         if answer.front_of:
             front = [point_words(p.point) for p in answer.points if p.front]
-            better = " and ".join(answer.front_of)
+            better = " and ".join(map(measure_words, answer.front_of))
             yield f"no other point is better in {better}: {'; '.join(front)}"
         if answer.asserts:
             yield "\n".join(assertion_lines(answer))
@@ -71,6 +72,16 @@ def point_words(point: Mapping[str, Value]) -> str:
     return ", ".join(f"{name}={value}" for name, value in point.items()) or "the base"
 
 
+def measure_words(name: str) -> str:
+    """`needlessEvictions` -> `needless evictions`."""
+    return re.sub(r"(?=[A-Z])", " ", name).lower()
+
+
+def value_words(name: str) -> str:
+    """A name of the space: a flag as it is, `tolerationSeconds` -> `toleration seconds`."""
+    return name.removeprefix(FLAG) if name.startswith(FLAG) else measure_words(name)
+
+
 def assertion_lines(answer: StudyResult) -> Iterable[str]:
     """Each assertion, and where it does not hold."""
     for text in answer.asserts:
@@ -98,8 +109,8 @@ def _number(value: float, sign: str = "") -> str:
 def _columns(answer: StudyResult, *more: str) -> list[Column]:
     names = dict.fromkeys(name for point in answer.points for name in point.point)
     return [
-        *(Column(name.removeprefix(FLAG), gives=0) for name in names),
-        *(Column(name, gives=i) for i, name in enumerate(more, 1)),
+        *(Column(value_words(name)) for name in names),
+        *(Column(measure_words(name), gives=i) for i, name in enumerate(more, 1)),
     ]
 
 
@@ -121,7 +132,7 @@ def _means(answer: StudyResult, shown: Iterable[PointResult]) -> Table:
 
 def _quantiles(answer: StudyResult, shown: Iterable[PointResult]) -> Table:
     rows = [
-        [*_values(answer, p), name, *(_number(x) for x in (s.p5, s.median, s.p95))]
+        [*_values(answer, p), measure_words(name), *(_number(x) for x in (s.p5, s.median, s.p95))]
         for p in shown
         for name, s in p.measures.items()
     ]

@@ -147,19 +147,19 @@ class RollingPower(msgspec.Struct, frozen=True, tag="rollingPower"):
     label: str
     begins: Law
     gap: Law
-    off: Law
+    lasts: Law
 
     def silences(self, terrain: Terrain) -> Iterator[Silence]:
         """What it does in a run."""
         chance = terrain.chance("")
         at_ns = self.begins.draw(chance)
         for nodes in terrain.groups(self.label).values():
-            lasts_ns = self.off.draw(chance)
+            lasts_ns = self.lasts.draw(chance)
             yield from (Silence(name, at_ns, at_ns + lasts_ns, True) for name in nodes)
             at_ns += self.gap.draw(chance)
 
 
-class Outage(NamedTuple):
+class MachineOutage(NamedTuple):
     """One line of a trace: a machine that is down, from an instant to another, ns."""
 
     machine: str
@@ -170,7 +170,7 @@ class Outage(NamedTuple):
 class Trace(msgspec.Struct, frozen=True, tag="trace"):
     """What happened to recorded machines happens to nodes: of the same name, or chosen by seed."""
 
-    outages: tuple[Outage, ...]
+    outages: tuple[MachineOutage, ...]
     by_name: bool = False
     offset_ns: int = 0
 

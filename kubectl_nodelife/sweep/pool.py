@@ -60,7 +60,7 @@ class FailedRuns(NamedTuple):
     why: str
 
 
-class Played(NamedTuple):
+class TaskResult(NamedTuple):
     """What a task came to: its results, and the seconds of each run."""
 
     results: list[RunResult]
@@ -175,7 +175,7 @@ class _Playing:
         if future.status == "error":
             self._failed(runs, future.exception())
             return
-        played: Played = future.result()
+        played: TaskResult = future.result()
         if runs[0] is self._runs[0]:
             self._size_up(played.seconds)
         for result in played.results:
@@ -221,13 +221,13 @@ def _held(plan: Plan) -> Plan:
     return plan
 
 
-def _play(plan: Plan, runs: Sequence[RunId]) -> Played:
+def _play(plan: Plan, runs: Sequence[RunId]) -> TaskResult:
     results, seconds = [], []
     for run in runs:
         began = time.perf_counter()
         results += play_runs(plan, [run])
         seconds.append(time.perf_counter() - began)
-    return Played(results, seconds)
+    return TaskResult(results, seconds)
 
 
 def _versions() -> tuple[str, str]:

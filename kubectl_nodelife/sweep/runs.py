@@ -97,7 +97,7 @@ class PointPlays:
         return measured(reading, silences, self._plan.measures)
 
 
-class _Kept:
+class _LastPoint:
     """The plays of the last point of this process: building a present takes longer than a run."""
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class _Kept:
         return self._plays
 
 
-_kept: Final = _Kept()
+_last_point: Final = _LastPoint()
 
 
 def play_runs(plan: Plan, runs: Sequence[RunId]) -> list[RunResult]:
@@ -122,4 +122,6 @@ def play_runs(plan: Plan, runs: Sequence[RunId]) -> list[RunResult]:
         what = f"this worker has kubectl-nodelife {__version__}, the study needs {plan.version}"
         raise Failed(what, on="sweep", remedy="install the same version on each worker")
     with without_collector():
-        return [RunResult(run.number, _kept.at(plan, run.point).measure(run.seed)) for run in runs]
+        return [
+            RunResult(run.number, _last_point.at(plan, run.point).measure(run.seed)) for run in runs
+        ]

@@ -211,14 +211,14 @@ def _failures(value: Any, at: FieldPath, read_file: ReadFile) -> tuple[tuple[str
     return tuple(found)
 
 
-_LAWS: Final = {"mtbf", "mttr", "every", "silence", "lasts", "delay", "begins", "gap", "off"}
+_LAWS: Final = {"mtbf", "mttr", "every", "silence", "lasts", "delay", "begins", "gap"}
 _MODELS: Final = {
     "independent": (Independent, ("mtbf", "mttr")),
     "group": (Group, ("label", "mtbf", "mttr")),
     "flap": (Flap, ("every", "silence")),
     "lateHeartbeats": (LateHeartbeats, ("delay", "share")),
     "link": (Link, ("every", "lasts")),
-    "rollingPower": (RollingPower, ("label", "begins", "gap", "off")),
+    "rollingPower": (RollingPower, ("label", "begins", "gap", "lasts")),
     "trace": (Trace, ("file",)),
 }
 """kind -> (its class, the fields that it must have)."""

@@ -16,16 +16,16 @@ import msgspec
 
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
-from kubectl_nodelife.sweep.failures import Outage
+from kubectl_nodelife.sweep.failures import MachineOutage
 
 COLUMNS: Final = ("time", "machine", "event", "duration")
 _MOST_SECONDS: Final = 1e10
 
 
-def read_trace(content: bytes, file: str, columns: Mapping[str, str]) -> tuple[Outage, ...]:
+def read_trace(content: bytes, file: str, columns: Mapping[str, str]) -> tuple[MachineOutage, ...]:
     """The times for which machines are down, by time. `columns`: what the trace calls COLUMNS,
     where it does not call them so. Times are seconds. Raises BadInput."""
-    found: list[Outage] = []
+    found: list[MachineOutage] = []
     down: dict[str, int] = {}
     last: dict[str, int] = {}
     for number, row in _rows(content, file):
@@ -41,10 +41,10 @@ def read_trace(content: bytes, file: str, columns: Mapping[str, str]) -> tuple[O
                 down[machine] = last[machine] = at_ns
                 continue
             ends_ns = at_ns + _ns(lasts, "duration", place)
-            found.append(Outage(machine, at_ns, ends_ns))
+            found.append(MachineOutage(machine, at_ns, ends_ns))
             last[machine] = ends_ns
         elif event == "up" and machine in down:
-            found.append(Outage(machine, down.pop(machine), at_ns))
+            found.append(MachineOutage(machine, down.pop(machine), at_ns))
             last[machine] = at_ns
         elif event == "up" and machine in last and at_ns == last[machine]:
             continue  # said twice: by a duration, and by its end

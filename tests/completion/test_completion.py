@@ -95,6 +95,7 @@ def offered(*words: str) -> list[str]:
         (["what-if", "set", "node-monitor-p"], ["node-monitor-period="]),
         (["what-if", "set", "tol"], ["toleration-seconds="]),
         (["what-if", "lose", "node", "a", "--and", "dr"], ["drain"]),
+        (["sweep", "--on", "lo"], ["local"]),
         (["help", "stat"], ["status"]),
         (["help", "rollout", "und"], ["undo"]),
         (["help", "status", ""], []),

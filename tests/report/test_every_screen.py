@@ -33,6 +33,7 @@ NO_DUMP = {
     "daemon": "asks processes, not a cluster",
     "snapshot": "writes a file",
     "sandbox": "serves, and shows a line a change",
+    "sweep": "plays a study on workers; its page is tables like the others",
     "rbac": "prints YAML to be applied",
     "completion": "prints a script",
 }

@@ -14,8 +14,8 @@ from kubectl_nodelife.sweep.failures import (
     Independent,
     LateHeartbeats,
     Link,
+    MachineOutage,
     Model,
-    Outage,
     RollingPower,
     Silence,
     Terrain,
@@ -144,7 +144,7 @@ def test_events_are_in_the_order_of_time_and_then_of_nodes() -> None:
 
 
 def test_a_trace_hits_nodes_by_name_or_each_machine_one() -> None:
-    outages = (Outage("a1", 0, SECOND_NS), Outage("zz", 5 * SECOND_NS, 6 * SECOND_NS))
+    outages = (MachineOutage("a1", 0, SECOND_NS), MachineOutage("zz", 5 * SECOND_NS, 6 * SECOND_NS))
     by_name = list(Trace(outages, by_name=True).silences(terrain()))
     assert [each.node for each in by_name] == ["a1"]
     by_seed = [[s.node for s in Trace(outages).silences(terrain(seed))] for seed in range(20)]
@@ -167,15 +167,15 @@ CSV = "time,machine,event,duration\n"
 def test_a_trace_is_read(content: str) -> None:
     found = read_trace(content.encode(), "t", {})
     assert found == (
-        Outage("m1", 10 * SECOND_NS, 15 * SECOND_NS),
-        Outage("m2", 20 * SECOND_NS, 30 * SECOND_NS),
+        MachineOutage("m1", 10 * SECOND_NS, 15 * SECOND_NS),
+        MachineOutage("m2", 20 * SECOND_NS, 30 * SECOND_NS),
     )
 
 
 def test_a_trace_may_call_its_columns_otherwise() -> None:
     content = b"start,host,event,len\n10,m1,down,5\n"
     names = {"time": "start", "machine": "host", "duration": "len"}
-    assert read_trace(content, "t", names) == (Outage("m1", 10 * SECOND_NS, 15 * SECOND_NS),)
+    assert read_trace(content, "t", names) == (MachineOutage("m1", 10 * SECOND_NS, 15 * SECOND_NS),)
 
 
 @pytest.mark.parametrize(

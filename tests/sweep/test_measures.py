@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sweep.failures import Flap, Independent, Model, Outage, Trace
+from kubectl_nodelife.sweep.failures import Flap, Independent, MachineOutage, Model, Trace
 from kubectl_nodelife.sweep.laws import FIXED, Law
 from kubectl_nodelife.sweep.space import Point
 from tests.sweep.stand import base, measure, plan
@@ -22,7 +22,7 @@ FOR_EVER = 10_000
 
 def off(to_s: float) -> Trace:
     """a1 is off from 100 s on, until then."""
-    outage = Outage("a1", 100 * SECOND_NS, round(to_s * SECOND_NS))
+    outage = MachineOutage("a1", 100 * SECOND_NS, round(to_s * SECOND_NS))
     return Trace((outage,), by_name=True)
 
 

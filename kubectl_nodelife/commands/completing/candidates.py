@@ -53,6 +53,7 @@ _METAVAR_SOURCES: Final[Mapping[str, Source]] = {
     "FLAG=VALUE": lambda *_: names.settings(),
     "v1.N": lambda *_: names.profiles(),
     "WHAT": lambda *_: [("node", ""), ("zone", ""), ("label=", ""), ("pair-of", "")],
+    "WHERE": lambda *_: [("local", "processes of this machine"), ("dask://", "a scheduler")],
     "ACT [TARGET...]": lambda ctx, word: _acts(ctx, word),
     "NS/KIND/NAME|node/NAME": lambda ctx, word: _as_named("node", _nodes(ctx, word[5:])),
     "NODE": lambda ctx, word: names.ask(_connection(ctx), "nodes", word),
