@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 
 from tests.real.control_plane import Refused
 from tests.real.kubelet import Ailments
-from tests.real.upgrading import ANNOTATION, LEASE, Fleet, Json, Operator, is_ready
+from tests.real.upgrading import ANNOTATION, LEASE, PATIENCE_S, Fleet, Json, Operator, is_ready
 
 CANARY = "nodelife.dev/canary"
 RUN_NOTE = "nodelife.dev/upgrade-run"
@@ -139,7 +139,9 @@ def phase_of(cluster: Fleet) -> str:
     return str(run_of(cluster).get("phase", "Running"))
 
 
-def kill_in_phase(cluster: Fleet, operator: Operator, phase: str, seconds: float = 120) -> None:
+def kill_in_phase(
+    cluster: Fleet, operator: Operator, phase: str, seconds: float = PATIENCE_S
+) -> None:
     """kill -9 as soon as the run is in that phase: before the leader has cleared it away."""
     deadline = time.monotonic() + seconds
     while phase_of(cluster) != phase:
