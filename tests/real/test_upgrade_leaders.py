@@ -39,6 +39,10 @@ MET = D0, D1, W0, W1, W2, S0, S1, P0, P1, P2, K0, HOLD, THEIRS = NODES[:13]
 LEFT = {D1: "Draining", W2: "Working", S1: "Settling", P2: "Proving", K0: "Soaking"}
 """Those that the run keeps."""
 LEASE_S = 8
+NAP_S = 4
+"""Longer than a Lease of so long is believed in, and no standstill yet, after which the leader
+decides nothing for a minute.
+"""
 LOST_S = 20
 """No node here is lost; a machine that stands still for some seconds shall not lose one either."""
 TERMS = (
@@ -289,7 +293,7 @@ def set_hold(cluster: Fleet, name: str) -> None:
 
 def test_a_sleep_a_pause_and_ctrl_c_once_and_twice(cluster: Fleet, stages: Stages) -> None:
     nodes = NODES[12:14]
-    order = ("start", *nodes, *RUN, *FLAGS, "--canary", "1")
+    order = ("start", *nodes, *RUN, *FLAGS, "--canary", "1", "--lease-duration", f"{NAP_S}s")
     stages.hold(working=nodes)
     one, two, three = (Operator(cluster, name) for name in ("one", "two", "three"))
     with Observer(cluster, floor=8) as observer:
@@ -300,7 +304,7 @@ def test_a_sleep_a_pause_and_ctrl_c_once_and_twice(cluster: Fleet, stages: Stage
 
         (epoch,) = epochs_of(cluster, first)
         one.signal(signal.SIGSTOP)
-        time.sleep(LEASE_S)
+        time.sleep(NAP_S)
         one.signal(signal.SIGCONT)
         cluster.until("it leads anew", lambda: min(epochs_of(cluster, first)) > epoch)
 
