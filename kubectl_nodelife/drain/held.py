@@ -14,12 +14,15 @@ OVERDUE_NS: Final = 1 * MINUTE_NS
 """A pod that long past its grace does not go by itself any more."""
 
 
-def why_held(pod: Pod, node: str, snapshot: PlanSnapshot, due_ns: int) -> tuple[str, str] | None:
+def why_held(
+    pod: Pod, node: str, snapshot: PlanSnapshot, due_ns: int, silent: str | None
+) -> tuple[str, str] | None:
     """(gate, reason) of what keeps the pod for ever, or None.
 
-    `due_ns`: when it is to be gone, since the plan's moment.
+    `due_ns`: when it is to be gone, since the plan's moment. `silent`: why its kubelet is held to
+    be silent, None where it lives.
     """
-    silent, collected = snapshot.silent_kubelet(node), snapshot.out_of_service(node)
+    collected = snapshot.out_of_service(node)
     if pod.metadata.deletion_grace_period_seconds != 0 and silent is not None and not collected:
         return "kubelet-unreachable", f"{silent}: nothing ends the pod or says that it did"
     if finalizers := finalizers_that_hold(pod):

@@ -56,6 +56,18 @@ def _late_kubelets(play: Play) -> list[str]:
     return [f"kubelets last heard of too long ago stay silent: {first_names(told, 5)}"]
 
 
+def if_late_were_slow(slow: Play) -> list[str]:
+    """What becomes of a drain that does not finish, where kubelets that are late are only slow.
+
+    `slow`: the run in which they are.
+    """
+    drained = all(run.drained for run in slow.runs.values())
+    if slow.end_ns is None or not drained or len(slow.runs) < len(slow.scope.nodes):
+        return []
+    took = human_duration(slow.end_ns)
+    return [f"if these kubelets are only slow and renew again, this drain finishes in {took}"]
+
+
 def warnings_of(play: Play) -> list[str]:
     """Silent kubelets, replacements without room or late, pods that move twice."""
     warnings = []

@@ -14,7 +14,7 @@ from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
 from kubectl_nodelife.drain.cordon import choose_cordon
 from kubectl_nodelife.drain.estimate import estimate
 from kubectl_nodelife.drain.needs import Unread
-from kubectl_nodelife.drain.notes import assumptions, warnings_of
+from kubectl_nodelife.drain.notes import assumptions, if_late_were_slow, warnings_of
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.outage import workload_plans
 from kubectl_nodelife.drain.play import Play, play_kubectl
@@ -95,6 +95,9 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
             others.append(slow)
         plan.estimate = estimate(middle, [o.end_ns for o in others], plan, sample.nodes[-1])
         set_wave_estimates(plan.waves, middle, others)
+    elif plan.verdict == NEVER and snapshot.late:
+        slow = play_kubectl(scope, admission, options, MIDDLE, late_renew=True)
+        plan.assumptions += if_late_were_slow(slow)
     plan.together = _together(scope, options, admission)
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))

@@ -51,6 +51,7 @@ class PlannedNodes:
         self._snapshot = node_index.snapshot
         self.nodes: dict[str, Node] = dict(node_index.snapshot.nodes)
         self._changed: set[str] = set()
+        self._slow: frozenset[str] = frozenset()
         self._pods: dict[str, Pod | None] = {}
         """Pods that are not as the snapshot has them, by uid; None: gone."""
         self._made: dict[str, dict[str, None]] = {}
@@ -60,6 +61,11 @@ class PlannedNodes:
         self.placement = PlacementSimulator(self, HighestScore(), node_index.classes)
 
     # --- what changes ----------------------------------------------------------------------------
+
+    def take_pods_again(self, slow: Collection[str]) -> None:
+        """The kubelets of these nodes are not silent, though the snapshot says so."""
+        self._slow = frozenset(slow)
+        self._changed |= self._slow
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """The nodes are as given from now on: cordoned, uncordoned."""
@@ -173,7 +179,9 @@ class PlannedNodes:
 
     def keeps_off(self, node: Node) -> str | None:
         """No pod is Ready on a node whose kubelet is silent, whether or not a taint says so yet."""
-        return REASON_SILENT if self._snapshot.silent_kubelet(node.name) is not None else None
+        if node.name in self._slow or self._snapshot.silent_kubelet(node.name) is None:
+            return None
+        return REASON_SILENT
 
     def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         """The claim, or None."""

@@ -48,10 +48,13 @@ _FAILED: Final = Replacement(NEVER, why="its Job has failed")
 
 
 class PlanTerms(LearntTerms, frozen=True, kw_only=True):
-    """How kubelets behave under the timing of one run. `silent`: nodes whose kubelet is late."""
+    """How kubelets behave under the timing of one run. `silent`: nodes whose kubelet is late;
+    `slow`: those whose kubelet is late and renews again.
+    """
 
     scope: Scope
     silent: frozenset[str] = frozenset()
+    slow: frozenset[str] = frozenset()
 
     def starts_after(self, pod: Pod) -> int | None:
         """As its like took; nothing starts where the kubelet is late and stays silent."""
@@ -61,15 +64,18 @@ class PlanTerms(LearntTerms, frozen=True, kw_only=True):
         """So much of its grace as the timing says, unless something holds it."""
         if self.held(pod) is not None:
             return None
-        if self.scope.snapshot.silent_kubelet(pod.spec.node_name) is not None:
+        if self._why_silent(pod.spec.node_name) is not None:
             return POD_GC_PERIOD_NS
         return super().stops_after(pod, grace_ns)
+
+    def _why_silent(self, node: str) -> str | None:
+        return None if node in self.slow else self.scope.snapshot.silent_kubelet(node)
 
     def held(self, pod: Pod) -> tuple[str, str] | None:
         """(gate, reason) of what keeps a pod that is marked deleted."""
         node, snapshot = pod.spec.node_name, self.scope.snapshot
         due_ns = (pod.metadata.deletion_timestamp or 0) - snapshot.now_ns
-        found = why_held(pod, node, snapshot, due_ns)
+        found = why_held(pod, node, snapshot, due_ns, self._why_silent(node))
         if found is None and node in self.silent and not snapshot.out_of_service(node):
             late = human_duration(snapshot.now_ns - snapshot.late[node])
             told = f"the kubelet of {node} was last heard of {late} ago: nothing ends the pod"
@@ -111,13 +117,16 @@ class PlanWorld(KubectlRequests):
         moving = self._fill(store)
         uids = frozenset(pod.uid for pod in moving if pod.spec.node_name)
         joined = self._join(store, late_renew) if controllers else None
+        heard = self.snapshot.late.keys() & joined.heard.keys() if joined is not None else set()
+        self.landing.take_pods_again(heard)
         self._terms = PlanTerms(
             scope=scope,
             times=scope.times,
             timing=timing,
             start_ns=self.snapshot.now_ns,
             starting=uids,
-            silent=frozenset(self.snapshot.late.keys() - joined.heard.keys() if joined else ()),
+            silent=frozenset(self.snapshot.late.keys() - heard if joined is not None else ()),
+            slow=frozenset(heard),
         )
         api = Api(Unrecorded(), self.snapshot.now_ns, store)
         super().__init__(World(api, self._terms, end_ns=_NO_END_NS), {})

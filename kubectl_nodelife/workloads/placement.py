@@ -72,7 +72,7 @@ class PlacementSimulator:
         self._infos: dict[str, NodeInfo] = {}
         self._zones: dict[str, str] = {}
         self._ranks = {name: i for i, name in enumerate(cache.nodes)}
-        self._next_rank = len(self._ranks)
+        self._next_rank = self._count = len(self._ranks)
         self._classes = classes
         self._candidates: dict[Demands, Candidates] = {}
         self._stale: dict[Demands, set[str]] = {}
@@ -106,6 +106,7 @@ class PlacementSimulator:
         if old is None:
             self._ranks[name] = self._next_rank
             self._next_rank += 1
+        self._count += (new is not None) - (old is not None)
         self._zones.pop(name, None)
         info = self._infos.get(name)
         if info is not None and old is not None and new is not None:
@@ -155,7 +156,7 @@ class PlacementSimulator:
 
     def node_count(self) -> int:
         """How many nodes there are."""
-        return len(self._cache.nodes)
+        return self._count
 
     def rank(self, name: str) -> int:
         """The node's place in the order in which nodes were first seen."""

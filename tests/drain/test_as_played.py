@@ -18,9 +18,13 @@ import pytest
 
 from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.drain import scope
+from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.plan import make_plan
+from kubectl_nodelife.drain.play import play_kubectl
+from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.meta import KubeObject
@@ -29,6 +33,7 @@ from kubectl_nodelife.sim.events import DrainEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.present import join
+from kubectl_nodelife.sim.timing import MIDDLE
 from tests.what_if.stand import NOW_NS, at, budget, node, workload
 
 DUMPS = Path(__file__).parents[1] / "dumps"
@@ -43,7 +48,7 @@ FLAGS: list[dict[str, Any]] = [
     {"skip_wait_seconds": 60},
     {"grace_period_seconds": 3},
 ]
-SEEDS = [*range(60), 306, 522, 654, 3603, 3886, 4390, 4646]
+SEEDS = [*range(60), 306, 522, 654, 3603, 3886, 4390, 4646, 4786]
 Document = dict[str, Any]
 
 
@@ -137,13 +142,19 @@ def is_healthy(pod: Document) -> bool:
 
 
 def told_by_play(
-    objects: Sequence[KubeObject], nodes: Sequence[str], options: DrainOptions, now_ns: int
+    objects: Sequence[KubeObject],
+    nodes: Sequence[str],
+    options: DrainOptions,
+    now_ns: int,
+    *,
+    late_renew: bool = False,
 ) -> dict[str, tuple[str, float]]:
     """Node -> how its turn ends and when, in a play of everything for an hour."""
     cluster = Cache()
     cluster.fill(objects, now_ns)
     snapshot = PlanSnapshot(objects, now_ns)
-    branch = join(cluster, snapshot.settings, now_ns, ALL_KINDS).begin(HOUR_NS)
+    present = join(cluster, snapshot.settings, now_ns, ALL_KINDS, late_renew=late_renew)
+    branch = present.begin(HOUR_NS)
     for name in nodes:  # one process drains them in the order of the command
         assert name in snapshot.nodes
     what = DrainEvent(Targets(nodes=tuple(nodes)), options)
@@ -200,6 +211,28 @@ def test_a_pod_that_lands_before_the_cordon_may_hold_the_drain() -> None:
         pod.name: pod for pod in make_plan(PlanSnapshot(objects, NOW_NS), ["b1"], options).pods()
     }[waits["metadata"]["name"]]
     assert landed.verdict == "never" and "cordon the node before" in (landed.hint or "")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_so_it_does_where_late_kubelets_are_only_slow(seed: int) -> None:
+    objects, nodes, options = troubled(seed)
+    snapshot = PlanSnapshot(objects, NOW_NS)
+    scope, admission = Scope(snapshot, nodes), Admission(snapshot)
+    slow = play_kubectl(scope, admission, options, MIDDLE, late_renew=True)
+    played = told_by_play(objects, nodes, options, NOW_NS, late_renew=True)
+    told = {
+        name: ("Drained" if run.drained else "DrainFailed", run.end_ns / SECOND_NS)
+        for name, run in slow.runs.items()
+        if run.end_ns is not None
+    }
+    assert_same(told, played)
+    plan = make_plan(snapshot, nodes, options)
+    if plan.verdict == "never" and snapshot.late:
+        ends = {at_s for how, at_s in played.values() if how == "Drained"}
+        drained = [how for how, _ in played.values()] == ["Drained"] * len(nodes)
+        took = f"finishes in {human_duration(round(max(ends) * SECOND_NS))}" if drained else ""
+        said = [line for line in plan.assumptions if "are only slow and renew again" in line]
+        assert [line[-len(took) :] for line in said] == ([took] if drained else [])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from kubectl_nodelife.engine.calls.after_eviction import (
     WAIT,
 )
 from kubectl_nodelife.engine.calls.call import NOT_FOUND, OK
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, GATE_NAMESPACE
 from kubectl_nodelife.sim.kubectl.client import RETRIES, client_bucket, noticed_ns
 from kubectl_nodelife.sim.kubectl.cluster import (
@@ -41,6 +41,9 @@ from kubectl_nodelife.workloads.eviction import EvictionRefused
 
 FEW: Final = 4
 """So many pods can be looked at every second within kubectl's own rate limit."""
+PLAYED_NS: Final = 10 * MINUTE_NS
+"""A deadline that is nearer is waited for, request by request; when a process notices that one is
+over that is further away is reckoned."""
 _APART_NS: Final = 15 * MILLISECOND_NS
 """How far the jitter of the API server's back-off sets requests apart that met in a conflict."""
 
@@ -335,7 +338,8 @@ class KubectlDrain(Generic[PodT]):
     def settled(self) -> bool:
         """Nothing moves in the world: whether this process will never get any further either.
 
-        A turn with a deadline is brought to its end at once; the process then goes on.
+        A turn with a deadline that is far away is brought to its end at once; the process then goes
+        on.
         """
         run = self.runs[-1] if self.runs else None
         if self.ended_ns is not None:
@@ -347,6 +351,8 @@ class KubectlDrain(Generic[PodT]):
             return False
         if run.deadline_ns is None:
             return True
+        if run.deadline_ns - self._clock.now_ns <= PLAYED_NS:
+            return False
         self._clock.at(self._given_up(run, unfinished), self._give_up, run)
         return False
 
