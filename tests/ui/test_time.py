@@ -122,6 +122,11 @@ LEFTS = """
 """
 """Whether a row is of the past, and where its bar and the line of now are."""
 
+AXIS = """
+  return [...document.querySelectorAll('#next-list .axis span span')].map((e) => e.textContent);
+"""
+"""Now, and how long what is folded is."""
+
 
 def test_what_came_true_slides_into_the_past() -> None:
     async def test() -> None:
@@ -133,6 +138,8 @@ def test_what_came_true_slides_into_the_past() -> None:
             past = [at <= now for was, at, now in found if was]
             ahead = [at >= now for was, at, now in found if not was]
             assert len(past) == 5 and all(past) and len(ahead) == 10 and all(ahead)
-            assert "//" not in await window.run(text) and "now" in await window.run(text)
+            marks = await window.run(AXIS)
+            assert marks[0] == "now" and len(marks) > 1
+            assert all(mark.startswith("/ ") and mark.endswith("s /") for mark in marks[1:])
 
     play(test)
