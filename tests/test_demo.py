@@ -63,6 +63,16 @@ def test_the_story_of_an_upgrade_comes_to_its_end(tmp_path: Path) -> None:
     assert not Path(kubeconfig[1]).exists(), "the sandbox takes it away when it ends"
 
 
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="there is no chromium here")
+def test_the_story_of_the_page_ends_with_a_picture(tmp_path: Path) -> None:
+    done = run(tmp_path, DEMO, "page")
+    assert done.returncode == 0, done.stdout + done.stderr
+    picture = tmp_path / "nodelife-page.png"
+    assert str(picture) in done.stdout and "FullDisruption" in done.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert "closed http://127.0.0.1:" in done.stderr + done.stdout
+
+
 def test_the_first_run_installs_what_the_program_needs_and_no_more(tmp_path: Path) -> None:
     for name in ("bin", "release/lock"):
         shutil.copytree(ROOT / name, tmp_path / name)
