@@ -74,7 +74,7 @@ def not_told(view: ClusterView) -> Iterator[str]:
         if kind in view.unread:
             error = view.unread[kind]
             lacks = f"{kind} cannot be read ({error})" if error else f"no {kind}s were read"
-            yield f"{lacks}: {what} cannot be told"
+            yield f"{lacks}: {what} is unknown"
     if "DaemonSet" in view.unread:
         yield "no DaemonSets were read"
 

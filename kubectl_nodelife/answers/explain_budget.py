@@ -12,8 +12,8 @@ from kubectl_nodelife.outlook.explain import ExplainedQuestion
 
 _MOST = 8
 _NOTHING_WRONG = (
-    "Nothing was found as of this moment, in its selector, its rule, its status and its pods; what "
-    "it held before is for 'replay --drain NODE' to tell."
+    "Nothing was found as of this moment, in its selector, its rule, its status and its pods; "
+    "'replay --drain NODE' shows what it held before."
 )
 
 
@@ -73,7 +73,7 @@ def _allowed(view: BudgetView) -> Iterator[str]:
 
 
 def _counted(view: BudgetView) -> str:
-    return "as many as cannot be told" if view.counted is None else str(view.counted)
+    return "an unknown number" if view.counted is None else str(view.counted)
 
 
 def _pods(view: BudgetView) -> Iterator[str]:

@@ -323,9 +323,9 @@ def _not_evaluated(view: RunNodes) -> Iterator[str]:
     if not view.is_led:
         yield (
             "gates blind, zone, displaced, proof and command, what each node waits for, and what"
-            " holds a claim: no leader tells"
+            " holds a claim are unknown: no leader answers"
         )
     elif not view.said.at:
-        yield "gates, and what nodes wait for: the leader has told nothing yet"
+        yield "gates, and what nodes wait for: the leader has reported nothing so far"
     for kind, why in view.evidence.unread.items() if view.evidence is not None else ():
         yield f"checks that need {kind}: {why}"

@@ -163,7 +163,7 @@ def for_ever(answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Answers that only end with the daemon. Raises Unreachable when they do."""
     yield from answers
     raise Unreachable(
-        "the daemon has ended, so that nothing more is told",
+        "the daemon has ended: no more lines come",
         remedy="see 'kubectl nodelife daemon logs'",
     )
 

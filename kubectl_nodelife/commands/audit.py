@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.answers.view import ClusterView
     from kubectl_nodelife.commands.cluster.look import KindsToRead
 
-FIRST_LOOK = "a first look: ages are what the objects tell"
+FIRST_LOOK = "a first look: ages are those of the objects"
 
 
 def reading() -> KindsToRead:

@@ -17,7 +17,7 @@ from kubectl_nodelife.report.diverge import DivergencePage, lines, same
 from kubectl_nodelife.report.table import Widths
 
 _CODES: Final = {"differs": EXIT_NO, "not-evaluated": EXIT_FAILED}
-_ONLY_A_DAEMON: Final = "and only one that watches can tell"
+_ONLY_A_DAEMON: Final = "and only one that watches can see it"
 
 
 @click.command()

@@ -30,7 +30,7 @@ def divergence_of_dump(where: Where, since_ns: int | None) -> tuple[dict[str, An
     if "Node" in view.unread:
         remedy = "dump them as well: kubectl get nodes -o json --show-managed-fields"
         raise BadInput("no nodes were read, so that nothing can be judged", remedy=remedy)
-    blind = "nothing in the dump tells when it was taken"
+    blind = "nothing in the dump says when it was taken"
     outlook, overdue = join_controllers(view.cache, view.settings, view.now_ns)
     record = dump_observations(
         outlook,

@@ -63,7 +63,7 @@ async def _budgets(connection: Connection, warnings: list[str]) -> list[PodDisru
         kind = kind_named("PodDisruptionBudget")
         found = await or_refused(read_all(client, Resource(kind), lambda count: None, []))
     if isinstance(found, ApiError):
-        warnings.append(f"PodDisruptionBudget cannot be read ({found.what}): not told: budgets")
+        warnings.append(f"PodDisruptionBudget cannot be read ({found.what}): budgets are left out")
         return []
     return [budget for budget in found if isinstance(budget, PodDisruptionBudget)]
 

@@ -29,7 +29,9 @@ NAMES: Final = {
 
 _OPTIONS = (
     click.option("--enforce", metavar="C[,C...]", help="Controllers whose writes are sent."),
-    click.option("--assume-stopped", metavar="C[,C...]", help="Nobody else runs these: your word."),
+    click.option(
+        "--assume-stopped", metavar="C[,C...]", help="You vouch that nothing else runs these."
+    ),
     click.option(
         "--begin",
         type=click.Choice(("join", "restart")),

@@ -147,6 +147,6 @@ def parse_subject(words: tuple[str, ...], namespace: str | None) -> tuple[str, s
             return kind, parts[1], parts[2]
     given = " ".join(words) or "nothing"
     raise BadInput(
-        f"cannot tell which object is meant by {given!r}",
+        f"which object is meant is unclear from {given!r}",
         remedy=_WAYS,
     )

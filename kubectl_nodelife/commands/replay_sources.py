@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.live.target import Target
 
 NO_DAEMON: Final = (
-    "no daemon has watched this cluster: only Events and what objects keep are told, without what "
+    "no daemon has watched this cluster: only Events and what objects keep are shown, without what "
     "was planned and why; run: kubectl nodelife daemon start"
 )
 _EVENTS_KEPT_NS: Final = HOUR_NS
@@ -63,7 +63,7 @@ def read_traces(connection: Connection, since_ns: int) -> Traces:
         lists, now_ns = asyncio.run(_read(target, step, warnings))
     if since_ns > _EVENTS_KEPT_NS:
         warnings.append(
-            "the API server forgets Events, as a rule after an hour: what is older is told by the "
+            "the API server forgets Events, as a rule after an hour: what is older comes from the "
             "journal and the objects alone"
         )
     source = {
@@ -128,7 +128,7 @@ async def _read(
         )
     for kind, found in zip(_LOST, lists, strict=True):
         if isinstance(found, ApiError):
-            warnings.append(f"{kind} cannot be read ({found.what}): not told: {_LOST[kind]}")
+            warnings.append(f"{kind} cannot be read ({found.what}): left out: {_LOST[kind]}")
     if all(isinstance(found, ApiError) for found in lists):
         remedy = "see 'kubectl nodelife rbac'"
         raise Failed(cast(ApiError, lists[1]).what, on="nodes", remedy=remedy)

@@ -20,11 +20,11 @@ from kubectl_nodelife.outlook.replay.timeline import ReplaySources
 if TYPE_CHECKING:
     import msgspec
 
-_NO_EVENTS: Final = "no Events were read: only what objects keep is told; dump 'events -A', too"
-_NO_BUDGETS: Final = "no PodDisruptionBudgets were read: for how long one was at zero is not told"
+_NO_EVENTS: Final = "no Events were read: only what objects keep is shown; dump 'events -A', too"
+_NO_BUDGETS: Final = "no PodDisruptionBudgets were read: for how long one was at zero is unknown"
 _MANAGED, _QUOTED = "managedFields", b'"managedFields"'
 _NO_MANAGERS: Final = (
-    "no node has managedFields: not told: who cordoned or tainted nodes; dump them with "
+    "no node has managedFields: who cordoned or tainted nodes is unknown; dump them with "
     "'kubectl get nodes -o yaml --show-managed-fields'"
 )
 

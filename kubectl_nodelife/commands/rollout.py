@@ -140,7 +140,7 @@ def parse_subject(words: tuple[str, ...]) -> str:
     if len(parts) == 2 and parts[0].lower() in _KINDS and parts[1]:
         return parts[1]
     given = " ".join(words) or "nothing"
-    raise BadInput(f"cannot tell which set is meant by {given!r}", remedy="write 'daemonset NAME'")
+    raise BadInput(f"which set is meant is unclear from {given!r}", remedy="write 'daemonset NAME'")
 
 
 def _seconds(timeout: str | None) -> float:

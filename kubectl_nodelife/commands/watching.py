@@ -29,7 +29,7 @@ def draw_each_second(
         told = ask()
         if told is None and drawn:
             raise Unreachable(
-                "the daemon has ended, so that nothing more is told",
+                "the daemon has ended: no more lines come",
                 remedy="see 'kubectl nodelife daemon logs'",
             )
         if told is None:

@@ -86,7 +86,7 @@ def run_interruptible(work: Callable[[], Awaitable[T]]) -> T:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         terminal.note(
-            "Ctrl-C (SIGINT) is ignored, as whoever started this wants it; end it with: "
+            "Ctrl-C (SIGINT) is ignored, as it was when this was started; end it with: "
             f"kill {os.getpid()}"
         )
 

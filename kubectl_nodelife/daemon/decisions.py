@@ -311,7 +311,7 @@ class DecisionTask:
         told = self.held.told("Lease", seen)
         newer, lies = self.leases.take(read, self.host.lifecycle, self.host.cache, told)
         if lies:
-            log.warning("the watch of Leases has not told of renewals: it is opened anew")
+            log.warning("the watch of Leases brings no renewals: it is opened anew")
             self.feed.relist(["Lease"])
         return [Put("Lease", lease) for lease in newer]
 

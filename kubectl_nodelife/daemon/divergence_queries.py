@@ -102,7 +102,7 @@ class LeaseWatch:
         lasts_ns = round((max(seconds, 2 * POLL_SECONDS) + 1) * SECOND_NS)
         self.sight = LeaseObservation(holder, lasts_ns, renewed_ns, now_ns)
         if self.sight.stale_ns() is not None and not self._is_renewed:
-            self._unknown("nobody has renewed it since the daemon began to watch", now_ns)
+            self._unknown("it has not been renewed since the daemon began to watch", now_ns)
         else:
             self._note_stale(now_ns)
 

@@ -85,7 +85,7 @@ def failing(states: Mapping[str, KindState]) -> list[str]:
 def _nameless(states: Mapping[str, KindState]) -> list[str]:
     """A line for each kind of which events came that cannot be read and tell no name."""
     return [
-        f"{state.nameless} times the API server told of a {kind} that cannot be read and tells no "
+        f"{state.nameless} events of a {kind} came that cannot be read and have no "
         f"name ({state.nameless_because}): the kind is listed anew from time to time"
         for kind, state in states.items()
         if state.nameless

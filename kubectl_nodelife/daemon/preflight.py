@@ -171,7 +171,7 @@ class Preflight:
         answer = await manager_lease(self._writer)
         if not answer.ok and answer.code != NOT_FOUND:
             raise Refused(
-                f"it cannot be read, so that nobody knows whether one runs: {answer.message}",
+                f"it cannot be read, so whether one runs is unknown: {answer.message}",
                 on="lease kube-system/kube-controller-manager",
                 remedy=RIGHTS,
             )
@@ -220,7 +220,7 @@ def check_words(orders: Orders) -> None:
         raise Refused(
             "--begin=restart acts at once, without watching for other writers first",
             on=", ".join(unsaid),
-            remedy=f"say that nobody else runs them with --assume-stopped={','.join(unsaid)}",
+            remedy=f"vouch that nothing else runs them with --assume-stopped={','.join(unsaid)}",
         )
 
 

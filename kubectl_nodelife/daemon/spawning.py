@@ -96,7 +96,7 @@ def restart(instance: Instance, log: str, secrets: Mapping[str, str]) -> dict[st
     instance.stop(force=False)
     if not isinstance(arguments, list) or not arguments:
         raise Failed(
-            "nobody knows how the daemon was started",
+            "how the daemon was started is unknown",
             on=instance.card,
             remedy="run: kubectl nodelife daemon start",
         )

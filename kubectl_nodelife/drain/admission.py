@@ -183,7 +183,7 @@ class Admission:
             return Doubt(f"{name} may refuse it: {unknown}")
         failure = self.unreachable(webhook)
         if failure is None:
-            return Doubt(f"{name} is asked, and its answer cannot be told from here")
+            return Doubt(f"{name} is asked, and its answer cannot be known from here")
         if ignores:
             return None
         message = f'Internal error occurred: failed calling webhook "{webhook.name}": {failure}'

@@ -183,7 +183,7 @@ def _room(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     for node in closed[:_MOST_TRIED]:
         if stuck.snapshot.silent_kubelet(node.name) is None:
             spec = replace(node.spec, unschedulable=False, taints=_uncordoned(node))
-            why = "whoever cordoned it had a reason"
+            why = "it was cordoned for a reason"
             yield RemedyCandidate(f"kubectl uncordon {node.name}", why, (replace(node, spec=spec),))
     drained = nodes[stuck.plan.node]
     shape = ", ".join(

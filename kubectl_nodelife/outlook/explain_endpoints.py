@@ -25,7 +25,7 @@ def endpoint_sections(
     if not pods:
         return
     if not services_read and not any(cache.all("Service")):
-        sentences = ["Not told: no Service was read (kubectl get services,endpointslices -A)."]
+        sentences = ["Not known: no Service was read (kubectl get services,endpointslices -A)."]
     else:
         sentences = [_loss(loss, lost=lost) for loss in service_losses(cache, pods)]
         sentences = sentences or ["No Service selects a pod of it."]

@@ -35,7 +35,7 @@ def node_sections(
     if terms:
         yield ExplainedQuestion("When would its pods be evicted?", list(_when(of_node)), terms)
     elif of_node.ready == "True" and of_node.sign_age_ns is None and of_node.classic is None:
-        unknown = "Not known: no Lease of it was read, so that nothing tells how long it is silent."
+        unknown = "Not known: no Lease of it was read, so how long it has been silent is unknown."
         yield ExplainedQuestion("When would its pods be evicted?", [unknown])
     yield ExplainedQuestion(
         "How fast does its zone go, and why?", list(_zone(zone, of_node, outlook))
@@ -130,9 +130,9 @@ def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iter
     elif of_node.lease_age_ns is not None:
         yield f"Its lease was renewed {_s(of_node.lease_age_ns)} before this moment."
     elif outlook.cache.heartbeats:
-        yield "It has no Lease, so how old its last sign of life is cannot be told."
+        yield "It has no Lease, so the age of its last sign of life is unknown."
     else:
-        yield "No Lease was read, so how old its last sign of life is cannot be told."
+        yield "No Lease was read, so the age of its last sign of life is unknown."
     if of_node.status_age_ns is not None:
         yield f"Its kubelet last posted a status {_s(of_node.status_age_ns)} before this moment."
     ready = of_node.node.ready()

@@ -80,7 +80,9 @@ def _without_taints(
     taints = no_execute_taints(of_node.node.spec.taints)
     if taints and not outlook.settings.taint_manager:
         names = ", ".join(str(t) for t in taints)
-        sentences.append(f"Its node has {names}, on which nobody acts: enable-taint-manager=false.")
+        sentences.append(
+            f"Its node has {names}, on which no controller acts: enable-taint-manager=false."
+        )
     terms: list[DelayTerm] = []
     if not classic.evicted and not is_left_out(pod, outlook.cache):
         zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)

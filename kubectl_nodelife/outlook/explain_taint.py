@@ -39,7 +39,7 @@ def taint_sections(
         yield ExplainedQuestion(question, [sentence])
         return
     if not outlook.settings.taint_manager:
-        sentence = "Nothing: enable-taint-manager=false, so that nobody acts on NoExecute taints."
+        sentence = "Nothing: enable-taint-manager=false, so no controller acts on NoExecute taints."
         yield ExplainedQuestion(question, [sentence])
         return
     operators = outlook.settings.gate("TaintTolerationComparisonOperators")

@@ -76,7 +76,7 @@ def _cordon(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
             yield f"It was cordoned {_when(line, now_ns)}, and is not any more."
         return
     if line is None:
-        yield f"It is cordoned; who did it is not told here: {_why_not(node)}."
+        yield f"It is cordoned; who did it is unknown: {_why_not(node)}."
         return
     by = "" if line.actor.kind == "kubelet" else f" by {line.actor}"
     then = actors.what_next(line.actor, node.name)
@@ -104,7 +104,7 @@ def _other_taint(node: Node, taint: Taint, line: ReplayLine | None, now_ns: int)
         return f"Taint {taint} is one of {owner}{f': {then}' if then else ''}."
     writer = node.managers.writer_of(TAINTS)
     if writer is None:
-        return f"Taint {taint}: who set it is not told here: {_why_not(node)}."
+        return f"Taint {taint}: who set it is unknown: {_why_not(node)}."
     last = f"{actors.of_manager(writer.name)} {_ago(writer.time_ns, now_ns)}"
     return f"Taint {taint} by {last} or by somebody before: only the list's last write is kept."
 
@@ -156,7 +156,7 @@ def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
         told = "; ".join(acting.values())
         yield f"Several take it out of service, and the first that is done puts it back: {told}."
     elif foreign and not any(taint.key in FOREIGN_TAINTS for taint in node.spec.taints):
-        yield f"Its mark tells who is at work on it: {foreign}."
+        yield f"Its mark says who is at work on it: {foreign}."
 
 
 def _mark(node: Node) -> NodeMark | None:

@@ -78,7 +78,8 @@ def node_verdict(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
         if left.high_ns <= 0 and outlook.first_look:
             because = (
                 f"{sign} {age} ago, longer than the grace period {grace}, and "
-                f"Ready is still True; a first look cannot tell silence from a clock that is wrong"
+                f"Ready is still True; a first look cannot distinguish silence from a clock "
+                f"that is wrong"
             )
             return NodeVerdict("silent", because, None)
         if left.high_ns <= 0:

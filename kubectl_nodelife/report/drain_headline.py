@@ -74,7 +74,7 @@ def consequences(plan: DrainPlan) -> Iterator[str]:
     bare = [pod for pod in pods if pod.gone_for_good]
     if bare:
         needed = f" ({FLAG_FORCE})" if FLAG_FORCE in plan.flags_needed else ""
-        yield f"gone for good{needed}, nobody makes them anew: {_names(bare)}"
+        yield f"gone for good{needed}, no controller makes them anew: {_names(bare)}"
     kept_here = [pod for pod in pods if pod.data_lost]
     if kept_here:
         needed = FLAG_DELETE_EMPTYDIR_DATA

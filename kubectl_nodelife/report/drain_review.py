@@ -64,9 +64,9 @@ class DrainReviewPage:
         review = self._review
         cordoned = review.cordoned
         if cordoned is None and not review.pods:
-            return f"nothing tells of a drain of {review.node}: no cordon, and no pod that left it"
-        by = "nobody knows who" if cordoned is None else cordoned.actor.name
-        at = "at a time that nothing tells" if cordoned is None else _clock(cordoned.time_ns)
+            return f"nothing shows a drain of {review.node}: no cordon, and no pod that left it"
+        by = "an unknown actor" if cordoned is None else cordoned.actor.name
+        at = "at an unknown time" if cordoned is None else _clock(cordoned.time_ns)
         count = f"{len(review.pods)} pod{'' if len(review.pods) == 1 else 's'}"
         text = f"{review.node} was cordoned {at}, by {by}; {count} left"
         begin_ns, end_ns = review.begin_ns, review.end_ns

@@ -143,7 +143,7 @@ def _assumed(status: NodeLifeStatus) -> str:
     if not told:
         return ""
     whose = ", ".join(sorted(origins))
-    return f"times assume {', '.join(told)} ({whose}); --set FLAG=VALUE tells others"
+    return f"times assume {', '.join(told)} ({whose}); --set FLAG=VALUE assumes others"
 
 
 class ExplanationPage:

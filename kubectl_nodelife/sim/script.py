@@ -113,7 +113,7 @@ class Script:
     def _upgrades_at(self, event: ScenarioEvent) -> VirtualUpgrades:
         """Who plays upgrades. Raises BadInput where nobody does."""
         if self.upgrades is None:
-            raise event.place.fault("nobody plays upgrades here", "play it with simulate")
+            raise event.place.fault("upgrades cannot be played here", "play it with simulate")
         return self.upgrades
 
     def _connect(self, event: ConnectionEvent) -> None:

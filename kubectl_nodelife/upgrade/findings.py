@@ -201,7 +201,7 @@ def _target(policy: UpgradePolicy) -> Iterator[PreflightFinding]:
     if not policy.target and policy.work.mode is not WorkMode.NOTHING:
         text = (
             "no --target: whether the work had an effect is not checked, and after a leader's death"
-            " nobody knows whether it ran"
+            " it is unknown whether it ran"
         )
         yield PreflightFinding("target", WARNING, text)
 

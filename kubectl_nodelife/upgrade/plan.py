@@ -259,7 +259,7 @@ class _Planning:
             told = f"({source or '--expect-work'})"
             lines.append(f"the work takes {format_duration(policy.expect_work_ns)} {told}")
         else:
-            lines.append("the work takes 10m, which nobody has said: give --expect-work")
+            lines.append("the work takes 10m by assumption: give --expect-work")
         _, middle, _ = phase_times(self._policy, self._renewal_ns)
         settle, prove = format_duration(middle.settle_ns), format_duration(middle.prove_ns)
         lines.append(f"a node is Ready again and checked in {settle}, and proven in {prove}")

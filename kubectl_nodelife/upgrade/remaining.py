@@ -178,6 +178,6 @@ def _rests_on(policy: UpgradePolicy, measured_nodes: int) -> list[str]:
         elif policy.expect_work_ns is not None:
             source = "--expect-work"
         else:
-            source = "assumed, for nobody has said: --expect-work"
+            source = "assumed: give --expect-work"
         work = f"the work takes {seconds}s ({source})"
     return [work, "all work succeeds, and no other node fails meanwhile"]

@@ -102,7 +102,7 @@ def finalizers_that_hold(pod: Pod) -> list[str]:
 def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int) -> str:
     """What to do about the pod, in one sentence that every verb says."""
     if kept := finalizers_that_hold(pod):
-        return f"forcing does not help: whoever owns {', '.join(kept)} must take it off"
+        return f"forcing does not help: the owner of {', '.join(kept)} must take it off"
     if force == NOT_NEEDED and is_mirror(pod) and node.exists:
         return (
             f"leave it: it shows a static pod of {node.name}, whose kubelet makes the object anew "

@@ -36,7 +36,7 @@ except KeyboardInterrupt:
         pytest.param(
             "trap '' INT; exec",
             [signal.SIGINT, signal.SIGTERM],
-            "Ctrl-C (SIGINT) is ignored, as whoever started this wants it; end it with: kill ",
+            "Ctrl-C (SIGINT) is ignored, as it was when this was started; end it with: kill ",
             id="in-the-background-of-a-script",
         ),
     ],

@@ -206,4 +206,4 @@ def test_services_are_only_unknown_where_none_was_read(ask: Ask) -> None:
     cluster: list[object] = [node("a1"), pod("p", "a1")]
     assert questions(ask, cluster, "node", "a1")[question] == "No Service selects a pod of it."
     said = ask(cluster, "explain", "node", "a1", kinds="nodes,pods,leases").out
-    assert "Not told: no Service was read" in said
+    assert "Not known: no Service was read" in said

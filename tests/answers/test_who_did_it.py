@@ -164,7 +164,7 @@ def test_one_program_that_cordons_and_marks_is_no_conflict(ask: Ask) -> None:
     kured = with_managers(wrote("kured", "00:50:00", "f:unschedulable"), spec=CORDON)
     kured["metadata"]["annotations"] = rebooting
     assert told(ask, kured)[-1] == (
-        "Its mark tells who is at work on it: kured reboots it (annotation "
+        "Its mark says who is at work on it: kured reboots it (annotation "
         "weave.works/kured-reboot-in-progress)."
     )
 

@@ -101,4 +101,4 @@ def test_without_services_that_is_said(capsys: pytest.CaptureFixture[str], dump:
     made["items"] = [o for o in made["items"] if o["kind"] in ("Node", "Pod")]
     Path(dump).write_text(json.dumps(made))
     text = said(capsys, "explain", "node", "broken", "-f", dump)
-    assert "Not told: no Service was read" in text
+    assert "Not known: no Service was read" in text

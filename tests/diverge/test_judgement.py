@@ -68,7 +68,7 @@ def test_a_lease_that_writes_contradict_tells_nothing() -> None:
 def test_without_the_lease_silence_tells() -> None:
     made = judged(20, LOST, lease=UNREADABLE)
     assert kinds(made) == ["stalled", "missing"]
-    assert "(its lease cannot tell: it may not be read)" in made.because
+    assert "(its lease says nothing: it may not be read)" in made.because
     assert made.findings[0].sure == "likely"
     assert kinds(judged(20, LOST, lease=UNREADABLE, last_write_ns=at(5))) == ["missing"]
 

@@ -78,7 +78,7 @@ def test_without_a_daemon_one_line_says_how_to_start_one() -> None:
                 said = await one.run(*words)
                 assert (said.code, said.out) == (3, "")
                 assert said.err == (
-                    "error: no daemon runs for this cluster, and only one that watches can tell; "
+                    "error: no daemon runs for this cluster, and only one that watches can see it; "
                     "run: kubectl nodelife daemon start\n"
                 )
             assert (await one.run("diverge", "--since", "soon")).code == 2

@@ -29,12 +29,12 @@ def test_what_is_lost_is_named_with_the_flag_that_allows_it() -> None:
     lost = (pod("lonely", "a1"), replica_set("web", "a1", **scratch))
     refused = plan(node("a1"), node("a2"), *lost)
     assert list(consequences(refused)) == [
-        "gone for good (--force), nobody makes them anew: default/lonely",
+        "gone for good (--force), no controller makes them anew: default/lonely",
         "emptyDir data lost (--delete-emptydir-data): default/web-0 (cache)",
     ]
     allowed = plan(node("a1"), node("a2"), *lost, force=True, delete_emptydir_data=True)
     assert list(consequences(allowed)) == [
-        "gone for good, nobody makes them anew: default/lonely",
+        "gone for good, no controller makes them anew: default/lonely",
         "emptyDir data lost: default/web-0 (cache)",
     ]
 

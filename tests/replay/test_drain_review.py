@@ -119,7 +119,7 @@ def test_what_nothing_tells_is_unknown_and_never_zero() -> None:
 def test_a_node_that_nobody_drained_is_not_called_cordoned() -> None:
     found = drain_review(timeline(ReplaySources(nodes=[node("a1")]), ALL), [], [], "a1")
     told = render(DrainReviewPage(found, {}, None, []), "table")
-    assert told.startswith("nothing tells of a drain of a1: no cordon, and no pod that left it")
+    assert told.startswith("nothing shows a drain of a1: no cordon, and no pod that left it")
 
 
 def test_promised_against_real() -> None:

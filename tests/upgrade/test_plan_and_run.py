@@ -236,7 +236,7 @@ def test_an_upgrade_at_0s_runs() -> None:
 def test_no_upgrade_is_dropped_in_silence() -> None:
     """Where nobody plays it, and where there is no run to be paused."""
     setting = setting_of({**POLICY, "maxUnavailable": 4})
-    with pytest.raises(BadInput, match=r"events\[0\].*nobody plays upgrades here"):
+    with pytest.raises(BadInput, match=r"events\[0\].*upgrades cannot be played here"):
         run(setting, [])
     content = document(
         objects=fleet_objects(True), events=[{"at": "0s", "upgradeCommand": "pause"}]

@@ -76,7 +76,7 @@ def check_image(policy: UpgradePolicy, given: Mapping[str, Any], run: str) -> No
     is_known = _repository(image) in (*PAUSE_REPOSITORIES, *policy.pause_repository)
     if image and "canaryImage" not in given and not is_known:
         raise BadInput(
-            f"run {run} names {image!r} on its Lease, which whoever writes the Lease can do",
+            f"run {run} names {image!r} on its Lease, where any writer of the Lease can put it",
             on="--canary-image",
             remedy="give the image, or its repository as --pause-repository",
         )

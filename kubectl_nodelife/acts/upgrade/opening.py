@@ -87,7 +87,7 @@ async def open_run(
     if proof_only and known is not None and known.phase not in OVER:
         raise Refused(
             f"run {known.run} is {known.phase}",
-            remedy="`upgrade abort` ends a proof that nobody leads; for a node of an upgrade: "
+            remedy="`upgrade abort` ends a proof without a leader; for a node of an upgrade: "
             "`upgrade resume --assume-done NODE`",
         )
     now_ns = session.now_ns()

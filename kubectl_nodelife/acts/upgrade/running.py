@@ -205,7 +205,7 @@ class _Running:
         try:
             await edit_run(self._session, self._carrier, namespace, asking(wish), because)
         except NodelifeError as error:
-            self._warn(f"the run could not be told: {error}")
+            self._warn(f"the run could not be asked: {error}")
 
     async def _opened(self) -> RunDocument:
         """Open the run while the Lease is kept."""

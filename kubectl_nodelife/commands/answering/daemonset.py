@@ -108,7 +108,7 @@ def _question_of(query: Query) -> SetQuestion:
     """The question that is asked. Raises BadInput."""
     about = word(query, "about")
     if about not in _ANSWERS:
-        raise BadInput(f"the daemon cannot tell {about!r} of DaemonSets")
+        raise BadInput(f"the daemon has no answer about {about!r} of DaemonSets")
     return SetQuestion(
         about=about,
         namespace=word(query, "namespace"),

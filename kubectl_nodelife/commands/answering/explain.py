@@ -62,7 +62,7 @@ def with_look(where: Where, told: dict[str, Any], query: dict[str, Any]) -> Resp
     try:
         view = look(where, _beside_a_daemon(kind, name))
     except Failed as refused:
-        terminal.warn(f"{_NOT_TOLD[kind]} not told: {refused}")
+        terminal.warn(f"{_NOT_TOLD[kind]} unknown: {refused}")
         return None
     return _told(continued(json.loads(str(told["text"])), view, kind, namespace, name), sent)
 

@@ -257,5 +257,5 @@ def _moment(
     sign = newest_sign(objects)
     if sign is not None:
         return sign.time_ns, f"newest sign of life, {sign.told_by}"
-    warnings.append("nothing in the input tells when it was taken: ages count from now")
+    warnings.append("nothing in the input says when it was taken: ages count from now")
     return time.time_ns(), OWN_CLOCK

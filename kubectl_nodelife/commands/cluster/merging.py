@@ -54,7 +54,7 @@ class MergedObjects:
         if isinstance(obj, Node) and isinstance(before, Node) and _alike(obj, before):
             return bool(obj.managers)
         if not (old.isdecimal() and new.isdecimal()) or int(old) == int(new):
-            what = f"is {where}, not alike, and no resourceVersion tells which is newer"
+            what = f"is {where}, not alike, and no resourceVersion says which is newer"
             raise BadInput(what, on=name, remedy="take one of them out")
         self._twice.append(f"{name}, {where}")
         return int(new) > int(old)

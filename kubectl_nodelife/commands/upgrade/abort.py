@@ -10,7 +10,7 @@ from kubectl_nodelife.commands.upgrade.leading import LeadFlags, lead_flags
 
 @click.command("abort")
 @click.option("--now", is_flag=True, help="Cut the work off as well; its nodes are left Held.")
-@click.option("--because", default="", metavar="TEXT", help="Why; everybody is told.")
+@click.option("--because", default="", metavar="TEXT", help="The reason, which status shows.")
 @click.option(
     "--lease-namespace",
     default="kube-system",

@@ -76,7 +76,7 @@ def go_on(
         and (aborts or not changes)
         and run_interruptible(lambda: _asked(wish, namespace, connection, lead))
     ):
-        terminal.write(f"{holder} leads the run, and has been told: {wish.verb}\n")
+        terminal.write(f"{holder} leads the run, and has been asked to {wish.verb}\n")
         return 0
     if detached.detach:
         handed_over = {"wish": to_builtins(wish), "given": dict(order)}

@@ -41,7 +41,7 @@ class _Flag(NamedTuple):
 _WORK: Final = (
     _Flag("run", "", "text", "CMD", "Work: run by sh -c on this machine for each node."),
     _Flag("job", "", "text", "FILE", "Work: a Job on the node; $(NODE) and others are put in."),
-    _Flag("wait", "", "switch", "", "Work: somebody else's; --target tells when it is done."),
+    _Flag("wait", "", "switch", "", "The work is done by others; --target says when it is done."),
     _Flag("replace", "", "command", "CMD", "Work: the node goes and a new one of its pool comes."),
     _Flag("nothing", "", "switch", "", "Work: none; drain, prove and release only."),
     _Flag("rerun-safe", "", "switch", "", "Running the work twice at once does no harm."),

@@ -16,7 +16,7 @@ from kubectl_nodelife.report import terminal
 
 
 @click.command("pause")
-@click.option("--because", default="", metavar="TEXT", help="Why; everybody is told.")
+@click.option("--because", default="", metavar="TEXT", help="The reason, which status shows.")
 @order_flags
 @connection_flags
 def pause(because: str, lease_namespace: str, insecure: bool, connection: Connection) -> int:
@@ -39,13 +39,13 @@ def pause(because: str, lease_namespace: str, insecure: bool, connection: Connec
             lease = await read_lease(opened, lease_namespace)
             if not has_holder(lease):
                 await edit_run(opened, carrier, lease_namespace, pausing(reason), reason)
-                terminal.write("paused; nobody leads the run\n")
+                terminal.write("paused; the run has no leader\n")
                 return 0
             wish = pause_wish(reason, user_and_host())
             if await ask_leader(opened, carrier, lease_namespace, wish):
                 terminal.write("paused; what is in work is proven and released\n")
                 return 0
-            terminal.warn("the leader has not answered: whoever leads the run next will pause it")
+            terminal.warn("the leader has not answered: the next leader of the run will pause it")
             return 0
 
     return run_interruptible(work)

@@ -28,7 +28,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     ),
     "resume": (
         "kubectl_nodelife.commands.upgrade.resume:resume",
-        "End a pause, and lead the run where nobody does.",
+        "End a pause, and lead the run if it has no leader.",
     ),
     "abort": (
         "kubectl_nodelife.commands.upgrade.abort:abort",

@@ -76,7 +76,7 @@ def _timer(
         if alone.seconds is not None and _end_ns(bound_ns, alone) < earliest_ns:
             earliest_ns = max(_end_ns(bound_ns, alone), min(now_ns, due_ns))
             latest_ns = due_ns
-            doubt = f"nothing tells since when {taint} is there"
+            doubt = f"since when {taint} is there is unknown"
     return RunningTimer(created_ns, due_ns, stay, earliest_ns, latest_ns, doubt)
 
 

@@ -292,7 +292,7 @@ def _check(policy: UpgradePolicy) -> None:
     if policy.unhealthy not in ("skip", "include"):
         raise BadInput(f"unhealthy is {policy.unhealthy!r}; it is skip or include")
     if policy.work.mode is WorkMode.WAIT and not policy.target:
-        raise BadInput("--wait needs a --target: nobody else tells when the work is done")
+        raise BadInput("--wait needs a --target: nothing else says when the work is done")
     for text in policy.require:
         if text.count("=") != 1:
             raise BadInput(f"require {text!r} is not TYPE=STATUS")

@@ -120,7 +120,7 @@ class LeaseReread:
         now_ns = self._now_ns()
         if now_ns > self._lied_ns + self._period_ns:
             self._lied_ns = now_ns
-            log.warning("the watch of Leases has not told of renewals: it is opened anew")
+            log.warning("the watch of Leases brings no renewals: it is opened anew")
             self.watch_lies()
         age_s = max(0, now_ns - renewed) // SECOND_NS
         return Result(NOT_SENT, f"its Lease was renewed {age_s}s ago: the watch had not said so")

@@ -140,7 +140,7 @@ async def watch_manager(
         elif 400 <= answer.code < 500 and answer.code != TOO_MANY_REQUESTS:
             refused += 1
             if refused == REFUSED_LOOKS and (left := await unproven_with("")):
-                because = f"nobody can see whether one runs ({answer.message}), maybe with "
+                because = f"whether one runs cannot be seen ({answer.message}), maybe with "
                 guard.open(Breaker("manager", because + ", ".join(left), now_ns()))
         await asyncio.sleep(LOOK_SECONDS)
 

@@ -154,7 +154,7 @@ _NODES: Final = (
         "nodelife_budget_blocked_nodes",
         "",
         "1",
-        "Nodes with a pod that a disruption budget lets nobody evict now.",
+        "Nodes with a pod that a disruption budget does not allow to be evicted now.",
     ),
 )
 

@@ -57,7 +57,8 @@ NOTES: Final[dict[str, ClassNote]] = {
         " traffic there",
         "have the node fenced or mended; the pod follows. Setting Ready to False by hand only"
         " takes it out of its Services",
-        "if the node runs on, unseen, the pod still serves; out of its Services it serves nobody",
+        "if the node runs on, unseen, the pod still serves; out of its Services it serves no"
+        " requests",
     ),
     STUCK_NOT_READY: ClassNote(
         WRONG,
@@ -95,7 +96,7 @@ NOTES: Final[dict[str, ClassNote]] = {
         "deleted, its node is Ready, and its kubelet has not finished: containers that do not"
         " stop, volumes that do not unmount, or a runtime that hangs",
         "look at the kubelet's log and the pod's events on that node; never force it there",
-        "a forced delete leaves containers and mounts behind that nobody looks after",
+        "a forced delete leaves containers and mounts behind that nothing cleans up",
         (f"{_K}72226",),
     ),
     ORPHANED: ClassNote(
@@ -127,7 +128,7 @@ NOTES: Final[dict[str, ClassNote]] = {
     EVICTED_LEFTOVER: ClassNote(
         NOTE,
         "it was put out and has failed for good; only the object is left, as a record",
-        "delete the object when nobody needs the record any more",
+        "delete the object when its record is no longer needed",
         "its logs and its reason are lost",
         (f"{_K}104531", f"{_K}122122", f"{_K}112443"),
     ),

@@ -44,7 +44,7 @@ def _counts(summary: SetSummary) -> Iterator[str]:
     )
     counted = summary.counted
     if counted is None:
-        yield "The objects that were read do not tell whether that is right."
+        yield "Whether that is right cannot be seen in the objects that were read."
     else:
         yield (
             f"By the objects {counted.desired_number_scheduled} should, "

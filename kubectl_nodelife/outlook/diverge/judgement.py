@@ -127,7 +127,7 @@ def _of_the_manager(
     elif due_ns is not None:
         wrote_since = record.last_write_ns is not None and record.last_write_ns >= due_ns
         if record.lease.error and not wrote_since:
-            why = f"(its lease cannot tell: {record.lease.error})"
+            why = f"(its lease says nothing: {record.lease.error})"
             yield _stalled(record, waiting, now_ns, why, LIKELY)
         else:
             yield from _silent_controllers(record, waiting, now_ns)

@@ -62,7 +62,7 @@ _TAINTS_OF: Final = {
     "node.cilium.io/": "Cilium",
     "medik8s.io/": "a medik8s operator",
     "nodelife.dev/": "kubectl nodelife",
-    "node.kubernetes.io/out-of-service": "whoever declares nodes out of service",
+    "node.kubernetes.io/out-of-service": "an operator who declares nodes out of service",
 }
 
 # Part of a program's name -> what it does next with a node that it took out of service
