@@ -136,7 +136,7 @@ def test_two_that_differ_and_nothing_tells_which_is_newer_are_refused(
     capsys.readouterr()
     other = merged(one, {"spec": {"unschedulable": True}})
     assert main(["status", *two_files(tmp_path, one, other)]) == 2
-    assert "no resourceVersion tells which is newer" in capsys.readouterr().err
+    assert "no resourceVersion says which is newer" in capsys.readouterr().err
 
 
 RUNNING = {

@@ -269,7 +269,7 @@ def test_what_is_left_rests_on_the_median_of_what_the_run_took() -> None:
 def test_a_run_without_a_leader_says_from_when_the_time_counts() -> None:
     answer = status(TEN, lease(run(), holder=""))
     assert answer["estimate"]["from"] == "when a leader goes on"
-    assert any("no leader tells" in text for text in answer["notEvaluated"])
+    assert any("no leader answers" in text for text in answer["notEvaluated"])
     assert status(TEN, lease(run(RunPhase.FINISHED)))["estimate"] is None
 
 

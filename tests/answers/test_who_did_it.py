@@ -71,7 +71,7 @@ def test_a_cordon_by_a_program_says_what_it_does_next(ask: Ask, manager: str, th
 
 def test_without_managed_fields_it_says_how_to_get_them(ask: Ask) -> None:
     (sentence,) = told(ask, a1(spec=CORDON))
-    assert "who did it is not told here: no managedFields were read" in sentence
+    assert "who did it is unknown: no managedFields were read" in sentence
     assert "--show-managed-fields" in sentence
 
 

@@ -218,7 +218,7 @@ def test_a_lease_of_which_no_renewal_was_seen_proves_nothing() -> None:
     for second in range(0, 60, 5):
         watch.note(spec(-3600), T0 + second * SECOND)
     assert watch.sight.stale_ns() is None
-    assert "nobody has renewed it since" in watch.sight.error
+    assert "it has not been renewed since" in watch.sight.error
     assert watch.stale == []
 
 

@@ -207,7 +207,7 @@ def test_a_managers_lease_that_cannot_be_read_proves_nothing(code: int) -> None:
         return Answer(code, message="no") if path == "lease kube-controller-manager" else None
 
     orders = replace(ORDERS, assume_stopped=())
-    assert "nobody knows whether one runs: no" in refusal(Server(hidden), orders)
+    assert "whether one runs is unknown: no" in refusal(Server(hidden), orders)
     preflight(Server(hidden))  # --assume-stopped is the user's word
 
 

@@ -76,7 +76,7 @@ async def look_on(folder: Path, dead: list[str]) -> None:
         reads = [r for r in asked if "fieldSelector" not in r.query]  # the manager's Lease has one
         assert 0 < len(reads) <= 2 + (time.monotonic() - began)
         log = await someone.ok("daemon", "logs")
-        assert "has not told of renewals: it is opened anew" in log
+        assert "brings no renewals: it is opened anew" in log
         beating.cancel()
 
 

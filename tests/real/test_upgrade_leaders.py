@@ -185,7 +185,7 @@ def test_a_leader_that_was_suspended_is_succeeded_and_writes_no_more_and_an_abor
         assert "leads the upgrade now" in first.said(), first.said()
 
         assert third.type("abort", *TERMS, "--yes") == 0, third.said()
-        assert "has been told: abort" in third.said()
+        assert "has been asked to abort" in third.said()
         stages.release(working, settling)
         assert second.end() == 1, second.said()
         assert phase_of(cluster) == "Aborted"
