@@ -28,6 +28,7 @@ _EXTRA = ("dask", "distributed", "pyarrow", "cryptography")
 _MOST_RUNS = 100_000
 _LONG_SECONDS = 3600.0
 _DOCUMENT = "result.json"
+_PAGE = "result.html"
 
 
 class SweepFlags(NamedTuple):
@@ -70,8 +71,8 @@ def sweep(asked: SweepFlags, output: Output) -> int:
     measured. Each point of its space is played with each seed; the answer has quantiles, means with
     95 % intervals, the difference to today's settings on the same failures, and the points that no
     other one beats. Runs are kept as they come in the folder of --out: runs.jsonl, and at the end
-    runs.parquet and result.json. Ctrl-C keeps what is there, --resume goes on. Exit code 4 where an
-    assertion of the study does not hold.
+    runs.parquet, result.json and result.html. Ctrl-C keeps what is there, --resume goes on. Exit
+    code 4 where an assertion of the study does not hold.
 
     It needs Dask and pyarrow, which come with kubectl-nodelife[sweep].
 
@@ -170,7 +171,9 @@ class _Sweep:
 
     def finish(self, result: StudyResult) -> None:
         """Write what is there. Raises Failed."""
-        self.store.finish({_DOCUMENT: _formatted(result)})
+        from kubectl_nodelife.report.sweep_html import page
+
+        self.store.finish({_DOCUMENT: _formatted(result), _PAGE: page(result).encode()})
 
 
 def _formatted(result: StudyResult) -> bytes:
@@ -213,7 +216,12 @@ def _show(result: StudyResult, output: Output) -> None:
 
     for failed in result.failed:
         terminal.warn(f"not played: {failed}")
-    output.show(StudyPage(result))
+    if output.format == _HTML:
+        from kubectl_nodelife.report.sweep_html import page
+
+        terminal.write(page(result))
+    else:
+        output.show(StudyPage(result))
 
 
 def _exit_code(result: StudyResult) -> int:

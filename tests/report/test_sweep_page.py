@@ -1,0 +1,109 @@
+"""The page of a study: what is drawn where, and that texts stay texts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kubectl_nodelife.report.formats import FORMATTERS, render
+from kubectl_nodelife.report.sweep import StudyPage, interval_words, measure_words
+from kubectl_nodelife.report.sweep_html import _plot, _scatter, _shown, page
+from kubectl_nodelife.sweep.result import StudyResult, runs_of, summed_up
+from kubectl_nodelife.sweep.space import Point
+from kubectl_nodelife.sweep.statistics import Assertion, Interval
+from tests.sweep.stand import base, plan
+
+EVIL = "<script>alert(1)</script>\"'&"
+GRACE = "flags.node-monitor-grace-period"
+
+
+def answer(points: int = 3, name: str = "50s", missing: int = 0) -> StudyResult:
+    """`points` points with four seeds: the first one is today's, each is worse than the one before
+    in one measure of the front and better in the other."""
+    today: Point = {GRACE: name}
+    values = [today, *({GRACE: f"{n}s"} for n in range(1, points))]
+    runs = runs_of(values, [1, 2, 3, 4])
+    of = plan(base([]))
+    found = {}
+    for run in runs[: len(runs) - missing]:
+        figures = dict.fromkeys(of.measures, float(run.seed))
+        figures["unavailablePodMinutes"] = run.seed + 10.0 * run.point_number
+        figures["needlessEvictions"] = run.seed - 10.0 * run.point_number + 10.0 * points
+        found[run.number] = figures
+    asserted = [Assertion("mean", "evictions", "<", 2), Assertion("p95", "evictions", "<", 9)]
+    return summed_up(of, runs, found, asserted, today=today)
+
+
+def test_differences_are_paired_and_the_front_is_marked() -> None:
+    found = answer()
+    assert [p.today for p in found.points] == [True, False, False]
+    assert [p.front for p in found.points] == [True, True, True]
+    moved = found.points[2].against_today["unavailablePodMinutes"]
+    assert (moved.low, moved.mean, moved.high) == (20, 20, 20)
+    assert [b.text for b in found.broken] == 3 * ["mean evictions < 2"]
+
+
+def test_points_are_drawn_where_their_figures_are() -> None:
+    found = answer()
+    rows = _plot("unavailablePodMinutes", found.points).rows
+    assert [row.style for row in rows] == ["today", "front", "front"]
+    means = [float(row.mean) for row in rows]
+    assert means == sorted(means) and means[1] - means[0] == pytest.approx(
+        means[2] - means[1], 0.01
+    )
+    for row in rows:
+        assert float(row.range_from) <= float(row.low) <= float(row.mean) <= float(row.range_to)
+    scatter = _scatter(found)
+    assert len(scatter.spots) == len(scatter.front) == 3
+    spots = [(float(spot.x), float(spot.y)) for spot in scatter.spots]
+    assert spots == sorted(spots), (
+        "more unavailable pods, fewer needless evictions: lower on a page"
+    )
+
+
+def test_of_many_points_todays_and_the_front_are_drawn() -> None:
+    found = answer(points=200)
+    shown = _shown(found)
+    assert len(shown) == 60 and shown[0].today
+    assert "and 140 more points" in page(found)
+
+
+def test_texts_are_no_markup() -> None:
+    text = page(answer(name=EVIL))
+    assert "<script" not in text and "&lt;script&gt;" in text
+    assert not re.search(r"(src|href)=", text)
+
+
+def test_the_page_is_the_same_each_time() -> None:
+    assert page(answer()) == page(answer())
+
+
+@pytest.mark.parametrize("output", FORMATTERS)
+def test_all_formats(output: str) -> None:
+    text = render(StudyPage(answer(missing=2)), output)
+    assert text
+
+
+def test_what_is_missing_is_said() -> None:
+    text = render(StudyPage(answer(missing=2)), "table")
+    assert "2 runs are missing: --resume plays them" in text
+    assert "asserted: mean evictions < 2: does not hold" in text
+    assert "asserted: p95 evictions < 9: holds at every point" in text
+
+
+@pytest.mark.parametrize(
+    ("interval", "signed", "words"),
+    [
+        (Interval(0, 0, 0), False, "0"),
+        (Interval(1.234, 0.5, 2), False, "1.23 [0.5, 2]"),
+        (Interval(-0.001, -0.002, 0.004), True, "0"),
+        (Interval(123.4, 100.2, 1500), True, "+123 [+100, +1500]"),
+    ],
+)
+def test_intervals_have_about_three_figures(interval: Interval, signed: bool, words: str) -> None:
+    assert interval_words(interval, signed=signed) == words
+
+
+def test_measures_are_words() -> None:
+    assert measure_words("peakWritesPerSecond") == "peak writes per second"
