@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from bench import BenchFailed, Stopwatch
 from kubectl_nodelife.answers.live_wall import LiveFrame, LiveNode, LiveZone, delta
+from kubectl_nodelife.daemon.server import Answer
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
 from kubectl_nodelife.daemon.ui.live_feed import HappenedChange
@@ -159,9 +160,12 @@ class DarkZone:
 
 
 class Told:
-    """The page's server, and the stream that it gives. `bytes`: of all deltas."""
+    """The page's server, and the stream that it gives. `bytes`: of all deltas; `answers`: to
+    questions.
+    """
 
-    def __init__(self, zone: DarkZone) -> None:
+    def __init__(self, zone: DarkZone, answers: Mapping[str, Answer] | None = None) -> None:
+        self.answers = answers or {}
         self.zone = zone
         self.known = zone.frame()
         self.bytes = 0
@@ -175,7 +179,7 @@ class Told:
     async def served(self) -> AsyncIterator[str]:
         """The address with its token."""
         sessions = Sessions(time.monotonic)
-        endpoint = PageEndpoint({}, self.broadcast, sessions)
+        endpoint = PageEndpoint(self.answers, self.broadcast, sessions)
         await endpoint.start(listen(0))
         try:
             yield f"http://127.0.0.1:{endpoint.port}/#token={sessions.token()}"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from bench.ui import DarkZone, Told
+from kubectl_nodelife.daemon.server import Answer
 from tests.loopback import play
 from tests.ui.browser import Browser, browser, needs_chromium
 
@@ -29,9 +30,11 @@ LEGEND = "return document.querySelector('#legend').innerText"
 
 
 @contextlib.asynccontextmanager
-async def shown(nodes: int) -> AsyncIterator[tuple[Browser, Told]]:
+async def shown(
+    nodes: int, answers: Mapping[str, Answer] | None = None
+) -> AsyncIterator[tuple[Browser, Told]]:
     """A page of so many nodes in three zones, drawn, and who tells it."""
-    told = Told(DarkZone(nodes, nodes * 30))
+    told = Told(DarkZone(nodes, nodes * 30), answers)
     async with told.served() as url, browser() as window:
         await window.look(1280, 900)
         await window.devtools("Page.addScriptToEvaluateOnNewDocument", source=COUNT)
@@ -99,5 +102,55 @@ def test_rows_of_what_happened_stay() -> None:
             every = "return [...document.querySelectorAll('#happened-list li')]"
             found = await window.run(f"{every}.map((row) => Number(row.dataset.change))")
             assert found == sorted(found, reverse=True)
+
+    play(test)
+
+
+HIT = {"namespace": "default", "wanted": 3, "lowestReady": 1, "backSeconds": 300.0}
+WHAT_IF = {
+    "verdict": {"text": "what if node node-00001 is lost"},
+    "acts": [{"act": "lose node", "targets": ["node-00001"]}],
+    "horizon": {"untilSeconds": 3600, "endedSeconds": 600.0, "ended": "quiet"},
+    "workloads": [
+        {**HIT, "name": "web", "outage": "degraded", "firstSeconds": 60.0},
+        {**HIT, "name": "db", "outage": "full", "firstSeconds": 120.0, "backSeconds": None},
+        {**HIT, "name": "far", "outage": "none", "firstSeconds": None},
+    ],
+    "services": [
+        {"namespace": "default", "name": "db", "fromSeconds": 120.0, "toSeconds": 240.0},
+        {"namespace": "default", "name": "web", "fromSeconds": None, "toSeconds": None},
+    ],
+}
+BANDS = """
+  return [...document.querySelectorAll('.bands .track')].map((track) => [
+    track.parentElement.firstChild.textContent, track.classList.contains('full'),
+    parseFloat(track.firstChild.style.left), parseFloat(track.firstChild.style.width),
+  ]);
+"""
+
+
+def test_what_would_be_hit_is_drawn_as_bands() -> None:
+    """From when to when, of the time that was played; one that is not back reaches its end."""
+
+    async def what_if(query: Any) -> dict[str, Any]:
+        return WHAT_IF
+
+    async def explain(query: Any) -> dict[str, Any]:
+        return {"answers": []}
+
+    async def test() -> None:
+        async with shown(3, {"what_if": what_if, "explain": explain}) as (window, _):
+            await window.run("location.hash = '#/node/node-00001'")
+            await window.until("return document.getElementById('what-if').offsetParent !== null")
+            await window.run("document.getElementById('what-if').click()")
+            await window.until(f"{BANDS.strip().removesuffix(';')}.length > 0")
+            assert await window.run(BANDS) == [
+                ["default/web", False, 10, 40],
+                ["default/db", True, 20, 80],
+                ["default/db", True, 20, 20],
+            ]
+            said = await window.text("#what-if-answer")
+            assert "full: 1 of 3 Ready at the lowest, not back" in said and "of 10m from" in said
+            assert "2 workloads hit" in said and "far" not in said
 
     play(test)

@@ -4,6 +4,7 @@ import { counted, duration, make, shown } from "./text.js";
 
 const KINDS = { node: "Node", pod: "Pod", daemonset: "DaemonSet", zone: "Zone" };
 const EVERY_MS = 5000;
+const MOST_BANDS = 50;
 const byId = (id) => document.getElementById(id);
 
 /** The object of an address such as #/pod/default/web-1; null: it is none. */
@@ -98,15 +99,30 @@ function wrong(error) {
 const FIGURES = [["workloadsAtZero", "workloads at zero"], ["servicesWithoutEndpoints", "Services without endpoints"], ["budgetsBelow", "budgets below"],
   ["podsEvicted", "pods evicted"], ["podsPending", "pods without a place"], ["podsStuck", "pods stuck"]];
 
-/** A WhatIf document in short. */
+/** A WhatIf document in short: how long each workload and Service is hit, as bands on one line of time. */
 function lost(told) {
   const verdict = told.verdict ?? {};
   const figures = FIGURES.filter(([key]) => verdict[key] && verdict[key].future !== verdict[key].baseline)
     .map(([key, words]) => make("li", {}, `${words}: ${verdict[key].future} instead of ${verdict[key].baseline}`));
-  const workloads = (told.workloads ?? []).filter((each) => each.outage && each.outage !== "none").slice(0, 50)
-    .map((each) => make("li", {}, make("b", {}, `${each.namespace}/${each.name}`), ` ${each.outage}: ${each.lowestReady} of ${each.wanted} Ready at the lowest, ${each.backSeconds === null ? "not back" : `back after ${duration(each.backSeconds)}`}`));
-  return [make("h3", {}, "What if it were lost?"), make("p", {}, verdict.text ?? ""), make("ul", {}, ...figures, ...workloads),
-    make("p", { class: "dim" }, `${counted(workloads.length, "workload")} listed; all of it: kubectl nodelife what-if lose ${told.acts?.[0]?.act?.split(" ")[1] ?? ""} ${told.acts?.[0]?.targets?.[0] ?? ""}`)];
+  const end = told.horizon?.endedSeconds || told.horizon?.untilSeconds || 1;
+  const hit = (told.workloads ?? []).filter((each) => each.outage && each.outage !== "none");
+  const back = (at) => (at === null ? "not back" : `back after ${duration(at)}`);
+  const bands = [
+    ...hit.slice(0, MOST_BANDS).map((each) => band(each, each.firstSeconds, each.backSeconds, end, each.outage === "full",
+      `${each.outage}: ${each.lowestReady} of ${each.wanted} Ready at the lowest, ${back(each.backSeconds)}`)),
+    ...(told.services ?? []).filter((each) => each.fromSeconds !== null).slice(0, MOST_BANDS)
+      .map((each) => band(each, each.fromSeconds, each.toSeconds, end, true, `Service without endpoints, ${back(each.toSeconds)}`)),
+  ];
+  return [make("h3", {}, "What if it were lost?"), make("p", {}, verdict.text ?? ""), make("ul", {}, ...figures),
+    make("ul", { class: "bands" }, ...(bands.length ? [make("li", { class: "dim" }, `The bands are of ${duration(end)} from now.`)] : []), ...bands),
+    make("p", { class: "dim" }, `${counted(hit.length, "workload")} hit; all of it: kubectl nodelife what-if lose ${told.acts?.[0]?.act?.split(" ")[1] ?? ""} ${told.acts?.[0]?.targets?.[0] ?? ""}`)];
+}
+
+function band(each, from, to, end, full, says) {
+  const bar = make("span");
+  const [low, high] = [Math.min(1, (from ?? 0) / end), Math.min(1, (to ?? end) / end)];
+  Object.assign(bar.style, { left: `${low * 100}%`, width: `${(high - low) * 100}%` });
+  return make("li", {}, make("b", {}, `${each.namespace}/${each.name}`), ` ${says}`, make("span", { class: full ? "track full" : "track", "aria-hidden": "true" }, bar));
 }
 
 function answered(part) {

@@ -189,7 +189,7 @@ export class Happened {
     location.hash = addressOfRange(Math.floor(low), Math.ceil(high));
   }
 
-  /** Two times of day, of the last hours. */
+  /** Two times of day. */
   typed() {
     const day = (text) => { const at = new Date(`${new Date().toDateString()} ${text}`); return (at > Date.now() ? at - 86_400_000 : Number(at)) / 1000; };
     const [from, to] = [byId("range-from").value, byId("range-to").value];

@@ -91,7 +91,7 @@ function settled(model, now, past) {
 
 const nextRows = new Rows(byId("next-list"));
 
-/** The past's rows first, then what comes; time runs from left to right, the same for all rows. */
+/** The past's rows first, then what comes, on one line of time. */
 export function next(model, nodes, now, span) {
   const rows = [...settled(model, now, span * PAST), ...upcoming(nodes).filter((row) => row.low - now <= span)];
   const ahead = rows.filter((row) => !row.outcome).length;
@@ -122,9 +122,13 @@ function nextRow(row) {
   return make("li", {}, make("span", { class: "when" }), track, what);
 }
 
-/** Now, and the stretches that are left out. */
+/** Now, and the stretches that are left out, where there is room to say so. */
 function axis(track, line, now) {
-  const marks = [[line.share(now), "now"], ...line.folds.map((fold) => [fold.share, `/ ${duration(fold.seconds)} /`])];
+  const [room, marks] = [64 / (track.clientWidth || 300), [[line.share(now), "now"]]];
+  for (const { share, seconds } of line.folds) {
+    const last = marks.length > 1 ? marks.at(-1)[0] : -1;
+    if (share - last > room) marks.push([share, `/ ${duration(seconds)} /`]);
+  }
   while (track.children.length > marks.length) track.lastChild.remove();
   while (track.children.length < marks.length) track.append(make("span"));
   marks.forEach(([share, text], at) => { track.children[at].style.left = `${share * 100}%`; write(track.children[at], text); });
