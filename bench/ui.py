@@ -21,7 +21,8 @@ import msgspec
 from msgspec.structs import replace
 
 from bench import BenchFailed, Stopwatch
-from kubectl_nodelife.answers.live_wall import LiveFrame, LiveNode, LiveZone, delta
+from kubectl_nodelife.answers.live_wall import LiveFrame, LiveNode, delta
+from kubectl_nodelife.answers.wall import WallZone
 from kubectl_nodelife.daemon.server import Answer
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
@@ -106,7 +107,7 @@ class DarkZone:
         rows = {name: self._row(number, name, dark_s) for number, name in enumerate(self.names)}
         lost = 0 if dark_s is None else sum(row.state in (1, 4) for row in rows.values())
         zones = [
-            LiveZone(
+            WallZone(
                 name=f"r/{zone}",
                 state="FullDisruption" if not place and lost == self.dark else "Normal",
                 nodes=self.dark,

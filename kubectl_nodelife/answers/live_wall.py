@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.answers.wall import WallZone, wall_zones
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.sign_of_life import LATE_NS, sign_of_life
 from kubectl_nodelife.kube.node import Node
@@ -28,20 +29,6 @@ SAME_SECONDS: Final = 0.5
 _NUMBERS: Final = {state: number for number, state in enumerate(WORST_FIRST)}
 _QUIET: Final = frozenset({"healthy", "cordoned"})
 _STEP: Final = 64
-
-
-class LiveZone(msgspec.Struct, frozen=True, rename="camel"):
-    """A zone. `rate`: nodes a second. `brake`: what losing more nodes does."""
-
-    name: str
-    state: str
-    nodes: int
-    not_ready: int
-    threshold: float
-    rate: float
-    queued: int
-    because: str
-    brake: str
 
 
 class LiveNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -76,7 +63,7 @@ class LiveFrame(msgspec.Struct, frozen=True):
     now_s: float
     source: dict[str, Any]
     profile: str
-    zones: list[LiveZone]
+    zones: list[WallZone]
     nodes: dict[str, LiveNode]
     warnings: list[str]
 
@@ -173,7 +160,7 @@ class LiveWall:
             now_s=self.instant(outlook.now_ns),
             source=source,
             profile=outlook.settings.profile.name,
-            zones=_zones(outlook, found),
+            zones=wall_zones(found, zone_brakes(outlook, list(found))),
             nodes=rows,
             warnings=list(view.warnings),
         )
@@ -254,24 +241,6 @@ def _quiet_until_ns(outlook: Outlook, of_node: NodeOutlook) -> int | None:
     sign = sign_of_life(of_node.node, outlook.cache, outlook.now_ns, of_node.leases_count)
     late_ns = min(LATE_NS, sign.every_ns * 3 // 2) - age_ns
     return outlook.now_ns + min(left.low_ns, late_ns)
-
-
-def _zones(outlook: Outlook, found: Sequence[ZoneOutlook]) -> list[LiveZone]:
-    brakes = zone_brakes(outlook, list(found))
-    return [
-        LiveZone(
-            name=zone.name,
-            state=zone.state,
-            nodes=zone.nodes,
-            not_ready=zone.not_ready,
-            threshold=zone.threshold,
-            rate=zone.rate,
-            queued=len(zone.queued),
-            because=zone.why,
-            brake=brakes[zone.key].sentence,
-        )
-        for zone in found
-    ]
 
 
 def _moved(one: float | None, other: float | None) -> float:

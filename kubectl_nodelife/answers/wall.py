@@ -7,7 +7,7 @@ screen shows. The document is what `top` draws.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -16,20 +16,26 @@ from kubectl_nodelife.answers.status import SORT_KEYS, NodeEntry, NodeLifeStatus
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.node_verdict import FINE
+from kubectl_nodelife.outlook.zone import ZoneOutlook
+from kubectl_nodelife.outlook.zone_loss import ZoneBrake
 
 MOST_NEXT: Final = 50
 WALL_SORT_KEYS: Final = ("trouble", "name", "zone", "pods", "lease-age")
 
 
-class WallZone(msgspec.Struct, rename="camel"):
-    """A zone in a line. `rate`: nodes a second. `brake`: what losing more nodes does."""
+class WallZone(msgspec.Struct, frozen=True, rename="camel"):
+    """A zone in a line. `rate`: nodes a second. `because`: the rule that decides it; `brake`: what
+    losing more nodes does.
+    """
 
     name: str
     state: str
     nodes: int
     not_ready: int
+    threshold: float
     rate: float
     queued: int
+    because: str
     brake: str
 
 
@@ -71,22 +77,29 @@ def wall(status: NodeLifeStatus, words: str, sort_by: str, limit: int) -> Wall:
         source=status.source,
         profile=status.profile,
         counts=dict(Counter(node.verdict.state for node in chosen)),
-        zones=[
-            WallZone(
-                zone.name,
-                zone.state,
-                zone.nodes,
-                zone.not_ready,
-                zone.rate,
-                len(zone.queued),
-                status.brakes[zone.key].sentence,
-            )
-            for zone in status.zones
-        ],
+        zones=wall_zones(status.zones, status.brakes),
         nodes=rows[:limit],
         next=due[:MOST_NEXT],
         warnings=status.warnings,
     )
+
+
+def wall_zones(found: Sequence[ZoneOutlook], brakes: Mapping[str, ZoneBrake]) -> list[WallZone]:
+    """The zones in lines, in their order. `brakes`: by zone key."""
+    return [
+        WallZone(
+            name=zone.name,
+            state=zone.state,
+            nodes=zone.nodes,
+            not_ready=zone.not_ready,
+            threshold=zone.threshold,
+            rate=zone.rate,
+            queued=len(zone.queued),
+            because=zone.why,
+            brake=brakes[zone.key].sentence,
+        )
+        for zone in found
+    ]
 
 
 def choice(words: str) -> Callable[[NodeEntry], bool]:

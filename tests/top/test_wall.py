@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from kubectl_nodelife.answers.status import status_steps
 from kubectl_nodelife.answers.wall import WALL_SORT_KEYS, Wall, WallNode, WallZone, wall
@@ -18,6 +19,7 @@ from kubectl_nodelife.errors import BadInput, Unreachable
 from kubectl_nodelife.report.wall_lines import Size, wall_lines
 
 DUMP = Path(__file__).parents[1] / "dumps/two-zones"
+BRAKE = "losing 3 more nodes stops this zone"
 
 
 def of_dump(words: str = "", sort: str = "trouble", limit: int = 100) -> Wall:
@@ -34,8 +36,7 @@ def made(nodes: int, zones: int = 3, due: int = 5) -> Wall:
     ]  # fmt: skip
     return Wall(
         {"context": "here"}, "v1.36", {"healthy": nodes - due, "silent": due},
-        [WallZone(f"zone-{n}", "Normal", 10, 0, 0.1, 0, "losing 3 more nodes stops this zone")
-         for n in range(zones)],
+        [WallZone(f"zone-{n}", "Normal", 10, 0, 0.55, 0.1, 0, "", BRAKE) for n in range(zones)],
         rows, rows[:due], [],
     )  # fmt: skip
 
@@ -107,7 +108,8 @@ def test_bars_run_down_and_stand_still_without_news() -> None:
 def test_names_of_any_kind_are_one_printable_line() -> None:
     odd = made(1)
     odd.nodes[0].name = "\x1b[31mred‮\n" + "x" * 253
-    odd.zones[0].name = odd.nodes[0].action = "\x07\n[bold]"
+    odd.nodes[0].action = "\x07\n[bold]"
+    odd.zones[0] = replace(odd.zones[0], name=odd.nodes[0].action)
     for line in wall_lines(odd, Size(80, 24), 0.0):
         assert line.text.isprintable() and len(line.text) <= 80
 

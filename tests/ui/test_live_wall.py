@@ -11,9 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from bench.status import dump
-from kubectl_nodelife.answers.live_wall import LiveFrame, LiveNode, LiveWall, LiveZone, delta
+from kubectl_nodelife.answers.live_wall import LiveFrame, LiveNode, LiveWall, delta
 from kubectl_nodelife.answers.status import KINDS
 from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.answers.wall import WallZone
 from kubectl_nodelife.answers.works import works_of
 from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
@@ -132,7 +133,7 @@ def rows(*made: LiveNode) -> dict[str, LiveNode]:
 
 
 def framed(nodes: dict[str, LiveNode], now_s: float = 0.0, **more: Any) -> LiveFrame:
-    zone = LiveZone("r/a", "Normal", 2, 0, 0.55, 0.1, 0, "", "")
+    zone = WallZone("r/a", "Normal", 2, 0, 0.55, 0.1, 0, "", "")
     return LiveFrame(now_s, {"context": "here"}, "v1.36", more.get("zones", [zone]), nodes, [])
 
 
