@@ -154,3 +154,27 @@ def test_what_would_be_hit_is_drawn_as_bands() -> None:
             assert "2 workloads hit" in said and "far" not in said
 
     play(test)
+
+
+ASKED = """
+  window.asked = [];
+  navigator.wakeLock.request = async (kind) => { window.asked.push(kind); };
+"""
+
+
+def test_a_wall_screen_stays_awake() -> None:
+    """And shows the nodes alone; a page that is read does not keep its machine awake."""
+
+    async def test() -> None:
+        told = Told(DarkZone(3, 90))
+        async with told.served() as url, browser() as window:
+            await window.devtools("Page.addScriptToEvaluateOnNewDocument", source=ASKED)
+            plain = url.partition("#")[0]
+            for address, asked in ((url.replace("#", "?wall#"), ["screen"]), (plain, [])):
+                await window.go(address)
+                await window.until(f"{LEGEND}.includes('healthy 3')")
+                assert await window.run("return window.asked") == asked
+                shown = "return document.getElementById('next').offsetParent !== null"
+                assert await window.run(shown) == (not asked)
+
+    play(test)

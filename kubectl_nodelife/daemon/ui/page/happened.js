@@ -9,7 +9,7 @@ import { addressOf, link } from "./lists.js";
 const MOST_ROWS = 100;
 const HOUR = 3600;
 const LANE = 20;
-const KINDS = { Node: "node", Pod: "pod", DaemonSet: "daemonset", Zone: "zone" };
+const LINKED = new Set(["Node", "Pod", "DaemonSet", "Zone"]);
 const DONE = new Set(["applied", "confirmed"]);
 
 /** Of an address such as #/happened/2026-01-01T10:00:00Z/2026-01-01T10:05:00Z; null: it is none. */
@@ -198,9 +198,8 @@ export class Happened {
   }
 }
 
-function objectLink(change) {
-  const text = change.namespace ? `${change.namespace}/${change.name}` : change.name;
-  const kind = KINDS[change.kind];
-  if (!kind) return make("span", {}, `${change.kind} ${text}`);
-  return link(`${change.kind} ${text}`, change.namespace ? addressOf(kind, change.namespace, change.name) : addressOf(kind, change.name));
+function objectLink({ kind, namespace, name }) {
+  const words = [namespace, name].filter(Boolean);
+  const text = `${kind} ${words.join("/")}`;
+  return LINKED.has(kind) ? link(text, addressOf(kind, ...words)) : make("span", {}, text);
 }

@@ -157,6 +157,11 @@ addEventListener("keydown", (event) => {
   if (event.key === "t") { byId("next").scrollIntoView(); byId("next").focus(); }
   if (event.key === "?") byId("help").showModal();
 });
-document.body.classList.toggle("wall", new URLSearchParams(location.search).has("wall"));
+if (new URLSearchParams(location.search).has("wall")) {
+  document.body.classList.add("wall");
+  const awake = () => { if (!document.hidden) navigator.wakeLock?.request("screen").catch(() => {}); };
+  document.addEventListener("visibilitychange", awake);
+  awake();
+}
 setInterval(() => { if (!document.hidden) wake(); }, slow.matches ? 1000 : 250);
 begin().catch(() => { refusedBecause = "The daemon does not answer."; draw(); });
