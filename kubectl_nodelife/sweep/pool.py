@@ -20,6 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import dask
 from distributed import Client, LocalCluster, Security, wait
+from distributed.client import FuturesCancelledError
 from distributed.scheduler import KilledWorker
 
 from kubectl_nodelife import __version__
@@ -105,7 +106,7 @@ class Pool:
         seconds the rest will last. Raises Unreachable where the scheduler or all workers go."""
         try:
             yield from _Playing(self._client, plan, runs, estimate).results()
-        except (CancelledError, OSError) as error:
+        except (CancelledError, FuturesCancelledError, OSError) as error:
             remedy = "start it again, and go on with --resume"
             what = f"the scheduler is gone ({type(error).__name__})"
             raise Unreachable(what, on=self.address, remedy=remedy) from None
@@ -291,7 +292,7 @@ def _local(processes: int, pods: int) -> Iterator[Pool]:
         processes=True,
         memory_limit=memory,
         host="127.0.0.1",
-        dashboard_address="127.0.0.1:0" if drawn else None,
+        dashboard_address="127.0.0.1:0",
         security=Security.temporary(),
         preload=[_PRELOAD],
         silence_logs=logging.CRITICAL,
