@@ -23,8 +23,9 @@ from kubectl_nodelife.sweep.result import PointResult, StudyResult
 from kubectl_nodelife.sweep.statistics import Interval, Summary
 
 _MOST_ROWS: Final = 60
-_WIDTH: Final = 860
-_LABEL: Final = 330
+_WIDTH: Final = 930
+_LABEL: Final = 400
+_LETTERS: Final = 62
 _RIGHT: Final = 24
 _TOP: Final = 22
 _ROW: Final = 20
@@ -132,7 +133,8 @@ def _style(point: PointResult) -> str:
 
 def _label(point: PointResult) -> str:
     words = ", ".join(f"{name.rpartition('.')[2]} {value}" for name, value in point.point.items())
-    return f"{words or 'the base'}{' (today)' if point.today else ''}"
+    words = f"{words or 'the base'}{' (today)' if point.today else ''}"
+    return words if len(words) <= _LETTERS else f"…{words[1 - _LETTERS :]}"  # values stand last
 
 
 def _linear(low: float, high: float, begin: float, end: float) -> Scale:

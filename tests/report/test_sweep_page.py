@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from kubectl_nodelife.report.formats import FORMATTERS, render
 from kubectl_nodelife.report.sweep import StudyPage, interval_words, measure_words
-from kubectl_nodelife.report.sweep_html import _plot, _scatter, _shown, page
+from kubectl_nodelife.report.sweep_html import _label, _plot, _scatter, _shown, page
 from kubectl_nodelife.sweep.result import StudyResult, runs_of, summed_up
-from kubectl_nodelife.sweep.space import Point
+from kubectl_nodelife.sweep.space import RENEWS, ZONES, Point
 from kubectl_nodelife.sweep.statistics import Assertion, Interval
 from tests.sweep.stand import base, plan
 
@@ -67,6 +68,14 @@ def test_of_many_points_todays_and_the_front_are_drawn() -> None:
     shown = _shown(found)
     assert len(shown) == 60 and shown[0].today
     assert "and 140 more points" in page(found)
+
+
+def test_a_label_has_its_value_whole_or_says_that_it_is_cut() -> None:
+    point = answer().points[0]
+    values: Point = {GRACE: "2m0s", "tolerationSeconds": 120}
+    assert _label(replace(point, point=values, today=False)).endswith("tolerationSeconds 120")
+    long = _label(replace(point, point={**values, RENEWS: "10s", ZONES: 3}))
+    assert len(long) == 62 and long.startswith("…") and long.endswith("zones 3 (today)")
 
 
 def test_texts_are_no_markup() -> None:
