@@ -15,6 +15,7 @@ from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.commands.answering.query import (
     Query,
     Response,
+    number,
     output_of,
     word,
 )
@@ -113,7 +114,7 @@ def _question_of(query: Query) -> SetQuestion:
         about=about,
         namespace=word(query, "namespace"),
         name=word(query, "name"),
-        revision=int(word(query, "revision") or 0),
+        revision=number(query, "revision"),
         output=output_of(query),
     )
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.answering import daemonset, explain, names, status, wall
-from kubectl_nodelife.commands.answering.query import Query, Response, word
+from kubectl_nodelife.commands.answering.query import Query, Response, number, word
 from kubectl_nodelife.commands.answering.status_lines import StatusLines
 from kubectl_nodelife.daemon.changes import ChangeRecord, document
 from kubectl_nodelife.daemon.cluster_view import journal_warnings
@@ -148,11 +148,14 @@ def _documents(changes: list[ChangeRecord]) -> list[dict[str, Any]]:
 
 def _wanted(query: Query, now_ns: int) -> ChangeFilter:
     """The query as a choice. `since` and `until` are in ns before now."""
-    since, until, pod = (word(query, key) for key in ("since", "until", "pod"))
+    since, until = (
+        now_ns - number(query, key) if word(query, key) else None for key in ("since", "until")
+    )
+    pod = word(query, "pod")
     return ChangeFilter(
-        since_ns=now_ns - int(since) if since else None,
+        since_ns=since,
         outcome=word(query, "outcome"),
         node=word(query, "node"),
         pod=(word(query, "namespace"), pod) if pod else None,
-        until_ns=now_ns - int(until) if until else None,
+        until_ns=until,
     )

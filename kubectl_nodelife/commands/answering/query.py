@@ -36,10 +36,18 @@ def word(query: Query, key: str) -> str:
     return values[-1] if values else ""
 
 
+def number(query: Query, key: str) -> int:
+    """The last whole number given for the key, 0 for none. Raises BadInput."""
+    text = word(query, key)
+    if text and not (text.removeprefix("-").isdecimal() and text.isascii() and len(text) < 20):
+        raise BadInput(f"{text[:40]!r} is not a whole number", on=key)
+    return int(text or 0)
+
+
 def output_of(query: Query) -> Output:
     """How the answer is to be shown, as a table where nothing is said. Raises BadInput."""
     output = word(query, "output") or "table"
     if output not in FORMATTERS and output not in PARTS:
         raise BadInput(f"the daemon does not know the format {output!r}", on="--output")
-    screen = Screen(int(word(query, "width") or 0), word(query, "color") == "true")
+    screen = Screen(number(query, "width"), word(query, "color") == "true")
     return Output(output, word(query, "headers") != "false", screen)

@@ -9,7 +9,7 @@ import msgspec
 from kubectl_nodelife.answers.status import status_steps
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.answers.wall import Wall, wall
-from kubectl_nodelife.commands.answering.query import Query, Response, word
+from kubectl_nodelife.commands.answering.query import Query, Response, number, word
 
 QUESTION = "wall"
 _MOST_NODES = 1_000
@@ -18,7 +18,7 @@ _MOST_NODES = 1_000
 def steps(view: ClusterView, query: Query) -> Generator[None, None, Wall]:
     """The wall, a step a node. Raises BadInput."""
     status = yield from status_steps(view)
-    limit = min(_MOST_NODES, int(word(query, "limit") or _MOST_NODES))
+    limit = min(_MOST_NODES, number(query, "limit") or _MOST_NODES)
     return wall(status, word(query, "filter"), word(query, "sort") or "trouble", limit)
 
 
