@@ -48,6 +48,12 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[User]:
     made.script("kubectl-nodelife", f'exec "{sys.executable}" -m kubectl_nodelife "$@"')
     made.environ["PYTHONPATH"] = str(ROOT)
     (made.home / "outage.yaml").write_text((ROOT / "bin/stories/zone-outage.yaml").read_text())
+    (made.home / "study.yaml").write_text(
+        "apiVersion: nodelife.dev/v1alpha1\nkind: Study\nmetadata: {name: readme}\nspec:\n"
+        "  base: {generate: {zones: 2, nodesPerZone: 2, podsPerNode: 3}}\n"
+        "  space: {flags.node-monitor-grace-period: [20s, 50s]}\n"
+        "  failures:\n  - {kind: independent, mtbf: 1h, mttr: 10m}\n  repeat: 2\n"
+    )
     scenario = made.home / "sandbox.yaml"
     scenario.write_text(
         "apiVersion: nodelife.dev/v1alpha1\nkind: Scenario\nmetadata: {name: readme}\nspec:\n"

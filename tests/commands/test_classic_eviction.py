@@ -176,4 +176,4 @@ def test_without_a_taint_manager_a_taint_evicts_nobody(
     off = ("--set", "enable-taint-manager=false")
     answers = document(capsys, "explain", "pod", "web-2", "-n", "shop", "-f", dump, *off)["answers"]
     said = " ".join(s for a in answers for s in a["sentences"])
-    assert "on which nobody acts: enable-taint-manager=false" in said
+    assert "on which no controller acts: enable-taint-manager=false" in said

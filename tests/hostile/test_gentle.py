@@ -127,7 +127,7 @@ def test_an_event_that_names_nothing_is_told_and_costs_one_list(tmp_path: Path) 
                 await until(lambda: state.nameless == 2 and state.phase == "watching")
                 await asyncio.sleep(1)
                 assert len(server.asked("pods")) == 2, "the watch goes on, after one new list"
-                assert "tells no name" in failing({"Pod": state})[-1]
+                assert "have no name" in failing({"Pod": state})[-1]
 
     play(test)
 

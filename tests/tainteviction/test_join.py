@@ -115,7 +115,7 @@ def test_a_taint_without_a_date_may_be_there_for_long() -> None:
     _, pending, _ = join(pod(("a", 300), bound=9_850), taint("a", None))
     assert due(pending) == (10_150, 10_300, 10_300)
     assert pending is not None
-    assert pending.doubt == "nothing tells since when a:NoExecute is there"
+    assert pending.doubt == "since when a:NoExecute is there is unknown"
     assert due(join(pod(("a", 300), bound=5_000), taint("a", None))[1]) == (NOW, 10_300, 10_300)
 
 
