@@ -6,6 +6,7 @@ markup of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -31,7 +32,8 @@ _TOP: Final = 22
 _ROW: Final = 20
 _SIDE: Final = 460
 _MARGIN: Final = 56
-_TICKS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+_TICKS: Final = 4
+_STEPS: Final = (1, 2, 5, 10, 20)
 
 
 class _Whisker(NamedTuple):
@@ -143,8 +145,14 @@ def _linear(low: float, high: float, begin: float, end: float) -> Scale:
 
 
 def _ticks(low: float, high: float, scale: Scale) -> list[Tick]:
-    values = [low + (high - low) * share for share in _TICKS] if high > low else [low]
-    return [Tick(scale(value), f"{value:.3g}") for value in values]
+    """At multiples of 1, 2 or 5 times a power of ten, about four of them."""
+    if not high > low:
+        return [Tick(scale(low), f"{low:g}")]
+    power = math.floor(math.log10((high - low) / _TICKS))
+    step = next(s for s in _STEPS if s * 10.0**power * (_TICKS + 1) > high - low) * 10.0**power
+    digits = max(0, -math.floor(math.log10(step)))
+    multiples = range(math.ceil(low / step), math.floor(high / step) + 1)
+    return [Tick(scale(m * step), f"{m * step:,.{digits}f}") for m in multiples]
 
 
 def _plot(name: str, points: Sequence[PointResult]) -> _Whiskers:

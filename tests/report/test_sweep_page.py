@@ -9,7 +9,15 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.report.formats import FORMATTERS, render
 from kubectl_nodelife.report.sweep import StudyPage, interval_words, measure_words
-from kubectl_nodelife.report.sweep_html import _label, _plot, _scatter, _shown, page
+from kubectl_nodelife.report.sweep_html import (
+    _label,
+    _linear,
+    _plot,
+    _scatter,
+    _shown,
+    _ticks,
+    page,
+)
 from kubectl_nodelife.sweep.result import StudyResult, runs_of, summed_up
 from kubectl_nodelife.sweep.space import RENEWS, ZONES, Point
 from kubectl_nodelife.sweep.statistics import Assertion, Interval
@@ -76,6 +84,23 @@ def test_a_label_has_its_value_whole_or_says_that_it_is_cut() -> None:
     assert _label(replace(point, point=values, today=False)).endswith("tolerationSeconds 120")
     long = _label(replace(point, point={**values, RENEWS: "10s", ZONES: 3}))
     assert len(long) == 62 and long.startswith("…") and long.endswith("zones 3 (today)")
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "labels"),
+    [
+        (0, 3420, "0 1,000 2,000 3,000"),
+        (-132, 35.8, "-100 -50 0"),
+        (-1.25, 1.67, "-1 0 1"),
+        (0, 0.003, "0.000 0.001 0.002 0.003"),
+        (0, 1e7, "0 5,000,000 10,000,000"),
+        (7, 7, "7"),
+    ],
+)
+def test_an_axis_has_round_numbers_within_its_ends(low: float, high: float, labels: str) -> None:
+    ticks = _ticks(low, high, _linear(low, high, 0, 100))
+    assert " ".join(tick.label for tick in ticks) == labels
+    assert all(0 <= float(tick.x) <= 100 for tick in ticks)
 
 
 def test_texts_are_no_markup() -> None:
