@@ -206,6 +206,7 @@ class PlanWorld(KubectlRequests):
                 uid, pods[0].namespace, owner.kind, owner.name, rule, scope.counts[uid][1]
             )
         world.owners.delay_ns = world.disruption.sync_ns = self.timing.controller_ns
+        world.owners.cut_ns = self.timing.cut_ns
         world.owners.on_successor = self._replaced
         world.scheduler.begin(self.landing, self.landing.placement)
         world.owners.take_over({uid: count[0] for uid, count in scope.counts.items()}, rules)

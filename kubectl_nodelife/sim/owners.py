@@ -57,8 +57,10 @@ Lost = tuple[Pod, Replacement, Action | None]
 class WorkloadControllers:
     """Watches pods and replaces those that their owners lose.
 
-    `delay_ns`: how long it takes them to see that a pod is missing. `failed_jobs`: uids of those
-    that allow no more failures. `on_successor` is told of each pod that is lost and made anew.
+    `delay_ns`: how long it takes them to see that a pod is missing. `cut_ns`: what the instant of a
+    pod's failure loses when it is written in whole seconds; None: by the clock. `failed_jobs`: uids
+    of those that allow no more failures. `on_successor` is told of each pod that is lost and made
+    anew.
     """
 
     def __init__(self, api: Api, agenda: Agenda, place: Place, kinds_read: frozenset[str]) -> None:
@@ -68,6 +70,7 @@ class WorkloadControllers:
         self._place = place
         self._kinds_read = kinds_read
         self.delay_ns = 0
+        self.cut_ns: int | None = None
         self._rules: Mapping[str, Replacement] = {}
         self._rules_read: dict[str, tuple[KubeObject | None, Replacement]] = {}
         """By the owner's uid: the owner from which its rule was read, and the rule."""
@@ -179,7 +182,9 @@ class WorkloadControllers:
     ) -> int | None:
         """When the Job makes the next pod, after one failure more; None where it gives up."""
         failures = self._failures.get(job.uid, (rule.failures, 0))[0] + 1
-        not_before_ns = whole_seconds(self._api.now_ns) + back_off_ns(failures)
+        now_ns = self._api.now_ns
+        failed_ns = whole_seconds(now_ns) if self.cut_ns is None else now_ns - self.cut_ns
+        not_before_ns = failed_ns + back_off_ns(failures)
         self._failures[job.uid] = (failures, not_before_ns)
         at_ns += JOB_BATCH_NS
         if rule.failures_allowed is None or failures - rule.failures <= rule.failures_allowed:

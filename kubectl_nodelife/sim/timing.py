@@ -25,7 +25,8 @@ class Timing(NamedTuple):
     `controller_ns`: until a controller has reacted · `grace_percent`, `stop_extra_ns`: how much of
     its grace a pod takes, and the kubelet on top · `ready`: which of the learnt times to Ready is
     taken, 0 the lowest, 1 the middle, 2 the highest · `cut_ns`: what an instant loses when it is
-    written in whole seconds.
+    written in whole seconds, None: as the clock of the play has it. When the command will be typed
+    is not known, so that the ends of the estimate lose all of a second, or nothing.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Timing(NamedTuple):
     grace_percent: int
     stop_extra_ns: int
     ready: int
-    cut_ns: int
+    cut_ns: int | None
 
     @property
     def requests(self) -> RequestTimes:
@@ -64,7 +65,7 @@ MIDDLE: Final = Timing(
     grace_percent=100,
     stop_extra_ns=100 * MILLISECOND_NS,
     ready=1,
-    cut_ns=500 * MILLISECOND_NS,
+    cut_ns=None,
 )
 SLOW: Final = Timing(
     name="slow",

@@ -183,10 +183,12 @@ def flattened(objects: tuple[Json | list[Json], ...]) -> list[Json]:
     return flat
 
 
-def snapshot(*objects: Json | list[Json], read: set[str] | None = None) -> PlanSnapshot:
+def snapshot(
+    *objects: Json | list[Json], read: set[str] | None = None, now_ns: int = NOW_NS
+) -> PlanSnapshot:
     """The objects as a snapshot of which every kind was read, or those in `read`."""
     loaded = load_documents(flattened(objects), "test")
-    return PlanSnapshot(loaded.objects, NOW_NS, read, loaded.unreadable)
+    return PlanSnapshot(loaded.objects, now_ns, read, loaded.unreadable)
 
 
 def plan(

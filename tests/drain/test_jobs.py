@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.drain.build import budget, node, owned, plan, pods_of, workload
+from kubectl_nodelife.drain.plan import make_plan
+from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from tests.drain.build import NOW_NS, budget, node, owned, plan, pods_of, snapshot, workload
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]
 
@@ -42,6 +45,20 @@ def test_a_job_within_its_limit_does_not(limit: int) -> None:
     found = sorted(pods_of(answer).values(), key=lambda pod: pod.start or 0.0)
     assert found[1].start is not None and 10 < found[1].start < 17
     assert bool(found[1].landing) == (limit == 2)
+
+
+@pytest.mark.parametrize("cut_ms", [0, 250, 500, 999])
+def test_the_estimate_holds_in_whichever_part_of_a_second_the_command_is_typed(
+    cut_ms: int,
+) -> None:
+    """The back-off counts from whole seconds: kubectl's try after 10 s is in time, or in vain."""
+    guard = budget("batch", "batch", healthy=2, desired=1, expected=2, minAvailable=1)
+    pods = [owned("Job", "batch", "a1", i) for i in range(2)]
+    objects = (NODES, workload("Job", "batch", 0), pods, guard)
+    taken = snapshot(*objects, now_ns=NOW_NS + cut_ms * MILLISECOND_NS)
+    found = make_plan(taken, ("a1",), DrainOptions()).estimate
+    assert found is not None
+    assert 10 < found.low < 11 and found.high > 15
 
 
 def test_only_failed_pods_are_replaced_after_the_grace() -> None:
