@@ -65,19 +65,19 @@ def settings_at(base: Base, point: Mapping[str, Value]) -> Judged:
         raise BadInput(str(error), on="spec.space") from None
 
 
-def check(base: Base, point: Mapping[str, Value]) -> None:
-    """Raises BadInput where the base cannot be as the point has it."""
-    settings_at(base, point)
+def _checked(base: Base, point: Mapping[str, Value]) -> Judged:
+    """The settings of a point. Raises BadInput where the base cannot be as the point has it."""
+    judged = settings_at(base, point)
     for name in GENERATED_ONLY:
         if name in point and base.recipe is None:
             remedy = "vary it on a base of generate"
             raise BadInput("cannot be varied on a cluster that is given", on=name, remedy=remedy)
+    return judged
 
 
 def question_at(base: Base, point: Mapping[str, Value], terms: Terms) -> Question:
     """The base as the point has it, to be played for the study's duration. Raises BadInput."""
-    check(base, point)
-    judged = settings_at(base, point)
+    judged = _checked(base, point)
     recipe = base.recipe
     if recipe is not None and ZONES in point:
         recipe = zones_of(recipe, int(point[ZONES]))
@@ -141,15 +141,14 @@ def settled_points(
     today = today_of(base, space)
     points: list[Point] = []
     for point in points_of(space, sampling):
-        check(base, point)
-        settled = _settled(base, point)
+        settled = _settled(_checked(base, point).then, point)
         if settled not in points:
             points.append(settled)
     return (points if today in points else [today, *points]), today
 
 
-def _settled(base: Base, point: Point) -> Point:
-    flags = settings_at(base, point).then.flags
+def _settled(settings: Settings, point: Point) -> Point:
+    flags = settings.flags
     return {
         name: flags[name.removeprefix(FLAG)]
         if name.startswith(FLAG)

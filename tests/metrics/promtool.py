@@ -12,12 +12,13 @@ import pytest
 import yaml
 
 from kubectl_nodelife.daemon.metrics.change_counts import Histogram
-from kubectl_nodelife.daemon.metrics.families import BY_NAME
+from kubectl_nodelife.daemon.metrics.families import FAMILIES
 from kubectl_nodelife.daemon.metrics.values import Values
 from kubectl_nodelife.kube.times import SECOND_NS
 from tests.enforce.virtual_time import EPOCH_NS
 from tests.metrics.played import STEP_S
 
+BY_NAME = {family.name: family for family in FAMILIES}
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "kubectl_nodelife/daemon/metrics/alerts.yaml"
 PROMTOOL = shutil.which("promtool")

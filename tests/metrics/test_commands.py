@@ -12,10 +12,10 @@ import yaml
 from click.testing import CliRunner
 
 from kubectl_nodelife.commands.metrics import metrics
-from kubectl_nodelife.daemon.metrics.families import BY_NAME, FAMILIES
+from kubectl_nodelife.daemon.metrics.families import FAMILIES
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report.grafana import PANELS
-from tests.metrics.promtool import ROOT, RULES, needs_promtool, promtool
+from tests.metrics.promtool import BY_NAME, ROOT, RULES, needs_promtool, promtool
 
 _NAMES = re.compile(r"\b(?:nodelife|node_collector|taint_eviction|pod_gc)[a-z_]+\b")
 

@@ -91,11 +91,6 @@ class PendingWrites:
         """Whether a write on the object is under way."""
         return (kind, key) in self._by_target
 
-    def action_on(self, kind: str, key: tuple[str, str]) -> Action | None:
-        """The write under way on the object."""
-        pending = self._by_target.get((kind, key))
-        return pending.action if pending else None
-
     def laid_over(
         self, kind: str, key: tuple[str, str], obj: KubeObject | None, now_ns: int
     ) -> KubeObject | None:

@@ -232,4 +232,3 @@ _PER_NODE: Final = (
 )
 
 FAMILIES: Final = (*_UPSTREAM, *_NODES, *_WORK, *_OURSELVES, *_PER_NODE)
-BY_NAME: Final = {family.name: family for family in FAMILIES}
