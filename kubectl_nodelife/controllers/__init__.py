@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 # name -> (folder, class), in order; imported when asked for, since a verb seldom needs all
 CONTROLLERS: Final[Mapping[str, tuple[str, str]]] = {
     "node-lifecycle": ("nodelifecycle", "NodeLifecycleController"),
+    "pod-gc": ("podgc", "PodGCController"),
     "taint-eviction": ("tainteviction", "TaintEvictionController"),
     "daemonset": ("daemonset", "DaemonSetController"),
-    "pod-gc": ("podgc", "PodGCController"),
 }
 
 IN_KUBELETS: Final = "pod-status"

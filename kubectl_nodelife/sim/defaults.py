@@ -29,7 +29,10 @@ from kubectl_nodelife.kube.workload import (
     ReplicationController,
     StatefulSet,
 )
-from kubectl_nodelife.workloads.daemonset_defaults import default_daemon_set_spec
+from kubectl_nodelife.workloads.daemonset_defaults import (
+    default_daemon_set_spec,
+    default_pod_template,
+)
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 
@@ -117,14 +120,17 @@ def as_created(obj: Object) -> Object:
 
 
 def as_updated(old: KubeObject, new: KubeObject) -> KubeObject:
-    """The object as a PATCH leaves it: a changed spec or template is a new generation."""
+    """The object as a PATCH leaves it: a changed spec or template is a new generation. A template
+    of a cluster that was read has the defaults of every pod spec, one of a scenario may lack them.
+    """
     if not isinstance(old, DaemonSet) or not isinstance(new, DaemonSet):
         return new
     new = replace(new, spec=default_daemon_set_spec(new.spec))
     meta = replace(new.metadata, generation=old.metadata.generation)
-    if new.spec != old.spec:
+    stored, was = (default_pod_template(obj.spec.template) for obj in (new, old))
+    if stored != was or replace(new.spec, template=old.spec.template) != old.spec:
         meta = replace(meta, generation=meta.generation + 1)
-    if new.spec.template != old.spec.template:
+    if stored != was:
         number = int((old.metadata.annotations or {}).get(TEMPLATE_GENERATION, "0") or 0)
         annotations = {**(meta.annotations or {}), TEMPLATE_GENERATION: str(number + 1)}
         meta = replace(meta, annotations=annotations)

@@ -101,7 +101,7 @@ def judge(program: Path, document: Json, folder: Path) -> Verdict:
     for i, flags in enumerate(AGAIN):
         if not verdict.real:
             break
-        _tell_chance(verdict, real, ours, theirs(f"again{i}", flags))
+        tell_chance(verdict, real, ours, theirs(f"again{i}", flags))
     if not verdict.real:
         for file in folder.glob(f"{path.stem}.*"):
             file.unlink()
@@ -138,9 +138,12 @@ def simulate(document: Json) -> Json:
     return dict(timeline)
 
 
-def _tell_chance(verdict: Verdict, real: Facts, ours: Facts, other: Facts) -> None:
+def tell_chance(
+    verdict: Verdict, real: Facts, ours: Facts, other: Facts, tolerance_s: float = TOLERANCE_S
+) -> None:
     """Move what another run of the real controllers shows to be chance."""
-    between, still = differences(real, other), differences(other, ours)
+    between = differences(real, other, tolerance_s)
+    still = differences(other, ours, tolerance_s)
     loose: dict[Key, float] = {}
     for key, difference in between.items():
         if family := _family(key):
@@ -148,12 +151,14 @@ def _tell_chance(verdict: Verdict, real: Facts, ours: Facts, other: Facts) -> No
     for key, difference in list(verdict.real.items()):
         instants = [between[key].at] if key in between else []
         instants += [loose[f] for f in [_family(key)] if f in loose]
-        differs_first = bool(instants) and difference.at >= min(instants) - TOLERANCE_S
+        differs_first = bool(instants) and difference.at >= min(instants) - tolerance_s
         if key not in still or differs_first:
             verdict.by_chance[key] = verdict.real.pop(key)
 
 
-def differences(one: Facts, other: Facts) -> dict[Key, Difference]:
+def differences(
+    one: Facts, other: Facts, tolerance_s: float = TOLERANCE_S
+) -> dict[Key, Difference]:
     """What two runs do not have in common."""
     found: dict[Key, Difference] = {}
     ends_apart = False
@@ -168,7 +173,7 @@ def differences(one: Facts, other: Facts) -> dict[Key, Difference]:
                     ends_apart = True
                     continue
                 found.setdefault(key, Difference(alone, f"{_SIDES[s is None]} at {alone}"))
-            elif abs(s - t) > TOLERANCE_S:
+            elif abs(s - t) > tolerance_s:
                 found.setdefault(key, Difference(min(s, t), f"real {s}, ours {t}"))
     if not ends_apart:
         for key in one.values.keys() | other.values.keys():
@@ -203,6 +208,9 @@ _OF_A_SET = (
 )
 
 
+_NONE: Mapping[tuple[str, str], tuple[str, str]] = {}
+
+
 @dataclass
 class Facts:
     """What a Timeline says, in the form in which it is compared: when what is done, and what is."""
@@ -215,9 +223,10 @@ class Facts:
     _stamped: set[tuple[str, str, int]] = field(default_factory=set)
 
     @classmethod
-    def of(cls, timeline: Json) -> Facts:
-        """Those of a timeline."""
+    def of(cls, timeline: Json, owned: Mapping[tuple[str, str], tuple[str, str]] = _NONE) -> Facts:
+        """Those of a timeline. `owned`: (owner, node) of pods that were there before it."""
         facts = cls(timeline["duration"])
+        facts._owned.update(owned)
         final = timeline["final"]
         for pod in final["podList"]:
             if pod["owner"]:

@@ -15,6 +15,7 @@ import pytest
 
 from tests.real_code import deployments
 from tests.real_code.generator import generate, with_failing_writes
+from tests.real_code.joined import judge_joined
 from tests.real_code.judge import AGAIN, FIRST, Facts, differences, judge, play_real, simulate
 from tests.traces.compare import CONTROLLERS, MAIN_FIELDS, compare
 from tests.traces.conftest import OWN_TRACES
@@ -27,6 +28,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed", range(count))
     if "seed_of_faults" in metafunc.fixturenames:
         metafunc.parametrize("seed_of_faults", range(count // 10))
+    if "seed_to_join" in metafunc.fixturenames:
+        metafunc.parametrize("seed_to_join", range(count // 4))
     if "seed_of_a_deployment" in metafunc.fixturenames:
         metafunc.parametrize("seed_of_a_deployment", range(count // 5))
 
@@ -56,6 +59,18 @@ def test_refused_writes_have_the_same_consequences(
     that could not be patched and so are not deleted, or marked in the next pass.
     """
     verdict = judge(program, with_failing_writes(seed_of_faults, controller), tmp_path)
+    assert not verdict.real, f"files in {tmp_path}\n{verdict}"
+
+
+def test_a_join_goes_on_as_the_real_controllers_do(
+    seed_to_join: int, program: Path, tmp_path: Path
+) -> None:
+    """From an instant in the midst of a scenario on: nothing is known of it but its objects, with
+    late kubelets, taints that stand, pods that start or end, and half-done roll-outs.
+    """
+    verdict = judge_joined(program, generate(seed_to_join), tmp_path)
+    if verdict is None:
+        pytest.skip("no instant of the seed shows all that a running controller knows")
     assert not verdict.real, f"files in {tmp_path}\n{verdict}"
 
 

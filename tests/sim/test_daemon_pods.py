@@ -148,3 +148,78 @@ def test_daemonset_and_rollout_explain_why_it_hangs(
     assert "not scheduled: 0/2 nodes are available: 1 Insufficient cpu" in shown
     assert cli.main(["daemonset", "agent", "--nodes", *flags]) == 0
     assert "(not scheduled)" in capsys.readouterr().out
+
+
+def read_from_a_cluster(*objects: Json) -> list[Json]:
+    """The objects as the API server shows them: each has a version."""
+    return [{**o, "metadata": {**o["metadata"], "resourceVersion": "7"}} for o in objects]
+
+
+def running_set() -> list[Json]:
+    """A DaemonSet with its pod on a node, as a cluster shows them."""
+    made = agents("100m")
+    made["metadata"] |= {"uid": "DaemonSet-agent", "generation": 1}
+    template = made["spec"]["template"]["spec"]
+    template |= {"restartPolicy": "Always", "dnsPolicy": "ClusterFirst"}
+    template["containers"][0]["imagePullPolicy"] = "IfNotPresent"
+    counts = ("current", "desired", "updated")
+    made["status"] = {f"{word}NumberScheduled": 1 for word in counts} | {
+        "numberReady": 1,
+        "numberAvailable": 1,
+        "observedGeneration": 1,
+    }
+    own = pod("agent-x", "n1", owner=("DaemonSet", "agent"), tolerates=None)
+    own["metadata"]["labels"] = {"app": "agent", "controller-revision-hash": "h"}
+    return read_from_a_cluster(node("n1"), node("n2", ready="Unknown"), made, own)
+
+
+def test_pods_of_a_cluster_that_was_read_are_heard_of_when_they_change() -> None:
+    """A play changes an object and not its version, which is no resync for that."""
+    unready = {"at": "20s", "container": {"pods": ["agent-x"], "name": "c", "ready": False}}
+    controllers = ["daemonset", "pod-status"]
+    told = story(start="join", objects=running_set(), controllers=controllers, events=[unready])
+    seen = found(told, "UpdateDaemonSetStatus")
+    assert [(r.at, r.detail["numberReady"]) for r in seen if r.at > 0] == [(20.0, 0)]
+
+
+def test_a_joined_set_goes_on_once_its_new_pods_are_available() -> None:
+    """`updatePod` has asked for that when they became Ready, and a join sees no such event: under
+    maxSurge a node's old pod hides that its new one is Ready, so that no count of the status says
+    that something is awaited.
+    """
+    made, own = running_set()[2:]
+    made["spec"] |= {"minReadySeconds": 30}
+    rolling = {"maxSurge": 1, "maxUnavailable": 0}
+    made["spec"]["updateStrategy"] = {"type": "RollingUpdate", "rollingUpdate": rolling}
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T23:59:50Z"}
+    new = {**own, "metadata": {**own["metadata"], "name": "agent-y", "uid": "new"}}
+    new["metadata"]["creationTimestamp"] = "2025-12-31T23:59:45Z"
+    new["status"] = {"phase": "Running", "conditions": [ready]}
+    revision = {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": "agent-new",
+            "namespace": "default",
+            "labels": {"app": "agent", "controller-revision-hash": "new"},
+            "ownerReferences": own["metadata"]["ownerReferences"],
+        },
+        "data": {"spec": {"template": {**made["spec"]["template"], "$patch": "replace"}}},
+        "revision": 2,
+    }
+    new["metadata"]["labels"] = {"app": "agent", "controller-revision-hash": "new"}
+    own["metadata"]["creationTimestamp"] = "2025-12-31T22:00:00Z"
+    own["status"]["conditions"][0]["lastTransitionTime"] = "2025-12-31T22:00:05Z"
+    objects = read_from_a_cluster(node("n1"), made, own, new, revision)
+    told = story(start="join", objects=objects, controllers=["daemonset"])
+    assert [(r.at, r.object.name) for r in found(told, "DeletePod", controller="daemonset")] == [
+        (21.0, "agent-x")
+    ]
+
+
+def test_the_template_that_is_there_already_is_no_new_generation() -> None:
+    """`PrepareForUpdate` compares what has its defaults: kubectl apply of one and the same file."""
+    events = [{"at": "20s", "apply": agents("100m")}, {"at": "40s", "apply": agents("200m")}]
+    told = story(start="join", objects=running_set(), controllers=["daemonset"], events=events)
+    seen = found(told, "UpdateDaemonSetStatus")
+    assert [(r.at, r.detail["observedGeneration"]) for r in seen if r.at >= 20][:1] == [(40.0, 2)]

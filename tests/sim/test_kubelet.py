@@ -223,6 +223,18 @@ def test_a_pod_is_pending_until_its_kubelet_runs_it() -> None:
     assert run(setting, []).cluster.pods["default", "p"].status.phase == "Running"
 
 
+def test_pod_gc_is_sooner_than_taint_eviction_at_one_instant() -> None:
+    """One call against three: `gcTerminated` deletes, `deletePodHandler` tells, reads and patches
+    before.
+    """
+    tainted = node("a", taints=[{"key": "k", "effect": "NoExecute"}])
+    ended = {**pod("p", "a", tolerates=-1), "status": {"phase": "Failed"}}
+    other = {**pod("q"), "status": {"phase": "Failed"}}
+    flags = {"terminated-pod-gc-threshold": 1}
+    told = story(objects=[tainted, ended, other], flags=flags, duration="10s")
+    assert [r.controller for r in found(told, "DeletePod", name="p")] == ["pod-gc"]
+
+
 def test_a_node_that_appears_not_ready_is_silent() -> None:
     told = story(
         duration="3m",

@@ -111,8 +111,12 @@ class DaemonSetController:
         yield from self._wake(now_ns, at_once=True)
 
     def join(self, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
-        """Begin beside a running one: the same, since all but its backoffs can be seen."""
+        """Begin beside a running one: the same, since all but its backoffs can be seen, and the
+        delayed keys of pods that are yet to be available.
+        """
         yield from self.start(cache, now_ns)
+        self.handlers.await_availability(cache, now_ns)
+        yield from self._wake(now_ns)
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Iterable[Action | Requeue]:
         """Tell the handlers, and go on with a sync that waited for this."""

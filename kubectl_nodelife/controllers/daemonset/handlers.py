@@ -20,6 +20,7 @@ from kubectl_nodelife.engine.events import Change
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
 from kubectl_nodelife.kube.node import Node, NodeStatus
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.wellknown import TRUE
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 
 NodeQueue = dict[str, Action | None]
@@ -109,7 +110,7 @@ class EventHandlers:
                 self._add_matching(new, cause)
         elif new is None and old is not None:
             self._add(self._index.resolve(old), cause)
-        elif old is not None and new is not None and not _same_version(old, new):
+        elif old is not None and new is not None and not _is_resync(old, new):
             self._owner_or_orphan(old, new, cause)
 
     def passes_by(self, change: Change) -> bool:
@@ -134,7 +135,7 @@ class EventHandlers:
             self._pod_added(new, now, cause)
         elif new is None and old is not None:
             self._pod_deleted(old, now, cause)
-        elif old is not None and new is not None and not _same_version(old, new):
+        elif old is not None and new is not None and not _is_resync(old, new):
             self._pod_updated(old, new, now, cause)
 
     def _pod_added(self, pod: Pod, now: int, cause: Action | None) -> None:
@@ -159,6 +160,19 @@ class EventHandlers:
         seconds = tracked.daemon_set.spec.min_ready_seconds
         if seconds > 0 and not old.ready() and new.ready():
             self._queue.add_after(tracked.key, now + (seconds + 1) * SECOND_NS)
+
+    def await_availability(self, cache: Cache, now: int) -> None:
+        """Delay each set until its Ready pods have been so for minReadySeconds, as `updatePod` of a
+        controller that saw them become Ready has done.
+        """
+        for tracked in self._index.by_key.values():
+            seconds = tracked.daemon_set.spec.min_ready_seconds
+            for pod in cache.pods_of(tracked.daemon_set.uid) if seconds > 0 else ():
+                ready = pod.status.condition("Ready")
+                if ready is not None and ready.status == TRUE:
+                    at_ns = (ready.last_transition_time or 0) + (seconds + 1) * SECOND_NS
+                    if at_ns > now:
+                        self._queue.add_after(tracked.key, at_ns)
 
     def _pod_deleted(self, pod: Pod, now: int, cause: Action | None) -> None:
         tracked = self._index.resolve(pod)
@@ -269,12 +283,11 @@ def _may_be_a_daemons(meta: ObjectMeta) -> bool:
     return owner is None or owner.kind == "DaemonSet"
 
 
-def _same_version(old: KubeObject, new: KubeObject) -> bool:
+def _is_resync(old: KubeObject, new: KubeObject) -> bool:
     """Whether a resync brought the same version again; versions unknown are taken for different.
 
-    A deletion that a dry run has planned, or takes back, changes an object and not its version.
+    What a dry run has planned, or a play of a cluster that was read does, changes an object and not
+    its version.
     """
-    was, now = old.metadata, new.metadata
-    if (was.deletion_timestamp is None) is not (now.deletion_timestamp is None):
-        return False
-    return now.resource_version != "" and now.resource_version == was.resource_version
+    version = new.metadata.resource_version
+    return version != "" and version == old.metadata.resource_version and old == new

@@ -194,7 +194,7 @@ func (w *world) renew(name string) {
 	w.a.mu.Lock()
 	_, is := w.a.get("leases", ns, name)
 	w.a.mu.Unlock()
-	dur := int32(40)
+	dur := int32(4 * w.s.renewEvery / time.Second) // a kubelet renews every quarter of it
 	spec := coordv1.LeaseSpec{HolderIdentity: &name, LeaseDurationSeconds: &dur, RenewTime: &now}
 	if !is {
 		w.a.create(me, "leases", &coordv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: ns}, Spec: spec}, false)

@@ -293,6 +293,8 @@ var (
 	admission = flag.Bool("admission", true, "the plugin DefaultTolerationSeconds acts on pods that are made or changed")
 	collect   = flag.Bool("gc", true, "what a deleted DaemonSet owned is deleted")
 	verbose   = flag.Int("log", -1, "log of the controllers on stderr, at this verbosity")
+	dump      = flag.String("dump", "", "a file for the objects that there are at -dump-at, as kubectl get -o json prints them")
+	dumpAt    = flag.Duration("dump-at", 0, "when, after the start")
 	limit     = flag.Duration("limit", 5*time.Minute, "real time after which a run is given up")
 )
 
@@ -408,6 +410,14 @@ func play(s *scenario, out string) {
 			time.Sleep(time.Until(t0))
 			for _, r := range runs {
 				go r()
+			}
+			if *dump != "" {
+				go func() {
+					time.Sleep(time.Until(t0.Add(*dumpAt)))
+					if err := os.WriteFile(*dump, a.everything(), 0o644); err != nil {
+						panic(err)
+					}
+				}()
 			}
 			for _, e := range s.events {
 				if e.at > s.duration {

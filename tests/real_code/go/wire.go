@@ -203,6 +203,19 @@ func (w wire) list(r *http.Request, t target) (*http.Response, error) {
 	return w.raw(r, 200, b.Bytes())
 }
 
+// everything is a List of all objects but Events.
+func (a *api) everything() []byte {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var items [][]byte
+	for _, r := range []string{"nodes", "leases", "pods", "daemonsets", "controllerrevisions", "deployments", "replicasets"} {
+		for _, k := range keysOf(a.stores[r]) {
+			items = append(items, a.stores[r][k].json)
+		}
+	}
+	return append(append([]byte(`{"kind":"List","apiVersion":"v1","items":[`), bytes.Join(items, []byte(","))...), "]}"...)
+}
+
 func (w wire) watch(r *http.Request, t target, q url.Values) (*http.Response, error) {
 	since, _ := strconv.ParseInt(q.Get("resourceVersion"), 10, 64)
 	me := &watcher{ns: t.ns, wake: make(chan struct{}, 1)}
