@@ -1,7 +1,8 @@
 """Sends a controller's Events, in order, beside its writes and never ahead of them.
 
-Follows client-go/tools/record/event.go (`recordToSink`): a thousand may wait, more are dropped; a
-refusal is final; without a connection twelve tries ten seconds apart. Losing one is no failure.
+Follows client-go/tools/record/event.go (`recordToSink`): so many may wait and more
+are dropped; a refusal is final; without a connection twelve tries ten seconds apart. Losing one is
+no failure.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from kubectl_nodelife.engine.calls.call import NO_ANSWER, NOT_FOUND
 from kubectl_nodelife.engine.correlator import Correlated, Correlator
 from kubectl_nodelife.live.writer import Writer
 
-MOST_WAITING: Final = 1_000
+MOST_WAITING: Final = 2_000
+"""Upstream's thousand, and as many again since ours let writes go first."""
+
 TRIES: Final = 12
 RETRY_SECONDS: Final = 10.0
 

@@ -21,7 +21,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.daemon.user import User, user
 from tests.hostile import sicknesses
@@ -102,15 +102,28 @@ def busiest(server: Hostile) -> float:
     return most
 
 
-async def watch_daemon(someone: User, server: Hostile, seconds: float) -> list[int]:
-    """Its memory each minute, or ten times in all."""
-    ends, resident = time.monotonic() + seconds, []
+class Looks(NamedTuple):
+    """What was seen of the daemon: its memory each time, and how often no answer came in time."""
+
+    resident: list[int]
+    unanswered: int
+
+
+async def watch_daemon(someone: User, server: Hostile, seconds: float) -> Looks:
+    """Look each minute, or ten times in all, and once more each second that it does not answer.
+
+    Raises AssertionError where it runs no more.
+    """
+    ends, resident, unanswered = time.monotonic() + seconds, [], 0
     while time.monotonic() < ends:
         await asyncio.sleep(min(60.0, seconds / 10))
-        health = await someone.health()
+        while "residentBytes" not in (health := await someone.health()):
+            assert health["running"], health
+            unanswered += 1
+            await asyncio.sleep(1)
         resident.append(int(health["residentBytes"]))
         print(f"{resident[-1] >> 20} MiB, {len(server.requests)} requests", flush=True)
-    return resident
+    return Looks(resident, unanswered)
 
 
 async def soak(seconds: float, seed: int) -> dict[str, Any]:
@@ -128,7 +141,7 @@ async def soak(seconds: float, seed: int) -> dict[str, Any]:
                 asyncio.create_task(live(server, dice)),
                 asyncio.create_task(fall_sick(server, dice, met)),
             ]
-            resident = await watch_daemon(someone, server, seconds)
+            resident, unanswered = await watch_daemon(someone, server, seconds)
             same = (await someone.health())["pid"] == pid
             for task in tasks:
                 task.cancel()
@@ -140,6 +153,7 @@ async def soak(seconds: float, seed: int) -> dict[str, Any]:
                 "firstMiB": settled >> 20,
                 "mostMiB": max(resident) >> 20,
                 "lastMiB": resident[-1] >> 20,
+                "unanswered": unanswered,
                 "requests": len(server.requests),
                 "mostPerKindAndSecond": round(busiest(server), 2),
                 "writes": len(server.writes),

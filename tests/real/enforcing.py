@@ -157,7 +157,9 @@ def least_privilege(plane: ControlPlane, *, server: str = "", ca: str = "") -> P
         "certificate-authority": ca or str(plane.folder / "certificates" / "apiserver.crt"),
     }
     config["users"][0]["user"] = {"token": token}
-    path = plane.folder / f"least-{time.monotonic_ns()}.kubeconfig"
+    folder = plane.folder / f"least-{time.monotonic_ns()}"  # nothing else changes in it
+    folder.mkdir()
+    path = folder / "kubeconfig"
     path.touch(0o600)
     path.write_text(json.dumps(config))
     return path

@@ -369,6 +369,7 @@ class Enforcement:
             now_ns,
             self._client.clock,
             self._gate.closed_because,
+            lambda: self._executor is not None and bool(self._executor.sending),
         )
         return LiveExecutor(port, writers, WorkerSlots(cache, daemon_set_syncs(task.settings)))
 

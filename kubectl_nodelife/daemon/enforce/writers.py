@@ -16,6 +16,8 @@ from kubectl_nodelife.live.executor import ControllerWriter
 from kubectl_nodelife.live.writer import Writer, WritingSession
 
 _EVENT_SHARE: Final = 8
+_GIVES_WAY_S: Final = 2.0
+_LOOK_S: Final = 0.02
 
 
 def controller_writers(
@@ -25,8 +27,13 @@ def controller_writers(
     now_ns: Callable[[], int],
     clock: ServerClock,
     closed_because: Callable[[], str],
+    is_sending: Callable[[], bool],
 ) -> dict[str, ControllerWriter]:
-    """By controller. Events get an eighth of its tokens, and are sent while the gate is open."""
+    """By controller. Events get an eighth of its tokens, and are sent while the gate is open.
+
+    While writes are on their way (`is_sending`) an Event waits up to two seconds: upstream sends
+    both at once, here they share one thread, and a mark or taint matters more.
+    """
     qps, burst = client_rate(settings)
 
     def writing(name: str) -> ControllerWriter:
@@ -36,6 +43,9 @@ def controller_writers(
         async def admitted() -> bool:
             at_ns = tokens.reserve(now_ns())
             await asyncio.sleep(max(0.0, (at_ns - now_ns()) / SECOND_NS))
+            until_ns = now_ns() + int(_GIVES_WAY_S * SECOND_NS)
+            while is_sending() and now_ns() < until_ns:
+                await asyncio.sleep(_LOOK_S)
             return not closed_because()
 
         events = EventSender(writer, now_ns, admitted)

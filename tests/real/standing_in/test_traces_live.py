@@ -83,7 +83,7 @@ def our_controllers(plane: ControlPlane, spec: Json) -> Iterator[float]:
     flags = [f"--set={name}={value}" for name, value in spec["flags"].items()]
     words = (f"--enforce={names}", f"--assume-stopped={names}", "--begin=restart")
     flags += [f"--profile={spec['profile']}", "--caps=upstream", *_RATES]
-    (account,) = plane.folder.glob("least-*.kubeconfig")
+    (account,) = plane.folder.glob("least-*/kubeconfig")
     with enforcer(plane, *words, *flags, kubeconfig=account) as daemon:
         yield first_pass(plane)
         assert daemon.stop() == 0
