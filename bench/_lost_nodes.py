@@ -128,7 +128,7 @@ def ended_writes(plane: ControlPlane, since: float) -> Iterator[tuple[float, dic
 
 
 def is_taint(entry: dict[str, Any], effect: str) -> bool:
-    """Whether it puts the taint of a silent node on one."""
+    """True if it puts the taint of a silent node on one."""
     taints = ((entry.get("requestObject") or {}).get("spec") or {}).get("taints") or []
     return any(
         t["key"] == "node.kubernetes.io/unreachable" and t["effect"] == effect for t in taints

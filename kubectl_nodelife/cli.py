@@ -230,7 +230,7 @@ def _usage_line(error: click.ClickException) -> str:
 
 
 def _came_from_output(error: OSError) -> bool:
-    """Whether writing to stdout failed, and not some file or connection: we or click were at it."""
+    """True if writing to stdout failed, and not some file or connection: we or click were at it."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

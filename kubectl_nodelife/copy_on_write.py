@@ -69,7 +69,7 @@ class CopyOnWriteDict(dict[K, V]):
         return super().__contains__(key) or self._shows(key)
 
     def _shows(self, key: object) -> bool:
-        """Whether the shared dict's entry stands."""
+        """True if the shared dict's entry stands."""
         return key in self._shared and key not in self._hidden
 
     def __len__(self) -> int:

@@ -114,7 +114,7 @@ def test_only_report_and_cli_print() -> None:
 
 
 def prints(node: ast.AST) -> bool:
-    """Whether the node calls print, or mentions click.echo, sys.stdout or sys.stderr."""
+    """True if the node calls print, or mentions click.echo, sys.stdout or sys.stderr."""
     match node:
         case ast.Call(func=ast.Name(id="print")):
             return True

@@ -66,7 +66,7 @@ class SeenPod:
 
     @property
     def going(self) -> bool:
-        """Whether it is marked deleted."""
+        """True if it is marked deleted."""
         return self.pod.metadata.deletion_timestamp is not None
 
 

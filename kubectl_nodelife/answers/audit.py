@@ -31,7 +31,7 @@ class PodAudit(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
 
     def something_is_wrong(self) -> bool:
-        """Whether a finding is more than a note."""
+        """True if a finding is more than a note."""
         return any(f.note.severity == WRONG for f in self.audit.findings)
 
     def document(self) -> dict[str, Any]:

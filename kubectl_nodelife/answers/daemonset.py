@@ -60,7 +60,7 @@ def daemon_sets(
 
 
 def pods_take_room(settings: Settings) -> bool:
-    """Whether this release's controller looks at the room that all pods of a node take."""
+    """True if this release's controller looks at the room that all pods of a node take."""
     return _behaviour(settings).suspends
 
 

@@ -113,7 +113,7 @@ def _who(view: ClusterView, node: Node, pods: Collection[Pod]) -> ExplainedQuest
 
 
 def _services_read(view: ClusterView) -> bool:
-    """Whether Services were read; a daemon does not watch them."""
+    """True if Services were read; a daemon does not watch them."""
     return not view.watched and "Service" not in view.unread
 
 

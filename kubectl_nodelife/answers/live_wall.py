@@ -49,7 +49,7 @@ class LiveNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
     high_s: float | None = None
 
     def says_the_same(self, other: LiveNode) -> bool:
-        """Whether it is the same but for what instants move by within themselves."""
+        """True if it is the same but for what instants move by within themselves."""
         moved = (_moved(self.low_s, other.low_s), _moved(self.high_s, other.high_s))
         if max(moved) > SAME_SECONDS:
             return False
@@ -81,7 +81,7 @@ class LiveFrame(msgspec.Struct, frozen=True):
         }
 
     def follows(self, before: LiveFrame) -> bool:
-        """Whether it can be told as what differs: the places of zones are the same."""
+        """True if it can be told as what differs: the places of zones are the same."""
         same = self.profile == before.profile
         return same and [z.name for z in self.zones] == [z.name for z in before.zones]
 

@@ -35,7 +35,7 @@ class NodeEntry(msgspec.Struct, frozen=True):
     if_lost: ZoneAfterLoss
 
     def in_trouble(self) -> bool:
-        """Whether it is neither healthy nor as somebody wanted it."""
+        """True if it is neither healthy nor as somebody wanted it."""
         return self.verdict.state not in FINE
 
 
@@ -62,7 +62,7 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
     asked: int = 0
 
     def in_trouble(self) -> bool:
-        """Whether some node is."""
+        """True if some node is."""
         return any(n.in_trouble() for n in self.nodes)
 
     def document(self) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class RunNodes:
 
 
 def has_checks(node: Node) -> bool:
-    """Whether the node is in a state that has checks."""
+    """True if the node is in a state that has checks."""
     try:
         mark = mark_of(node)
     except UnreadableMark:

@@ -109,7 +109,7 @@ def policy_on(lease: Lease | None) -> UpgradePolicy:
 
 
 def has_trouble(status: Json) -> bool:
-    """Whether `--exit-code` is to say so: Paused, a node Failed or Held, or gate `proof`."""
+    """True if `--exit-code` is to say so: Paused, a node Failed or Held, or gate `proof`."""
     bad = {str(NodeState.FAILED), str(NodeState.HELD)}
     return (
         status["phase"] == RunPhase.PAUSED

@@ -65,7 +65,7 @@ class ClusterView:
 
     @property
     def watched(self) -> bool:
-        """Whether a daemon watches the cluster, which may yet read what is unread."""
+        """True if a daemon watches the cluster, which may yet read what is unread."""
         return self._running is not None
 
     @cached_property

@@ -104,7 +104,7 @@ def _emptied(cache: Cache) -> Iterator[WorkInProgress]:
 
 
 def _moves(pod: Pod) -> bool:
-    """Whether a drain would evict it."""
+    """True if a drain would evict it."""
     owner = controller_of(pod.metadata)
     if pod.status.phase in _OVER or (owner is not None and owner.kind == "DaemonSet"):
         return False

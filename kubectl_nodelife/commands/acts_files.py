@@ -43,7 +43,7 @@ def acts_and_dumps(filenames: Sequence[str]) -> ActsAndDumps:
 
 
 def _names_acts(name: str) -> bool:
-    """Whether the file looks like a document of acts."""
+    """True if the file looks like a document of acts."""
     if not name.endswith(_ENDINGS) or not os.path.isfile(name):
         return False
     with open(name, "rb") as file:

@@ -142,7 +142,7 @@ def _scenario_of_dump(filename: str) -> Scenario:
 
 
 def _is_dump(content: bytes, name: str) -> bool:
-    """Whether the file holds objects of a cluster."""
+    """True if the file holds objects of a cluster."""
     from kubectl_nodelife.kube.load import InputError, load_objects
 
     try:

@@ -65,7 +65,7 @@ def not_for_dumps(filename: tuple[str, ...], act: ActFlags) -> None:
 
 
 def is_confirmed(act: ActFlags, question: str, server: str) -> bool:
-    """Whether the person says yes. Raises Refused where there is nobody to ask."""
+    """True if the person says yes. Raises Refused where there is nobody to ask."""
     if act.yes or act.dry_run == SERVER:
         return True
     if not sys.stdin.isatty():

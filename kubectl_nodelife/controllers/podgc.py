@@ -135,7 +135,7 @@ class PodGCController:
         yield self.pass_at(now_ns + self.period_ns)
 
     def rests(self, key: Hashable) -> bool:
-        """Whether no rule has a pod to look at."""
+        """True if no rule has a pod to look at."""
         threshold = self.settings.terminated_pod_gc_threshold
         if 0 < threshold < len(self._terminated):
             return False

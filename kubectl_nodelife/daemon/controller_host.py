@@ -93,7 +93,7 @@ class ControllerHost:
         self.follower = ContainedFollower(follower, self._contain_follower)
 
     def shows_taints_of(self, began_ns: int) -> bool:
-        """Whether controllers that began then have tainted a lost node anew already: then what they
+        """True if controllers that began then have tainted a lost node anew already: then what they
         began with is done, and the cluster shows it.
         """
         return any(
@@ -253,7 +253,7 @@ class ControllerHost:
             yield
 
     def _is_set_aside(self, event: Event) -> bool:
-        """Whether it only shows what of a plan is left on an object that cannot be read: the engine
+        """True if it only shows what of a plan is left on an object that cannot be read: the engine
         would take it for the object itself, and for readable again.
         """
         unreadable = self.cache.quarantine.unreadable
@@ -328,6 +328,6 @@ def _target(event: Put | Gone) -> tuple[str, Key]:
 
 
 def same_version(before: KubeObject, after: KubeObject) -> bool:
-    """Whether these are the same version of one object."""
+    """True if these are the same version of one object."""
     version = after.metadata.resource_version
     return version != "" and version == before.metadata.resource_version

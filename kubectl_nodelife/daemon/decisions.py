@@ -103,7 +103,7 @@ class DecisionTask:
         return min(self._decided_ns or now_ns, now_ns) if self.stands_still else now_ns
 
     def is_cold(self, now_ns: int) -> bool:
-        """Whether nodes are not yet called lost for silence."""
+        """True if nodes are not yet called lost for silence."""
         return now_ns < self.cold_until_ns
 
     def running(self) -> list[str]:

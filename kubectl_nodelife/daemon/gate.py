@@ -97,7 +97,7 @@ class DecisionGate:
         self._stood_still_s = 0.0
 
     def may_decide(self, missing: Collection[str]) -> bool:
-        """Whether all watches work and nothing has to be read anew. `missing`: what cannot be."""
+        """True if all watches work and nothing has to be read anew. `missing`: what cannot be."""
         states = self._feed.states
         self._down |= {
             k for k in REQUIRED_WATCHES if k in states and states[k].broken_since_ns is not None

@@ -70,7 +70,7 @@ class HandOver:
         return "" if self._refused else found
 
     async def _runs(self, program: str) -> bool:
-        """Whether it says its version in time; if not, the log says so."""
+        """True if it says its version in time; if not, the log says so."""
         words, environ = [program, "version"], self._options.environ
         try:
             ended = await run_program(words, environ, seconds=_ANSWER_SECONDS)

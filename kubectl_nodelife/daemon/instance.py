@@ -75,7 +75,7 @@ class Instance:
         return bound
 
     def owns_socket(self) -> bool:
-        """Whether the socket's path still leads to ours: a logout may take the folder away."""
+        """True if the socket's path still leads to ours: a logout may take the folder away."""
         try:
             found = os.stat(self.socket)
         except OSError:
@@ -111,7 +111,7 @@ class Instance:
         return card if isinstance(card, dict) else {}
 
     def is_taken(self) -> bool:
-        """Whether some daemon holds the lock."""
+        """True if some daemon holds the lock."""
         try:
             handle = os.open(self.lock, os.O_RDWR | os.O_NOFOLLOW)
         except OSError:
@@ -125,7 +125,7 @@ class Instance:
         return False
 
     def wait_until_free(self, seconds: float) -> bool:
-        """Whether the lock became free within that time."""
+        """True if the lock became free within that time."""
         end = time.monotonic() + seconds
         while self.is_taken():
             if time.monotonic() > end:

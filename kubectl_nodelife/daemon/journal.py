@@ -226,7 +226,7 @@ def open_journal(path: str) -> Journal:
 
 
 def _is_broken(error: Exception) -> bool:
-    """Whether the file is damaged or no journal of ours.
+    """True if the file is damaged or no journal of ours.
 
     SQLite's word for that has no class of its own. The others are the system's (a full disk), or
     mean that one row is refused (IntegrityError): the file and all that it holds stay in place.

@@ -53,7 +53,7 @@ class LeaseCheck:
         self._error = ""
 
     def must_wait(self, lifecycle: NodeLifecycleController | None, cache: Cache) -> bool:
-        """Whether a node would now be called lost without a check. Asks for the Leases in time."""
+        """True if a node would now be called lost without a check. Asks for the Leases in time."""
         self.waiting = ""
         if self._read is None or lifecycle is None or not lifecycle.memory.leases_count:
             return False
@@ -158,7 +158,7 @@ def _loss(lifecycle: NodeLifecycleController, cache: Cache, name: str) -> int | 
 
 
 def _is_newer(lease: Lease, before: KubeObject | None) -> bool:
-    """Whether it tells of a renewal that was not seen."""
+    """True if it tells of a renewal that was not seen."""
     renewed = lease.spec.renew_time
     if before is None or renewed is None or lease.metadata.namespace != NAMESPACE_NODE_LEASE:
         return False

@@ -327,15 +327,15 @@ def _identity_of(change: ChangeRecord) -> str:
 
 
 def _same(action: Action | None, other: Action) -> bool:
-    """Whether these are one decision."""
+    """True if these are one decision."""
     return action is not None and action.id == other.id
 
 
 def _is_decision(action: Action) -> bool:
-    """Whether something visible will come of it."""
+    """True if something visible will come of it."""
     return _unseen(action) and type(action) not in _TAKES_BACK
 
 
 def _unseen(action: Action) -> bool:
-    """Whether the cluster never shows it."""
+    """True if the cluster never shows it."""
     return not action.writes or isinstance(action, RecordEvent)

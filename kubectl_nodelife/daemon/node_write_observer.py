@@ -127,7 +127,7 @@ class NodeWriteObserver:
 
 
 def _is_swap(old: Node) -> bool:
-    """Whether a NoExecute taint is only exchanged, which costs no token."""
+    """True if a NoExecute taint is only exchanged, which costs no token."""
     return any(is_for_lost_node(taint) for taint in old.spec.taints)
 
 

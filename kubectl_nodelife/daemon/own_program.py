@@ -69,7 +69,7 @@ class OwnProgram:
         return []
 
     def _look(self) -> bool:
-        """Whether the program is there; reads what it is where it has changed."""
+        """True if the program is there; reads what it is where it has changed."""
         path = os.path.join(self._package, "__init__.py")
         try:
             found = os.stat(path)

@@ -158,7 +158,7 @@ def _xdg(environ: os._Environ[str] | dict[str, str], name: str) -> str:
 
 
 def _can_be_made(folder: str) -> bool:
-    """Whether the folder is there or its nearest parent may be written to."""
+    """True if the folder is there or its nearest parent may be written to."""
     while not os.path.exists(folder):
         parent = os.path.dirname(folder)
         if parent == folder:

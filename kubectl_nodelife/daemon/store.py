@@ -130,7 +130,7 @@ class Store:
         self._inode = file_inode(path)
 
     def replaced(self) -> bool:
-        """Whether the file has been deleted, or another one put in its place."""
+        """True if the file has been deleted, or another one put in its place."""
         return self.path != ":memory:" and file_inode(self.path) != self._inode
 
     def write(

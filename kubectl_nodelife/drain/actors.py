@@ -65,7 +65,7 @@ class PlannedPod:
 
     @property
     def gone(self) -> bool:
-        """Whether the object is gone."""
+        """True if the object is gone."""
         return self.gone_ns is not None
 
 
@@ -90,7 +90,7 @@ class Workload:
 
     @property
     def keeps_names(self) -> bool:
-        """Whether a new pod has the name of the old one and must wait for it to be gone."""
+        """True if a new pod has the name of the old one and must wait for it to be gone."""
         return self.rule.when == WHEN_GONE and self.kind == "StatefulSet"
 
     def note_ready(self, at_ns: int, by: int) -> None:

@@ -100,7 +100,7 @@ class Admission:
     # --- questions -------------------------------------------------------------------------------
 
     def namespace_terminates(self, namespace: str) -> bool:
-        """Whether the namespace is being deleted, so that nothing can be created in it."""
+        """True if the namespace is being deleted, so that nothing can be created in it."""
         found = self._snapshot.namespaces.get(namespace)
         return found is not None and found.status.phase == "Terminating"
 
@@ -190,7 +190,7 @@ class Admission:
         return EvictionRefused(500, message, GATE_WEBHOOK)
 
     def is_asked(self, webhook: Webhook, request: AdmissionRequest) -> bool:
-        """Whether the webhook is called for the request. Raises CelError, Unknown."""
+        """True if the webhook is called for the request. Raises CelError, Unknown."""
         return (
             any(rule_matches(rule, request) for rule in webhook.rules)
             and self._selected(webhook.namespace_selector, webhook.object_selector, request)
@@ -254,7 +254,7 @@ class Admission:
     def _in_scope(
         self, scope: MatchResources | None, request: AdmissionRequest, all_resources: bool = False
     ) -> bool:
-        """Whether the match resources name the request; a binding without rules names every one."""
+        """True if the match resources name the request; a binding without rules names every one."""
         if scope is None:
             return False
         if any(rule_matches(rule, request) for rule in scope.exclude_resource_rules):
@@ -287,7 +287,7 @@ class Admission:
     def _conditions_hold(
         self, conditions: tuple[MatchCondition, ...], request: AdmissionRequest
     ) -> bool:
-        """Whether all match conditions hold. Raises CelError, Unknown.
+        """True if all match conditions hold. Raises CelError, Unknown.
 
         One that is false settles it, whatever is wrong with the others.
         """
@@ -359,7 +359,7 @@ def deletion_of(pod: Pod) -> AdmissionRequest:
 
 
 def rule_matches(rule: RuleWithOperations, request: AdmissionRequest) -> bool:
-    """Whether a rule names the request. Follows plugin/webhook/predicates/rules."""
+    """True if a rule names the request. Follows plugin/webhook/predicates/rules."""
     if not {"*", request.operation}.intersection(rule.operations):
         return False
     if not {"*", ""}.intersection(rule.api_groups):

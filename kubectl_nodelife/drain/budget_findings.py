@@ -59,7 +59,7 @@ class BudgetView:
 
 
 def guarded(pod: Pod) -> bool:
-    """Whether an eviction of the pod asks the budget."""
+    """True if an eviction of the pod asks the budget."""
     owner = controller_of(pod.metadata)
     return (
         pod.status.phase not in (*TERMINAL_PHASES, "Pending")

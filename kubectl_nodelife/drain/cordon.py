@@ -65,7 +65,7 @@ def choose_cordon(
 
 
 def _is_scarce(play: Play) -> bool:
-    """Whether a replacement had to wait for a node."""
+    """True if a replacement had to wait for a node."""
     return any(
         actor.created_ns is not None and actor.placed_ns != actor.created_ns
         for actor in play.world.actors.values()

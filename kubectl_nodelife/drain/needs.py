@@ -53,7 +53,7 @@ def kinds_needed(pod: Pod, options: DrainOptions) -> set[str]:
 
 
 def _hangs(pod: Pod, found: Unreadable, kinds: set[str], budgets: bool) -> bool:
-    """Whether the pod's answer depends on an object that cannot be read."""
+    """True if the pod's answer depends on an object that cannot be read."""
     namespace, name = found.key
     owner = controller_of(pod.metadata)
     owns = (owner.kind, (pod.namespace, owner.name)) if owner is not None else None
@@ -110,7 +110,7 @@ class Unread:
         ]
 
     def pods(self) -> bool:
-        """Whether not even the pods were read, so that a node without any may have many."""
+        """True if not even the pods were read, so that a node without any may have many."""
         if self._snapshot.was_read("Pod"):
             return False
         self._kinds.add("Pod")

@@ -200,5 +200,5 @@ class PlannedNodes:
         return self._snapshot.free_volumes(class_name)
 
     def volumes_read(self) -> bool:
-        """Whether claims and volumes were read at all."""
+        """True if claims and volumes were read at all."""
         return self._snapshot.volumes_read()

@@ -39,7 +39,7 @@ _LEAST_NS: Final = 2 * MINUTE_NS
 
 
 def in_trouble(node: Node, cache: Cache, now_ns: int, settings: Settings) -> bool:
-    """Whether a controller may have something to decide about the node's pods by itself."""
+    """True if a controller may have something to decide about the node's pods by itself."""
     ready = node.ready()
     if ready is None or ready.status != "True" or no_execute_taints(node.spec.taints):
         return True
@@ -124,7 +124,7 @@ class RunningControllers:
         self._world.start_all(decided, now_ns)
 
     def _is_under_way(self, now_ns: int) -> bool:
-        """Whether a timer runs, a node waits for its taint, or a silent one for its verdict."""
+        """True if a timer runs, a node waits for its taint, or a silent one for its verdict."""
         since_ns = now_ns - self._start_ns
         if since_ns < _LEAST_NS or since_ns > HORIZON_NS:
             return since_ns < _LEAST_NS

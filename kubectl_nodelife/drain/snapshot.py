@@ -126,7 +126,7 @@ class PlanSnapshot:
     # --- Owners and Volumes ----------------------------------------------------------------------
 
     def was_read(self, kind: str) -> bool:
-        """Whether objects of that kind were read, so that a missing one does not exist."""
+        """True if objects of that kind were read, so that a missing one does not exist."""
         return self.kinds_read is None or kind in self.kinds_read
 
     def find(self, kind: str, namespace: str, name: str) -> KubeObject | None:
@@ -161,7 +161,7 @@ class PlanSnapshot:
         return self._free_volumes.get(class_name, [])
 
     def volumes_read(self) -> bool:
-        """Whether claims and volumes were read."""
+        """True if claims and volumes were read."""
         return all(self.was_read(kind) for kind in _VOLUME_KINDS)
 
     @cached_property
@@ -333,7 +333,7 @@ class PlanSnapshot:
         return f"the kubelet of {node_name} has not renewed its Lease for {age_ns // SECOND_NS} s"
 
     def out_of_service(self, node_name: str) -> bool:
-        """Whether the pod garbage collector removes terminating pods of the node by force."""
+        """True if the pod garbage collector removes terminating pods of the node by force."""
         node = self.nodes.get(node_name)
         return (node is not None and self.release.collects_out_of_service) and any(
             taint.key == TAINT_NODE_OUT_OF_SERVICE for taint in node.spec.taints

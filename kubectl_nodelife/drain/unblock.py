@@ -115,7 +115,7 @@ class _Unblocking:
         return Remedy(f"--timeout={wanted}", "none; the drain may take so long")
 
     def _go(self, snapshot: PlanSnapshot, options: DrainOptions) -> bool:
-        """Whether all of the pods go on that cluster."""
+        """True if all of the pods go on that cluster."""
         return self._all_gone(self._play(snapshot, options))
 
     def _play(self, snapshot: PlanSnapshot, options: DrainOptions, *, slow: bool = False) -> Play:
@@ -124,7 +124,7 @@ class _Unblocking:
         return play_kubectl(scope, Admission(snapshot), options, timing, self._scope.nodes)
 
     def _all_gone(self, play: Play) -> bool:
-        """Whether every one of the pods is gone, or was never asked for because it is gone."""
+        """True if every one of the pods is gone, or was never asked for because it is gone."""
         actors = play.world.actors
         return all(uid not in actors or actors[uid].gone for uid in self._uids)
 

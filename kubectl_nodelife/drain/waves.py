@@ -207,7 +207,7 @@ class _Conductor:
         return done
 
     def answered(self) -> bool:
-        """Whether every process of the wave only asks what was answered before."""
+        """True if every process of the wave only asks what was answered before."""
         return all(process.answered() for process in self._running)
 
     def result(self) -> list[WaveInPlay]:

@@ -192,7 +192,7 @@ class PlanWorld(KubectlRequests):
 
     @property
     def _decides(self) -> bool:
-        """Whether a controller may have something to decide by itself."""
+        """True if a controller may have something to decide by itself."""
         return bool(self.snapshot.in_trouble or self.scope.daemon_sets)
 
     def _begin(self, moving: list[Pod]) -> None:

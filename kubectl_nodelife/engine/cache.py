@@ -173,7 +173,7 @@ class Cache:
         return self.heartbeats.get(node)
 
     def is_quarantined(self, kind: str, key: Key) -> bool:
-        """Whether no decision on the object may be taken: it, or what it depends on, cannot be read
+        """True if no decision on the object may be taken: it, or what it depends on, cannot be read
         (`engine.quarantine`).
         """
         quarantine = self.quarantine

@@ -63,7 +63,7 @@ class Controller(Protocol):
         """The time of a `Requeue` has come."""
 
     def rests(self, key: Hashable) -> bool:
-        """Whether the turn of that `Requeue` and those after it decide nothing, if nothing happens
+        """True if the turn of that `Requeue` and those after it decide nothing, if nothing happens
         before: a round that would look at nothing."""
 
     def fork(self, cache: Cache) -> Controller:

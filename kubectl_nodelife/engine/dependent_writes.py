@@ -61,14 +61,14 @@ def lane(action: Action, cache: Cache) -> Lane:
 
 
 def others_depend_on(action: Action, result: Result) -> bool:
-    """Whether others of the same decision may not be carried out where this one fails so."""
+    """True if others of the same decision may not be carried out where this one fails so."""
     if isinstance(action, MarkPodNotReady):
         return result.code == NOT_FOUND
     return isinstance(action, _FIRST_OF_MORE)
 
 
 def depends_on(action: Action, decided_ns: int, failed: FailedWrite) -> bool:
-    """Whether the action, of the same lane, is not to be carried out either: of a pod that could
+    """True if the action, of the same lane, is not to be carried out either: of a pod that could
     not be patched everything, of one that was gone its event, of an exchange of taints the second
     half; of a node that could not be called lost everything, and the NoExecute taint that was
     decided before that was known.
@@ -84,7 +84,7 @@ def depends_on(action: Action, decided_ns: int, failed: FailedWrite) -> bool:
 
 
 def is_heard_of(action: Action, failed: FailedWrite) -> bool:
-    """Whether the controller learns that the action was not carried out: where a node could not be
+    """True if the controller learns that the action was not carried out: where a node could not be
     written it is decided anew, with all that depends on it.
     """
     if isinstance(action, RecordEvent):
@@ -93,24 +93,24 @@ def is_heard_of(action: Action, failed: FailedWrite) -> bool:
 
 
 def is_of_node_queue(action: Action) -> bool:
-    """Whether it is a node worker's, not the pass's: taints that mirror conditions, and labels."""
+    """True if it is a node worker's, not the pass's: taints that mirror conditions, and labels."""
     if isinstance(action, (AddTaints, RemoveTaints)):
         return any(taint.effect == NO_SCHEDULE for taint in action.taints)
     return isinstance(action, SetNodeLabels)
 
 
 def is_of_pod_queue(action: Action) -> bool:
-    """Whether a pod worker marks a pod that came to a lost node."""
+    """True if a pod worker marks a pod that came to a lost node."""
     return isinstance(action, MarkPodNotReady) and action.by_pod_worker
 
 
 def is_of_taint_loop(action: Action) -> bool:
-    """Whether it adds a NoExecute taint, as the loop of 100 ms does."""
+    """True if it adds a NoExecute taint, as the loop of 100 ms does."""
     return isinstance(action, AddTaints) and any(t.effect == NO_EXECUTE for t in action.taints)
 
 
 def is_of_pass(action: Action) -> bool:
-    """Whether the pass of its controller ends only after it: node-lifecycle's begins anew one
+    """True if the pass of its controller ends only after it: node-lifecycle's begins anew one
     period after that, pod-gc's run as well.
     """
     if action.controller == "pod-gc":

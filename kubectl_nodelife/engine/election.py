@@ -88,13 +88,13 @@ class Election:
         return str(((self._raw or {}).get("metadata") or {}).get("uid") or "")
 
     def leads(self, now_ns: int) -> bool:
-        """Whether writes are allowed: the last renewal was sent within the renew deadline."""
+        """True if writes are allowed: the last renewal was sent within the renew deadline."""
         return self._renewed_ns is not None and (
             now_ns < self._renewed_ns + self.terms.renew_deadline_ns
         )
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether another may hold it by now: our last renewal has lasted for its whole time."""
+        """True if another may hold it by now: our last renewal has lasted for its whole time."""
         return self._last_ns is None or now_ns >= self._last_ns + self.terms.lease_duration_ns
 
     def renewed_ns(self) -> int | None:

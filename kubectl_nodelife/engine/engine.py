@@ -123,7 +123,7 @@ class Engine:
 
     @property
     def rests(self) -> bool:
-        """Whether nobody decides anything any more, unless something happens: what is due are
+        """True if nobody decides anything any more, unless something happens: what is due are
         rounds that look at nothing."""
         if not self.started or self._refused:
             return False
@@ -312,7 +312,7 @@ class Engine:
         return decided
 
     def _goes_out(self, action: Action | Requeue, now_ns: int) -> TypeGuard[Action]:
-        """Whether it is an action, and not refused. Otherwise it is done with here."""
+        """True if it is an action, and not refused. Otherwise it is done with here."""
         if type(action) is Requeue:
             if action.at_ns < now_ns or (self._waking and action.at_ns == now_ns):
                 raise RequeueInThePast(f"{action} at {now_ns}")

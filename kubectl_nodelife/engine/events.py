@@ -108,7 +108,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def done(self) -> bool:
-        """Whether the API server did as asked."""
+        """True if the API server did as asked."""
         return 200 <= self.code < 300
 
 

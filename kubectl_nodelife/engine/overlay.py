@@ -250,7 +250,7 @@ class Overlay(PlannedView):
         return self._withdraw(key, losses, now_ns, why)
 
     def _is_news_for_pods(self, node: KubeObject) -> bool:
-        """Whether a node came, or has another Ready status or other taints than were shown."""
+        """True if a node came, or has another Ready status or other taints than were shown."""
         before = self.shown("Node", node.key)
         if node.metadata.name not in self._pods_of or not isinstance(node, Node):
             return False
@@ -376,5 +376,5 @@ class Overlay(PlannedView):
 
 
 def was_done(outcome: Outcome) -> bool:
-    """Whether the action is done; one that deletes is where nothing is left to delete."""
+    """True if the action is done; one that deletes is where nothing is left to delete."""
     return outcome.done or (outcome.code == _NOT_FOUND and outcome.action.deletes)

@@ -78,12 +78,12 @@ class Profile(msgspec.Struct, frozen=True):
         return f"profile {self.name}: the behaviour of {known}"
 
     def has(self, switch: str) -> bool:
-        """Whether the release has that behaviour. Raises KeyError for an unknown switch."""
+        """True if the release has that behaviour. Raises KeyError for an unknown switch."""
         return holds(SWITCHES[switch], max(self.minor, FIRST_DESCRIBED))
 
 
 def holds(span: Span, minor: int) -> bool:
-    """Whether the behaviour is that of the release 1.`minor`. For every table of releases."""
+    """True if the behaviour is that of the release 1.`minor`. For every table of releases."""
     since, until = span
     return since <= minor and (until is None or minor < until)
 

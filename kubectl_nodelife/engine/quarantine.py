@@ -116,21 +116,21 @@ class Quarantine:
             self.put(one, now_ns)
 
     def holds(self, ref: Ref) -> bool:
-        """Whether the object itself cannot be read, or something that it depends on."""
+        """True if the object itself cannot be read, or something that it depends on."""
         return ref in self.unreadable or ref in self._related
 
     def holds_room_on(self, node: str) -> bool:
-        """Whether it is not known what runs on the node: it or one of its pods cannot be read."""
+        """True if it is not known what runs on the node: it or one of its pods cannot be read."""
         if node in self._pods_on or self.is_nameless("Pod"):
             return True
         return self.holds(("Node", ("", node)))
 
     def is_nameless(self, kind: str) -> bool:
-        """Whether there is an object of that kind of which not even the name is known."""
+        """True if there is an object of that kind of which not even the name is known."""
         return (kind, NAMELESS) in self.unreadable
 
     def holds_pod(self, pod: Pod) -> bool:
-        """Whether the pod, its node or the set that owns it cannot be read."""
+        """True if the pod, its node or the set that owns it cannot be read."""
         owner, unreadable = controller_of(pod.metadata), self.unreadable
         return (
             self.holds(("Pod", pod.key))

@@ -70,7 +70,7 @@ class RateLimitedTimedQueue:
         return len(self._entries)
 
     def is_waiting(self, value: str) -> bool:
-        """Whether the value is in the heap, not only remembered."""
+        """True if the value is in the heap, not only remembered."""
         return value in self._entries
 
     def waiting(self) -> list[str]:

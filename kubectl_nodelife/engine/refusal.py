@@ -17,7 +17,7 @@ from kubectl_nodelife.kube.unreadable import Ref
 
 
 def is_refused(action: Action, cache: Cache, watches: Collection[str]) -> bool:
-    """Whether the action concerns something in quarantine. `watches`: its controller's kinds."""
+    """True if the action concerns something in quarantine. `watches`: its controller's kinds."""
     quarantine, target = cache.quarantine, action.target
     if cache.is_quarantined(*target) or (action.controller, target) in quarantine.bugs:
         return True
@@ -34,7 +34,7 @@ def is_refused(action: Action, cache: Cache, watches: Collection[str]) -> bool:
 
 
 def _may_be_nameless(target: Ref, cache: Cache, watches: Collection[str]) -> bool:
-    """Whether what the action's target lacks may be there, without a name."""
+    """True if what the action's target lacks may be there, without a name."""
     quarantine = cache.quarantine
     if "ControllerRevision" in watches and quarantine.is_nameless("ControllerRevision"):
         return True
@@ -47,7 +47,7 @@ def _may_be_nameless(target: Ref, cache: Cache, watches: Collection[str]) -> boo
 
 
 def _is_heartbeat_unknown(target: Ref, cache: Cache) -> bool:
-    """Whether the target is a pod, and its node's Lease cannot be read."""
+    """True if the target is a pod, and its node's Lease cannot be read."""
     pod = cache.pods.get(target[1]) if target[0] == "Pod" else None
     return pod is not None and cache.quarantine.holds(("Node", ("", pod.spec.node_name)))
 

@@ -127,12 +127,12 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def taint_manager(self) -> bool:
-        """Whether NoExecute taints evict pods: always, since enable-taint-manager was removed."""
+        """True if NoExecute taints evict pods: always, since enable-taint-manager was removed."""
         return self.flags.get("enable-taint-manager", "true") == "true"
 
     @property
     def leases_count(self) -> bool:
-        """Whether a renewed Lease is a sign of life: not where the gate NodeLease is off."""
+        """True if a renewed Lease is a sign of life: not where the gate NodeLease is off."""
         return self.gate("NodeLease") or not self.profile.has("lease_gate")
 
     @property
@@ -170,7 +170,7 @@ class Settings(msgspec.Struct, frozen=True):
         return found
 
     def gate(self, name: str) -> bool:
-        """Whether the gate is on; a gate that the release does not know is off."""
+        """True if the gate is on; a gate that the release does not know is off."""
         return self.gates.get(name, False)
 
 

@@ -60,7 +60,7 @@ def settle_entry(entry: OverlayEntry, obj: KubeObject) -> tuple[str, str] | None
 
 
 def is_newer(obj: KubeObject, version: str) -> bool:
-    """Whether the object is of a later resourceVersion; False where that cannot be told."""
+    """True if the object is of a later resourceVersion; False where that cannot be told."""
     present = obj.metadata.resource_version
     return present.isdecimal() and version.isdecimal() and int(present) > int(version)
 
@@ -115,7 +115,7 @@ def sign_of_life_since(
 
 
 def is_ready(node: Node) -> bool:
-    """Whether the node's Ready condition is True."""
+    """True if the node's Ready condition is True."""
     ready = node.ready()
     return ready is not None and ready.status == "True"
 

@@ -35,7 +35,7 @@ class LastSignOfLife(NamedTuple):
         return None if self.at_ns is None else max(0, now_ns - self.at_ns)
 
     def is_late(self, now_ns: int) -> bool:
-        """Whether the next one should have come: half an interval more is nothing unusual."""
+        """True if the next one should have come: half an interval more is nothing unusual."""
         age_ns = self.age_ns(now_ns)
         return age_ns is not None and age_ns > min(LATE_NS, self.every_ns * 3 // 2)
 

@@ -24,7 +24,7 @@ from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TRUE, UNKNOWN
 
 
 def is_harm(action: Action) -> bool:
-    """Whether it hurts if it is wrong."""
+    """True if it hurts if it is wrong."""
     if isinstance(action, SetNodeConditions):
         return any(c.type == "Ready" and c.status == UNKNOWN for c in action.conditions)
     if isinstance(action, AddTaints):
@@ -39,7 +39,7 @@ def is_harm(action: Action) -> bool:
 
 
 def is_recovery(action: Action) -> bool:
-    """Whether it takes a lifecycle taint, a cordon or the mark of a lost node's pod back."""
+    """True if it takes a lifecycle taint, a cordon or the mark of a lost node's pod back."""
     if isinstance(action, RemoveTaints):
         return True
     if isinstance(action, SetPodReady):
@@ -48,15 +48,15 @@ def is_recovery(action: Action) -> bool:
 
 
 def is_capped_deletion(action: Action) -> bool:
-    """Whether it counts as one of the deletions a minute."""
+    """True if it counts as one of the deletions a minute."""
     return isinstance(action, (DeletePod, EvictPod))
 
 
 def is_daemon_deletion(action: Action) -> TypeGuard[DeletePod]:
-    """Whether it deletes a pod for the DaemonSet controller."""
+    """True if it deletes a pod for the DaemonSet controller."""
     return isinstance(action, DeletePod) and action.controller == "daemonset"
 
 
 def is_capped_taint(action: Action) -> bool:
-    """Whether it counts as one of the NoExecute taints a minute."""
+    """True if it counts as one of the NoExecute taints a minute."""
     return isinstance(action, AddTaints) and is_harm(action)

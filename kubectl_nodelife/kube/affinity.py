@@ -18,7 +18,7 @@ _FIELD_NAME = "metadata.name"
 
 
 def matches_required_node_affinity(spec: PodSpec, node: Node) -> bool:
-    """Whether nodeSelector and required node affinity both admit the node.
+    """True if nodeSelector and required node affinity both admit the node.
 
     Follows `GetRequiredNodeAffinity(pod).Match(node)`.
     """
@@ -37,17 +37,17 @@ def required_node_selector(spec: PodSpec) -> NodeSelector | None:
 
 
 def matches_node_selector(selector: NodeSelector, node: Node) -> bool:
-    """Whether one of the terms matches; no terms match nothing. Follows `NodeSelector.Match`."""
+    """True if one of the terms matches; no terms match nothing. Follows `NodeSelector.Match`."""
     return matches_node_selector_terms(selector.node_selector_terms, node)
 
 
 def matches_node_selector_terms(terms: Iterable[NodeSelectorTerm], node: Node) -> bool:
-    """Whether one of the terms matches the node. Follows `MatchNodeSelectorTerms`."""
+    """True if one of the terms matches the node. Follows `MatchNodeSelectorTerms`."""
     return any(matches_node_selector_term(term, node) for term in terms)
 
 
 def matches_node_selector_term(term: NodeSelectorTerm, node: Node) -> bool:
-    """Whether all expressions and all fields of the term hold; an empty term matches nothing."""
+    """True if all expressions and all fields of the term hold; an empty term matches nothing."""
     if not term.match_expressions and not term.match_fields:
         return False
     labels = node.metadata.labels or {}

@@ -122,7 +122,7 @@ _EVENT_FIELDS = {
 
 
 def needs_mending(api_version: str, kind: Kind) -> bool:
-    """Whether that version speaks otherwise than the slices do."""
+    """True if that version speaks otherwise than the slices do."""
     return (kind.name == "PodDisruptionBudget" and api_version == "policy/v1beta1") or (
         kind.name == "Event" and api_version.startswith("events.k8s.io/")
     )

@@ -49,7 +49,7 @@ def utf8(data: bytes, source: str) -> bytes:
 
 
 def looks_like_json(text: bytes) -> bool:
-    """Whether the first character that counts opens a JSON object or array."""
+    """True if the first character that counts opens a JSON object or array."""
     start = _skip_space(text, 0)
     return text[start : start + 1] in (b"{", b"[")
 

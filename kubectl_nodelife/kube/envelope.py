@@ -50,7 +50,7 @@ def damaged_list(document: bytes) -> Envelope | None:
 
 
 def is_list(api_version: str, name: str, has_items: bool) -> bool:
-    """Whether an object of this kind is a list of others."""
+    """True if an object of this kind is a list of others."""
     if name == "List":
         return True
     if not name.endswith("List"):

@@ -247,7 +247,7 @@ class _YamlItems:
         self._late: list[Any] = []
 
     def begin(self, told: dict[Any, Any]) -> bool:
-        """Whether what tells this of itself before its items is a List."""
+        """True if what tells this of itself before its items is a List."""
         version, kind = (told.get(key) or "" for key in ("apiVersion", "kind"))
         return not kind or (isinstance(kind, str) and is_list(str(version), kind, True))
 

@@ -100,7 +100,7 @@ def _read_text(reader: ObjectReader, text: bytes) -> None:
 
 
 def _passed_over(reader: ObjectReader, text: bytes) -> bool:
-    """Whether YAML is one object, or one List, of a kind that is not read; if so, it is counted.
+    """True if YAML is one object, or one List, of a kind that is not read; if so, it is counted.
 
     What begins at the first column belongs to the outermost mapping, so that its kind is known
     without reading the rest: must-gather has a hundred megabytes of such YAML.

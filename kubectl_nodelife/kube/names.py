@@ -18,7 +18,7 @@ _DNS_SUBDOMAIN: Final = re.compile(
 
 
 def is_dns_subdomain(name: str) -> bool:
-    """Whether the API server takes the name for an object of nearly every kind."""
+    """True if the API server takes the name for an object of nearly every kind."""
     return len(name) <= LONGEST_NAME and _DNS_SUBDOMAIN.fullmatch(name) is not None
 
 

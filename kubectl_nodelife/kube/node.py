@@ -109,7 +109,7 @@ class Node(KubeObject, frozen=True):
         return self.status.condition("Ready")
 
     def has_taint(self, key: str, effect: str) -> bool:
-        """Whether spec.taints holds a taint of that key and effect."""
+        """True if spec.taints holds a taint of that key and effect."""
         return any(t.key == key and t.effect == effect for t in self.spec.taints)
 
 

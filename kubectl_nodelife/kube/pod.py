@@ -285,7 +285,7 @@ class Pod(KubeObject, frozen=True):
     status: PodStatus = PodStatus()
 
     def ready(self) -> bool:
-        """Whether condition Ready is True. Follows upstream's `IsPodReady`."""
+        """True if condition Ready is True. Follows upstream's `IsPodReady`."""
         condition = self.status.condition("Ready")
         return condition is not None and condition.status == "True"
 
@@ -294,7 +294,7 @@ _ALIVE_PHASES = frozenset({"Pending", "Running", "Unknown"})
 
 
 def same_but_for_conditions(old: Pod, new: Pod) -> bool:
-    """Whether only what the status tells of a pod that lives on can have changed, such as a
+    """True if only what the status tells of a pod that lives on can have changed, such as a
     condition; or, of one that has ended, without a change of its phase.
 
     Quick: it compares by identity, as copies of a pod share what they have in common, and may say

@@ -33,7 +33,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:
-    """Whether the selector matches; None matches nothing, an empty selector everything.
+    """True if the selector matches; None matches nothing, an empty selector everything.
 
     A selector with a malformed requirement (`selector_fault`) matches nothing.
     """
@@ -48,13 +48,13 @@ def matches(selector: LabelSelector | None, labels: Mapping[str, str] | None) ->
 
 
 def matches_set(wanted: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> bool:
-    """Whether `labels` hold every pair of `wanted`, as `SelectorFromSet`; no pairs match all."""
+    """True if `labels` hold every pair of `wanted`, as `SelectorFromSet`; no pairs match all."""
     labels = labels or _NO_LABELS
     return all(labels.get(key) == value for key, value in (wanted or _NO_LABELS).items())
 
 
 def requirement_matches(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    """Whether one requirement holds. Follows `Requirement.Matches`; a malformed one never does.
+    """True if one requirement holds. Follows `Requirement.Matches`; a malformed one never does.
 
     NotIn holds where the key is absent. Gt and Lt compare signed 64-bit decimals.
     """
@@ -260,7 +260,7 @@ def _parse_field_term(term: str, text: str, type_: type[KubeObject]) -> FieldReq
 
 
 def matches_fields(requirements: tuple[FieldRequirement, ...], obj: KubeObject) -> bool:
-    """Whether all terms hold for `obj`, which is of the type they were parsed for."""
+    """True if all terms hold for `obj`, which is of the type they were parsed for."""
     return all((field_value(obj, r.field) == r.value) == r.equal for r in requirements)
 
 

@@ -37,7 +37,7 @@ _TAINT_VALUE = re.compile(rf"(?:{_TAINT_NAME})?")
 
 
 def tolerates(toleration: Toleration, taint: Taint, *, comparison_operators: bool = False) -> bool:
-    """Whether `toleration` tolerates `taint`. Follows `Toleration.ToleratesTaint`.
+    """True if `toleration` tolerates `taint`. Follows `Toleration.ToleratesTaint`.
 
     An empty effect or key stands for every effect or key. `comparison_operators` is the gate
     TaintTolerationComparisonOperators: without it Lt and Gt tolerate nothing, and with it a value

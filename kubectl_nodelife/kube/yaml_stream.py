@@ -85,7 +85,7 @@ class _FromEvents(Composer, SafeConstructor, _Scalars):
             raise refusal(node, f"it holds a value that is none: {error}") from None
 
     def check_event(self, *kinds: Any) -> bool:
-        """Whether the next event is one of these."""
+        """True if the next event is one of these."""
         return isinstance(self._waiting[-1], kinds)
 
     def peek_event(self) -> Any:

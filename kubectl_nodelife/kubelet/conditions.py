@@ -64,7 +64,7 @@ def shared_types(rules: StatusRules) -> frozenset[str]:
 
 
 def is_sidecar(container: Container) -> bool:
-    """Whether an init container keeps running. Follows `IsRestartableInitContainer`."""
+    """True if an init container keeps running. Follows `IsRestartableInitContainer`."""
     return container.restart_policy == "Always"
 
 
@@ -157,7 +157,7 @@ def terminal_phase_condition(type_: str, phase: str) -> PodCondition:
 
 
 def need_to_reconcile_pod_readiness(pod: Pod, rules: StatusRules) -> bool:
-    """Whether a pod with readiness gates must be synced at once, because its Ready condition is not
+    """True if a pod with readiness gates must be synced at once, because its Ready condition is not
     what its status says. Follows `NeedToReconcilePodReadiness`."""
     if not pod.spec.readiness_gates:
         return False

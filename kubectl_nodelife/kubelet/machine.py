@@ -63,10 +63,10 @@ class KubeletAnswers(Protocol):
     """What the status manager asks the rest of its kubelet."""
 
     def could_have_running_containers(self, pod: Pod) -> bool:
-        """Whether something of the pod could still run."""
+        """True if something of the pod could still run."""
 
     def pod_resources_are_reclaimed(self, pod: Pod, status: PodStatus) -> bool:
-        """Whether containers, volumes and cgroup are gone; asked by releases up to 1.26."""
+        """True if containers, volumes and cgroup are gone; asked by releases up to 1.26."""
 
 
 class CachedStatus(msgspec.Struct, frozen=True):
@@ -201,7 +201,7 @@ class PodStatusMachine:
         return [uid for uid, _ in self._unsent()]
 
     def wakes_sender(self) -> bool:
-        """Whether something waits that the sender takes up at once, without the period."""
+        """True if something waits that the sender takes up at once, without the period."""
         if self.rules.request_per_change:
             return bool(self.requests)
         return next(self._unsent(), None) is not None
@@ -239,7 +239,7 @@ class PodStatusMachine:
             yield from self._sync_pod(uid, cached, now_ns)
 
     def needs_update(self, api_uid: str, cached: CachedStatus) -> bool:
-        """Whether that version was not written yet, or the pod can be deleted now. Follows
+        """True if that version was not written yet, or the pod can be deleted now. Follows
         `needsUpdate`."""
         if self.api_versions.get(api_uid, -1) < cached.version:
             return True
@@ -247,7 +247,7 @@ class PodStatusMachine:
         return pod is not None and self._can_be_deleted(pod, cached)
 
     def needs_reconcile(self, uid: str, status: PodStatus) -> bool:
-        """Whether the pod manager shows something else than `status`, the cached one: then someone
+        """True if the pod manager shows something else than `status`, the cached one: then someone
         changed what is the kubelet's. Follows `needsReconcile`."""
         pod = self.pods.by_uid(uid)
         if pod is None:
@@ -365,7 +365,7 @@ class PodStatusMachine:
                 self.statuses.pop(uid, None)
 
     def _can_be_deleted(self, pod: Pod, cached: CachedStatus) -> bool:
-        """Whether the pod object may go, as the API server shows it. Follows `canBeDeleted`."""
+        """True if the pod object may go, as the API server shows it. Follows `canBeDeleted`."""
         if not _is_terminating(pod) or is_mirror_pod(pod):
             return False
         if not self.rules.delete_when_finished:

@@ -21,13 +21,13 @@ Key = tuple[str, str]
 
 
 def is_mirror_pod(pod: Pod) -> bool:
-    """Whether the pod is the API server's copy of a static pod. Follows `IsMirrorPod`."""
+    """True if the pod is the API server's copy of a static pod. Follows `IsMirrorPod`."""
     annotations = pod.metadata.annotations
     return annotations is not None and CONFIG_MIRROR_ANNOTATION in annotations
 
 
 def is_static_pod(pod: Pod) -> bool:
-    """Whether the pod's source is anything but the API server. Follows `IsStaticPod`."""
+    """True if the pod's source is anything but the API server. Follows `IsStaticPod`."""
     source = (pod.metadata.annotations or {}).get(CONFIG_SOURCE_ANNOTATION, "api")
     return source != "api"
 

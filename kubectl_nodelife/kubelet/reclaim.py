@@ -39,7 +39,7 @@ class ReclaimTerms(msgspec.Struct, frozen=True):
 
 
 def containers_are_stopped(status: PodStatus) -> bool:
-    """Whether each regular container is terminated or waiting: the part that a status can tell of
+    """True if each regular container is terminated or waiting: the part that a status can tell of
     `PodResourcesAreReclaimed`. Follows the kubelet's `notRunning`."""
     return all(
         s.state.terminated is not None or s.state.waiting is not None

@@ -48,7 +48,7 @@ def normalize_status(spec: PodSpec, status: PodStatus, rules: StatusRules) -> Po
 
 
 def is_status_equal_by_kubelet(old: PodStatus, new: PodStatus, rules: StatusRules) -> bool:
-    """Whether the kubelet sees no difference: its own and shared conditions of `new` stand in `old`
+    """True if the kubelet sees no difference: its own and shared conditions of `new` stand in `old`
     with the same status, reason and message, and all else but conditions is the same.
 
     As upstream's semantic equality, an absent list and an empty one are the same.

@@ -98,7 +98,7 @@ def _container_at(
 
 
 def _restarts_by_its_own_policy(containers: tuple[Container, ...], status: ContainerStatus) -> bool:
-    """Whether the container's own rules or policy, not the pod's, restart it after this exit."""
+    """True if the container's own rules or policy, not the pod's, restart it after this exit."""
     terminated = status.state.terminated
     exit_code = terminated.exit_code if terminated is not None else 0
     for container in containers:
@@ -154,7 +154,7 @@ def terminated_status(
 
 
 def has_pod_initialized(pod: Pod, rules: StatusRules) -> bool:
-    """Whether `pod.status` proves that the init containers were through once, so that a regular
+    """True if `pod.status` proves that the init containers were through once, so that a regular
     container may have run. Follows `hasPodInitialized`."""
     if not pod.spec.init_containers:
         return True

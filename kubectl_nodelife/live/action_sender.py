@@ -240,7 +240,7 @@ class ActionSender:
             await asyncio.sleep(min(0.5, max(0.01, (admission.until_ns - now_ns) / SECOND_NS)))
 
     def _stands(self, item: QueuedAction) -> bool:
-        """Whether what has waited for a while would be decided again.
+        """True if what has waited for a while would be decided again.
 
         Only news make it moot: that its object is gone, or that a node is Ready or without its
         taint in a later version than our own writes have left it in. The watch may be far behind
@@ -429,7 +429,7 @@ class ActionSender:
             raise Moot(f"node {node.name} is Ready again")
 
     def _is_open_for(self, action: Action) -> bool:
-        """Whether the gate is still open for what the server wants to have a moment later."""
+        """True if the gate is still open for what the server wants to have a moment later."""
         try:
             self._check_gate(action)
         except NotSent:
@@ -458,12 +458,12 @@ def note_bug(port: ExecutorPort, action: Action, error: Exception) -> Result:
 
 
 def _is_patient(action: Action) -> bool:
-    """Whether it waits for as long as it takes: an eviction that is due is not decided anew."""
+    """True if it waits for as long as it takes: an eviction that is due is not decided anew."""
     return action.controller == TAINT_EVICTION and isinstance(action, (SetPodCondition, DeletePod))
 
 
 def _is_news(obj: KubeObject, seen: KubeObject | None) -> bool:
-    """Whether the object is of a later version than the one that was decided on."""
+    """True if the object is of a later version than the one that was decided on."""
     return seen is not None and is_newer(obj, seen.metadata.resource_version)
 
 

@@ -78,7 +78,7 @@ class Session:
 
     @property
     def secure(self) -> bool:
-        """Whether the server is spoken to over TLS. Without it no credential is sent."""
+        """True if the server is spoken to over TLS. Without it no credential is sent."""
         return self.target.server.startswith("https://")
 
     async def request(

@@ -46,7 +46,7 @@ class _Clock:
         self.missed = 0
 
     def agrees(self, low: int, high: int) -> bool:
-        """Whether an answer with these bounds may be of this clock."""
+        """True if an answer with these bounds may be of this clock."""
         return low - _SAME_CLOCK_NS <= self.offset_ns <= high + _SAME_CLOCK_NS
 
     def take(self, low: int, high: int, wall: int) -> None:
@@ -96,7 +96,7 @@ class ServerClock:
 
     @property
     def known(self) -> bool:
-        """Whether any answer had a usable date."""
+        """True if any answer had a usable date."""
         return self._current is not None
 
     @property

@@ -84,7 +84,7 @@ class LiveExecutor:
         return sum(len(lane.items) + 1 for lane in self._lanes.values())
 
     def is_in_pass(self, controller: str) -> bool:
-        """Whether writes of the controller's last pass wait or are on their way."""
+        """True if writes of the controller's last pass wait or are on their way."""
         return self._of_passes[controller] > 0
 
     def start(self, action: Action, now_ns: int) -> None:

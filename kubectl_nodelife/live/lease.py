@@ -62,11 +62,11 @@ class LeaseKeeper:
         self._steady = steady
 
     def leads(self) -> bool:
-        """Whether a write may be sent now."""
+        """True if a write may be sent now."""
         return self.election.leads(self._steady())
 
     def is_over(self) -> bool:
-        """Whether another may write by now."""
+        """True if another may write by now."""
         return self.election.is_over(self._steady())
 
     def state(self) -> LeaseState:

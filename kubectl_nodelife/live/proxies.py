@@ -52,7 +52,7 @@ def _either_case(environ: Mapping[str, str], name: str) -> str:
 
 
 def _uses_proxy(host: str, port: int, no_proxy: str) -> bool:
-    """Whether requests to that host go by the proxy. Follows `useProxy`."""
+    """True if requests to that host go by the proxy. Follows `useProxy`."""
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return False
@@ -64,7 +64,7 @@ _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def _matches(entry: str, host: str, port: int, address: _Address | None) -> bool:
-    """Whether one entry of NO_PROXY means the host: *, a CIDR, an address or a domain."""
+    """True if one entry of NO_PROXY means the host: *, a CIDR, an address or a domain."""
     if entry == "*":
         return True
     if "/" in entry:

@@ -173,7 +173,7 @@ class WatchStream(Generic[T]):
 
     @property
     def torn(self) -> bool:
-        """Whether part of a line has come whose end has not."""
+        """True if part of a line has come whose end has not."""
         return any(part.strip() for part in self._torn)
 
 

@@ -127,7 +127,7 @@ class WorkerSlots:
         return self._pass
 
     def _is_tainted(self, action: Action) -> bool:
-        """Whether the node has a lost node's taint already: a pass exchanges it at once."""
+        """True if the node has a lost node's taint already: a pass exchanges it at once."""
         node = self._cache.node(action.target[1][1])
         return node is not None and any(
             node.has_taint(key, NO_EXECUTE)
@@ -135,7 +135,7 @@ class WorkerSlots:
         )
 
     def _is_in_turn(self, action: Action) -> bool:
-        """Whether it is about an orphan, or a pod that was never scheduled."""
+        """True if it is about an orphan, or a pod that was never scheduled."""
         pod = self._cache.pods.get(action.target[1])
         never = pod is not None and not pod.spec.node_name
         return isinstance(action, PodAction) and (bool(action.if_node_gone) or never)

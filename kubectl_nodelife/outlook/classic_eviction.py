@@ -78,7 +78,7 @@ def _left(status: str, since_ns: int, settings: Settings, now_ns: int) -> Range:
 
 
 def is_left_out(pod: Pod, cache: Cache) -> bool:
-    """Whether the pod is a DaemonSet's, which the eviction leaves where it is.
+    """True if the pod is a DaemonSet's, which the eviction leaves where it is.
 
     Upstream asks the selectors of all DaemonSets; where none were read the pod's owner tells.
     """

@@ -167,7 +167,7 @@ def _mark(node: Node) -> NodeMark | None:
 
 
 def _is_over(condition: NodeCondition) -> bool:
-    """Whether it tells nothing of the present: a drain that ended well, or what is not so."""
+    """True if it tells nothing of the present: a drain that ended well, or what is not so."""
     ended_badly = condition.type == DRAIN_IN_PROGRESS and condition.reason != DRAIN_COMPLETED
     return condition.status == FALSE and not ended_badly
 

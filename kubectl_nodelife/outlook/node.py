@@ -312,7 +312,7 @@ class Outlook:
         return sign.is_late(self.now_ns)
 
     def _is_gone_by(self, key: tuple[str, str], at_ns: int) -> bool:
-        """Whether the pod is being deleted, and its grace is over by then."""
+        """True if the pod is being deleted, and its grace is over by then."""
         pod = self.cache.pod(*key)
         deleted = pod.metadata.deletion_timestamp if pod is not None else None
         return deleted is not None and deleted <= at_ns

@@ -149,7 +149,7 @@ def clock(instant_ns: int) -> str:
 
 
 def _is_deletion(line: ReplayLine) -> bool:
-    """Whether a pod was deleted, by whomever."""
+    """True if a pod was deleted, by whomever."""
     return line.action == "DeletePod" and line.outcome in ("", "confirmed", "applied")
 
 

@@ -174,7 +174,7 @@ def note(text: str) -> None:
 
 
 def was_warned(text: str) -> bool:
-    """Whether that warning was put on stderr already."""
+    """True if that warning was put on stderr already."""
     return text in _warned
 
 

@@ -26,7 +26,7 @@ class Failure(msgspec.Struct):
     message: str = "injected"
 
     def applies(self, verb: str, resource: ServedResource | None) -> bool:
-        """Whether the request is one of those."""
+        """True if the request is one of those."""
         if self.times <= 0 or (self.verbs and verb not in self.verbs):
             return False
         return not self.resources or (resource is not None and resource.plural in self.resources)

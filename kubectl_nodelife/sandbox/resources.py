@@ -67,12 +67,12 @@ class ServedResource(NamedTuple):
 
     @property
     def read(self) -> bool:
-        """Whether the simulated cluster and the controllers know the kind."""
+        """True if the simulated cluster and the controllers know the kind."""
         return self.type is not KubeObject
 
     @property
     def has_status(self) -> bool:
-        """Whether the status can be written on its own only."""
+        """True if the status can be written on its own only."""
         return "status" in self.subresources
 
 

@@ -246,7 +246,7 @@ def _with(document: Document, field: str, value: Any) -> Document:
 
 
 def _is_let_go(resource: ServedResource, document: Document) -> bool:
-    """Whether the last finalizer of an object that is being deleted is gone."""
+    """True if the last finalizer of an object that is being deleted is gone."""
     meta = document["metadata"]
     if "deletionTimestamp" not in meta or meta.get("finalizers"):
         return False

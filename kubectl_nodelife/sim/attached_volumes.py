@@ -83,7 +83,7 @@ class AttachedVolumes:
                 yield claim.key
 
     def _is_attached(self, volume: str) -> bool:
-        """Whether the volume is one that is attached to nodes at all."""
+        """True if the volume is one that is attached to nodes at all."""
         store = self._world.api.store
         found = store.get("PersistentVolume", ("", volume))
         if isinstance(found, PersistentVolume) and (found.spec.local or found.spec.host_path):

@@ -127,7 +127,7 @@ class Branch:
 
     @property
     def rests(self) -> bool:
-        """Whether nothing happens any more: all that is due are heartbeats, and rounds of
+        """True if nothing happens any more: all that is due are heartbeats, and rounds of
         controllers that look at nothing."""
         return self.world.rests and self.engine.rests
 

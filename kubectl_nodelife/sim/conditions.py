@@ -56,12 +56,12 @@ def own_conditions(node: Node) -> dict[str, NodeCondition]:
 
 
 def alike(a: NodeCondition, b: NodeCondition) -> bool:
-    """Whether they say the same, their times aside."""
+    """True if they say the same, their times aside."""
     return (a.status, a.reason, a.message) == (b.status, b.reason, b.message)
 
 
 def overwritten(seen: Mapping[str, NodeCondition], node: Node) -> bool:
-    """Whether the Node shows other conditions than its kubelet sees."""
+    """True if the Node shows other conditions than its kubelet sees."""
     shown = {c.type: c.status for c in node.status.conditions}
     return any(shown.get(own.type) != own.status for own in seen.values())
 

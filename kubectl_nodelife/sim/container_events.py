@@ -184,7 +184,7 @@ class ContainerEvents:
         self._managers.accepted(pod, own.uid, sentence, note)
 
     def _runs(self, pod: Pod) -> bool:
-        """Whether the start of the pod's containers is told here: the kubelet knows the pod
+        """True if the start of the pod's containers is told here: the kubelet knows the pod
         already, or something keeps it from starting."""
         failing = next((e for e in reversed(self._failing) if e.targets.match(pod)), None)
         if failing is not None and failing.step is not None:
@@ -199,7 +199,7 @@ class ContainerEvents:
         return True
 
     def _stops(self, pod: Pod, cause: Action | None) -> bool:
-        """Whether the end of the pod is told here, as that of a pod whose steps are told."""
+        """True if the end of the pod is told here, as that of a pod whose steps are told."""
         manager = self._managers.of(pod.spec.node_name)
         if pod.uid not in manager.watched or is_mirror_pod(pod):
             return False

@@ -34,7 +34,7 @@ class PodTargets(msgspec.Struct, frozen=True):
     selector: LabelSelector | None = None
 
     def match(self, pod: Pod) -> bool:
-        """Whether the pod is one of them."""
+        """True if the pod is one of them."""
         if pod.namespace != self.namespace:
             return False
         if self.selector is None:

@@ -82,7 +82,7 @@ class Deployments:
                 self._follow(deployment, None)
 
     def _is_under_way(self, deployment: Deployment) -> bool:
-        """Whether its roll-out had begun, and all pods are there that its ReplicaSets count. Of one
+        """True if its roll-out had begun, and all pods are there that its ReplicaSets count. Of one
         that was read without its template nobody can tell.
         """
         if not deployment.spec.template:

@@ -59,12 +59,12 @@ class ListedPod:
 
     @property
     def going(self) -> bool:
-        """Whether it is marked deleted."""
+        """True if it is marked deleted."""
         return self.pod.metadata.deletion_timestamp is not None
 
     @property
     def gone(self) -> bool:
-        """Whether the object is gone."""
+        """True if the object is gone."""
         found = self._api.store.pods.get(self._key)
         return found is None or found.uid != self._last.uid
 

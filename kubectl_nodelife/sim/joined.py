@@ -43,7 +43,7 @@ def last_sign(setting: Setting, node: Node) -> LastSignOfLife:
 
 
 def goes_on(node: Node, sign: LastSignOfLife, now_ns: int, *, late_renew: bool = False) -> bool:
-    """Whether the node's kubelet lives."""
+    """True if the node's kubelet lives."""
     ready = node.ready()
     if sign.at_ns is None:
         return ready is not None and ready.status != "Unknown"

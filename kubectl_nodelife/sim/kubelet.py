@@ -155,7 +155,7 @@ class Kubelets:
         return ending.at_ns if ending is not None and ending.uid == pod.uid else None
 
     def alive(self, node: str) -> bool:
-        """Whether the node's kubelet lives."""
+        """True if the node's kubelet lives."""
         kubelet = self._kubelets.get(node)
         return self._all_live or (kubelet is not None and kubelet.alive)
 

@@ -45,7 +45,7 @@ class KubeletTerms(msgspec.Struct, frozen=True):
         return self.node_status_report_interval_ns or _REPORT_INTERVAL_NS
 
     def awaits(self, pod: Pod) -> bool:
-        """Whether a pod that is there at t=0 and not Ready becomes Ready."""
+        """True if a pod that is there at t=0 and not Ready becomes Ready."""
         return is_starting(pod)
 
     def starts_after(self, pod: Pod) -> int | None:

@@ -111,7 +111,7 @@ class WorkloadControllers:
         return self._api.store.get(kind, (namespace, name))
 
     def was_read(self, kind: str) -> bool:
-        """Whether objects of that kind were read, so that None means that there is none."""
+        """True if objects of that kind were read, so that None means that there is none."""
         return kind in self._kinds_read
 
     def rule_of(self, pod: Pod) -> Replacement:

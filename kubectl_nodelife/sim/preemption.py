@@ -91,7 +91,7 @@ class Preemption:
         return max(len(self._world.api.store.nodes) * CANDIDATE_PERCENT // 100, CANDIDATES_AT_LEAST)
 
     def _waits(self, pod: Pod) -> bool:
-        """Whether victims are still going where the pod is nominated: it preempts no others then.
+        """True if victims are still going where the pod is nominated: it preempts no others then.
 
         Follows `PodEligibleToPreemptOthers`.
         """

@@ -227,7 +227,7 @@ class Script:
             self._api.put(kind, new, cause)
 
     def _takes(self, obj: KubeObject) -> bool:
-        """Whether the API server takes the object; a record tells if not."""
+        """True if the API server takes the object; a record tells if not."""
         why = refusal(obj)
         if why:
             self._api.note(told(obj, "Refused", why, warning=True))

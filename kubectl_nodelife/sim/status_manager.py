@@ -84,12 +84,12 @@ class StatusManager:
         return other
 
     def could_have_running_containers(self, pod: Pod) -> bool:
-        """Whether something of the pod could still run."""
+        """True if something of the pod could still run."""
         believed = self.machine.pod_status(pod.uid)
         return not containers_are_stopped(believed or pod.status)
 
     def pod_resources_are_reclaimed(self, pod: Pod, status: PodStatus) -> bool:
-        """Whether nothing is left of a pod that was stopped; of others the simulated kubelet takes
+        """True if nothing is left of a pod that was stopped; of others the simulated kubelet takes
         the object out itself."""
         return pod.uid in self.stopped and not self.holds(pod.uid, status)
 
@@ -176,7 +176,7 @@ class StatusManagers:
         return own
 
     def knows(self, pod: Pod) -> bool:
-        """Whether the kubelet's manager has to do with the pod already."""
+        """True if the kubelet's manager has to do with the pod already."""
         manager = self._managers.get(pod.spec.node_name)
         if manager is None:
             return False

@@ -148,7 +148,7 @@ class StoreCache:
         return self._free.get(class_name, [])
 
     def volumes_read(self) -> bool:
-        """Whether claims and volumes were read at all."""
+        """True if claims and volumes were read at all."""
         return {"PersistentVolumeClaim", "PersistentVolume"} <= self._kinds_read
 
 

@@ -177,7 +177,7 @@ class CourseReader:
         self.course.turns[name] = NodeTurn(name, pool, zone, len(steps) - 1, at_ns)
 
     def _is_another(self, step: CourseStep, pool: str, at_ns: int) -> bool:
-        """Whether a claim now begins a new step: another pool or window, or after a soak."""
+        """True if a claim now begins a new step: another pool or window, or after a soak."""
         differs = (step.pool, step.width) != (pool, max(0, self._width))
         if step.end_ns is None:
             return differs

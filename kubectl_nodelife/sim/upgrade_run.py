@@ -193,14 +193,14 @@ class VirtualUpgrades:
 
     @property
     def over(self) -> bool:
-        """Whether a run was begun, its last leader has ended, and nobody is about to lead it."""
+        """True if a run was begun, its last leader has ended, and nobody is about to lead it."""
         document = document_of(self._lease())
         is_led = bool(self.leaders or self._to_lead)
         return document is not None and document.phase in OVER and not is_led
 
     @property
     def stands_still(self) -> bool:
-        """Whether nothing more will happen in the run by itself: no node is in flight, and what
+        """True if nothing more will happen in the run by itself: no node is in flight, and what
         holds the candidates has held them for longer than anything that ends, or for a whole
         maintenance window.
         """

@@ -80,7 +80,7 @@ class _Integral:
             (self._members.add if holds else self._members.discard)(member)
 
     def holds(self, member: object) -> bool:
-        """Whether the member counts now."""
+        """True if the member counts now."""
         return member in self._members
 
     def seconds(self, now_ns: int) -> float:

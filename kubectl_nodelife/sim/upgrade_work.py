@@ -253,14 +253,14 @@ class VirtualWork:
         return ""
 
     def _hangs(self, pod: Pod) -> bool:
-        """Whether the pod is a canary whose containers are never created."""
+        """True if the pod is a canary whose containers are never created."""
         owner = controller_of(pod.metadata)
         if owner is None or owner.kind != "Node" or LABEL_RUN not in (pod.metadata.labels or {}):
             return False
         return bool(self._fault_of(pod.spec.node_name, self._tries, CANARY_HANGS))
 
     def _never_ends(self, pod: Pod, cause: Action | None) -> bool:
-        """Whether the pod is one that its kubelet cannot stop."""
+        """True if the pod is one that its kubelet cannot stop."""
         owner = controller_of(pod.metadata)
         if owner is not None and owner.kind in ("DaemonSet", "Node"):
             return False

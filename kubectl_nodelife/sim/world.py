@@ -230,7 +230,7 @@ class World:
 
     @property
     def rests(self) -> bool:
-        """Whether nothing is to happen in it of itself but heartbeats."""
+        """True if nothing is to happen in it of itself but heartbeats."""
         api = self.api
         return self._begun and not (api.pending or self._shown) and self.agenda.next_at() is None
 
@@ -261,7 +261,7 @@ class World:
         self._apply(action, now_ns)
 
     def _leaves_out(self, action: Action, now_ns: int) -> bool:
-        """Whether it is not sent, since what it depends on failed at this instant."""
+        """True if it is not sent, since what it depends on failed at this instant."""
         if not self._failed_now:
             return False
         failed = self._failed_now.get(lane(action, self.api.store))
@@ -377,7 +377,7 @@ class World:
         marks.clear()
 
     def _holds(self, action: Action, old: KubeObject | None) -> bool:
-        """Whether the server takes the action; if not, it is refused here."""
+        """True if the server takes the action; if not, it is refused here."""
         why = _PRECONDITIONS[type(action)](self, action, old)
         if why:
             if old is not None:
@@ -399,7 +399,7 @@ class World:
         self.api.pending.append(outcome)
 
     def _hits_kubelet(self, action: Action) -> bool:
-        """Whether a fault hits a kubelet's write, so that it fails."""
+        """True if a fault hits a kubelet's write, so that it fails."""
         fault = self._fault(action, self.api.now_ns)
         if fault is None or fault.applied:
             return False

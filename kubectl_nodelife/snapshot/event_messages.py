@@ -30,7 +30,7 @@ _KUBELET_REASONS: Final = frozenset(
 
 
 def names_objects_only(event: dict[str, Any]) -> bool:
-    """Whether the message of an Event, as the API writes it, may stay."""
+    """True if the message of an Event, as the API writes it, may stay."""
     source = event.get("source")
     told_by = source.get("component") if isinstance(source, dict) else ""
     component, reason = event.get("reportingComponent") or told_by, event.get("reason")

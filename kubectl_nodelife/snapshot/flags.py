@@ -17,7 +17,7 @@ COMPONENTS: Final = frozenset(flag.origin for flag in FLAGS.values())
 
 
 def is_control_plane(namespace: str, name: str) -> bool:
-    """Whether a pod of that name may show a component's flags."""
+    """True if a pod of that name may show a component's flags."""
     return namespace == NAMESPACE and any(name.startswith(f"{c}-") for c in COMPONENTS)
 
 

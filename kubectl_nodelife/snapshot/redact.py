@@ -126,7 +126,7 @@ def expressions(document: Any) -> Iterator[str]:
 
 
 def _of_a_workload(metadata: Document) -> bool:
-    """Whether a revision holds a pod template: a DaemonSet's or a StatefulSet's, or an orphan."""
+    """True if a revision holds a pod template: a DaemonSet's or a StatefulSet's, or an orphan."""
     owners = metadata.get("ownerReferences")
     for owner in owners if isinstance(owners, list) else ():
         if isinstance(owner, dict) and owner.get("controller"):

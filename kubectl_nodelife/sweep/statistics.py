@@ -39,7 +39,7 @@ class Interval(msgspec.Struct, frozen=True):
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether it lies on one side of zero."""
+        """True if it lies on one side of zero."""
         return self.low > 0 or self.high < 0
 
 
@@ -63,7 +63,7 @@ class Assertion(NamedTuple):
     value: float
 
     def holds(self, summary: Summary) -> bool:
-        """Whether it does at a point."""
+        """True if it does at a point."""
         return OPERATORS[self.op](getattr(summary, self.statistic), self.value)
 
     def __str__(self) -> str:

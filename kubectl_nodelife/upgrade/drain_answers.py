@@ -113,7 +113,7 @@ class _Answer:
             self._evictable.append(pod.key)
 
     def _may_go_now(self, budgets: list[PodDisruptionBudget]) -> bool:
-        """Whether the budget spares this pod as well as those counted before it."""
+        """True if the budget spares this pod as well as those counted before it."""
         for budget in budgets:
             left = self._left.setdefault(budget.key, budget.status.disruptions_allowed)
             if left <= 0:
@@ -168,7 +168,7 @@ class _Answer:
         )
 
     def _has_turn(self, budget: PodDisruptionBudget) -> bool:
-        """Whether the budget spares one now, and the nodes Draining leave enough of it."""
+        """True if the budget spares one now, and the nodes Draining leave enough of it."""
         taken = self._facts.taken.get(budget.key, 0)
         enough = not taken or taken + self._needs[budget.key] <= spares(budget)
         return budget.status.disruptions_allowed > 0 and enough

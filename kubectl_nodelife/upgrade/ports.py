@@ -217,7 +217,7 @@ class LifecycleZones:
         return zone, ready is None or ready.status != "True"
 
     def counts(self, node: Node) -> bool:
-        """Whether the node counts in its zone."""
+        """True if the node counts in its zone."""
         return not is_excluded(node, self._settings)
 
 

@@ -418,7 +418,7 @@ class RehearsedHolds:
         return None
 
     def _has_slot(self, name: str) -> bool:
-        """Whether every scope of the node has one."""
+        """True if every scope of the node has one."""
         return all(self._run.counts.budget(scope).slots for scope in self._nodes[name].scopes)
 
     def _by_window(self, candidate: UpgradeCandidate) -> str:

@@ -164,7 +164,7 @@ class BudgetLedger:
         self._note(0)
 
     def is_stale(self) -> bool:
-        """Whether the status belongs to an older spec: no eviction until the controller has run."""
+        """True if the status belongs to an older spec: no eviction until the controller has run."""
         return self.budget.status.observed_generation < self.budget.metadata.generation
 
     def _differs(self, now_ns: int) -> bool:

@@ -76,7 +76,7 @@ def scaled_value(value: IntOrString, total: int) -> int:
 
 
 def counts_scales(spec: PodDisruptionBudgetSpec) -> bool:
-    """Whether the arithmetic asks for the owners' scales; an integer minAvailable counts pods."""
+    """True if the arithmetic asks for the owners' scales; an integer minAvailable counts pods."""
     return spec.max_unavailable is not None or isinstance(spec.min_available, str)
 
 

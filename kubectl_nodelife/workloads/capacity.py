@@ -44,7 +44,7 @@ class CapacityLeft:
             self._free[resource] = self._free.get(resource, 0) + free[resource]
 
     def holds(self, moving: Mapping[str, int], pods: int, node: str = "") -> bool:
-        """Whether so much for so many pods finds room without the node that they leave.
+        """True if so much for so many pods finds room without the node that they leave.
 
         The share to keep stays free.
         """
@@ -71,7 +71,7 @@ class CapacityLeft:
 
 
 def takes_pods(node: Node) -> bool:
-    """Whether an ordinary pod may go there: not cordoned, Ready, and without taints against it."""
+    """True if an ordinary pod may go there: not cordoned, Ready, and without taints against it."""
     ready = node.ready()
     if node.spec.unschedulable or (ready is not None and ready.status != "True"):
         return False

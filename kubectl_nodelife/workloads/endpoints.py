@@ -23,7 +23,7 @@ def selects(service: Service, pod: Pod) -> bool:
 
 
 def is_ready_endpoint(service: Service, pod: Pod) -> bool:
-    """Whether an endpoint gets traffic."""
+    """True if an endpoint gets traffic."""
     if service.spec.publish_not_ready_addresses:
         return True
     ready = pod.status.condition("Ready")

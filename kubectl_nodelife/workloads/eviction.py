@@ -65,7 +65,7 @@ class EvictionRefused(NamedTuple):
 
 
 def can_ignore_budgets(pod: Pod) -> bool:
-    """Whether budgets do not matter: the pod is over, has not begun, or is going already.
+    """True if budgets do not matter: the pod is over, has not begun, or is going already.
 
     Follows `canIgnorePDB`.
     """
@@ -102,7 +102,7 @@ def decide_eviction(
 
 
 def asks_budgets(pod: Pod, budgets: Sequence[PodDisruptionBudget], now_ns: int) -> bool:
-    """Whether the pod's eviction spends of the budgets that match it, or is refused by them.
+    """True if the pod's eviction spends of the budgets that match it, or is refused by them.
 
     One that is not Ready, and that its one budget lets go all the same, does not.
     """

@@ -90,7 +90,7 @@ def force_advice(pod: Pod, node: NodeReadiness, release: Release, now_ns: int) -
 
 
 def is_mirror(pod: Pod) -> bool:
-    """Whether the pod shows a static pod, which its kubelet alone starts and stops, by a file."""
+    """True if the pod shows a static pod, which its kubelet alone starts and stops, by a file."""
     return ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or {})
 
 

@@ -36,7 +36,7 @@ class Term(NamedTuple):
     topology_key: str
 
     def means(self, pod: Pod, namespaces: NamespaceLabels) -> bool:
-        """Whether the term is about `pod`. Follows `AffinityTerm.Matches`."""
+        """True if the term is about `pod`. Follows `AffinityTerm.Matches`."""
         namespace = pod.namespace
         if namespace not in self.namespaces and not (
             self.namespace_selector is not None

@@ -57,7 +57,7 @@ class NodeReadiness(msgspec.Struct, frozen=True, gc=False):
         return f"node {self.name}: status.conditions[Ready].lastHeartbeatTime"
 
     def has_taint(self, key: str) -> bool:
-        """Whether the node has a taint of that key, whatever its effect."""
+        """True if the node has a taint of that key, whatever its effect."""
         return any(taint.key == key for taint in self.taints)
 
 
@@ -80,7 +80,7 @@ def node_readiness(node: Node, renewed_ns: int | None) -> NodeReadiness:
 
 
 def kubelet_speaks(node: NodeReadiness, grace_ns: int, now_ns: int) -> bool:
-    """Whether the kubelet is heard: by its heartbeat, or by the cluster's word where none was read.
+    """True if the kubelet is heard: by its heartbeat, or by the cluster's word where none was read.
 
     `grace_ns`: so old a heartbeat may be. Of a node that is Ready the status alone may be older by
     the period in which a kubelet with a Lease repeats it.

@@ -84,7 +84,7 @@ class NodeInfo:
         return short
 
     def port_taken(self, wanted: Iterable[HostPort]) -> bool:
-        """Whether one of the host ports is taken. Follows `HostPortInfo.CheckConflict`."""
+        """True if one of the host ports is taken. Follows `HostPortInfo.CheckConflict`."""
         for ip, protocol, port in wanted:
             for taken_ip, taken_protocol, taken_port in self.ports:
                 if (protocol, port) != (taken_protocol, taken_port):

@@ -147,7 +147,7 @@ def _of_job(job: Job) -> Replacement:
 
 
 def _ignores_disruption(job: Job) -> bool:
-    """Whether evicted pods do not count as failed: the usual rule in a podFailurePolicy."""
+    """True if evicted pods do not count as failed: the usual rule in a podFailurePolicy."""
     policy = job.spec.pod_failure_policy
     return policy is not None and any(
         rule.action == "Ignore"
@@ -184,7 +184,7 @@ def _deployment_above(replica_set: OwnerReference, pod: Pod) -> OwnerReference |
 
 
 def is_active(pod: Pod) -> bool:
-    """Whether the pod counts as a replica. Follows `IsPodActive`."""
+    """True if the pod counts as a replica. Follows `IsPodActive`."""
     return pod.status.phase not in TERMINAL_PHASES and pod.metadata.deletion_timestamp is None
 
 
@@ -223,6 +223,6 @@ def successor(lost: Pod, name: str, uid: str, created: Time) -> Pod:
 
 
 def stays_on_its_node(pod: Pod) -> bool:
-    """Whether a drain leaves the pod where it is: a DaemonSet's or a mirror pod."""
+    """True if a drain leaves the pod where it is: a DaemonSet's or a mirror pod."""
     owner = controller_of(pod.metadata)
     return owner is not None and owner.kind in ("DaemonSet", "Node")

@@ -203,7 +203,7 @@ class PlacementSimulator:
         )
 
     def fits_without(self, pod: Pod, name: str, leaving: Iterable[Pod]) -> bool:
-        """Whether the pod fits on the node once these have left it, by room and ports; what the
+        """True if the pod fits on the node once these have left it, by room and ports; what the
         spread and other pods say is as it is now.
         """
         wanted = self._rules.wanted(pod, self._classes.demands_of(pod))
@@ -226,7 +226,7 @@ class PlacementSimulator:
         return (class_, _is_daemon_pod(pod), claim_names(pod))
 
     def follows_pods(self) -> bool:
-        """Whether a pod that comes may let in another that had nowhere to go."""
+        """True if a pod that comes may let in another that had nowhere to go."""
         return self._rules.are_counted()
 
     def candidates(self, pod: Pod, most: int) -> list[str]:
@@ -282,11 +282,11 @@ class PlacementSimulator:
         return [] if reason is None else [reason]
 
     def _obeys(self, wanted: PodRequirements, name: str) -> bool:
-        """Whether volumes, the spread and other pods let the pod go there."""
+        """True if volumes, the spread and other pods let the pod go there."""
         return rule_reason(wanted, self._cache.nodes[name]) is None
 
     def _short(self, wanted: PodRequirements, name: str) -> bool:
-        """Whether the node itself has no room."""
+        """True if the node itself has no room."""
         if self._unstated_room and not self._cache.nodes[name].status.allocatable:
             return False
         return bool(resource_reasons(wanted, self.info(name)))

@@ -78,7 +78,7 @@ class PlacementRules:
         return volume_needs(pod, self._cache, created_anew=True)
 
     def are_counted(self) -> bool:
-        """Whether the rules of some class are, so that a pod that comes may let in another."""
+        """True if the rules of some class are, so that a pod that comes may let in another."""
         return bool(self._counted)
 
     # What changes

@@ -128,7 +128,7 @@ def _room_asked(spec: PodSpec) -> tuple[object, ...]:
 
 
 def has_rules(spec: PodSpec) -> bool:
-    """Whether the pod asks anything of what runs elsewhere."""
+    """True if the pod asks anything of what runs elsewhere."""
     if spec.topology_spread_constraints:
         return True
     affinity = spec.affinity
@@ -138,7 +138,7 @@ def has_rules(spec: PodSpec) -> bool:
 
 
 def _asks_the_same(one: PodSpec, other: PodSpec) -> bool:
-    """Whether pods with the very same containers ask the same of a node."""
+    """True if pods with the very same containers ask the same of a node."""
     return (
         one.tolerations == other.tolerations
         and bool(one.scheduling_gates) == bool(other.scheduling_gates)
@@ -149,7 +149,7 @@ def _asks_the_same(one: PodSpec, other: PodSpec) -> bool:
 
 
 def _takes_the_same(one: PodSpec, other: PodSpec) -> bool:
-    """Whether pods with the very same containers take the same room."""
+    """True if pods with the very same containers take the same room."""
     if (
         one.init_containers is other.init_containers
         and one.overhead is other.overhead

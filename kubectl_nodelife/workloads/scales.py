@@ -38,7 +38,7 @@ class OwnerLookup(Protocol):
         """The object of that kind and name, or None."""
 
     def was_read(self, kind: str) -> bool:
-        """Whether objects of that kind were read, so that None means that there is none."""
+        """True if objects of that kind were read, so that None means that there is none."""
 
 
 Scaled = Deployment | ReplicaSet | StatefulSet | ReplicationController

@@ -122,7 +122,7 @@ class TopologySpread:
         return [constraint.label_selector for constraint in self.constraints]
 
     def honours_taints(self) -> bool:
-        """Whether a node's taints decide if it is a domain (`nodeTaintsPolicy: Honor`)."""
+        """True if a node's taints decide if it is a domain (`nodeTaintsPolicy: Honor`)."""
         return any(c.node_taints_policy == "Honor" for c in self.constraints)
 
     def change(self, pod: Pod, node: Node, by: int) -> None:
@@ -159,7 +159,7 @@ def _counts(selector: LabelSelector | None, pod: Pod) -> bool:
 
 
 def _includes(constraint: TopologySpreadConstraint, pod: Pod, node: Node) -> bool:
-    """Whether the node counts at all. Follows `matchNodeInclusionPolicies`."""
+    """True if the node counts at all. Follows `matchNodeInclusionPolicies`."""
     if constraint.node_affinity_policy == "Honor" and not matches_required_node_affinity(
         pod.spec, node
     ):

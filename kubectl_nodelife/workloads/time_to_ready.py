@@ -81,7 +81,7 @@ def learn(pods: Iterable[Pod], source: str) -> TimeToReady | None:
 
 
 def is_starting(pod: Pod) -> bool:
-    """Whether the pod is not Ready because it has not come that far yet.
+    """True if the pod is not Ready because it has not come that far yet.
 
     A pod that runs and is not Ready is not starting, nor is one whose containers cannot be started.
     """
@@ -112,7 +112,7 @@ def restarted_ns(pod: Pod) -> int | None:
 
 
 def is_on_its_way(pod: Pod) -> bool:
-    """Whether the pod starts, or has containers that began and are to become ready. For how long
+    """True if the pod starts, or has containers that began and are to become ready. For how long
     that may be hoped is `LearntTerms.starts_after`."""
     if pod.status.phase != "Running":
         return is_starting(pod)
@@ -123,7 +123,7 @@ def is_on_its_way(pod: Pod) -> bool:
 
 
 def never_ready(pods: Iterable[Pod]) -> bool:
-    """Whether some of the workload's pods have had their chance, and none of them is Ready."""
+    """True if some of the workload's pods have had their chance, and none of them is Ready."""
     tried = False
     for pod in pods:
         if pod.ready():

@@ -53,7 +53,7 @@ class Volumes(Protocol):
         """The volumes of a class that no claim has."""
 
     def volumes_read(self) -> bool:
-        """Whether claims and volumes were read at all."""
+        """True if claims and volumes were read at all."""
 
 
 class VolumeNeeds(NamedTuple):
@@ -156,7 +156,7 @@ def _with_volume(needs: VolumeNeeds, volume: PersistentVolume) -> VolumeNeeds:
 
 
 def _names_hosts(selector: NodeSelector) -> bool:
-    """Whether the volume's affinity is to named nodes, as that of a local disk is."""
+    """True if the volume's affinity is to named nodes, as that of a local disk is."""
     return any(
         requirement.key == LABEL_HOSTNAME
         for term in selector.node_selector_terms
@@ -184,7 +184,7 @@ def volume_reason(needs: VolumeNeeds, node: Node, volumes: Volumes) -> str | Non
 
 
 def _can_bind(class_: StorageClass, node: Node, volumes: Volumes) -> bool:
-    """Whether a claim of the class can be bound for a pod on the node."""
+    """True if a claim of the class can be bound for a pod on the node."""
     for volume in volumes.free_volumes(class_.name):
         affinity = volume.spec.node_affinity
         if affinity is None or affinity.required is None:

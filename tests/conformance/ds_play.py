@@ -218,7 +218,7 @@ def _target(pod: Pod) -> str:
 
 
 def has_hash(pod: Pod, revision_hash: str) -> bool:
-    """Whether the pod carries that hash label."""
+    """True if the pod carries that hash label."""
     return (pod.metadata.labels or {}).get("controller-revision-hash") == revision_hash
 
 

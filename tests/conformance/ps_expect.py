@@ -27,7 +27,7 @@ WORDS = ("type", "status", "reason", "message")
 
 
 def judged(got: list[Any], wanted: list[Any]) -> bool:
-    """Whether the two agree step by step; None: not judged."""
+    """True if the two agree step by step; None: not judged."""
     return len(wanted) <= len(got) and all(
         want is None or have == want for have, want in zip(got, wanted, strict=False)
     )

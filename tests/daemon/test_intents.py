@@ -28,7 +28,7 @@ INTENT = Intent(T0, "node-lifecycle", "{}", "Node", "", "n1", "u1", "7", "", 1)
 
 
 async def refused(intents: Intents) -> bool:
-    """Whether an intent does not come to the disk."""
+    """True if an intent does not come to the disk."""
     try:
         await intents.begin(INTENT)
     except OSError:

@@ -63,7 +63,7 @@ def forget(served: Sandbox) -> None:
 
 
 def is_rolled_out(served: Sandbox, revision: int) -> bool:
-    """Whether the set has come to rest, with so many revisions behind it."""
+    """True if the set has come to rest, with so many revisions behind it."""
     collections = served.cluster.api.served.collections
     entry = collections["DaemonSet"].entries.get(("tools", "agent"))
     assert entry is not None

@@ -39,7 +39,7 @@ class Faults:
     _count: int = 0
 
     def falls_on(self, method: str, path: str) -> bool:
-        """Whether this request is the one; counts it."""
+        """True if this request is the one; counts it."""
         if not self.every or method not in _WRITES:
             return False
         if self.spare_leases and any(word in path for word in _SPARED):

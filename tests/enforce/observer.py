@@ -215,7 +215,7 @@ def _may_go(write: _Write, pod: Json, seen: _Seen, rules: Rules) -> bool:
 
 
 def _asked_to_go(pod: Json, node: Json, since: Mapping[str, float], at: float) -> bool:
-    """Whether a NoExecute taint of the node is not tolerated, or no longer."""
+    """True if a NoExecute taint of the node is not tolerated, or no longer."""
     tolerations = (pod.get("spec") or {}).get("tolerations") or []
     for taint in (node.get("spec") or {}).get("taints") or []:
         if taint["effect"] != "NoExecute":
@@ -276,7 +276,7 @@ def _learn_taints(write: _Write, seen: _Seen) -> None:
 
 
 def _is_over(write: _Write) -> bool:
-    """Whether a delete was the end of the object, not the beginning of its grace."""
+    """True if a delete was the end of the object, not the beginning of its grace."""
     meta = write.answer.get("metadata") or {}
     if not meta.get("uid"):
         return True

@@ -63,7 +63,7 @@ class Fault(NamedTuple):
 
     @property
     def fails(self) -> bool:
-        """Whether the sender is told of a failure, or of nothing."""
+        """True if the sender is told of a failure, or of nothing."""
         return not self.reaches or not self.answered or self.code != 0
 
 

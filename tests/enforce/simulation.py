@@ -273,7 +273,7 @@ class Run:
         return Fault() if fault.fails and self._would_be_dropped(sent) else fault
 
     def _would_be_dropped(self, sent: Sent) -> bool:
-        """Whether one failure more would make upstream drop this eviction for good."""
+        """True if one failure more would make upstream drop this eviction for good."""
         if not sent.headers.get("User-Agent", "").endswith("/taint-eviction-controller"):
             return False
         pod = "/".join(sent.url.partition("?")[0].split("/")[:7])

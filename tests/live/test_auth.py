@@ -122,7 +122,7 @@ async def ask_with_kubectl(path: str, *flags: str) -> None:
 
 @functools.cache
 def knows(flag: str) -> bool:
-    """Whether this machine's kubectl has the flag: `--as-user-extra` came after 1.32."""
+    """True if this machine's kubectl has the flag: `--as-user-extra` came after 1.32."""
     assert KUBECTL is not None
     options = subprocess.run([KUBECTL, "options"], capture_output=True, text=True, check=True)
     return f"{flag}=" in options.stdout

@@ -35,7 +35,7 @@ FAST = WatchPacing(
 
 
 def agrees(seen: Seen, served: Sandbox) -> bool:
-    """Whether every kind is known exactly as it is served, versions included."""
+    """True if every kind is known exactly as it is served, versions included."""
     return all(
         seen.versions(kind)
         == {

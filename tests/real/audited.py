@@ -61,7 +61,7 @@ class Write:
 
     @property
     def accepted(self) -> bool:
-        """Whether the server did it."""
+        """True if the server did it."""
         return self.code < 300
 
 

@@ -184,7 +184,7 @@ class RealPlay:
         ]
 
     def _under_way(self, seen: Seen) -> bool:
-        """Whether a live kubelet has yet to start or to end a pod."""
+        """True if a live kubelet has yet to start or to end a pod."""
         return any(
             self._stage.is_alive(pod["spec"].get("nodeName", ""))
             and not pod["metadata"].get("finalizers")
@@ -369,7 +369,7 @@ def by_node(calls: Counter[tuple[str, str]], setup: Setup) -> list[tuple[str, in
 
 
 def is_observed(seen: Seen) -> bool:
-    """Whether the controller has said something about the set as it is now."""
+    """True if the controller has said something about the set as it is now."""
     if seen.daemon_set is None:
         return True
     generation = seen.daemon_set["metadata"]["generation"]
@@ -377,7 +377,7 @@ def is_observed(seen: Seen) -> bool:
 
 
 def has_arrived(pod: Json) -> bool:
-    """Whether the pod runs, or is over, and is not to go."""
+    """True if the pod runs, or is over, and is not to go."""
     conditions = {c["type"]: c["status"] for c in pod["status"].get("conditions", [])}
     ended = pod["status"].get("phase") in ("Succeeded", "Failed")
     return "deletionTimestamp" not in pod["metadata"] and (

@@ -74,20 +74,20 @@ def prepare(plane: ControlPlane, kubelets: Kubelets, setups: tuple[Setup, ...]) 
 
 
 def nodes_take_pods(plane: ControlPlane) -> bool:
-    """Whether all nodes are Ready, and the taint that new ones have is gone."""
+    """True if all nodes are Ready, and the taint that new ones have is gone."""
     nodes = plane.api.get("/api/v1/nodes")["items"]
     return all(ready_status(n) == "True" and not n["spec"].get("taints") for n in nodes)
 
 
 def is_there(plane: ControlPlane, setup: Setup) -> bool:
-    """Whether all pods of the set-up have a node and have come as far as they ever will."""
+    """True if all pods of the set-up have a node and have come as far as they ever will."""
     bound = [pod for pod in pods_of(plane, setup.name) if pod["spec"].get("nodeName")]
     ready = [pod for pod in bound if ready_status(pod) == "True"]
     return (len(bound), len(ready)) == setup.pods and all(has_started(pod) for pod in bound)
 
 
 def has_begun(plane: ControlPlane, setup: Setup) -> bool:
-    """Whether pods are Ready, and all budgets that are there have counted some."""
+    """True if pods are Ready, and all budgets that are there have counted some."""
     path = f"/apis/policy/v1/namespaces/{setup.name}/poddisruptionbudgets"
     counted = [b.get("status", {}).get("currentHealthy") for b in plane.api.get(path)["items"]]
     ready = [pod for pod in pods_of(plane, setup.name) if ready_status(pod) == "True"]
@@ -95,7 +95,7 @@ def has_begun(plane: ControlPlane, setup: Setup) -> bool:
 
 
 def has_started(pod: Json) -> bool:
-    """Whether a kubelet has said something of the pod, if it ever will."""
+    """True if a kubelet has said something of the pod, if it ever will."""
     labels = pod["metadata"].get("labels") or {}
     return pod["status"].get("phase") != "Pending" or labels.get("start") == NEVER_STARTS
 

@@ -73,7 +73,7 @@ class Enforcer:
         raise AssertionError(f"the daemon does not enforce:\n{self.log()}")
 
     def has_begun(self) -> bool:
-        """Whether this start of it says that it enforces."""
+        """True if this start of it says that it enforces."""
         return _BEGUN.search(self._out.read_text()) is not None
 
     def signal(self, number: signal.Signals) -> None:

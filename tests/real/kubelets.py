@@ -285,7 +285,7 @@ def _container(
 
 
 def _is_of_another_boot(pod: dict[str, Any], kubelet: Kubelet) -> bool:
-    """Whether its containers ran before the kubelet's last reboot."""
+    """True if its containers ran before the kubelet's last reboot."""
     uid, statuses = pod["metadata"]["uid"], pod["status"].get("containerStatuses") or ()
     ids = {c["name"]: c.get("containerID") for c in statuses}
     return any(i and i != kubelet.container_id(uid, name) for name, i in ids.items())

@@ -92,7 +92,7 @@ def compare(real: Iterable[Json], told: Iterable[Json], window: Window) -> Tally
 
 
 def _is_left_on(change: Json, at: float, added: Iterable[float], within_s: float) -> bool:
-    """Whether it was foretold for the pass that found all nodes lost, done once its node was Ready,
+    """True if it was foretold for the pass that found all nodes lost, done once its node was Ready,
     and put on in that pass.
     """
     foretold_at = instant(change["time"])

@@ -31,7 +31,7 @@ class Stage:
                 getattr(self, f"_{verb}")(what)
 
     def is_alive(self, node: str) -> bool:
-        """Whether a kubelet is played for the node, and has not fallen silent."""
+        """True if a kubelet is played for the node, and has not fallen silent."""
         return node in self._played and node not in self._silent
 
     def _apply(self, obj: Json) -> None:

@@ -62,7 +62,7 @@ class Drained:
         return self.recorded.outcome
 
     def drained(self, node: str) -> bool:
-        """Whether kubectl says that it drained the node."""
+        """True if kubectl says that it drained the node."""
         return f"node/{node} drained" in self.outcome["stdout"]
 
 
@@ -140,7 +140,7 @@ def test_verdict(case: Drained) -> None:
 
 
 def touched(case: Drained, node: str) -> bool:
-    """Whether kubectl asked for the end of any of the node's pods."""
+    """True if kubectl asked for the end of any of the node's pods."""
     asked = {row["pod"] for row in case.outcome["accepted"] + case.outcome["refused"]}
     return any(f"{p.namespace}/{p.name}" in asked for p in case.recorded.snapshot.pods_on(node))
 

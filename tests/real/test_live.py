@@ -61,7 +61,7 @@ async def following(
 
 
 def agrees(plane: ControlPlane, seen: Seen) -> bool:
-    """Whether pods and nodes are known as the server has them."""
+    """True if pods and nodes are known as the server has them."""
     for kind, path in (("Node", NODES), ("Pod", "/api/v1/pods")):
         there = {
             (item["metadata"].get("namespace", ""), item["metadata"]["name"]): item["metadata"][

@@ -42,7 +42,7 @@ def daemon_set(name: str, image: int) -> dict[str, Any]:
 
 
 def is_over(plane: ControlPlane) -> bool:
-    """Whether all sets have come to rest."""
+    """True if all sets have come to rest."""
     for found in plane.api.get(SETS)["items"]:
         status = found["status"]
         counts = [status.get(f) for f in ("updatedNumberScheduled", "numberAvailable")]

@@ -67,7 +67,7 @@ def plane() -> Iterator[ControlPlane]:
             return plane.kubectl("get", "pods,nodes,events", "-o", "wide")
 
         def running() -> bool:
-            """Whether four pods run, besides those that are being deleted."""
+            """True if four pods run, besides those that are being deleted."""
             there = [p for p in api.get(PODS)["items"] if "deletionTimestamp" not in p["metadata"]]
             return [p["status"].get("phase") for p in there] == ["Running"] * 4
 

@@ -87,7 +87,7 @@ def assert_clean(cluster: Fleet, operator: Operator, *stays: str) -> None:
 
 
 def leads_all(cluster: Fleet, holder: str, *nodes: str) -> bool:
-    """Whether another one than this holder leads, and these nodes' annotations name its epoch."""
+    """True if another one than this holder leads, and these nodes' annotations name its epoch."""
     spec = cluster.api.get(LEASE)["spec"]
     later = {spec["leaseTransitions"]} == epochs_of(cluster, *nodes) != {0}
     return spec["holderIdentity"] not in ("", holder) and later

@@ -209,6 +209,6 @@ def program(*words: str) -> None:
 
 
 def is_unknown(stand: Steady, node: str) -> bool:
-    """Whether the node is called Unknown."""
+    """True if the node is called Unknown."""
     conditions = stand.api.get(f"/api/v1/nodes/{node}")["status"]["conditions"]
     return {"Ready": "Unknown"}.items() <= {c["type"]: c["status"] for c in conditions}.items()

@@ -55,7 +55,7 @@ class Observer:
         self._excused |= set(names)
 
     def has_heard(self, what: str, words: str) -> bool:
-        """Whether the leader said something with these words of a node, gate or step."""
+        """True if the leader said something with these words of a node, gate or step."""
         return any(words in sentence for sentence in self.heard.get(what, ()))
 
     def _listen(self) -> None:
@@ -162,7 +162,7 @@ def mark_written(entry: Json) -> Json:
 
 
 def is_available(node: Json) -> bool:
-    """Whether a node can take an ordinary pod now."""
+    """True if a node can take an ordinary pod now."""
     taints = node["spec"].get("taints") or ()
     keep_off = [t for t in taints if t["effect"] != "PreferNoSchedule"]
     return is_ready(node) and not node["spec"].get("unschedulable") and not keep_off

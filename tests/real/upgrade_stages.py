@@ -72,7 +72,7 @@ class Stages:
         return len(path.read_text().splitlines()) if path.exists() else 0
 
     def has_ready_canary(self, name: str) -> bool:
-        """Whether the node's canary is Ready, and not on its way."""
+        """True if the node's canary is Ready, and not on its way."""
         pods = self._cluster.api.get("/api/v1/namespaces/nodelife/pods")["items"]
         there = [pod for pod in pods if pod["spec"].get("nodeName") == name]
         return any(is_ready(p) and not p["metadata"].get("deletionTimestamp") for p in there)

@@ -306,7 +306,7 @@ def until(what: str, holds: Callable[[], bool], seconds: float = PATIENCE_S) -> 
 
 
 def is_ready(obj: Json) -> bool:
-    """Whether a pod or a node is Ready."""
+    """True if a pod or a node is Ready."""
     conditions = obj["status"].get("conditions") or ()
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 

@@ -138,7 +138,7 @@ def pods_at_the_end(timeline: Mapping[str, Any]) -> list[tuple[bool, bool]]:
 
 
 def agree(one: list[list[Scaling]], other: list[list[Scaling]]) -> bool:
-    """Whether two runs scale alike, within the tolerance."""
+    """True if two runs scale alike, within the tolerance."""
     if [[step[1:] for step in steps] for steps in one] != [
         [step[1:] for step in steps] for steps in other
     ]:

@@ -579,7 +579,7 @@ class Generator:
 
 
 def _is_whole(applied: Json) -> bool:
-    """Whether it makes the object, rather than change a part of it."""
+    """True if it makes the object, rather than change a part of it."""
     if applied["kind"] == "DaemonSet":
         return "selector" in applied["spec"]
     return applied["kind"] == "Node" and "spec" in applied

@@ -115,7 +115,7 @@ def _tokens_are_back(timeline: Mapping[str, Any], at: float, spec: Json) -> Iter
 
 
 def _is_quiet(moment: Moment, spec: Json) -> bool:
-    """Whether no node awaits its taint, no pod its end in pod-gc's quarantine, each NoExecute taint
+    """True if no node awaits its taint, no pod its end in pod-gc's quarantine, each NoExecute taint
     has its date, and it can be seen of each kubelet that fell silent, with what it believes.
     """
     renewed = {
@@ -162,7 +162,7 @@ _LAST_S = 20
 
 
 def _is_troubled(made: Json) -> bool:
-    """Whether it is a Node whose kubelet sees something wrong with it, which the API forgets once
+    """True if it is a Node whose kubelet sees something wrong with it, which the API forgets once
     its conditions are Unknown.
     """
     if made.get("kind") != "Node":
@@ -172,14 +172,14 @@ def _is_troubled(made: Json) -> bool:
 
 
 def _tells_little(node: Json, renewed: Collection[str]) -> bool:
-    """Whether nothing says if the kubelet lives, or the condition that it lacks if it knows it."""
+    """True if nothing says if the kubelet lives, or the condition that it lacks if it knows it."""
     conditions = node["status"].get("conditions", ())
     never = any(c["reason"] == "NodeStatusNeverUpdated" for c in conditions)
     return never or node["metadata"]["name"] not in renewed
 
 
 def _awaits_taint(node: Json) -> bool:
-    """Whether the node is not Ready and lacks the NoExecute taint for that."""
+    """True if the node is not Ready and lacks the NoExecute taint for that."""
     ready = [c["status"] for c in node["status"].get("conditions", ()) if c["type"] == "Ready"]
     taints = {(t["key"], t["effect"]) for t in node["spec"].get("taints", ())}
     wanted = OWN + _MET.get(ready[0], "") if ready else ""

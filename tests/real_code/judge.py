@@ -279,7 +279,7 @@ class Facts:
             self._count("lost", by, namespace, *owned)
 
     def _is_stamped(self, record: Json) -> bool:
-        """Whether the taint was added within this second: timeAdded has whole seconds, so nothing
+        """True if the taint was added within this second: timeAdded has whole seconds, so nothing
         is patched.
         """
         taint = f"{record['object']['name']} {record['detail']}", record["controller"]

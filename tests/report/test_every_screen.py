@@ -141,7 +141,7 @@ def test_every_screen_fits(tmp_path: Path, width: int) -> None:
 
 
 def is_command(line: str) -> bool:
-    """Whether the line has a command and, for its length, nothing else."""
+    """True if the line has a command and, for its length, nothing else."""
     import re
 
     found = re.search(_COMMAND, line)

@@ -22,7 +22,7 @@ EVIL = "<script>alert(1)</script>\"'&"
 
 
 def packaged(path: Path) -> bool:
-    """Whether setup.cfg's package_data names that file of the package."""
+    """True if setup.cfg's package_data names that file of the package."""
     config = configparser.ConfigParser()
     config.read(ROOT / "setup.cfg")
     for package, patterns in config["options.package_data"].items():

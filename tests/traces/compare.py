@@ -181,7 +181,7 @@ class _Reader:
             self._note(record, record["controller"], action, namespace, label, *fields)
 
     def _stamps_a_taint(self, node: str, action: str, detail: Json) -> bool:
-        """Whether a taint is added that is there: recordings have no word for a new timeAdded."""
+        """True if a taint is added that is there: recordings have no word for a new timeAdded."""
         if action not in ("AddTaint", "RemoveTaint"):
             return False
         if self._is_recorded:

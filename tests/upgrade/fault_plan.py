@@ -63,7 +63,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def is_mild(self) -> bool:
-        """Whether nothing but the leader and its calls has faults: all nodes must be done."""
+        """True if nothing but the leader and its calls has faults: all nodes must be done."""
         return not (self.people or self.machines or self.abort_at or self.races)
 
 

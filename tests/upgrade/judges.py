@@ -43,7 +43,7 @@ def is_available(node: Node) -> bool:
 
 
 def _is_closed(node: Node) -> bool:
-    """Whether ordinary pods are kept off it."""
+    """True if ordinary pods are kept off it."""
     return node.spec.unschedulable or any(t.key == UNPROVEN for t in node.spec.taints)
 
 

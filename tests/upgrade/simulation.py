@@ -284,7 +284,7 @@ class Fleet(VirtualUpgrades):
         return dict(self.world.api.store.nodes)
 
     def is_upgraded(self, name: str) -> bool:
-        """Whether the node has rebooted, has another kubelet, or has given way to another."""
+        """True if the node has rebooted, has another kubelet, or has given way to another."""
         node = self.nodes.get(name)
         if node is None or node.status.node_info.boot_id != f"boot-{name}":
             return True

@@ -128,7 +128,7 @@ def module(minor: int) -> Path:
 
 
 def holds_in(mark: Mark, source: Path) -> bool:
-    """Whether the release with that source shows the behaviour."""
+    """True if the release with that source shows the behaviour."""
     files = [source / path for path in mark.path.split("|")]
     text = "".join(file.read_text() for file in files if file.is_file())
     return (len(re.findall(mark.pattern, text)) >= mark.times) is mark.there

@@ -29,7 +29,7 @@ _OURS: Final = "nodelife.dev/"
 
 
 def is_remade(pod: Pod) -> bool:
-    """Whether somebody makes another in its place, on some node."""
+    """True if somebody makes another in its place, on some node."""
     owner = controller_of(pod.metadata)
     return owner is not None and owner.kind not in ("DaemonSet", "Node", "Job")
 

@@ -33,7 +33,7 @@ Tell = Callable[[str], None]
 
 
 def check_over(lease: Lease | None) -> bool:
-    """Whether the last run was of `upgrade prove`. Raises Refused while a run is open."""
+    """True if the last run was of `upgrade prove`. Raises Refused while a run is open."""
     run = document_or_refused(lease)
     if run is not None and run.phase not in OVER:
         raise Refused(

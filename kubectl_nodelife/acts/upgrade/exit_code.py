@@ -59,7 +59,7 @@ def _marks(run: RunDocument, nodes: Mapping[str, Node]) -> Iterator[NodeMark]:
 
 
 def _is_awaited(run: RunDocument, nodes: Mapping[str, Node]) -> bool:
-    """Whether a newcomer is still to come in the place of a node that went."""
+    """True if a newcomer is still to come in the place of a node that went."""
     for name, entry in run.step.nodes.items():
         node = nodes.get(name)
         is_gone = node is None or node.uid != entry.uid

@@ -192,7 +192,7 @@ class Leader:
         return 5
 
     def _step(self, controller: UpgradeController) -> bool:
-        """Whether anything was decided."""
+        """True if anything was decided."""
         cache, now_ns = self._cache, self._cache.clock.now_ns()
         unseen, shut = cache.blind(), why_shut(self._session, self._lease)
         self._blind = unseen or shut
@@ -307,7 +307,7 @@ class Leader:
         )
 
     async def _may_tell(self) -> bool:
-        """Whether an Event may be sent now, once there is a token for it."""
+        """True if an Event may be sent now, once there is a token for it."""
         now_ns = self._session.now_ns()
         wait_ns = self._event_tokens.reserve(now_ns) - now_ns
         await asyncio.sleep(max(0.0, wait_ns / SECOND_NS))

@@ -67,7 +67,7 @@ class RunLease:
 
     @property
     def deleted(self) -> bool:
-        """Whether it went while we held it."""
+        """True if it went while we held it."""
         return self.keeper.election.deleted
 
     @property

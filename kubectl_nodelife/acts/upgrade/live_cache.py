@@ -158,6 +158,6 @@ class LiveCache:
 
 
 def _is_newer(one: KubeObject, other: KubeObject) -> bool:
-    """Whether the first is of a later version; versions that are no numbers tell nothing."""
+    """True if the first is of a later version; versions that are no numbers tell nothing."""
     new, old = one.metadata.resource_version, other.metadata.resource_version
     return new.isdecimal() and old.isdecimal() and int(new) > int(old)

@@ -121,7 +121,7 @@ def _uncleared(run: RunDocument, nodes: Iterable[Node], policy: UpgradePolicy, e
 
 
 def _goes_at_the_end(node: Node, run: str, epoch: int) -> bool:
-    """Whether it carries what the end of a run takes off."""
+    """True if it carries what the end of a run takes off."""
     try:
         mark = mark_of(node)
     except UnreadableMark:

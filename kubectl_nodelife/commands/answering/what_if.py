@@ -103,7 +103,7 @@ def question_of(
 
 
 def beta_only(view: ClusterView) -> bool:
-    """Whether zones are told by the beta labels alone."""
+    """True if zones are told by the beta labels alone."""
     return view.settings.profile.has("beta_zone_labels_only")
 
 
@@ -113,7 +113,7 @@ def ignored(texts: Iterable[str], view: ClusterView) -> Callable[[ServedObject],
 
 
 def exceeds(conditions: Sequence[str], verdicts: Iterable[Callable[[str], Both]]) -> bool:
-    """Whether in some verdict the future has more of something to fail on than the baseline."""
+    """True if in some verdict the future has more of something to fail on than the baseline."""
     figures = [figure for condition in conditions for figure in CONDITIONS[condition]]
     return any(
         figure_of(figure).future > figure_of(figure).baseline

@@ -86,12 +86,12 @@ NotOpened = Callable[[str, str], None]
 
 
 def is_archive(name: str) -> bool:
-    """Whether a file of that name is an archive."""
+    """True if a file of that name is an archive."""
     return name.endswith(SUFFIXES)
 
 
 def holds_archive(path: Path) -> bool:
-    """Whether a file is an archive, whatever its name: what a browser saved has lost its suffix."""
+    """True if a file is an archive, whatever its name: what a browser saved has lost its suffix."""
     if is_archive(path.name):
         return True
     with suppress(OSError, *DAMAGE):
@@ -259,7 +259,7 @@ class _OpenedArchive:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether a part of the path begins with a dot, as what macOS adds to an archive does."""
+    """True if a part of the path begins with a dot, as what macOS adds to an archive does."""
     return any(part.startswith(".") and part != ".." for part in PurePosixPath(name).parts)
 
 

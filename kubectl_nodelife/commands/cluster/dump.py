@@ -71,7 +71,7 @@ class Dump(NamedTuple):
         return {"time": format_micro_time(self.moment_ns), "origin": self.moment_origin}
 
     def has_read(self, kind: str) -> bool:
-        """Whether that kind was read, if only to find none."""
+        """True if that kind was read, if only to find none."""
         return self.complete or kind in self.kinds_read
 
 

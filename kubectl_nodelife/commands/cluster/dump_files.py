@@ -127,7 +127,7 @@ def _kind_of_word(word: str) -> Kind | None:
 
 
 def is_stranger(file: DumpFile, begins: bytes, error: InputError) -> bool:
-    """Whether a file that cannot be read never was Kubernetes': nothing of the dump is missing.
+    """True if a file that cannot be read never was Kubernetes': nothing of the dump is missing.
 
     Of templates as Helm has them nothing is known before they are filled in.
     """

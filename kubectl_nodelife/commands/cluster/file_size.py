@@ -64,7 +64,7 @@ strict_files = click.option(
 
 
 def is_strict() -> bool:
-    """Whether the flag is given."""
+    """True if the flag is given."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_STRICT))
 

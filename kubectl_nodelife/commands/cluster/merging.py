@@ -61,6 +61,6 @@ class MergedObjects:
 
 
 def _alike(one: Node, other: Node) -> bool:
-    """Whether they differ in managedFields at most, as `kubectl get` prints them or does not."""
+    """True if they differ in managedFields at most, as `kubectl get` prints them or does not."""
     plain, also = (msgspec.structs.replace(n.metadata, managed_fields=NOBODY) for n in (one, other))
     return plain == also and (one.spec, one.status) == (other.spec, other.status)

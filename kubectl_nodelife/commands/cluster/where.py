@@ -25,7 +25,7 @@ class Where(NamedTuple):
 
     @property
     def direct(self) -> bool:
-        """Whether a daemon would be of no use: it has settings of its own."""
+        """True if a daemon would be of no use: it has settings of its own."""
         return self.no_daemon or bool(self.profile or self.assignments)
 
     def check(self) -> None:

@@ -73,7 +73,7 @@ FOLDER_FLAGS: Final = frozenset({"--cache-dir"})
 
 
 def is_known(metavar: str) -> bool:
-    """Whether something can be said about a parameter of that metavar."""
+    """True if something can be said about a parameter of that metavar."""
     return metavar in _METAVAR_SOURCES or metavar in FILE_METAVARS
 
 

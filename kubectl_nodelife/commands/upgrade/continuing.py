@@ -138,6 +138,6 @@ def _check_names(wish: Wish, run: RunDocument, nodes: Iterable[Node]) -> None:
 
 
 async def _asked(wish: Wish, namespace: str, connection: Connection, lead: LeadFlags) -> bool:
-    """Whether a leader is there and has taken it up."""
+    """True if a leader is there and has taken it up."""
     async with order_session(connection, namespace, insecure=lead.insecure) as (session, carrier):
         return await ask_leader(session, carrier, namespace, wish)

@@ -128,7 +128,7 @@ def policy_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def has_policy(given: Mapping[str, Any]) -> bool:
-    """Whether any flag of policy or work was given."""
+    """True if any flag of policy or work was given."""
     return any(value not in (None, (), False) for value in given.values())
 
 

@@ -91,7 +91,7 @@ async def ask_leader(session: ActSession, carrier: LiveCarrier, namespace: str, 
 
 
 async def heard(session: ActSession, namespace: str, asked: Lease) -> bool:
-    """Whether what was asked is struck off within the time in which a leader answers."""
+    """True if what was asked is struck off within the time in which a leader answers."""
     import asyncio
 
     from kubectl_nodelife.acts.upgrade.run_edits import read_lease

@@ -162,7 +162,7 @@ def _show_plan(policy: UpgradePolicy, look: DrainLook) -> int:
 
 
 def is_confirmed(yes: bool, nodes: int, server: str) -> bool:
-    """Whether the number of nodes was typed. Raises Refused where there is nobody to type it."""
+    """True if the number of nodes was typed. Raises Refused where there is nobody to type it."""
     if yes:
         return True
     if not sys.stdin.isatty():

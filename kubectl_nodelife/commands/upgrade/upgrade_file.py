@@ -29,7 +29,7 @@ _LISTS: Final = ("nodes", "target", "window", "require", "pools", "canaryNodes",
 
 
 def is_upgrade_file(path: str) -> bool:
-    """Whether the file says at its beginning that it is of kind Upgrade."""
+    """True if the file says at its beginning that it is of kind Upgrade."""
     file = Path(path)
     if not file.is_file():
         return False

@@ -32,13 +32,13 @@ def available_from(pod: Pod, min_ready_seconds: int) -> int | None:
 
 
 def is_pod_available(pod: Pod, min_ready_seconds: int, now: int, at_the_instant: bool) -> bool:
-    """Whether a pod is Ready and has been for minReadySeconds at `now` (ns)."""
+    """True if a pod is Ready and has been for minReadySeconds at `now` (ns)."""
     since = available_from(pod, min_ready_seconds)
     return since is not None and is_past(since, now, at_the_instant)
 
 
 def is_past(since: int, now: int, at_the_instant: bool) -> bool:
-    """Whether what holds from `since` on (0: always) holds at `now`."""
+    """True if what holds from `since` on (0: always) holds at `now`."""
     return since == 0 or since < now or (at_the_instant and since == now)
 
 
@@ -48,7 +48,7 @@ def is_pod_updated(
     generation: int | None,
     generation_label_counts: bool,
 ) -> bool:
-    """Whether a pod with these labels is of the current template. Follows `IsPodUpdated`.
+    """True if a pod with these labels is of the current template. Follows `IsPodUpdated`.
 
     `generation` is what the set's annotation tells; from 1.10 to 1.23 it was compared in vain.
     """

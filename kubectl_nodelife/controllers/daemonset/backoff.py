@@ -57,7 +57,7 @@ class FailedPodsBackoff:
         return entry.delay_ns if entry is not None else 0
 
     def in_backoff_since_update(self, key: str, now: int) -> bool:
-        """Whether less than its delay is past since the key's last failure.
+        """True if less than its delay is past since the key's last failure.
 
         Follows `IsInBackOffSinceUpdate`: at exactly the end of the delay the key is free.
         """

@@ -49,7 +49,7 @@ def surge_count(daemon_set: DaemonSet, desired: int) -> int:
 
 
 def allows_surge(daemon_set: DaemonSet) -> bool:
-    """Whether maxSurge is above zero for a single node. Follows `AllowsSurge`.
+    """True if maxSurge is above zero for a single node. Follows `AllowsSurge`.
 
     A value that is neither a number nor a percentage allows none.
     """

@@ -203,11 +203,11 @@ class DaemonSetController:
         )
 
     def rests(self, key: Hashable) -> bool:
-        """Whether it is a time-out of a sync that has ended."""
+        """True if it is a time-out of a sync that has ended."""
         return isinstance(key, tuple) and key[0] == _OVERDUE and key[1:] not in self._running
 
     def is_syncing(self, key: Key) -> bool:
-        """Whether a sync of the set waits for its calls."""
+        """True if a sync of the set waits for its calls."""
         return key in self._running
 
     def _go_on(self, running: RunningSync, now_ns: int) -> Iterator[Action | Requeue]:

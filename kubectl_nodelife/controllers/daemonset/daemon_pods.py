@@ -23,7 +23,7 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 def is_left_out(pod: Pod, rules: Behaviour) -> bool:
-    """Whether a claimed pod does not count any more: finished, and terminating besides."""
+    """True if a claimed pod does not count any more: finished, and terminating besides."""
     return (
         rules.finished_terminating_left_out
         and pod.metadata.deletion_timestamp is not None
@@ -75,7 +75,7 @@ class DaemonPods:
         yield from nodes - {""}
 
     def _has_new_status(self, old: Pod, new: Pod) -> bool:
-        """Whether the pod is in the map and nothing but its status is new; it is taken in then."""
+        """True if the pod is in the map and nothing but its status is new; it is taken in then."""
         if old.metadata is not new.metadata or old.spec is not new.spec:
             return False
         pods = self.by_node.get(new.spec.node_name)

@@ -22,11 +22,11 @@ class ControlleeExpectations:
     timestamp_ns: int
 
     def fulfilled(self) -> bool:
-        """Whether nothing is pending."""
+        """True if nothing is pending."""
         return self.adds <= 0 and self.deletes <= 0
 
     def expired(self, now: int) -> bool:
-        """Whether the record is older than the time-out; exactly as old is not expired."""
+        """True if the record is older than the time-out; exactly as old is not expired."""
         return now - self.timestamp_ns > EXPECTATIONS_TIMEOUT_NS
 
 
@@ -50,7 +50,7 @@ class ControllerExpectations:
         return self._records.get(key)
 
     def satisfied(self, key: Key, now: int) -> bool:
-        """Whether a sync may act on the key: no record, all seen, or timed out."""
+        """True if a sync may act on the key: no record, all seen, or timed out."""
         record = self._records.get(key)
         return record is None or record.fulfilled() or record.expired(now)
 

@@ -27,7 +27,7 @@ NodeQueue = dict[str, Action | None]
 
 
 def should_ignore_node_update(old: Node, new: Node, rules: Behaviour) -> bool:
-    """Whether nothing that placement depends on changed. Follows `shouldIgnoreNodeUpdate`.
+    """True if nothing that placement depends on changed. Follows `shouldIgnoreNodeUpdate`.
 
     1.11 has it within `updateNode`.
     """
@@ -114,7 +114,7 @@ class EventHandlers:
             self._owner_or_orphan(old, new, cause)
 
     def passes_by(self, change: Change) -> bool:
-        """Whether a pod's change is none of any set's business: something else controls the pod."""
+        """True if a pod's change is none of any set's business: something else controls the pod."""
         old, new = change.old, change.new
         if new is not None and _may_be_a_daemons(new.metadata):
             return False
@@ -278,13 +278,13 @@ def _owner_key(pod: Pod) -> tuple[str, str] | None:
 
 
 def _may_be_a_daemons(meta: ObjectMeta) -> bool:
-    """Whether a DaemonSet controls the object, or nobody."""
+    """True if a DaemonSet controls the object, or nobody."""
     owner = controller_of(meta)
     return owner is None or owner.kind == "DaemonSet"
 
 
 def _is_resync(old: KubeObject, new: KubeObject) -> bool:
-    """Whether a resync brought the same version again; versions unknown are taken for different.
+    """True if a resync brought the same version again; versions unknown are taken for different.
 
     What a dry run has planned, or a play of a cluster that was read does, changes an object and not
     its version.

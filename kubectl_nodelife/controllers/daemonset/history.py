@@ -37,7 +37,7 @@ def get_patch(template: dict[str, Any]) -> dict[str, Any]:
 
 
 def match(template: dict[str, Any], revision: ControllerRevision) -> bool:
-    """Whether the revision holds this very template, as the API server stores it.
+    """True if the revision holds this very template, as the API server stores it.
 
     Follows `Match`; templates that nobody has defaulted yet compare as if somebody had.
     """
@@ -45,7 +45,7 @@ def match(template: dict[str, Any], revision: ControllerRevision) -> bool:
 
 
 def equal_data(one: ControllerRevision, other: ControllerRevision) -> bool:
-    """Whether two revisions hold the same data. Follows `EqualRevision`, less the hash label."""
+    """True if two revisions hold the same data. Follows `EqualRevision`, less the hash label."""
     return _canonical(one.data) == _canonical(other.data)
 
 

@@ -278,7 +278,7 @@ class NodeStatusIndex:
 
 
 def may_act(verdict: PlacementDecision, pods: Sequence[PodFacts], surge_allowed: bool) -> bool:
-    """Whether the decision about a node could be anything but "nothing to do"."""
+    """True if the decision about a node could be anything but "nothing to do"."""
     if verdict.want_to_run and not verdict.should_run:
         return True
     if not pods:

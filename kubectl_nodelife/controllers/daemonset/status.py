@@ -88,7 +88,7 @@ def status_from_tally(daemon_set: DaemonSet, tally: Tally, observe: bool) -> Dae
 
 
 def status_differs(daemon_set: DaemonSet, tally: Tally, observe: bool) -> bool:
-    """Whether the stored status is another one than `status_from_tally` would give.
+    """True if the stored status is another one than `status_from_tally` would give.
 
     Upstream writes besides while the set's generation is not observed and this sync may not observe
     it; such a write changes nothing and is left out.

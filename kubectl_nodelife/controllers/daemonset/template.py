@@ -57,7 +57,7 @@ class NoTargetNodeError(ValueError):
 def is_critical(
     namespace: str, annotations: dict[str, str] | None, priority: int | None, rules: Behaviour
 ) -> bool:
-    """Whether the template's pods are critical, up to 1.16. Follows `IsCriticalPod`."""
+    """True if the template's pods are critical, up to 1.16. Follows `IsCriticalPod`."""
     gate = rules.critical_pod_annotation
     if priority is not None and priority >= SYSTEM_CRITICAL_PRIORITY:
         return gate or rules.critical_by_priority
@@ -141,7 +141,7 @@ def get_target_node_name(pod: Pod) -> str:
 
 
 def knows_match_fields(kubelet_version: str) -> bool:
-    """Whether a kubelet can run pods whose affinity names a node: those from v1.11.0 on can.
+    """True if a kubelet can run pods whose affinity names a node: those from v1.11.0 on can.
 
     Follows `matchFieldVersion` of v1.12.10; a version that cannot be read is an old one.
     """
@@ -193,7 +193,7 @@ class PodTemplate:
 
     @cached_property
     def critical(self) -> bool:
-        """Whether 1.11 takes the pods for critical."""
+        """True if 1.11 takes the pods for critical."""
         annotations = self.metadata.get("annotations")
         namespace = self.daemon_set.namespace
         return is_critical(namespace, annotations, self.spec.priority, self.rules)
@@ -220,7 +220,7 @@ class PodTemplate:
         return labels
 
     def binds_itself(self, kubelet_version: str) -> bool:
-        """Whether a pod for a node with that kubelet is bound here and not by a scheduler."""
+        """True if a pod for a node with that kubelet is bound here and not by a scheduler."""
         if self.rules.simulated_predicates:
             return True
         return self.rules.binds_for_old_kubelets and not knows_match_fields(kubelet_version)

@@ -84,7 +84,7 @@ class TrackedSet:
 
     @property
     def selects_everything(self) -> bool:
-        """Whether the selector is there and empty, which upstream refuses to act on."""
+        """True if the selector is there and empty, which upstream refuses to act on."""
         return self.daemon_set.spec.selector == EVERYTHING
 
     def update(self, daemon_set: DaemonSet, orphans: dict[Key, Pod]) -> None:

@@ -89,7 +89,7 @@ def _delete_pod(
 
 
 def belongs_to_daemon_set(pod: Pod, cache: Cache) -> bool:
-    """Whether some DaemonSet of the namespace selects the pod. Follows `GetPodDaemonSets`."""
+    """True if some DaemonSet of the namespace selects the pod. Follows `GetPodDaemonSets`."""
     labels = pod.metadata.labels
     if not labels:
         return False

@@ -159,7 +159,7 @@ class NodeLifecycleController:
         yield from self._wake_eviction_loop(now_ns)
 
     def rests(self, key: Hashable) -> bool:
-        """Whether no node is to be looked at in any pass."""
+        """True if no node is to be looked at in any pass."""
         return key == _MONITOR and self.memory.rests
 
     @property
@@ -176,7 +176,7 @@ class NodeLifecycleController:
 
     @property
     def may_end_pass(self) -> bool:
-        """Whether a pass only waits for its writes, and no node of it for its next try."""
+        """True if a pass only waits for its writes, and no node of it for its next try."""
         return self._pass_is_open and not self._retrying
 
     def end_pass_at(self, at_ns: int) -> Requeue:

@@ -80,7 +80,7 @@ class Memory:
 
     @property
     def rests(self) -> bool:
-        """Whether passes have no node to look at, now or when some time is over."""
+        """True if passes have no node to look at, now or when some time is over."""
         marked = self.look_at or self.gone or self.retry or self.unworked or self.unconfirmed
         return not (marked or self.expiry or self.zones.nodes_of_stateless())
 
@@ -89,7 +89,7 @@ class Memory:
         return eviction_rate(state, size, self.settings)
 
     def knows_phase(self, now_ns: int) -> bool:
-        """Whether passes begin when those of the controller that was joined do: its drift makes
+        """True if passes begin when those of the controller that was joined do: its drift makes
         that unknown again after some minutes.
         """
         return self.phase_seen_ns is not None and now_ns - self.phase_seen_ns < PHASE_HOLDS_NS

@@ -54,14 +54,14 @@ NO_EXECUTE_TAINTS: Final = {
 
 
 def is_own(taint: Taint) -> bool:
-    """Whether the node lifecycle controller adds and removes this taint, whoever added it."""
+    """True if the node lifecycle controller adds and removes this taint, whoever added it."""
     if taint.effect == NO_EXECUTE:
         return is_for_lost_node(taint)
     return taint.effect == NO_SCHEDULE and taint.key in MIRRORING_KEYS
 
 
 def is_for_lost_node(taint: Taint) -> bool:
-    """Whether it is one of the two NoExecute taints of a node that is not Ready, which cost a token
+    """True if it is one of the two NoExecute taints of a node that is not Ready, which cost a token
     of the zone's rate limiter.
     """
     return any(taint.matches(other) for other in LOST_NODE_TAINTS)
@@ -130,7 +130,7 @@ def wanted_no_schedule(node: Node) -> dict[str, str]:
 
 
 def taint_is_wanted(node: Node, taint: Taint) -> bool:
-    """Whether the node's conditions ask for this taint of the node lifecycle controller."""
+    """True if the node's conditions ask for this taint of the node lifecycle controller."""
     if taint.effect == NO_EXECUTE:
         ready = node.ready()
         pair = NO_EXECUTE_TAINTS.get(ready.status) if ready is not None else None

@@ -56,7 +56,7 @@ def eviction_rate(state: str, size: int, settings: Settings) -> float:
 
 
 def is_excluded(node: Node, settings: Settings) -> bool:
-    """Whether the node is left out of the zone statistics.
+    """True if the node is left out of the zone statistics.
 
     Follows `isNodeExcludedFromDisruptionChecks`; until 1.20 two gates decide.
     """
@@ -69,7 +69,7 @@ def is_excluded(node: Node, settings: Settings) -> bool:
 
 
 def is_master_name(name: str) -> bool:
-    """Whether the name is a master's by the old convention. Follows `system.IsMasterNode`."""
+    """True if the name is a master's by the old convention. Follows `system.IsMasterNode`."""
     return name.endswith("master") or (len(name) >= 10 and name[:-3].endswith("master-"))
 
 

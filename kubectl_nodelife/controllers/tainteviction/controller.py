@@ -136,7 +136,7 @@ class TaintEvictionController:
         yield from mark_and_delete(pod, failed[1], now_ns, with_condition=self._with_condition)
 
     def rests(self, key: Hashable) -> bool:
-        """Whether the timers of that instant were cancelled."""
+        """True if the timers of that instant were cancelled."""
         return isinstance(key, int) and not self.workers.any_at(key)
 
     def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
@@ -264,13 +264,13 @@ class TaintEvictionController:
         return [event, *mark_and_delete(pod, delete, now_ns, with_condition=with_condition)]
 
     def _may_stay(self, pod: Pod) -> bool:
-        """Whether a try would come too late: news of a failure may be older than the recovery."""
+        """True if a try would come too late: news of a failure may be older than the recovery."""
         taints = self.tainted_nodes.get(pod.spec.node_name, ())
         terms = pod.spec.tolerations
         return tolerated_stay(terms, taints, comparison_operators=self._operators).seconds is None
 
     def _ran(self, key: Key, now_ns: int) -> bool:
-        """Whether the pod's deletion was begun at this very instant."""
+        """True if the pod's deletion was begun at this very instant."""
         if self._now_ns != now_ns:
             self._now_ns = now_ns
             self._run_now.clear()

@@ -88,11 +88,11 @@ class TimedWorkers:
         return False
 
     def is_first_at(self, work: Work) -> bool:
-        """Whether no work added before has its timer at the same instant."""
+        """True if no work added before has its timer at the same instant."""
         return self._by_instant[work.due_ns][0] is work
 
     def any_at(self, at_ns: int) -> bool:
-        """Whether some timer ends at that very instant."""
+        """True if some timer ends at that very instant."""
         works = self._by_instant.get(at_ns, ())
         return any(self._workers.get(work.key) is work for work in works)
 

@@ -34,7 +34,7 @@ class ToleratedStay(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_tolerated(self) -> bool:
-        """Whether every taint is tolerated, for however long."""
+        """True if every taint is tolerated, for however long."""
         return self.seconds is None or self.toleration is not None
 
 

@@ -176,7 +176,7 @@ def wanted_canary(p: UpgradePass, node: Node, mark: NodeMark) -> Manifest:
 
 
 def is_as_wanted(pod: Pod, manifest: Manifest) -> bool:
-    """Whether the pod was made from this manifest; not one of an older `--canary-image`."""
+    """True if the pod was made from this manifest; not one of an older `--canary-image`."""
     wanted = manifest["metadata"]["annotations"][ANNOTATION_SPEC]
     return bool((pod.metadata.annotations or {}).get(ANNOTATION_SPEC, wanted) == wanted)
 

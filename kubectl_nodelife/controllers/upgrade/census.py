@@ -93,7 +93,7 @@ class NodeReadings:
         return known
 
     def is_fresh(self, cache: Cache, name: str, now_ns: int, grace_ns: int) -> bool:
-        """Whether the node's Lease was renewed within the grace period, as we saw it."""
+        """True if the node's Lease was renewed within the grace period, as we saw it."""
         if now_ns <= self._fresh_until_ns.get(name, -1):
             return True
         beat = cache.heartbeat(name)
@@ -190,7 +190,7 @@ class Census:
         return self.counts.node(name).scopes
 
     def is_fresh(self, name: str) -> bool:
-        """Whether the node's Lease was renewed within the grace period, as we saw it."""
+        """True if the node's Lease was renewed within the grace period, as we saw it."""
         grace_ns = self._ports.grace_period_ns
         return self._known.is_fresh(self._cache, name, self._now_ns, grace_ns)
 
@@ -232,7 +232,7 @@ class Census:
         return min((self.counts.budget(scope).slots for scope in scopes), default=1)
 
     def floor_holds_without(self, name: str) -> bool:
-        """Whether every floor still holds once this node, which is available, no longer is."""
+        """True if every floor still holds once this node, which is available, no longer is."""
         node = self.counts.node(name)
         if not node.available:
             return True
@@ -244,7 +244,7 @@ class Census:
         return self.counts.budget(pool_scope(pool)).most_unavailable
 
     def broken_by_others(self, name: str, flying: Mapping[str, NodeMark]) -> bool:
-        """Whether the node's zone is disrupted even if all of ours in flight are thought Ready."""
+        """True if the node's zone is disrupted even if all of ours in flight are thought Ready."""
         zone = self._readings[name].zone_key
         size, down = self._size[zone], self._in_zone(zone, self._down - flying.keys())
         if down and down == size:

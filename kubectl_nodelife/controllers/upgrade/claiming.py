@@ -455,7 +455,7 @@ def _place(p: UpgradePass, pool: str) -> PoolPlace:
 
 
 def _has_soaked(p: UpgradePass, place: PoolPlace) -> bool:
-    """Whether `--soak` is over since the step, or the zone, was."""
+    """True if `--soak` is over since the step, or the zone, was."""
     key = (place.pool, place.step, place.named if place.step is not None else place.zones)
     if p.memory.soak is None or p.memory.soak[0] != key:
         p.memory.soak = (key, p.now_ns)

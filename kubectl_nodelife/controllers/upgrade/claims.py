@@ -34,7 +34,7 @@ def step_width(step: int, canary: int) -> int:
 
 
 def is_growing(step: int, canary: int, most: int, max_parallel: int | None = None) -> bool:
-    """Whether step `step` is played as a step; from the first that is not, the window slides.
+    """True if step `step` is played as a step; from the first that is not, the window slides.
 
     `most`: how many nodes of the pool may be unavailable. Step 0 is always played.
     """

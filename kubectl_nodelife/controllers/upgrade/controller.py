@@ -273,7 +273,7 @@ class UpgradeController:
         self.memory.marks[name] = (shown.uid, text)
 
     def _is_older(self, text: str | None) -> bool:
-        """Whether the annotation is of an earlier epoch."""
+        """True if the annotation is of an earlier epoch."""
         return text is not None and decode_mark(text).epoch < self.epoch
 
     def _note_taints(self, node: Node, now_ns: int) -> None:

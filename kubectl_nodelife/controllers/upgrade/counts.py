@@ -88,7 +88,7 @@ def why_unavailable(node: Node, *, lease_is_fresh: bool = True) -> str:
 
 
 def is_deleted_by_others(node: Node) -> bool:
-    """Whether a program that deletes nodes has marked it."""
+    """True if a program that deletes nodes has marked it."""
     return any(taint.key in _DELETING for taint in node.spec.taints)
 
 
@@ -202,7 +202,7 @@ class CountedNode(NamedTuple):
 
     @property
     def available(self) -> bool:
-        """Whether it counts as available."""
+        """True if it counts as available."""
         return not self.unavailable and not self.claimed
 
 

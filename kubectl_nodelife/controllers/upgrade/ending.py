@@ -95,7 +95,7 @@ def clean_up(p: UpgradePass) -> bool:
 
 
 def _goes(node: Node, mark: NodeMark) -> bool:
-    """Whether the node's marks go at the end: of Done, and of those left to a person the ones that
+    """True if the node's marks go at the end: of Done, and of those left to a person the ones that
     hold nothing back.
     """
     ours = has_our_cordon(node, mark) or node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE)

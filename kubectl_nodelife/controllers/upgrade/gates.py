@@ -102,7 +102,7 @@ def _cold(p: UpgradePass) -> str:
 
 
 def is_merely_cold(p: UpgradePass) -> bool:
-    """Whether all is seen, and only the leader's first grace period is not over."""
+    """True if all is seen, and only the leader's first grace period is not over."""
     return not _lingering(p, BLIND, p.view.blind)
 
 
@@ -169,7 +169,7 @@ def _without_replacement(p: UpgradePass) -> Iterator[str]:
 
 
 def _is_replaced(p: UpgradePass, pod: EvictedPod, others: list[Pod]) -> bool:
-    """Whether one of the owner's pods takes its place; asked again when one of them has changed."""
+    """True if one of the owner's pods takes its place; asked again when one of them has changed."""
     seen = pod.others
     if len(seen) == len(others) and all(map(is_, seen, others)):
         return False

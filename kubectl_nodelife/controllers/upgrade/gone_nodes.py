@@ -108,7 +108,7 @@ def _take_over_names(p: UpgradePass) -> None:
 
 
 def _may_follow(p: UpgradePass, node: Node, name: str, entry: StepNode) -> bool:
-    """Whether the node may be the newcomer for the one that the document names so."""
+    """True if the node may be the newcomer for the one that the document names so."""
     there = p.nodes.get(name)
     is_gone = there is None or there.uid != entry.uid
     known = {other.uid for other in p.document.step.nodes.values()}
@@ -200,7 +200,7 @@ def _adopt(p: UpgradePass, node: Node, name: str, entry: StepNode) -> None:
 
 
 def is_ordinary(pod: Pod) -> bool:
-    """Whether a cordon is meant to keep such a pod away: not a daemon pod, nor a static one."""
+    """True if a cordon is meant to keep such a pod away: not a daemon pod, nor a static one."""
     owner = controller_of(pod.metadata)
     if owner is not None and owner.kind in ("DaemonSet", "Node"):
         return False

@@ -209,7 +209,7 @@ def left_by_another(node: Node, run: str) -> NodeMark | None:
 
 
 def is_beyond_epoch(mark: NodeMark, run: str, epoch: int) -> bool:
-    """Whether the mark is of the run and of an epoch in which nobody has led it yet.
+    """True if the mark is of the run and of an epoch in which nobody has led it yet.
 
     A kubelet may write its own Node, so that an epoch above the Lease's `leaseTransitions` is
     forged or another cluster's; it says nothing of another leader.
@@ -218,12 +218,12 @@ def is_beyond_epoch(mark: NodeMark, run: str, epoch: int) -> bool:
 
 
 def is_uncordoned(node: Node, mark: NodeMark) -> bool:
-    """Whether a cordon that the node had at its claim was taken off by somebody else."""
+    """True if a cordon that the node had at its claim was taken off by somebody else."""
     return mark.cordon != "none" and not node.spec.unschedulable
 
 
 def is_cordoned_meanwhile(node: Node, mark: NodeMark) -> bool:
-    """Whether somebody else put a cordon on a node that had none."""
+    """True if somebody else put a cordon on a node that had none."""
     return node.spec.unschedulable and mark.cordon is CordonOwner.NONE
 
 
@@ -245,7 +245,7 @@ def shield_off(mark: NodeMark) -> tuple[Off, Off]:
 
 
 def has_our_cordon(node: Node, mark: NodeMark) -> bool:
-    """Whether the node is cordoned, and by us."""
+    """True if the node is cordoned, and by us."""
     return mark.cordon is CordonOwner.OURS and node.spec.unschedulable
 
 

@@ -80,7 +80,7 @@ class NodeWork(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
     @property
     def is_known(self) -> bool:
-        """Whether there is something to start: false of a command of which only a digest is known.
+        """True if there is something to start: false of a command of which only a digest is known.
 
         A new leader that was not given the work again proves and releases, and starts nothing.
         """
@@ -90,7 +90,7 @@ class NodeWork(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
     @property
     def runs_command(self) -> bool:
-        """Whether the leader's machine runs a command for each node."""
+        """True if the leader's machine runs a command for each node."""
         return bool(self.command) and self.mode in (WorkMode.RUN, WorkMode.REPLACE)
 
 
@@ -106,7 +106,7 @@ class UpgradeTarget(msgspec.Struct, frozen=True):
     value: str
 
     def is_met(self, node: Node, boot_id_before: str) -> bool:
-        """Whether the node shows it. `boot_id_before`: the bootID recorded at the claim."""
+        """True if the node shows it. `boot_id_before`: the bootID recorded at the claim."""
         if self.kind == "nodeInfo":
             found = node_info(node).get(self.key, "")
             if self.key == "bootID" and self.value == BOOT_ID_CHANGED:
@@ -243,7 +243,7 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
         return 1 + self.retries
 
     def is_target_met(self, node: Node, boot_id_before: str) -> bool:
-        """Whether the node shows every target; False where there is none."""
+        """True if the node shows every target; False where there is none."""
         return bool(self.target) and all(t.is_met(node, boot_id_before) for t in self.target)
 
 
@@ -310,7 +310,7 @@ def _check(policy: UpgradePolicy) -> None:
 
 
 def is_selector(exclude: str) -> bool:
-    """Whether `--exclude` is a label selector, and no names with commas between them."""
+    """True if `--exclude` is a label selector, and no names with commas between them."""
     return any(character in exclude for character in "=!( ")
 
 

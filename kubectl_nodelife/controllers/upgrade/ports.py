@@ -125,7 +125,7 @@ class ZoneStates(Protocol):
         ...
 
     def counts(self, node: Node) -> bool:
-        """Whether the node counts in its zone: not one with `exclude-disruption`."""
+        """True if the node counts in its zone: not one with `exclude-disruption`."""
         ...
 
 

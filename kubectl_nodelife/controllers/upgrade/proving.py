@@ -144,7 +144,7 @@ def p2_taint(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> s
 
 
 def _is_usable(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> bool:
-    """Whether the canary is of this policy, and can still become Ready, or has succeeded."""
+    """True if the canary is of this policy, and can still become Ready, or has succeeded."""
     if not is_as_wanted(pod, wanted_canary(p, node, mark)):
         return False
     return pod.status.phase != "Failed" and not (

@@ -25,13 +25,13 @@ CONTROL_PLANE_LABELS: Final = (
 
 
 def is_control_plane(node: Node) -> bool:
-    """Whether a label says that the node runs the control plane."""
+    """True if a label says that the node runs the control plane."""
     labels = node.metadata.labels or {}
     return any(label in labels for label in CONTROL_PLANE_LABELS)
 
 
 def is_selected(node: Node, policy: UpgradePolicy) -> bool:
-    """Whether the run is about the node: named or selected, and not excluded.
+    """True if the run is about the node: named or selected, and not excluded.
 
     `exclude` holds names with commas between them, or a label selector.
     """
@@ -45,7 +45,7 @@ def is_selected(node: Node, policy: UpgradePolicy) -> bool:
 
 
 def is_excluded(node: Node, exclude: str) -> bool:
-    """Whether `--exclude` names the node, or its selector matches it."""
+    """True if `--exclude` names the node, or its selector matches it."""
     if is_selector(exclude):
         return matches(_selector(exclude), node.metadata.labels)
     return node.name in exclude.split(",")

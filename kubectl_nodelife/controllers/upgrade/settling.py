@@ -205,7 +205,7 @@ def _why_not_up(p: UpgradePass, node: Node, mark: NodeMark, daemon_set: DaemonSe
 
 
 def _is_restarted(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> bool:
-    """Whether none of its containers is from before the work.
+    """True if none of its containers is from before the work.
 
     A leader that did not see them goes by their start, and allows for two seconds between clocks.
     """

@@ -13,7 +13,7 @@ from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 
 
 def is_taken_away(p: UpgradePass, name: str, uid: str) -> bool:
-    """Whether the node, which went, was marked for deletion, and nobody is to take its place."""
+    """True if the node, which went, was marked for deletion, and nobody is to take its place."""
     marked, _ = p.memory.leaving.get(name, ("", ()))
     return marked == uid and p.policy.work.mode is not WorkMode.REPLACE
 

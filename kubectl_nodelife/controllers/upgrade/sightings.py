@@ -88,7 +88,7 @@ class PendingWrites:
         return {key[1] for of_kind, key in self._by_target if of_kind == kind}
 
     def holds(self, kind: str, key: tuple[str, str]) -> bool:
-        """Whether a write on the object is under way."""
+        """True if a write on the object is under way."""
         return (kind, key) in self._by_target
 
     def laid_over(

@@ -123,12 +123,12 @@ class UpgradePass:
 
     @property
     def is_aborting(self) -> bool:
-        """Whether the run is being aborted: then no clock stands."""
+        """True if the run is being aborted: then no clock stands."""
         return self.phase is RunPhase.ABORTING
 
     @property
     def has_proven(self) -> bool:
-        """Whether the canary of some node of this run was Ready."""
+        """True if the canary of some node of this run was Ready."""
         released = (NodeState.SOAKING, NodeState.DONE)
         return bool(self.memory.proven) or any(m.state in released for m in self.marks.values())
 
@@ -171,11 +171,11 @@ class UpgradePass:
             self.__dict__.pop(of_marks, None)
 
     def is_busy(self, name: str) -> bool:
-        """Whether a write on the node is under way, or was refused less than a minute ago."""
+        """True if a write on the node is under way, or was refused less than a minute ago."""
         return self.is_under_way("Node", ("", name))
 
     def is_under_way(self, kind: str, key: tuple[str, str]) -> bool:
-        """Whether a write on the object is under way, or was refused less than a minute ago."""
+        """True if a write on the object is under way, or was refused less than a minute ago."""
         if self.memory.pending.holds(kind, key):
             return True
         refused = self.memory.refused.get((kind, key))
@@ -195,7 +195,7 @@ class UpgradePass:
         return ProofSight(self.now_ns)
 
     def clock_stands(self, name: str, mark: NodeMark) -> bool:
-        """Whether the node's clock stands and nothing of it fails, for what it waits for is not its
+        """True if the node's clock stands and nothing of it fails, for what it waits for is not its
         own fault: its zone was broken by others, or the proof shows another's.
         """
         if self.is_aborting:
@@ -210,7 +210,7 @@ class UpgradePass:
             self.wake_ns = at_ns
 
     def is_over(self, since_ns: int, length_ns: int) -> bool:
-        """Whether that much time has passed; where not, a step is asked for when it has."""
+        """True if that much time has passed; where not, a step is asked for when it has."""
         if self.now_ns - since_ns >= length_ns:
             return True
         self.wake(since_ns + length_ns)

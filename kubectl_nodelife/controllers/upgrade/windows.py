@@ -93,7 +93,7 @@ def opens_ns(windows: Sequence[Window], now_ns: int) -> int | None:
 
 
 def fits(windows: Sequence[Window], now_ns: int, high_ns: int) -> bool:
-    """Whether what takes up to `high_ns` ends while a window is open; always without windows."""
+    """True if what takes up to `high_ns` ends while a window is open; always without windows."""
     if not windows:
         return True
     end_ns = closes_ns(windows, now_ns)

@@ -60,7 +60,7 @@ def take(p: UpgradePass) -> None:
 
 
 def asks_to_stop(p: UpgradePass) -> bool:
-    """Whether a person asks that the run be paused or aborted."""
+    """True if a person asks that the run be paused or aborted."""
     try:
         wish = wish_of(p.lease)
     except UnreadableDocument:

@@ -106,7 +106,7 @@ def _delete_job(p: UpgradePass, node: Node, mark: NodeMark) -> None:
 
 
 def _is_for(job: Job, node: Node, mark: NodeMark) -> bool:
-    """Whether the run made the Job for the node. Its name can be guessed by who may make Jobs."""
+    """True if the run made the Job for the node. Its name can be guessed by who may make Jobs."""
     ours = (job.metadata.labels or {}).get(LABEL_RUN) == mark.run
     return ours and any(owner.uid == node.uid for owner in job.metadata.owner_references)
 
@@ -172,12 +172,12 @@ def tell_end(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight, code: 
 
 
 def is_met(p: UpgradePass, node: Node, mark: NodeMark) -> bool:
-    """Whether the node shows every target; False where there is none."""
+    """True if the node shows every target; False where there is none."""
     return p.policy.is_target_met(node, mark.before.boot_id)
 
 
 def has_rebooted(node: Node, mark: NodeMark) -> bool:
-    """Whether the bootID is another than at the claim."""
+    """True if the bootID is another than at the claim."""
     now, before = node.status.node_info.boot_id, mark.before.boot_id
     return bool(now and before) and now != before
 

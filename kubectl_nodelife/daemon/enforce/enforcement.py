@@ -261,7 +261,7 @@ class Enforcement:
         return warning
 
     async def _may_announce(self) -> bool:
-        """Whether an Event on our Lease may be sent: whenever writing is not forbidden to all."""
+        """True if an Event on our Lease may be sent: whenever writing is not forbidden to all."""
         return not self.kill_switch.present
 
     # A term

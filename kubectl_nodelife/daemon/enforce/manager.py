@@ -159,7 +159,7 @@ def _runs(pod: Json) -> bool:
 
 
 def _is_on(name: str, words: list[str]) -> bool:
-    """Whether a manager with this command line runs the controller. Follows `IsControllerEnabled`.
+    """True if a manager with this command line runs the controller. Follows `IsControllerEnabled`.
 
     Taint eviction was a part of node lifecycle until v1.29, and is one without its feature gate.
     """

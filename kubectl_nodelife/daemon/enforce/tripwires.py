@@ -185,7 +185,7 @@ class Tripwires:
             self.ask_writer(SURPRISE, action.target, path)
 
     def _is_ours(self, type_: type[Action], target: object) -> bool:
-        """Whether we have sent that once more than it was seen."""
+        """True if we have sent that once more than it was seen."""
         sent = self._ours.pop((type_, target), 0)
         if sent > 1:
             self._ours[type_, target] = sent - 1
@@ -247,7 +247,7 @@ class Tripwires:
 
 
 def _is_telling(action: Action) -> bool:
-    """Whether only such a controller writes this: people taint, delete and patch too."""
+    """True if only such a controller writes this: people taint, delete and patch too."""
     return isinstance(action, (SetNodeConditions, SetPodCondition)) or (
         isinstance(action, AddTaints) and is_harm(action)
     )

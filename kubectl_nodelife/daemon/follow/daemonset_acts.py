@@ -63,7 +63,7 @@ class DaemonSetFollower:
         return deferred
 
     def defers(self, event: Event, act: bool, now_ns: int) -> bool:
-        """Whether an act waits for what led to it, which other watches may tell some moments later.
+        """True if an act waits for what led to it, which other watches may tell some moments later.
 
         Only what our copy would not do waits, and what is said of the same object after it.
         """
@@ -83,7 +83,7 @@ class DaemonSetFollower:
         return True
 
     def _is_expected(self, event: Put | Gone) -> bool:
-        """Whether our copy has planned this act, or the same for another of equal nodes."""
+        """True if our copy has planned this act, or the same for another of equal nodes."""
         before, after = self._versions(event)
         present = after if after is not None else before
         if present is None or any(self._overlay.planned(_target(event))):
@@ -104,7 +104,7 @@ class DaemonSetFollower:
         return self._created_instead(tracked, present) is not None
 
     def _revision_is_known(self, tracked: TrackedSet, pod: Pod) -> bool:
-        """Whether the revision that the pod names has been seen: it was made before the pod.
+        """True if the revision that the pod names has been seen: it was made before the pod.
 
         A revision is called after its set and its hash (`snapshot` of upstream's update.go).
         """
@@ -113,7 +113,7 @@ class DaemonSetFollower:
         return not label or self._overlay.shown("ControllerRevision", key) is not None
 
     def is_act(self, event: Event) -> bool:
-        """Whether the event shows what the controller does: our copy is to decide before it."""
+        """True if the event shows what the controller does: our copy is to decide before it."""
         if self._controller is None or not isinstance(event, (Put, Gone)):
             return False
         if event.kind not in _ACTED_ON:

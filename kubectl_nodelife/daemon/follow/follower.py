@@ -51,11 +51,11 @@ class Follower:
         return events
 
     def is_act(self, event: Event) -> bool:
-        """Whether our copy is to decide what is due before it takes this event in."""
+        """True if our copy is to decide what is due before it takes this event in."""
         return False
 
     def defers(self, event: Event, act: bool, now_ns: int) -> bool:
-        """Whether the event is put off until what led to it has been seen."""
+        """True if the event is put off until what led to it has been seen."""
         return False
 
     def pop_deferred(self) -> list[Put | Gone]:

@@ -261,7 +261,7 @@ class ForeignWriteDetector:
 
 
 def _is_marked(pod: Pod, controller: str) -> bool:
-    """Whether its DisruptionTarget is this controller's."""
+    """True if its DisruptionTarget is this controller's."""
     target = pod.status.condition(DISRUPTION_TARGET)
     return target is not None and _EVICTORS.get(target.reason) == controller
 

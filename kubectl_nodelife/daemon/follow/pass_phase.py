@@ -197,7 +197,7 @@ class PassPhase:
 
 
 def _has_both(node: Node) -> bool:
-    """Whether one taint is being exchanged for the other, which costs no token."""
+    """True if one taint is being exchanged for the other, which costs no token."""
     return all(node.has_taint(taint.key, taint.effect) for taint in LOST_NODE_TAINTS)
 
 

@@ -116,7 +116,7 @@ def sample_steps(view: ClusterView, *, per_node: bool) -> Generator[None, None, 
 
 
 def is_leaving(node: Node) -> bool:
-    """Whether somebody takes the node away on purpose."""
+    """True if somebody takes the node away on purpose."""
     return (
         node.spec.unschedulable
         or node.metadata.deletion_timestamp is not None

@@ -53,7 +53,7 @@ class MetricsOptions(msgspec.Struct, frozen=True):
 
     @property
     def is_local(self) -> bool:
-        """Whether only this machine can ask."""
+        """True if only this machine can ask."""
         return ipaddress.ip_address(self.address()[0]).is_loopback
 
     @property

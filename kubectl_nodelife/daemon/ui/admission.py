@@ -63,7 +63,7 @@ def authorities(port: int) -> frozenset[str]:
 
 
 def _is_ours(headers: Sequence[tuple[str, str]], port: int) -> bool:
-    """Whether the request means this server, and comes from its own page or from no page."""
+    """True if the request means this server, and comes from its own page or from no page."""
     allowed = authorities(port)
     hosts = values(headers, "host")
     if len(hosts) != 1 or hosts[0].lower() not in allowed:

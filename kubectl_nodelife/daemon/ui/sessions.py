@@ -76,16 +76,16 @@ class Sessions:
         return made
 
     def is_closed(self) -> bool:
-        """Whether there were so many wrong tokens that none is taken now."""
+        """True if there were so many wrong tokens that none is taken now."""
         return self._now_s() < self._closed_until_s
 
     def holds(self, session: str) -> bool:
-        """Whether that is a session that goes on."""
+        """True if that is a session that goes on."""
         self._forget()
         return _find(self._sessions, session) is not None
 
     def is_read_only(self, session: str) -> bool:
-        """Whether it only looks on, as one that is none does."""
+        """True if it only looks on, as one that is none does."""
         self._forget()
         found = _find(self._sessions, session)
         return found is None or self._sessions[found].read_only

@@ -98,7 +98,7 @@ class Action(
         return obj
 
     def shown_by(self, obj: KubeObject) -> bool:
-        """Whether the object, as the cluster shows it, has this change already, whoever made it.
+        """True if the object, as the cluster shows it, has this change already, whoever made it.
 
         Instants do not count: another writer stamps its own.
         """

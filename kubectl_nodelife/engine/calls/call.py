@@ -181,12 +181,12 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the server did as asked."""
+        """True if the server did as asked."""
         return 200 <= self.code < 300
 
     @property
     def is_ambiguous(self) -> bool:
-        """Whether the write may have been done all the same."""
+        """True if the write may have been done all the same."""
         return self.code == NO_ANSWER or self.code >= 500
 
 
@@ -209,7 +209,7 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the action is done."""
+        """True if the action is done."""
         return 200 <= self.code < 300
 
     @property

@@ -299,7 +299,7 @@ def _node_state(action: PodAction) -> Established:
 
 
 def is_out_of_service(node: Node) -> bool:
-    """Whether pod-gc may force the deletion of the node's terminating pods."""
+    """True if pod-gc may force the deletion of the node's terminating pods."""
     ready = node.ready()
     is_ready = ready is not None and ready.status == TRUE
     return not is_ready and any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in node.spec.taints)

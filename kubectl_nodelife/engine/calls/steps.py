@@ -42,7 +42,7 @@ def failed(answer: Answer, fresh: KubeObject | None = None) -> Result:
 
 
 def is_another(action: Action, obj: KubeObject) -> bool:
-    """Whether the object is not the one that was decided upon."""
+    """True if the object is not the one that was decided upon."""
     return bool(action.uid and obj.uid and action.uid != obj.uid)
 
 
@@ -99,7 +99,7 @@ def write(action: Action, call: Write) -> Conversation:
 
 
 def is_done(action: Action, obj: KubeObject, now_ns: int) -> bool:
-    """Whether the object is as the action would leave it."""
+    """True if the object is as the action would leave it."""
     return action.effect(obj, now_ns) is obj or action.shown_by(obj)
 
 

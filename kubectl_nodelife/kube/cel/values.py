@@ -120,7 +120,7 @@ def equal(left: Any, right: Any, meter: Meter) -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is an int, a uint or a double."""
+    """True if it is an int, a uint or a double."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

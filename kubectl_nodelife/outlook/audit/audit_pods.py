@@ -153,7 +153,7 @@ def _no_node(pod: Pod, *, read: bool) -> NodeReadiness:
 
 
 def _is_plain(pod: Pod) -> bool:
-    """Whether the pod, on a Ready node, certainly is `ok`: running, all conditions True, every
+    """True if the pod, on a Ready node, certainly is `ok`: running, all conditions True, every
     container reported and ready. False says nothing."""
     spec, status = pod.spec, pod.status
     containers, statuses = spec.containers, status.container_statuses

@@ -77,7 +77,7 @@ def classify(
 
 
 def bears_the_mark(status: PodStatus) -> bool:
-    """Whether Ready is False in the way that only the node controller makes it so. Follows the
+    """True if Ready is False in the way that only the node controller makes it so. Follows the
     traces of `MarkPodsNotReady`."""
     ready, containers = status.condition(READY), status.condition(CONTAINERS_READY)
     return (
@@ -107,7 +107,7 @@ def _class_of_mark(pod: Pod, node: NodeReadiness, now_ns: int, settle_ns: int) -
 
 
 def _fits(pod: Pod, stored: PodCondition, expected: PodCondition, rules: StatusRules) -> bool:
-    """Whether Ready agrees word for word, and the conditions behind it by status.
+    """True if Ready agrees word for word, and the conditions behind it by status.
 
     The words of a terminal pod are those of the release that it ended under, and say nothing.
     """

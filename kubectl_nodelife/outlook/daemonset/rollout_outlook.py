@@ -149,7 +149,7 @@ def _budget_user(view: SetView, node: str, wave: NodeUpdateState) -> BudgetUser:
 
 
 def _passes(trouble: str) -> bool:
-    """Whether a pod's trouble is a step on its way."""
+    """True if a pod's trouble is a step on its way."""
     return trouble in ("terminating", "not Ready", NOT_SCHEDULED)
 
 

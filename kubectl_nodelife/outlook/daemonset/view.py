@@ -118,7 +118,7 @@ class SetView:
 
     @property
     def knows_updated(self) -> bool:
-        """Whether it can be told which pods are of the present template."""
+        """True if it can be told which pods are of the present template."""
         by_label = (
             self.tracked.rules.generation_label_counts and self.tracked.generation is not None
         )
@@ -126,7 +126,7 @@ class SetView:
 
     @property
     def _revisions_missing(self) -> bool:
-        """Whether the set's pods name revisions, and none of the set's was read: a dump of some
+        """True if the set's pods name revisions, and none of the set's was read: a dump of some
         namespaces holds only theirs."""
         hash_ = LABEL_CONTROLLER_REVISION_HASH
         return not self.revisions and any(hash_ in (p.metadata.labels or {}) for p in self.pods())

@@ -134,7 +134,7 @@ def _of_the_manager(
 
 
 def _would_be_heard(record: Observations, since_ns: int | None) -> bool:
-    """Whether a manager that works since then would have been noticed, though its lease tells
+    """True if a manager that works since then would have been noticed, though its lease tells
     nothing. In a dump it would where it was heard before, and others were heard since then.
     """
     heard = record.last_write_ns is not None and record.last_sign_of_others_ns is not None

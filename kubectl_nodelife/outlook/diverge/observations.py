@@ -114,7 +114,7 @@ class UnwatchedSpan(msgspec.Struct, frozen=True, gc=False):
     in_sight: bool = False
 
     def touches(self, begin_ns: int, end_ns: int) -> bool:
-        """Whether the two have an instant in common."""
+        """True if the two have an instant in common."""
         return self.begin_ns <= end_ns and (self.end_ns is None or self.end_ns >= begin_ns)
 
 
@@ -176,11 +176,11 @@ class Observations(msgspec.Struct, frozen=True):
     told: tuple[Divergence, ...] = ()
 
     def watched(self, begin_ns: int, end_ns: int) -> bool:
-        """Whether the cluster was in sight all the time between the two."""
+        """True if the cluster was in sight all the time between the two."""
         return not any(span.touches(begin_ns, end_ns) for span in self.unwatched)
 
     def in_sight(self, begin_ns: int, end_ns: int) -> bool:
-        """Whether nothing was missed between the two, though it may have been cold."""
+        """True if nothing was missed between the two, though it may have been cold."""
         blind = (span for span in self.unwatched if not span.in_sight)
         return not any(span.touches(begin_ns, end_ns) for span in blind)
 
@@ -194,7 +194,7 @@ class Observations(msgspec.Struct, frozen=True):
         return max(ends, default=self.since_ns)
 
     def led_throughout(self, begin_ns: int, end_ns: int) -> bool:
-        """Whether the lease shows one living leader all the time between the two."""
+        """True if the lease shows one living leader all the time between the two."""
         changed = any(begin_ns <= at_ns <= end_ns for at_ns, _ in self.leaders)
         stale = any(span.touches(begin_ns, end_ns) for span in self.stale)
         return not (self.lease.error or changed or stale)

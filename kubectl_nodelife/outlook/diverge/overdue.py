@@ -256,7 +256,7 @@ class _Backlog:
             times.sort()
 
     def explains(self, lag: OverdueWrite, allowed_ns: int, now_ns: int) -> bool:
-        """Whether the controller is, or was, still at it."""
+        """True if the controller is, or was, still at it."""
         if lag.write.kind != "Pod":
             return False
         controller = lag.write.controller

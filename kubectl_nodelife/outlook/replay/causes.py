@@ -194,7 +194,7 @@ def _owners(pod: str) -> Iterable[str]:
 
 
 def _leads_to(line: ReplayLine, other: ReplayLine) -> bool:
-    """Whether `line` is among the causes of `other` already."""
+    """True if `line` is among the causes of `other` already."""
     above: ReplayLine | None = other
     while above is not None:
         if above is line:

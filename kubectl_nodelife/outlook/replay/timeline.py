@@ -58,7 +58,7 @@ _DISRUPTIONS: Final = frozenset(
 
 
 def tells_of_nodes(line: ReplayLine) -> bool:
-    """Whether it belongs to the story of nodes: about a node or a zone, or a pod that lost its
+    """True if it belongs to the story of nodes: about a node or a zone, or a pod that lost its
     place by one."""
     return line.kind in ("Node", "Zone") or (line.kind == "Pod" and line.action in _DISRUPTIONS)
 

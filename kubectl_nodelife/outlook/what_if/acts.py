@@ -82,7 +82,7 @@ class Act(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def is_setting(self) -> bool:
-        """Whether it changes settings, and not the cluster."""
+        """True if it changes settings, and not the cluster."""
         return self.act == "set"
 
 

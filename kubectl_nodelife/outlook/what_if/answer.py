@@ -172,7 +172,7 @@ def _differs(workload: ServedObject, before: PlayReading, after: PlayReading) ->
 
 
 def _differ(before: Sequence[Level], after: Sequence[Level]) -> bool:
-    """Whether two series have other levels, or have them at other times."""
+    """True if two series have other levels, or have them at other times."""
     if len(before) != len(after):
         return True
     return any(
@@ -382,7 +382,7 @@ def figures_of(reading: PlayReading) -> dict[str, float]:
 
 
 def goes_down(served: ServedObject, before: PlayReading, after: PlayReading) -> bool:
-    """Whether nothing of it is left at some time of the one play, and of the other there is."""
+    """True if nothing of it is left at some time of the one play, and of the other there is."""
     was, now = before.outage(served), after.outage(served)
     if served.kind == SERVICE:
         return now.before.ready > 0 and now.lowest_ready == 0 and was.lowest_ready > 0

@@ -227,7 +227,7 @@ class PlayReading:
 
 
 def is_eviction(record: Record) -> bool:
-    """Whether a pod is told to go: not its end, and not what a DaemonSet does to its own pods."""
+    """True if a pod is told to go: not its end, and not what a DaemonSet does to its own pods."""
     if record.action == "EvictPod":
         return True
     if record.action != "DeletePod" or record.controller == "daemonset":

@@ -101,7 +101,7 @@ class Played(msgspec.Struct, frozen=True):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nothing was to happen any more."""
+        """True if nothing was to happen any more."""
         return self.ended_ns < self.end_ns
 
 

@@ -98,7 +98,7 @@ def _parts(
 
 
 def stays_down(workload: WorkloadFuture) -> bool:
-    """Whether no pod of it serves at the end."""
+    """True if no pod of it serves at the end."""
     return workload.outage == FULL and workload.series[-1].serving == 0
 
 

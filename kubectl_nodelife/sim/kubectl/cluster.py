@@ -57,11 +57,11 @@ class DrainedPod(Protocol):
 
     @property
     def going(self) -> bool:
-        """Whether it is marked deleted."""
+        """True if it is marked deleted."""
 
     @property
     def gone(self) -> bool:
-        """Whether the object is gone."""
+        """True if the object is gone."""
 
     @property
     def goes_ns(self) -> int | None:

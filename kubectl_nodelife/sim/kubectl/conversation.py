@@ -149,7 +149,7 @@ class NodeRun(Generic[PodT]):
 
     @property
     def drained(self) -> bool:
-        """Whether kubectl says `node/NAME drained`."""
+        """True if kubectl says `node/NAME drained`."""
         ended = self.end_ns is not None and not self.refused
         return ended and all(t.outcome in (GONE, SKIPPED) for t in self.targets)
 
@@ -185,7 +185,7 @@ class NodeRun(Generic[PodT]):
             self.deadline_ns = now_ns + self._options.timeout_ns
 
     def may_try(self, target: PodDeletion[PodT], now_ns: int) -> bool:
-        """Whether another eviction may be sent. That --timeout is over is noticed here."""
+        """True if another eviction may be sent. That --timeout is over is noticed here."""
         if target.outcome is not None:
             return False
         if self._say is not None:
@@ -252,7 +252,7 @@ class NodeRun(Generic[PodT]):
         return target.outcome is not None
 
     def skips(self, target: PodDeletion[PodT], time_ns: int) -> bool:
-        """Whether --skip-wait-for-delete-timeout lets the pod be."""
+        """True if --skip-wait-for-delete-timeout lets the pod be."""
         return skips_deleted(target.actor.pod, self._options.skip_wait_seconds, time_ns)
 
     def next_look_ns(self, target: PodDeletion[PodT], seen_ns: int, at_least: int = 0) -> int:

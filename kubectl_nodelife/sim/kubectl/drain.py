@@ -367,7 +367,7 @@ class KubectlDrain(Generic[PodT]):
         return target.refusal is not None and target.version == self._cluster.version
 
     def answered(self) -> bool:
-        """Whether whatever is asked again gets the answer it had, until something changes."""
+        """True if whatever is asked again gets the answer it had, until something changes."""
         run = self.runs[-1] if self.runs else None
         if run is None or run.end_ns is not None:
             return True

@@ -57,7 +57,7 @@ UNMANAGED_FATAL = "cannot delete Pods that declare no controller (use --force to
 
 
 def skips_deleted(pod: Pod, skip_wait_seconds: int, now_ns: int) -> bool:
-    """Whether the pod has been terminating for so long that kubectl skips it (`shouldSkipPod`).
+    """True if the pod has been terminating for so long that kubectl skips it (`shouldSkipPod`).
 
     Counted from deletionTimestamp, which already includes the grace; strictly greater than.
     """
@@ -132,7 +132,7 @@ _FLAGS = {
 
 
 def is_daemon_set(owner: OwnerReference, options: DrainOptions) -> bool:
-    """Whether the owner counts as a DaemonSet (`isControllerRefDaemonSet`).
+    """True if the owner counts as a DaemonSet (`isControllerRefDaemonSet`).
 
     Since v1.34 (kubernetes/kubernetes#128779) one of another group than apps/v1 is an ordinary
     owner; before that kubectl compared the kind alone, and looked for the DaemonSet of apps/v1.
@@ -174,10 +174,10 @@ _CANNOT = "cannot delete "
 
 
 def is_mirror(pod: Pod) -> bool:
-    """Whether the pod is the API's image of a static pod."""
+    """True if the pod is the API's image of a static pod."""
     return ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or ())
 
 
 def has_empty_dir(pod: Pod) -> bool:
-    """Whether the pod has an emptyDir volume of any kind."""
+    """True if the pod has an emptyDir volume of any kind."""
     return any(volume.empty_dir is not None for volume in pod.spec.volumes)

@@ -29,7 +29,7 @@ async def status(served: Sandbox) -> dict[str, Any]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process is there and no zombie of the test's container."""
+    """True if the process is there and no zombie of the test's container."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

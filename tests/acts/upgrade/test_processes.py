@@ -83,7 +83,7 @@ def test_stopping_ends_the_whole_group_and_kills_what_does_not_listen(tmp_path: 
 
 
 def is_over(pid: int) -> bool:
-    """Whether the process has ended; nobody may have asked for its code yet."""
+    """True if the process has ended; nobody may have asked for its code yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].startswith("Z")
     except FileNotFoundError:

@@ -116,7 +116,7 @@ def play(folder: Path) -> Outcome:
 
 
 def is_on_purpose(name: str, difference: str) -> bool:
-    """Whether the write is only later, by no more than the trace may be."""
+    """True if the write is only later, by no more than the trace may be."""
     times = _AT_ANOTHER_TIME.match(difference)
     return times is not None and 0 < float(times[2]) - float(times[1]) <= LATER.get(name, 0)
 
