@@ -110,7 +110,7 @@ class EventHandlers:
                 self._add_matching(new, cause)
         elif new is None and old is not None:
             self._add(self._index.resolve(old), cause)
-        elif old is not None and new is not None and not _is_resync(old, new):
+        elif old is not None and new is not None and not _is_resync(old, new, cause):
             self._owner_or_orphan(old, new, cause)
 
     def passes_by(self, change: Change) -> bool:
@@ -135,7 +135,7 @@ class EventHandlers:
             self._pod_added(new, now, cause)
         elif new is None and old is not None:
             self._pod_deleted(old, now, cause)
-        elif old is not None and new is not None and not _is_resync(old, new):
+        elif old is not None and new is not None and not _is_resync(old, new, cause):
             self._pod_updated(old, new, now, cause)
 
     def _pod_added(self, pod: Pod, now: int, cause: Action | None) -> None:
@@ -283,11 +283,15 @@ def _may_be_a_daemons(meta: ObjectMeta) -> bool:
     return owner is None or owner.kind == "DaemonSet"
 
 
-def _is_resync(old: KubeObject, new: KubeObject) -> bool:
+def _is_resync(old: KubeObject, new: KubeObject, cause: Action | None) -> bool:
     """True if a resync brought the same version again; versions unknown are taken for different.
 
-    What a dry run has planned, or a play of a cluster that was read does, changes an object and not
-    its version.
+    What a play does, or a dry run plans, changes an object and not its version: it has a cause, but
+    for a deletion that a dry run takes back.
     """
-    version = new.metadata.resource_version
-    return version != "" and version == old.metadata.resource_version and old == new
+    was, now = old.metadata, new.metadata
+    if cause is not None or (was.deletion_timestamp is None) is not (
+        now.deletion_timestamp is None
+    ):
+        return False
+    return now.resource_version != "" and now.resource_version == was.resource_version
