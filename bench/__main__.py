@@ -1,4 +1,5 @@
-"""Runs one bench and prints its figures as one JSON object; `compare` is in `_compare.py`.
+"""Runs one bench and prints its figures as one JSON object; `compare` and `growth` are in modules
+of these names.
 
 `wallSeconds` and `cpuSeconds` are the measured part alone, `peakRssBytes` is the whole process's.
 `referenceSeconds` is a fixed loop timed in the same run, and `ratio` is wall to reference: what is
@@ -68,8 +69,8 @@ def peak_rss_bytes() -> int:
 def main(argv: Sequence[str] | None = None) -> None:
     """Parse the command line, run, print."""
     arguments = sys.argv[1:] if argv is None else list(argv)
-    if arguments[:1] == ["compare"]:
-        importlib.import_module("bench._compare").main(arguments[1:])
+    if arguments[:1] in (["compare"], ["growth"]):
+        importlib.import_module(f"bench._{arguments[0]}").main(arguments[1:])
         return
     parser = argparse.ArgumentParser(prog="python -m bench", description="Measure one thing.")
     parser.add_argument("name", choices=names(), metavar="NAME", help=", ".join(names()))
