@@ -48,6 +48,7 @@ from kubectl_nodelife.daemon.settings import (
 )
 from kubectl_nodelife.daemon.spawning import tell_parent
 from kubectl_nodelife.daemon.ui.host import PageHost
+from kubectl_nodelife.daemon.upgrade_answer import upgrade_answer
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError
@@ -121,6 +122,7 @@ class Daemon:
             *(self.look, journal, clock.now_ns, self._blind),
             lambda kinds: list_once(self.client, kinds),
         )
+        answers["upgrade"] = upgrade_answer(self.client, self.look)
         page = PageHost(self.look, journal, clock.now_ns, answers, self._always)
         server = Server(
             self.cluster,

@@ -17,7 +17,13 @@ import kubectl_nodelife.daemon.ui
 from kubectl_nodelife.daemon.ui import endpoint as endpoint_module
 from kubectl_nodelife.daemon.ui.admission import HEADERS, MOST_BODY_BYTES, POSTED
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
-from kubectl_nodelife.daemon.ui.endpoint import MOST_CONNECTIONS, PageEndpoint, listen, page_files
+from kubectl_nodelife.daemon.ui.endpoint import (
+    MOST_ANSWERS,
+    MOST_CONNECTIONS,
+    PageEndpoint,
+    listen,
+    page_files,
+)
 from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.errors import BadInput, NotFound
 from tests.loopback import play
@@ -40,6 +46,9 @@ class Served:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+        self.under_way = self.most_under_way = 0
         self.sessions = Sessions(asyncio.get_running_loop().time)
         self.broadcast = Broadcast(lambda: {"now": 0})
         names = (*endpoint_module.QUESTIONS, "what_if")
@@ -51,6 +60,10 @@ class Served:
         async def answer(query: Any) -> dict[str, Any]:
             self.asked.append(name)
             self.queries.append(query)
+            self.under_way += 1
+            self.most_under_way = max(self.most_under_way, self.under_way)
+            await self.goes_on.wait()
+            self.under_way -= 1
             if query.get("name") == ["missing"]:
                 raise NotFound("nodes", "missing", among=["a"])
             return {"text": '{"kind":"Explanation"}', "warnings": []}
@@ -132,7 +145,7 @@ def on_server(test: Any) -> Any:
     return run
 
 
-PATHS = ("/", "/main.js", STREAM, EXPLAIN, "/session", "/nowhere")
+PATHS = ("/", "/page.js", STREAM, EXPLAIN, "/session", "/nowhere")
 
 
 @on_server
@@ -299,6 +312,24 @@ async def test_what_if_takes_the_loss_of_a_node_or_a_zone_alone(one: Served) -> 
 
 
 @on_server
+async def test_four_are_answered_at_once_and_of_what_if_one(one: Served) -> None:
+    session, loss = one.signed_in(), '{"kind": "node", "name": "a"}'
+    one.goes_on.clear()
+    asked = [asyncio.create_task(one.ask(EXPLAIN, session=session)) for _ in range(7)]
+    while len(one.asked) < MOST_ANSWERS:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
+    assert one.most_under_way == MOST_ANSWERS == 4
+    playing = asyncio.create_task(one.post("/api/v1/what-if", loss, session=session))
+    while "what_if" not in one.asked:
+        await asyncio.sleep(0.01)
+    assert (await one.post("/api/v1/what-if", loss, session=session)).status == 429
+    one.goes_on.set()
+    assert {answered.status for answered in await asyncio.gather(*asked, playing)} == {200}
+    assert one.asked.count("explain") == 7 and one.asked.count("what_if") == 1
+
+
+@on_server
 async def test_bodies_are_small_and_json(one: Served) -> None:
     assert (await one.post("/session", "x" * (MOST_BODY_BYTES + 1))).status == 413
     for body in ("[]", "{}", "nonsense", '{"token": 1}', "\xff"):
@@ -409,7 +440,7 @@ def test_the_pages_files_hold_no_markup_of_others() -> None:
         assert found is None, f"rule: the page has none of these; {file.name}: {found}"
     page = (PAGE / "index.html").read_text()
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\son\w+=", page)
-    assert set(page_files()) == {f"/{file.name}" for file in FILES} | {"/"}
+    assert set(page_files()) == {f"/{file.name}" for file in FILES} | {"/", "/page.js"}
     assert sum(file.stat().st_size for file in FILES if file.suffix == ".js") <= 60 * 1024
 
 

@@ -143,3 +143,36 @@ def test_what_came_true_slides_into_the_past() -> None:
             assert all(mark.startswith("/ ") and mark.endswith("s /") for mark in marks[1:])
 
     play(test)
+
+
+ASLEEP = """
+  const { performance } = globalThis, now = performance.now.bind(performance);
+  window.asleep = 0;
+  performance.now = () => now() + window.asleep;
+"""
+DUE = "document.querySelector('#next-list li:last-child .when')?.textContent ?? ''"
+BANNER = "return document.getElementById('banner').textContent"
+
+
+def test_after_an_hour_of_sleep_the_page_says_so_until_it_is_right_again() -> None:
+    """No time that passed unseen is shown as if it had been watched."""
+
+    async def test() -> None:
+        async with shown(30) as (window, told):
+            told.tell_frame(dark_s=20.0, changes=1)
+            due = f"return {DUE}"
+            await window.until(f"return ({DUE}).startsWith('in 5m')")
+            await window.run(ASLEEP)
+            await window.run("window.asleep = 3_600_000")
+            await window.until(f"{BANNER}.includes('No news from the daemon for 360')")
+            assert await window.run("return document.body.classList.contains('stale')")
+            stopped = await window.run(due)
+            assert stopped.startswith(("in 5m", "in 4m5"))
+            told.zone.now_s += 3600
+            told.broadcast.whisper("tick", {"now": told.zone.now_s})
+            await window.until(f"{BANNER} === ''")
+            await window.until("return !document.body.classList.contains('stale')")
+            await window.until(f"return ({DUE}) === 'due now'")
+            assert await window.log() == []
+
+    play(test)

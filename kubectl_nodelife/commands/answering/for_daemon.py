@@ -6,6 +6,7 @@ done in small steps and text is made in a thread, so that the daemon's loop is n
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable
 from importlib import import_module
@@ -25,6 +26,7 @@ from kubectl_nodelife.daemon.one_time_lists import ListedOnce
 from kubectl_nodelife.daemon.run import ListKinds
 from kubectl_nodelife.daemon.server import Answer, Stream, sliced
 from kubectl_nodelife.daemon.store import ChangeFilter
+from kubectl_nodelife.kube.times import HOUR_NS
 
 ViewSource = Callable[[], ClusterView]
 
@@ -45,7 +47,6 @@ def make_answers(
 ) -> tuple[dict[str, Answer], dict[str, Stream]]:
     """All questions about the cluster that a daemon answers. `blind` says why it is not seen,
     `list_kinds` reads kinds that are not watched."""
-    import asyncio
 
     async def status_now(query: Query) -> Response:
         made = await sliced(status.steps(look(), query))
@@ -78,7 +79,7 @@ def make_answers(
             "explain": explain_now,
             daemonset.QUESTION: sets_now,
             "changes": changes,
-            "what_if": _what_if_answer(look, list_kinds),
+            **_forked_answers(look, journal, now_ns, list_kinds),
         },
         {
             "status": lambda query: _watch_status(look, query),
@@ -88,10 +89,19 @@ def make_answers(
     )
 
 
-def _what_if_answer(look: ViewSource, list_kinds: ListKinds) -> Answer:
-    """The answer to `what-if`, which children of the daemon make."""
-    import asyncio
+def _forked_answers(
+    look: ViewSource, journal: Journal, now_ns: Callable[[], int], list_kinds: ListKinds
+) -> dict[str, Answer]:
+    """Those that children of the daemon make."""
+    return {
+        "what_if": _what_if_answer(look, list_kinds),
+        "drains": _drains_answer(look, list_kinds),
+        "replay": _replay_answer(look, journal, now_ns, list_kinds),
+    }
 
+
+def _what_if_answer(look: ViewSource, list_kinds: ListKinds) -> Answer:
+    """The answer to `what-if`."""
     forked = ForkedAnswers()
 
     async def what_if_now(query: Query) -> Response:
@@ -107,11 +117,51 @@ def _what_if_answer(look: ViewSource, list_kinds: ListKinds) -> Answer:
     return what_if_now
 
 
+def _drains_answer(look: ViewSource, list_kinds: ListKinds) -> Answer:
+    """The answer to `drains`."""
+    forked = ForkedAnswers()
+
+    async def drains_now(query: Query) -> Response:
+        drains = await asyncio.to_thread(import_module, f"{answering.__name__}.drains")
+        kinds = [kind for kind in drains.KINDS if kind not in WATCHED]
+
+        def planned(more: ListedOnce) -> Response:
+            response: Response = drains.answer(look().with_more(*more), query)
+            return response
+
+        return await forked.answer(lambda: list_kinds(kinds), planned)
+
+    return drains_now
+
+
+def _replay_answer(
+    look: ViewSource, journal: Journal, now_ns: Callable[[], int], list_kinds: ListKinds
+) -> Answer:
+    """The answer to `replay`."""
+    forked = ForkedAnswers()
+
+    async def replay_now(query: Query) -> Response:
+        replay = await asyncio.to_thread(import_module, f"{answering.__name__}.replay")
+
+        async def traces() -> tuple[ListedOnce, list[ChangeRecord]]:
+            since_ns = now_ns() - (number(query, "since") or HOUR_NS)
+            wanted = ChangeFilter(since_ns=since_ns)
+            return await list_kinds(replay.KINDS), await journal.select(wanted, MOST_CHANGES)
+
+        def told(found: tuple[ListedOnce, list[ChangeRecord]]) -> Response:
+            listed, changes = found
+            view = look().with_more([], listed.unread, listed.unreadable)
+            response: Response = replay.answer(view, listed.objects, _documents(changes), query)
+            return response
+
+        return await forked.answer(traces, told)
+
+    return replay_now
+
+
 async def _watch_status(look: ViewSource, query: Query) -> AsyncIterator[dict[str, Any]]:
     """All nodes, then each second those about which there is something else to say, the nodes that
     are gone, and the zones whose state changed."""
-    import asyncio
-
     lines = StatusLines(query)
     said: set[str] = set()
     while True:

@@ -5,7 +5,7 @@ Whether the user may evict pods is not checked: the API answers that only to a P
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.answers.view import ClusterView
@@ -15,6 +15,7 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.kinds import find_resource
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.outlook.terminating import release_of
 
 KINDS: Final = (
@@ -63,21 +64,30 @@ def look_for_drain(where: Where, read_all: str = "") -> DrainLook:
     if read_all and not where.filename:
         raise BadInput("is for dumps", on="--read", remedy="name a dump with -f")
     view = look(where, KindsToRead(KINDS, needed=("Node", "Pod"), not_told=_not_told))
+    snapshot = snapshot_of(view, view.objects, read_all)
+    return DrainLook(snapshot, source_of(view), view.warnings, view.settings)
+
+
+def snapshot_of(
+    view: ClusterView, objects: Iterable[KubeObject], read_all: str = ""
+) -> PlanSnapshot:
+    """The view's objects as the planner takes them. Raises BadInput for `read_all`."""
     read = {kind for kind in KINDS if kind not in view.unread} | _kinds_named(read_all)
     if view.settings.profile.minor < POLICIES_SINCE:
         read |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    release = release_of(view.settings)
+    return PlanSnapshot(objects, view.now_ns, read, view.unreadable, release, view.settings)
+
+
+def source_of(view: ClusterView) -> dict[str, Any]:
+    """Where a plan is from, of which moment, and which release it follows."""
     keep = ("kind", "context", "server")
-    source = {
+    return {
         **{key: view.source[key] for key in keep if key in view.source},
         "moment": view.moment,
         "profile": view.settings.profile.name,
         "profileOrigin": view.profile_origin,
     }
-    release = release_of(view.settings)
-    snapshot = PlanSnapshot(
-        view.objects, view.now_ns, read, view.unreadable, release, view.settings
-    )
-    return DrainLook(snapshot, source, view.warnings, view.settings)
 
 
 def _kinds_named(text: str) -> set[str]:

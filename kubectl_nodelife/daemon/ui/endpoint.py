@@ -22,6 +22,7 @@ from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.server import Answer, Query, error_document
 from kubectl_nodelife.daemon.ui.admission import HEADERS, MOST_BODY_BYTES, refusal
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast, Subscriber
+from kubectl_nodelife.daemon.ui.one_script import one_script
 from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.errors import BadInput, NodelifeError
 
@@ -31,7 +32,10 @@ REQUEST_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 10.0
 COMMENT_SECONDS: Final = 15.0
 
-QUESTIONS: Final = ("status", "explain", "changes", "daemonset")
+QUESTIONS: Final = (
+    *("status", "explain", "changes", "daemonset"),
+    *("replay", "drains", "upgrade"),
+)
 TYPES: Final = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",
@@ -51,12 +55,16 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def page_files() -> dict[str, tuple[bytes, str]]:
-    """Path -> the page's file and its type."""
-    found = {}
+    """Path -> the page's file and its type. `/page.js`: all modules of the page in one."""
+    found, modules = {}, {}
     for file in files("kubectl_nodelife.daemon.ui").joinpath("page").iterdir():
-        kind = TYPES.get(f".{file.name.rpartition('.')[2]}")
+        name, _, ending = file.name.rpartition(".")
+        kind = TYPES.get(f".{ending}")
         if kind is not None:
             found[f"/{file.name}"] = file.read_bytes(), kind
+        if ending == "js":
+            modules[name] = file.read_text()
+    found["/page.js"] = one_script(modules, "main").encode(), TYPES[".js"]
     found["/"] = found["/index.html"]
     return found
 

@@ -45,7 +45,7 @@ class PageHost:
         answers: Mapping[str, Answer],
         always: Always,
     ) -> None:
-        self._feed = LiveFeed(look, journal, now_ns)
+        self._feed = LiveFeed(look, journal, now_ns, answers)
         self._answers = answers
         self._always = always
         self._endpoint: PageEndpoint | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nlargest
 from typing import Any, Final
 
@@ -16,12 +16,13 @@ import msgspec
 
 from kubectl_nodelife.answers.live_wall import LiveFrame, LiveWall, delta
 from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.answers.works import WorkInProgress, works_of
+from kubectl_nodelife.answers.works import WorkInProgress
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
-from kubectl_nodelife.daemon.server import sliced
+from kubectl_nodelife.daemon.server import Answer, sliced
 from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
+from kubectl_nodelife.daemon.ui.works_feed import WorksFeed
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.times import SECOND_NS
 
@@ -54,10 +55,14 @@ class HappenedChange(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LiveFeed:
-    """See the module. `now_ns`: by the API server's clock."""
+    """See the module. `now_ns`: by the API server's clock; `answers`: the daemon's, by question."""
 
     def __init__(
-        self, look: Callable[[], ClusterView], journal: Journal, now_ns: Callable[[], int]
+        self,
+        look: Callable[[], ClusterView],
+        journal: Journal,
+        now_ns: Callable[[], int],
+        answers: Mapping[str, Answer],
     ) -> None:
         self._look = look
         self._journal = journal
@@ -66,6 +71,7 @@ class LiveFeed:
         self._told: LiveFrame | None = None
         self._works: list[WorkInProgress] = []
         self._works_at = 0.0
+        self._details = WorksFeed(answers, now_ns)
         self._happened: dict[int, ChangeRecord] = {}
         self._fresh: dict[int, ChangeRecord] = {}
         self._ticked_at = 0.0
@@ -75,17 +81,22 @@ class LiveFeed:
         """Tell what there is, as long as somebody listens, until cancelled."""
         while True:
             await self.broadcast.wanted.wait()
-            following = asyncio.create_task(self._follow())
+            beside = [
+                asyncio.create_task(self._follow()),
+                asyncio.create_task(self._details.run(lambda: self._works)),
+            ]
             try:
                 while self.broadcast.wanted.is_set():
-                    if following.done():
-                        following.result()
+                    for task in beside:
+                        if task.done():
+                            task.result()
                     began = time.thread_time()
                     await self._frame()
                     cost_s = time.thread_time() - began
                     await asyncio.sleep(max(FRAME_SECONDS, _SHARE * cost_s))
             finally:
-                following.cancel()
+                for task in beside:
+                    task.cancel()
 
     async def _frame(self) -> None:
         try:
@@ -98,7 +109,8 @@ class LiveFeed:
         works = self._works
         if time.monotonic() > self._works_at + WORKS_SECONDS:
             self._works_at = time.monotonic()
-            works = works_of(view.cache)
+            followed, now_ns = self._details.followed, view.outlook.now_ns
+            works = followed.works(view.cache, now_ns, self._wall.instant)
         self._tell(frame, works, view.source.get("age"))
 
     def _tell(self, frame: LiveFrame, works: list[WorkInProgress], age_s: float | None) -> None:

@@ -19,8 +19,9 @@ export class Grid {
     const height = Math.ceil(nodes.length / this.columns) * high;
     const kept = Math.ceil(height / ROUND_UP) * ROUND_UP;
     const pixels = [Math.round(width * ratio), Math.round(kept * ratio)];
-    if (`${pixels} ${wide} ${high}` !== this.pixels) {
-      this.pixels = `${pixels} ${wide} ${high}`;
+    const measure = `${pixels} ${wide} ${high}`;
+    if (measure !== this.pixels) {
+      this.pixels = measure;
       [this.canvas.width, this.canvas.height] = pixels;
       this.canvas.style.height = `${kept}px`;
       this.drawn = [];

@@ -1,11 +1,11 @@
 // The explanation of one object, beside the wall: the daemon's own answer, in its own words.
 
+import { byId, on, post, stretch } from "./rows.js";
 import { counted, duration, make, shown } from "./text.js";
 
 const KINDS = { node: "Node", pod: "Pod", daemonset: "DaemonSet", zone: "Zone" };
 const EVERY_MS = 5000;
 const MOST_BANDS = 50;
-const byId = (id) => document.getElementById(id);
 
 /** The object of an address such as #/pod/default/web-1; null: it is none. */
 export function objectOf(hash) {
@@ -32,9 +32,9 @@ export function commandFor(object, context) {
 export class Panel {
   constructor(context, refused) {
     Object.assign(this, { context, refused, object: null, text: "", readOnly: false });
-    byId("panel-close").addEventListener("click", () => this.close());
-    byId("copy").addEventListener("click", () => navigator.clipboard?.writeText(byId("panel-command").textContent));
-    byId("what-if").addEventListener("click", () => this.play());
+    on("panel-close", "click", () => this.close());
+    on("copy", "click", () => navigator.clipboard?.writeText(byId("panel-command").textContent));
+    on("what-if", "click", () => this.play());
     setInterval(() => { if (this.object && !document.hidden) this.ask(); }, EVERY_MS);
   }
 
@@ -64,7 +64,7 @@ export class Panel {
     const show = (...content) => { if (asked === this.object) byId("what-if-answer").replaceChildren(...content); };
     show(make("p", { class: "dim" }, "Playing …"));
     try {
-      const answer = await fetch("/api/v1/what-if", { method: "POST", headers: { "X-Nodelife": "1", "Content-Type": "application/json" }, body: JSON.stringify({ kind: asked.word, name: asked.name }) });
+      const answer = await post("/api/v1/what-if", { kind: asked.word, name: asked.name });
       if (answer.status === 401) { this.refused(); return; }
       if (answer.status === 429) { show(make("p", {}, "Another question is being played; try again in a moment.")); return; }
       const told = await answer.json();
@@ -96,14 +96,11 @@ function wrong(error) {
   return [make("p", {}, error.on ? `${error.on}: ${error.what}` : error.what), ...(error.remedy ? [make("p", { class: "dim" }, error.remedy)] : [])];
 }
 
-const FIGURES = [["workloadsAtZero", "workloads at zero"], ["servicesWithoutEndpoints", "Services without endpoints"], ["budgetsBelow", "budgets below"],
-  ["podsEvicted", "pods evicted"], ["podsPending", "pods without a place"], ["podsStuck", "pods stuck"]];
-
 /** A WhatIf document in short: how long each workload and Service is hit, as bands on one line of time. */
 function lost(told) {
   const verdict = told.verdict ?? {};
-  const figures = FIGURES.filter(([key]) => verdict[key] && verdict[key].future !== verdict[key].baseline)
-    .map(([key, words]) => make("li", {}, `${words}: ${verdict[key].future} instead of ${verdict[key].baseline}`));
+  const figures = Object.entries(verdict).filter(([, both]) => both?.future !== both?.baseline)
+    .map(([key, both]) => make("li", {}, `${key.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)}: ${both.future} instead of ${both.baseline}`));
   const end = told.horizon?.endedSeconds || told.horizon?.untilSeconds || 1;
   const hit = (told.workloads ?? []).filter((each) => each.outage && each.outage !== "none");
   const back = (at) => (at === null ? "not back" : `back after ${duration(at)}`);
@@ -120,8 +117,7 @@ function lost(told) {
 
 function band(each, from, to, end, full, says) {
   const bar = make("span");
-  const [low, high] = [Math.min(1, (from ?? 0) / end), Math.min(1, (to ?? end) / end)];
-  Object.assign(bar.style, { left: `${low * 100}%`, width: `${(high - low) * 100}%` });
+  stretch(bar, Math.min(1, (from ?? 0) / end), Math.min(1, (to ?? end) / end));
   return make("li", {}, make("b", {}, `${each.namespace}/${each.name}`), ` ${says}`, make("span", { class: full ? "track full" : "track", "aria-hidden": "true" }, bar));
 }
 

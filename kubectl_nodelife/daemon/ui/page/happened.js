@@ -1,8 +1,8 @@
 // What happened: a lane for each actor, and the changes as rows. A stretch of time can be chosen.
 
-import { byId, Rows, write } from "./rows.js";
+import { byId, on, Rows, write } from "./rows.js";
 import { palette } from "./shapes.js";
-import { counted, duration, make, shown } from "./text.js";
+import { counted, duration, make, press, shown } from "./text.js";
 import { timeLine } from "./time_line.js";
 import { addressOf, link } from "./lists.js";
 
@@ -10,7 +10,7 @@ const MOST_ROWS = 100;
 const HOUR = 3600;
 const LANE = 20;
 const LINKED = new Set(["Node", "Pod", "DaemonSet", "Zone"]);
-const DONE = new Set(["applied", "confirmed"]);
+const DONE = new Set(["applied", "confirmed", ""]);
 
 /** Of an address such as #/happened/2026-01-01T10:00:00Z/2026-01-01T10:05:00Z; null: it is none. */
 export function rangeOf(hash) {
@@ -28,12 +28,12 @@ export class Happened {
   constructor(refused) {
     Object.assign(this, { refused, rows: new Rows(byId("happened-list")), range: null, asked: null, found: null, dragged: null, line: null });
     this.lanes = byId("lanes");
-    this.lanes.addEventListener("pointerdown", (event) => this.begin(event));
-    this.lanes.addEventListener("pointermove", (event) => { if (this.dragged) { this.dragged.to = this.place(event); this.draw(); } });
-    this.lanes.addEventListener("pointerup", () => this.end());
-    this.lanes.addEventListener("pointercancel", () => { this.dragged = null; this.draw(); });
-    byId("range-form").addEventListener("submit", (event) => { event.preventDefault(); this.typed(); });
-    byId("range-all").addEventListener("click", () => { location.hash = "#/"; });
+    on("lanes", "pointerdown", (event) => this.begin(event));
+    on("lanes", "pointermove", (event) => { if (this.dragged) { this.dragged.to = this.place(event); this.draw(); } });
+    on("lanes", "pointerup", () => this.end());
+    on("lanes", "pointercancel", () => { this.dragged = null; this.draw(); });
+    on("range-form", "submit", (event) => { event.preventDefault(); this.typed(); });
+    on("range-all", "click", () => { location.hash = "#/"; });
   }
 
   /** Show that stretch of time, null: the last hour. Instants are seconds since the epoch. */
@@ -55,7 +55,6 @@ export class Happened {
     const rows = this.rows.show(newest, keyOf, (change) => this.row(change, led.get(change.id) ?? 0, known.has(change.cause)));
     for (const change of newest) write(rows.get(keyOf(change)).firstChild, `${duration(now - change.atS)} ago`);
     byId("happened-none").hidden = newest.length > 0;
-    byId("happened-none").textContent = this.range ? "Nothing was changed in that time." : "Nothing was changed in the last hour.";
     write(byId("range-note"), this.note(changes.length));
     byId("range-all").hidden = !this.range;
     this.draw();
@@ -71,37 +70,38 @@ export class Happened {
 
   note(count) {
     const listed = count > MOST_ROWS ? `, the newest ${MOST_ROWS} are listed` : "";
-    return this.range ? `${clock(this.range.low)} to ${clock(this.range.high)}: ${counted(count, "change")}${listed}.` : "";
+    return this.range ? `${clock(this.range.low)} to ${clock(this.range.high)}: ${this.found ? `${counted(count, "change")}${listed}.` : "asking …"}` : "";
   }
 
-  /** The journal has more than the stream. */
+  /** The Replay has what others did, too, and more than the stream. */
   async ask() {
     const { range, model } = this;
+    let found = [...model.changes.values()];
     this.asked = range;
     const seconds = Math.ceil(this.now + model.epoch - range.low) + 1;
     const until = Math.max(0, Math.floor(this.now + model.epoch - range.high) - 1);
     if (seconds <= 0) return;
     try {
-      const answer = await fetch(`/api/v1/changes?since=${seconds}000000000&until=${until}000000000`);
+      const answer = await fetch(`/api/v1/replay?since=${seconds}000000000&until=${until}000000000`);
       if (answer.status === 401) { this.refused(); return; }
-      const told = await answer.json();
-      if (this.range !== range || !told.items) return;
-      this.found = told.items.map((item) => ({
-        id: item.id, atS: Date.parse(item.time) / 1000 - model.epoch, controller: item.controller, action: item.action,
-        kind: item.object.kind, namespace: item.object.namespace ?? "", name: item.object.name, outcome: item.outcome, reason: item.reason, cause: item.cause,
+      found = (await answer.json()).items.map((item) => ({
+        id: item.id, atS: Date.parse(item.time) / 1000 - model.epoch, controller: item.actor.kind === "kubelet" ? "kubelets" : item.actor.name, action: item.action,
+        kind: item.object.kind, namespace: item.object.namespace ?? "", name: item.object.name, outcome: item.outcome ?? "", reason: item.reason, cause: item.cause,
       }));
-      this.update(model, this.now);
-    } catch { /* the stream's changes stay */ }
+    } catch { /* the stream's changes are what there is */ }
+    if (this.range !== range) return;
+    this.found = found;
+    this.update(model, this.now);
   }
 
   row(change, led, hasCause) {
     const row = make("li", { "data-change": String(change.id) },
       make("span", { class: "when" }),
-      make("span", {}, make("span", { class: "tag" }, change.outcome)),
+      make("span", {}, ...(change.outcome ? [make("span", { class: "tag" }, change.outcome)] : [])),
       make("span", { class: "what" }, `${change.action} `, objectLink(change), ` by ${shown(change.controller)}`));
     const why = make("span", { class: "why" }, change.reason);
-    if (hasCause) why.append(" ", make("button", { type: "button", class: "link", onclick: () => this.mark((other) => other.id === change.cause) }, "its cause"));
-    if (led) why.append(" ", make("button", { type: "button", class: "link", onclick: () => this.mark((other) => other.cause === change.id) }, `what it led to (${led})`));
+    if (hasCause) why.append(" ", press("its cause", () => this.mark((other) => other.id === change.cause)));
+    if (led) why.append(" ", press(`what it led to (${led})`, () => this.mark((other) => other.cause === change.id)));
     row.append(why);
     return row;
   }

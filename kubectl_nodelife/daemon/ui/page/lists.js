@@ -1,8 +1,8 @@
 // The lists beside the wall: states, the table, what comes next, works in progress.
 
-import { byId, fill, Rows, write } from "./rows.js";
+import { byId, Rows, stretch, write } from "./rows.js";
 import { palette, shape } from "./shapes.js";
-import { counted, duration, make, shown, when } from "./text.js";
+import { counted, duration, make, press, shown, when } from "./text.js";
 import { timeLine } from "./time_line.js";
 
 const MOST_ROWS = 200;
@@ -12,7 +12,7 @@ const SETTLED = new Set(["applied", "confirmed", "superseded", "failed", "held"]
 const MOST_SETTLED = 5;
 const PAST = 1 / 6; // of the time ahead
 
-export const link = (text, address) => make("button", { type: "button", class: "link", onclick: () => { location.hash = address; } }, text);
+export const link = (text, address) => press(text, () => { location.hash = address; });
 export const addressOf = (kind, ...names) => `#/${kind.toLowerCase()}/${names.map(encodeURIComponent).join("/")}`;
 
 let legendOf = null;
@@ -46,13 +46,14 @@ export function table(nodes, now) {
   const rows = nodes.slice(0, MOST_ROWS);
   byId("table-note").textContent = nodes.length > MOST_ROWS
     ? `${MOST_ROWS} of ${nodes.length} nodes, trouble first; a filter shows others.` : `${counted(nodes.length, "node")}, trouble first.`;
-  fill(byId("rows"), rows.map((node) => make("tr", {},
-    make("th", { scope: "row" }, link(node.name, addressOf("node", node.name))),
-    make("td", {}, node.zoneName || "<none>"), make("td", {}, node.word),
-    make("td", {}, node.pods === null ? "<unknown>" : String(node.pods)),
-    make("td", {}, node.action || "<none>"),
-    make("td", { class: "when" }, node.action ? when(node.low, node.high, now) : ""))));
+  const keyOf = (node) => cells(node).join("\n");
+  const made = tableRows.show(rows, keyOf, (node) => make("tr", {}, make("th", { scope: "row" }, link(node.name, addressOf("node", node.name))),
+    ...cells(node).slice(1).map((text) => make("td", {}, text)), make("td", { class: "when" })));
+  for (const node of rows) write(made.get(keyOf(node)).lastChild, node.action ? when(node.low, node.high, now) : "");
 }
+
+const tableRows = new Rows(byId("rows"));
+const cells = (node) => [node.name, node.zoneName || "<none>", node.word, node.pods ?? "<unknown>", node.action || "<none>"];
 
 /** What comes next, as rows; many of one kind in a zone are one row. */
 export function upcoming(nodes) {
@@ -75,10 +76,7 @@ export function upcoming(nodes) {
     .sort((a, b) => a.low - b.low).slice(0, MOST_NEXT);
 }
 
-function sentence(node) {
-  const more = node.waiting > 1 ? ` (${node.waiting} pods wait for deletion)` : "";
-  return `${node.action}${more}`;
-}
+const sentence = (node) => (node.waiting > 1 ? `${node.action} (${node.waiting} pods wait for deletion)` : node.action);
 
 /** What came true of late, as rows of the past. */
 function settled(model, now, past) {
@@ -104,8 +102,7 @@ export function next(model, nodes, now, span) {
   for (const row of rows) {
     const [first, track] = made.get(keyOf(row)).children;
     write(first, row.outcome ? `${duration(now - row.low)} ago` : when(row.low, row.high, now));
-    const [low, high] = [line.share(row.low), line.share(row.high)];
-    Object.assign(track.firstChild.style, { left: `${low * 100}%`, width: `${(high - low) * 100}%` });
+    stretch(track.firstChild, line.share(row.low), line.share(row.high));
     track.lastChild.style.left = `${line.share(now) * 100}%`;
   }
   if (rows.length) axis(made.get("axis").children[1], line, now);
@@ -134,13 +131,24 @@ function axis(track, line, now) {
   marks.forEach(([share, text], at) => { track.children[at].style.left = `${share * 100}%`; write(track.children[at], text); });
 }
 
-export function works(model) {
+const workRows = new Rows(byId("works-list"));
+
+/** Promised against real, what is waited for and since when. */
+export function works(model, now) {
   byId("works-none").hidden = model.works.length > 0;
-  fill(byId("works-list"), model.works.map((work) => {
-    const name = work.namespace ? `${work.namespace}/${work.name}` : work.name;
-    const bar = make("progress", { max: String(Math.max(1, work.total)), "aria-label": shown(`${work.kind} ${name}`) });
-    bar.value = work.done;
-    const done = work.kind === "Node" ? [] : [bar, ` ${work.done} of ${work.total} `];
-    return make("li", {}, make("b", {}, `${work.kind} ${name} `), ...done, make("span", {}, work.sentence), " ", make("code", {}, work.command));
-  }));
+  for (const [key, row] of workRows.show(model.works, JSON.stringify, workRow)) {
+    const { sinceS, promised, expected, waits } = JSON.parse(key);
+    const end = (words, ends) => (ends ? `${words} ${now > ends[1] ? `${duration(now - ends[1])} ago` : when(...ends, now)}` : `no end ${words}`);
+    write(row.querySelector(".when"), `for ${duration(now - sinceS)}; ${end("promised", promised)}; ${end("expected", expected)}`);
+    row.querySelectorAll(".since").forEach((mark, at) => write(mark, `for ${duration(now - waits[at].sinceS)}`));
+  }
+}
+
+function workRow(work) {
+  const name = work.namespace ? `${work.namespace}/${work.name}` : work.name;
+  const bar = make("progress", { max: String(Math.max(1, work.total)), "aria-label": shown(`${work.kind} ${name}`) });
+  bar.value = work.done;
+  return make("li", {}, make("b", {}, `${work.kind} ${name} `), bar, ` ${work.done} of ${work.total} `, work.sentence, make("p", { class: "when" }),
+    make("ul", {}, ...work.waits.map(({ what, because, sinceS }) => make("li", {}, `waits for ${what} `, make("span", { class: sinceS === null ? "" : "since tag" }), ` ${because}`)),
+      ...work.budgets.map((budget) => make("li", { class: "dim" }, `budget ${budget}`))), make("code", {}, work.command));
 }

@@ -4,13 +4,13 @@ import { Panel, objectOf } from "./explain.js";
 import { Happened, rangeOf } from "./happened.js";
 import { addressOf, legend, next, table, works } from "./lists.js";
 import { Model } from "./model.js";
+import { byId, on, post } from "./rows.js";
 import { forgetPalette } from "./shapes.js";
 import { connect } from "./stream.js";
 import { counted, make, shown } from "./text.js";
 import { Wall } from "./wall.js";
 
 const ANNOUNCE_MS = 5000;
-const byId = (id) => document.getElementById(id);
 const model = new Model();
 const slow = matchMedia("(prefers-reduced-motion: reduce)");
 let drawn = -1;
@@ -34,7 +34,7 @@ async function begin() {
   const token = location.hash.startsWith("#token=") ? location.hash.slice(7) : "";
   if (token) {
     history.replaceState(null, "", `/${location.search}#/`);
-    await fetch("/session", { method: "POST", headers: { "X-Nodelife": "1", "Content-Type": "application/json" }, body: JSON.stringify({ token }) });
+    await post("/session", { token });
   }
   const session = await fetch("/session");
   if (!session.ok) {
@@ -84,7 +84,6 @@ function draw() {
     if (!performance.getEntriesByName("wall").length) performance.mark("wall");
     head();
     legend(model, nodes);
-    works(model);
   } else if (!wall.draw()) wake();
   lists(nodes, began);
 }
@@ -97,6 +96,7 @@ function lists(nodes, at) {
   const { now } = clock();
   listed = { at, version: model.version };
   next(model, nodes, now, Number(byId("zoom").value));
+  works(model, now);
   happened.update(model, now);
   table(nodes, now);
   announce(at);
@@ -116,7 +116,8 @@ function summary() {
   const trouble = [...model.nodes.values()].filter((node) => !node.isFine).length;
   const dark = model.zones.filter((zone) => zone.state && zone.state !== "Normal" && zone.state !== "Initial");
   const zones = dark.length ? `; ${dark.map((zone) => `zone ${zone.name} is in ${zone.state}`).join(", ")}` : "";
-  return shown(`${trouble ? `${trouble} of ${counted(model.nodes.size, "node")} in trouble` : `${counted(model.nodes.size, "node")}, none in trouble`}${zones}. Behaviour of ${model.profile}.`);
+  const all = counted(model.nodes.size, "node");
+  return shown(`${trouble ? `${trouble} of ${all}` : `${all}, none`} in trouble${zones}. Behaviour of ${model.profile}.`);
 }
 
 function announce(at) {
@@ -140,14 +141,14 @@ function redraw() {
 }
 
 addEventListener("hashchange", route);
-byId("search").addEventListener("input", redraw);
-byId("search-form").addEventListener("submit", (event) => event.preventDefault());
-byId("zoom").addEventListener("change", redraw);
-byId("table-box").addEventListener("toggle", redraw);
+on("search", "input", redraw);
+on("search-form", "submit", (event) => event.preventDefault());
+on("zoom", "change", redraw);
+on("table-box", "toggle", redraw);
 for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) matchMedia(query).addEventListener("change", () => { forgetPalette(); redraw(); });
-byId("help-button").addEventListener("click", () => byId("help").showModal());
-byId("leave").addEventListener("click", async () => {
-  await fetch("/logout", { method: "POST", headers: { "X-Nodelife": "1", "Content-Type": "application/json" }, body: "{}" });
+on("help-button", "click", () => byId("help").showModal());
+on("leave", "click", async () => {
+  await post("/logout", {});
   refuse();
 });
 addEventListener("keydown", (event) => {

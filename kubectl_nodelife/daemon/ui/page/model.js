@@ -1,7 +1,5 @@
 // What the daemon has told: a snapshot, and the deltas after it. Nothing is decided here.
 
-const FIELDS = ["name", "zone", "state", "pods", "waiting", "action", "low", "high"];
-
 export class Model {
   constructor() {
     this.ready = false;
@@ -26,12 +24,8 @@ export class Model {
     if (event === "snapshot") {
       this.nodes.clear();
       this.changes.clear();
-      Object.assign(this, { source: {}, zones: [], warnings: [], works: [], states: [], fine: [] });
-      this.profile = told.profile;
+      Object.assign(this, { source: {}, zones: [], warnings: [], works: [], states: told.states ?? [], fine: new Set(told.fine), profile: told.profile, ready: true });
       this.epoch = told.epochS ?? 0; // the stream's second 0, by the API server's clock
-      this.states = told.states ?? [];
-      this.fine = new Set(told.fine ?? []);
-      this.ready = true;
     }
     for (const field of ["source", "zones", "warnings", "works"]) {
       if (told[field] !== undefined) this[field] = told[field] ?? [];
@@ -46,12 +40,9 @@ export class Model {
   }
 
   node(row) {
-    const made = {};
-    FIELDS.forEach((field, at) => { made[field] = row[at] ?? null; });
-    made.word = this.states[made.state] ?? "unknown";
-    made.isFine = this.fine.has(made.word);
-    made.zoneName = this.zones[made.zone]?.name ?? "";
-    return made;
+    const [name, zone, state, pods = null, waiting, action, low = null, high = null] = row;
+    const word = this.states[state] ?? "unknown";
+    return { name, state, pods, waiting, action, low, high, word, isFine: this.fine.has(word), zoneName: this.zones[zone]?.name ?? "" };
   }
 
   /** The stream's clock at an instant of the page's; it stands still where nothing was heard. */

@@ -2,16 +2,15 @@
 
 export const byId = (id) => document.getElementById(id);
 
+export const on = (id, event, act) => byId(id).addEventListener(event, act);
+
 export const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
 
-/** A list keeps the focus and the place to which it is scrolled when it is made anew. */
-export function fill(list, items) {
-  const top = list.scrollTop;
-  const focused = list.contains(document.activeElement) ? document.activeElement.textContent : null;
-  list.replaceChildren(...items);
-  list.scrollTop = top;
-  if (focused !== null) [...list.querySelectorAll("button")].find((b) => b.textContent === focused)?.focus();
-}
+/** Lay it between two shares of its line. */
+export const stretch = (element, low, high) => Object.assign(element.style, { left: `${low * 100}%`, width: `${(high - low) * 100}%` });
+
+/** POST, as the server takes it: a form cannot send this. */
+export const post = (path, asked) => fetch(path, { method: "POST", headers: { "X-Nodelife": "1", "Content-Type": "application/json" }, body: JSON.stringify(asked) });
 
 /** A list of which only new rows are made, and those in another place are moved. */
 export class Rows {

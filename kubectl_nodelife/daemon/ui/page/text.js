@@ -23,6 +23,9 @@ export function make(tag, attributes = {}, ...content) {
   return made;
 }
 
+/** A button that looks like a link. */
+export const press = (text, onclick) => make("button", { type: "button", class: "link", onclick }, text);
+
 /** Seconds in kubectl's words: 45s, 4m55s, 2h5m. */
 export function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));

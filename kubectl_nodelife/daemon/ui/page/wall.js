@@ -1,6 +1,7 @@
 // The wall: a block a zone with its numbers as text, and its nodes on canvases.
 
 import { Grid, Painter } from "./cells.js";
+import { write } from "./rows.js";
 import { palette } from "./shapes.js";
 import { counted, make, shown, when } from "./text.js";
 
@@ -68,7 +69,6 @@ export class Wall {
 
   describe(block, zone) {
     if (!zone) { block.tag.hidden = true; return; }
-    const write = (element, text) => { if (element.textContent !== text) element.textContent = text; };
     block.section.dataset.state = zone.state;
     write(block.tag, shown(zone.state || "Initial"));
     const queue = zone.queued ? `, ${counted(zone.queued, "node")} in the queue` : "";

@@ -1,0 +1,145 @@
+"""Works in progress on the page: what was promised, and what is waited for since when."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.answers.works import WorkInProgress
+from kubectl_nodelife.daemon.ui import works_feed
+from kubectl_nodelife.daemon.ui.works_feed import WorksFeed
+from kubectl_nodelife.errors import Failed
+from tests.loopback import KUBECTL, kubectl, play
+from tests.ui.browser import needs_chromium
+from tests.ui.test_drawing import shown
+from tests.ui.test_followed_works import PLAN, ROLL_OUT, STATUS, S, cluster, instant
+from tests.ui.test_page import opened
+
+SHOWN = "return document.getElementById('works-list').innerText"
+HELD = '{"metadata":{"finalizers":["example.com/hold"]}}'
+BUDGET = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
+
+
+def work(kind: str, name: str, namespace: str = "") -> WorkInProgress:
+    return WorkInProgress(kind, name, 0, 1, "", "", namespace)
+
+
+def test_each_kind_of_work_is_asked_for_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(works_feed, "_LOOK_SECONDS", 0.001)
+    asked: list[tuple[str, Mapping[str, list[str]]]] = []
+
+    def answer(name: str, told: dict[str, Any]) -> Any:
+        async def answered(query: Mapping[str, list[str]]) -> dict[str, Any]:
+            asked.append((name, dict(query)))
+            return told
+
+        return answered
+
+    answers = {
+        "drains": answer("drains", {"items": [PLAN]}),
+        "daemonset": answer("daemonset", {"text": json.dumps(ROLL_OUT)}),
+        "upgrade": answer("upgrade", STATUS),
+    }
+
+    async def test() -> None:
+        feed = WorksFeed(answers, lambda: 100 * S)
+        found = [work("Upgrade", "nodes"), work("DaemonSet", "agent", "kube"), work("Node", "a1")]
+        task = asyncio.create_task(feed.run(lambda: found))
+        while len(asked) < 3:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        task.cancel()
+        of_set = {"about": ["status"], "namespace": ["kube"], "name": ["agent"], "output": ["json"]}
+        nodes = {"node": ["a1"]}
+        assert asked == [("upgrade", {}), ("daemonset", of_set), ("drains", nodes)]
+
+    asyncio.run(test())
+
+
+def test_an_answer_that_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(works_feed, "_LOOK_SECONDS", 0.001)
+
+    async def fails(query: object) -> dict[str, Any]:
+        raise Failed("two questions are being answered")
+
+    async def test() -> None:
+        feed = WorksFeed({"drains": fails}, lambda: 100 * S)
+        cache = cluster(2, going=1)
+        works: Callable[[], list[WorkInProgress]] = lambda: feed.followed.works(  # noqa: E731
+            cache, 100 * S, instant
+        )
+        task = asyncio.create_task(feed.run(works))
+        while not (waits := works()[0].waits):
+            await asyncio.sleep(0.001)
+        task.cancel()
+        assert [(wait.what, wait.because) for wait in waits] == [
+            ("what it waits for is not known", "two questions are being answered")
+        ]
+
+    asyncio.run(test())
+
+
+@needs_chromium
+@pytest.mark.skipif(KUBECTL is None, reason="there is no kubectl here")
+def test_a_drain_that_is_stuck_says_behind_what_and_since_when() -> None:
+    async def test() -> None:
+        async with opened() as page:
+            found = json.loads(await kubectl(page.served, "get", "pods", "-A", "-o", "json"))
+            mine = [
+                pod["metadata"]
+                for pod in found["items"]
+                if pod["spec"].get("nodeName") == "a1"
+                and pod["metadata"]["ownerReferences"][0]["kind"] != "DaemonSet"
+            ]
+            held, guarded = mine[0], mine[-1]
+            spec = {"maxUnavailable": 0, "selector": {"matchLabels": guarded["labels"]}}
+            metadata = {"name": "none-to-spare", "namespace": guarded["namespace"]}
+            budget = json.dumps({**BUDGET, "metadata": metadata, "spec": spec})
+            await kubectl(page.served, "apply", "-f", "-", stdin=budget)
+            pod = ("pod", held["name"], "-n", held["namespace"])
+            await kubectl(page.served, "patch", *pod, "--type=merge", "-p", HELD)
+            await kubectl(page.served, "cordon", "a1")
+            await kubectl(page.served, "delete", *pod, "--wait=false", "--grace-period=1")
+            window = page.browser
+            await window.until(f"{SHOWN}.includes('may go now')")
+            said = await window.text("#works-list")
+            assert f"Node a1  0 of {len(mine)} cordoned" in said
+            assert "finalizer example.com/hold keeps the object" in said
+            assert "it can never spare one" in said and "no end promised" in said
+            assert f"budget {guarded['namespace']}/none-to-spare" in said
+            since = "return document.querySelector('#works-list .since').textContent"
+            first = await window.run(since)
+            assert first.startswith("for ") and first.endswith("s")
+            await window.until(f"{since} !== arguments[0]", first)  # it goes on
+            assert await window.log() == []
+
+    play(test)
+
+
+@needs_chromium
+def test_promised_against_real_runs_by_the_streams_clock() -> None:
+    async def test() -> None:
+        async with shown(3) as (window, told):
+            now = told.zone.now_s
+            rolled = WorkInProgress(
+                *(
+                    "DaemonSet",
+                    "agent",
+                    3,
+                    6,
+                    "3 of 6 pods are of the newest template",
+                    "a command",
+                ),
+                *("kube", now - 60, (now - 30, now - 20), (now + 40, now + 90)),
+            )
+            told.broadcast.publish("delta", {"now": now, "works": [rolled]})
+            await window.until(f"{SHOWN}.includes('promised')")
+            said = await window.text("#works-list")
+            assert "DaemonSet kube/agent" in said and "3 of 6 " in said
+            assert "for 1m" in said and "promised 2" in said and "s ago; expected in" in said
+
+    play(test)
