@@ -56,6 +56,8 @@ async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[s
         figures: dict[str, object] = {"corePercent": round(100 * alone, 2)}
         async with _page(one) as (feed, endpoint, sessions):
             for count in READERS:
+                while feed.broadcast.subscribers:  # those before are noticed to be gone
+                    await asyncio.sleep(0.1)
                 async with _readers(endpoint, sessions, count):
                     while len(feed.broadcast.subscribers) < count:
                         await asyncio.sleep(0.1)

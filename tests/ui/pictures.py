@@ -1,17 +1,20 @@
 """Makes the pictures of docs/ui.md anew: `bin/docs pictures`.
 
-A sandbox of 36 nodes in three zones, of which one goes dark and two nodes of another fall silent.
+A sandbox of 36 nodes in three zones, of which one goes dark and two nodes of another fall silent;
+then somebody drains one of the third, which does not go on.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import sys
 from pathlib import Path
 
 from tests.daemon.user import silence, user
 from tests.loopback import play, sandbox
 from tests.ui.browser import Browser, browser
+from tests.ui.stuck_drain import begin_stuck_drain
 
 DOCS = Path(__file__).parents[2] / "docs"
 CONTROLLERS = ("node-lifecycle", "taint-eviction", "daemonset", "pod-gc")
@@ -59,6 +62,15 @@ def make(folder: Path) -> None:
             address = "#/node/a3"
             await picture(window, folder / "ui-dark.png", address, 1280, 1000, scheme="dark")
             await picture(window, folder / "ui-narrow.png", "#/", 360, 900, scheme="light")
+            await begin_stuck_drain(served, "c2")
+            await window.look(1280, 1000)
+            works = "document.getElementById('works')"
+            await window.until(f"return {works}.innerText.includes('may go now')")
+            await window.run(f"{works}.scrollIntoView()")
+            await asyncio.sleep(1.5)
+            element = await window.run(f"return {works}")
+            shot = await window.command("GET", f"element/{next(iter(element.values()))}/screenshot")
+            (folder / "ui-works.png").write_bytes(base64.b64decode(shot))
 
     play(made)
 

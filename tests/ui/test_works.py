@@ -13,15 +13,14 @@ from kubectl_nodelife.answers.works import WorkInProgress
 from kubectl_nodelife.daemon.ui import works_feed
 from kubectl_nodelife.daemon.ui.works_feed import WorksFeed
 from kubectl_nodelife.errors import Failed
-from tests.loopback import KUBECTL, kubectl, play
+from tests.loopback import KUBECTL, play
 from tests.ui.browser import needs_chromium
+from tests.ui.stuck_drain import begin_stuck_drain
 from tests.ui.test_drawing import shown
 from tests.ui.test_followed_works import PLAN, ROLL_OUT, STATUS, S, cluster, instant
 from tests.ui.test_page import opened
 
 SHOWN = "return document.getElementById('works-list').innerText"
-HELD = '{"metadata":{"finalizers":["example.com/hold"]}}'
-BUDGET = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
 
 
 def work(kind: str, name: str, namespace: str = "") -> WorkInProgress:
@@ -88,29 +87,14 @@ def test_an_answer_that_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -
 def test_a_drain_that_is_stuck_says_behind_what_and_since_when() -> None:
     async def test() -> None:
         async with opened() as page:
-            found = json.loads(await kubectl(page.served, "get", "pods", "-A", "-o", "json"))
-            mine = [
-                pod["metadata"]
-                for pod in found["items"]
-                if pod["spec"].get("nodeName") == "a1"
-                and pod["metadata"]["ownerReferences"][0]["kind"] != "DaemonSet"
-            ]
-            held, guarded = mine[0], mine[-1]
-            spec = {"maxUnavailable": 0, "selector": {"matchLabels": guarded["labels"]}}
-            metadata = {"name": "none-to-spare", "namespace": guarded["namespace"]}
-            budget = json.dumps({**BUDGET, "metadata": metadata, "spec": spec})
-            await kubectl(page.served, "apply", "-f", "-", stdin=budget)
-            pod = ("pod", held["name"], "-n", held["namespace"])
-            await kubectl(page.served, "patch", *pod, "--type=merge", "-p", HELD)
-            await kubectl(page.served, "cordon", "a1")
-            await kubectl(page.served, "delete", *pod, "--wait=false", "--grace-period=1")
+            stuck = await begin_stuck_drain(page.served, "a1")
             window = page.browser
             await window.until(f"{SHOWN}.includes('may go now')")
             said = await window.text("#works-list")
-            assert f"Node a1  0 of {len(mine)} cordoned" in said
+            assert f"Node a1  0 of {stuck.pods} cordoned" in said
             assert "finalizer example.com/hold keeps the object" in said
             assert "it can never spare one" in said and "no end promised" in said
-            assert f"budget {guarded['namespace']}/none-to-spare" in said
+            assert f"budget {stuck.budget}" in said
             since = "return document.querySelector('#works-list .since').textContent"
             first = await window.run(since)
             assert first.startswith("for ") and first.endswith("s")
