@@ -36,5 +36,5 @@ async def begin_stuck_drain(served: Sandbox, node: str) -> StuckDrain:
 
 
 def _moves_from(pod: dict[str, Any], node: str) -> bool:
-    owner = pod["metadata"]["ownerReferences"][0]["kind"]
-    return pod["spec"].get("nodeName") == node and owner != "DaemonSet"
+    owners = [owner["kind"] for owner in pod["metadata"].get("ownerReferences", ())]
+    return pod["spec"].get("nodeName") == node and "DaemonSet" not in owners
