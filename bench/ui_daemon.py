@@ -32,13 +32,13 @@ import socket, sys, threading
 port, cookie, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 def read():
     with socket.create_connection(("127.0.0.1", port)) as one:
-        head = f"GET /api/v1/stream HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\nCookie: {cookie}\\r\\n\\r\\n"
-        one.sendall(head.encode())
+        lines = "GET /api/v1/stream HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Cookie: {cookie}"
+        one.sendall("\\r\\n".join((*lines, "", "")).encode())
         while one.recv(65536):
             pass
 for _ in range(count):
     threading.Thread(target=read).start()
-"""  # noqa: E501
+"""
 
 
 def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
