@@ -32,16 +32,16 @@ SWITCHES: Final[dict[str, Span]] = {
     "lease_gate": (0, 17),  # NodeLease can be switched off
     "noschedule_gate": (0, 17),  # TaintNodesByCondition can be switched off
     "beta_zone_labels_only": (0, 17),
-    "beta_labels_are_truth": (0, 18),
+    "beta_labels_are_truth": (0, 19),
     "exclusion_gates": (0, 21),  # NodeDisruptionExclusion, LegacyNodeRoleBehavior
-    "infinite_cancels": (20, None),  # an infinite toleration cancels a pending timer (#93722)
+    "infinite_cancels": (17, None),  # an infinite toleration cancels a pending timer (#93722)
     "sticky_timer_keys": (0, 33),  # a timed worker's key stays after success (#129577)
     "disruption_target": (26, None),
     "gc_quarantine": (17, None),
     "gc_sets_phase": (26, None),  # with PodDisruptionConditions only, at first
     "gc_always_sets_phase": (29, None),  # JobPodReplacementPolicy is on
     "gc_out_of_service": (26, None),  # by its gate's default
-    "gc_evicted_first": (17, None),
+    "gc_evicted_first": (27, None),
     "drains_daemon_sets_by_kind": (0, 34),  # kubectl drain looks at an owner's kind alone (#128779)
 }
 

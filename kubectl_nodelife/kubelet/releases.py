@@ -18,24 +18,24 @@ SINCE_UNTIL: Final[dict[str, Span]] = {
     "owns_unschedulable": (0, 20),
     "request_per_change": (0, 27),
     "batch_empties_queue": (17, None),
-    "terminate_overwrites_all": (0, 19),
-    "terminate_keeps_never_started": (24, None),  # PR 108366
+    "terminate_overwrites_all": (0, 17),
+    "terminate_keeps_never_started": (22, None),  # PR 108366
     "terminate_sets_phase": (27, None),  # PR 115331
     "delete_when_finished": (27, None),
     "phase_waits_for_containers": (22, None),  # PR 102344
     "disruption_target": (26, None),
-    "terminal_not_ready": (25, None),  # issue 108594
+    "terminal_not_ready": (22, None),  # issue 108594
     "sidecars": (29, None),
     "started_means_initialized": (28, None),
     "init_matched_by_index": (29, None),
-    "ephemeral_counted": (23, None),
-    "patch_has_uid": (18, None),
+    "ephemeral_counted": (32, None),
+    "patch_has_uid": (17, None),
     "empty_patch_skipped": (18, None),
     "ready_to_start_containers": (29, None),
     "resize_conditions": (33, None),
     "restart_rules": (35, None),
     "restart_all_containers": (36, None),
-    "resource_claims": (26, None),
+    "resource_claims": (28, None),
     "listing_blinds_reconcile": (15, 18),  # PR 77661 broke it in 1.15, PR 84951 mended it
 }
 

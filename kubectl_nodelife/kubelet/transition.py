@@ -140,7 +140,8 @@ def terminated_status(
         regular = regular and tuple(replace(s, state=_OVERWRITTEN) for s in regular)
         init = init and tuple(replace(s, state=_OVERWRITTEN) for s in init)
     elif not rules.terminate_keeps_never_started:
-        regular, init = regular and _defaulted(regular), init and _defaulted(init)
+        regular = regular and _defaulted(regular, keep_waiting=True)
+        init = init and _defaulted(init, keep_waiting=True)
     else:
         if regular and has_pod_initialized(pod, rules):
             regular = _defaulted(regular)
@@ -188,8 +189,10 @@ def _number_that_may_have_started(init: Statuses) -> int:
     return 1
 
 
-def _defaulted(statuses: Statuses) -> Statuses:
+def _defaulted(statuses: Statuses, *, keep_waiting: bool = False) -> Statuses:
     return tuple(
-        status if status.state.terminated is not None else replace(status, state=_UNKNOWN)
+        status
+        if status.state.terminated is not None or (keep_waiting and status.state.waiting)
+        else replace(status, state=_UNKNOWN)
         for status in statuses
     )

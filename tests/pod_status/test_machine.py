@@ -108,8 +108,8 @@ def test_what_lets_a_pod_object_go(profile: str, reclaimed: bool, calls: str) ->
     assert kubelet.sync() == calls
 
 
-def test_a_patch_names_the_uid_from_1_18_on() -> None:
-    for profile, uid in (("v1.17", ""), ("v1.18", "u-web")):
+def test_a_patch_names_the_uid_from_1_17_on() -> None:
+    for profile, uid in (("v1.16", ""), ("v1.17", "u-web")):
         kubelet = Kubelet(profile)
         kubelet.say("one")
         kubelet.sync()

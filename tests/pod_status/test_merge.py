@@ -39,10 +39,10 @@ def reasons(result: PodStatus) -> dict[str, tuple[str, str]]:
     return {c.type: (c.status, c.reason) for c in result.conditions}
 
 
-def test_claims_belong_to_somebody_else_from_1_26_on() -> None:
+def test_claims_belong_to_somebody_else_from_1_28_on() -> None:
     old = status(resourceClaimStatuses=[{"name": "theirs"}])
     new = status(resourceClaimStatuses=[{"name": "ours"}])
-    for profile, kept in (("v1.25", "ours"), ("v1.26", "theirs")):
+    for profile, kept in (("v1.27", "ours"), ("v1.28", "theirs")):
         (claim,) = merged(old, new, profile=profile).resource_claim_statuses
         assert claim.name == kept
 
@@ -103,7 +103,7 @@ def test_what_has_ended_is_not_ready(phase: str, reason: str) -> None:
     words = {"type": "Ready", "status": "False", "reason": "ContainersNotReady"}
     said = status(phase=phase, conditions=[words])
     assert reasons(merged(status(), said)) == {"Ready": ("False", "ContainersNotReady")}
-    old = merged(status(), status(phase=phase, conditions=[READY]), profile="v1.24")
+    old = merged(status(), status(phase=phase, conditions=[READY]), profile="v1.21")
     assert reasons(old) == {"Ready": ("True", "")}
 
 
@@ -112,7 +112,7 @@ def containers(*names: str, message: str = "", at: str = "") -> list[dict[str, A
     return [{"name": name, "state": {"terminated": ended}} for name in names]
 
 
-def test_ephemeral_containers_are_normalised_from_1_23_on() -> None:
+def test_ephemeral_containers_are_normalised_from_1_32_on() -> None:
     spec = msgspec.convert(
         {"containers": [{"name": "a"}], "ephemeralContainers": [{"name": "x"}, {"name": "y"}]},
         PodSpec,
@@ -121,7 +121,7 @@ def test_ephemeral_containers_are_normalised_from_1_23_on() -> None:
         containerStatuses=containers("a", message="m" * 12288),
         ephemeralContainerStatuses=containers("y", "x", at="2026-01-01T00:00:00.5Z"),
     )
-    for profile, room, names in (("v1.22", 12288, "yx"), ("v1.23", 4096, "xy")):
+    for profile, room, names in (("v1.31", 12288, "yx"), ("v1.32", 4096, "xy")):
         got = normalize_status(spec, given, rules_for(parse_profile(profile)))
         (regular,) = got.container_statuses or ()
         assert regular.state.terminated is not None
@@ -129,7 +129,7 @@ def test_ephemeral_containers_are_normalised_from_1_23_on() -> None:
         assert "".join(s.name for s in got.ephemeral_container_statuses) == names
         finished = [s.state.terminated for s in got.ephemeral_container_statuses]
         whole = {t is not None and (t.finished_at or 0) % 10**9 == 0 for t in finished}
-        assert whole == {profile == "v1.23"}
+        assert whole == {profile == "v1.32"}
 
 
 def test_messages_are_cut_by_bytes_at_a_whole_character() -> None:

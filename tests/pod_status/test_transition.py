@@ -131,14 +131,14 @@ def letter(state: ContainerState) -> str:
 
 def test_what_a_dead_pod_leaves_in_each_age() -> None:
     old = status_of(ended(2), RUNNING, WAITING, {}, init=[ended(0), WAITING])
-    assert states_after("v1.18", old) == [["0", "0", "0", "0"], ["0", "0"]]
-    for profile in ("v1.19", "v1.23"):
-        assert states_after(profile, old) == [["2", "C137", "C137", "C137"], ["0", "C137"]]
-    assert states_after("v1.24", old) == [["2", "C137", "C137", "C137"], ["0", "w"]]
+    assert states_after("v1.16", old) == [["0", "0", "0", "0"], ["0", "0"]]
+    for profile in ("v1.17", "v1.21"):
+        assert states_after(profile, old) == [["2", "C137", "w", "C137"], ["0", "w"]]
+    assert states_after("v1.22", old) == [["2", "C137", "C137", "C137"], ["0", "w"]]
 
 
 def test_only_those_containers_that_there_are_statuses_of() -> None:
-    for profile in ("v1.18", "v1.19", "v1.36"):
+    for profile in ("v1.16", "v1.17", "v1.36"):
         only_regular = msgspec.convert({"containerStatuses": [{"name": "a"}]}, PodStatus)
         only_init = msgspec.convert({"initContainerStatuses": [{"name": "i"}]}, PodStatus)
         assert states_after(profile, only_regular)[0] != ["-"]
@@ -246,7 +246,7 @@ def test_conditions_of_a_pod_that_has_ended() -> None:
     spec = spec_of(containers=[{"name": "a"}], initContainers=[{"name": "i"}])
     done = status_of(ended(0), init=[ended(0)], phase="Succeeded")
     failed = status_of(ended(1), init=[ended(0)], phase="Failed")
-    new, old = rules("v1.36"), rules("v1.24")
+    new, old = rules("v1.36"), rules("v1.21")
     for ready in (ready_condition, containers_ready_condition):
         assert (ready(spec, done, new).status, ready(spec, done, new).reason) == (
             "False",

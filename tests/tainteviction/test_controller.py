@@ -325,8 +325,8 @@ def test_a_key_that_stays_blocks_the_pod(profile: str, again: bool) -> None:
     assert world.deletes() == [(11, "a"), (30, "a")][: 2 if again else 1]
 
 
-@pytest.mark.parametrize(("profile", "cancels"), [("v1.19", False), ("v1.20", True)])
-def test_an_infinite_toleration_cancels_since_1_20(profile: str, cancels: bool) -> None:
+@pytest.mark.parametrize(("profile", "cancels"), [("v1.16", False), ("v1.17", True)])
+def test_an_infinite_toleration_cancels_since_1_17(profile: str, cancels: bool) -> None:
     world = World(profile, events=[node(LOST), pod("a", tolerates(LOST.key, 10))])
     world.at(5, pod("a", tolerates(LOST.key, None)))
     world.at(100)

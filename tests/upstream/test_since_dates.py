@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tests.docs.test_coverage import rows
+from tests.upstream.coverage_dates import UNDATED
 from tests.upstream.since_dates import MARKS, PAGE, TABLES
 
 
@@ -15,3 +17,11 @@ def test_our_tables_are_what_the_page_says() -> None:
     }
     ours = {mark.rule: TABLES[name][mark.rule] for name, marks in MARKS.items() for mark in marks}
     assert said == ours
+
+
+def test_each_date_of_coverage_is_what_the_page_says() -> None:
+    said = dict(re.findall(r"(?m)^\| ([^`|][^|]*) \| ([^|]+) \| `pkg", PAGE.read_text()))
+    ours = {row.mechanism: row.cells[1] for row in rows() if row.cells[1] not in ("-", "ours")}
+    undated = {mechanism: ours.pop(mechanism, None) for mechanism in UNDATED}
+    assert said == ours
+    assert None not in undated.values()
