@@ -31,16 +31,42 @@ class DaemonEndpoint:
 
     __slots__ = ("known", "socket")
 
-    def __init__(self, socket: str, known: CachedIdentity) -> None:
+    def __init__(self, socket: str | client.Way, known: CachedIdentity) -> None:
         self.socket = socket
         self.known = known
+
+    def check(self, answer: dict[str, Any]) -> None:
+        """Raises Failed where somebody answered that watches another cluster."""
+        server = answer.get("server")
+        if server != self.known.server:
+            raise Failed(
+                f"the daemon watches {server}, but the kubeconfig means {self.known.server}",
+                on=str(self.socket),
+                remedy="run: kubectl nodelife daemon restart",
+            )
+
+    def replace(self, other: client.OtherProtocol, token: str | None) -> None:
+        """Start the daemon anew, by the program that is here now. Raises NodelifeError."""
+        from kubectl_nodelife.daemon.instance import Instance
+        from kubectl_nodelife.daemon.paths import log_path
+        from kubectl_nodelife.daemon.spawning import restart
+
+        terminal.note(f"{other.what}: it is started anew")
+        runtime, identity = os.path.dirname(str(self.socket)), self.known.identity
+        log = log_path(dict(os.environ), runtime, identity)
+        restart(Instance(runtime, identity), log, {"token": token} if token else {})
 
 
 def find(connection: Connection) -> DaemonEndpoint | None:
     """The way to the daemon of the cluster that the flags mean; None: certainly none runs.
 
-    Raises BadInput where the flags mean no cluster, Failed where somebody else has our folder.
+    Raises BadInput where the flags mean no cluster, Failed where somebody else has our folder;
+    with --via, NodelifeError where that daemon cannot be reached.
     """
+    if connection.via:
+        from kubectl_nodelife.commands.via.endpoint import find as find_via
+
+        return find_via(connection)
     runtime = runtime_folder(os.environ)
     if not os.path.isdir(runtime):
         return None
@@ -66,9 +92,9 @@ def ask(
     except client.NotRunning:
         return None
     except client.OtherProtocol as other:
-        _replace(line, other, connection.token)
+        line.replace(other, connection.token)
         answer = client.ask(line.socket, question, seconds, **query)
-    _check(line, answer)
+    line.check(answer)
     return answer
 
 
@@ -181,18 +207,8 @@ def show(answer: dict[str, object], *, exit_code: bool = False) -> int:
 
 def _checked(line: DaemonEndpoint, answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for answer in answers:
-        _check(line, answer)
+        line.check(answer)
         yield answer
-
-
-def _check(line: DaemonEndpoint, answer: dict[str, Any]) -> None:
-    server = answer.get("server")
-    if server != line.known.server:
-        raise Failed(
-            f"the daemon watches {server}, but the kubeconfig means {line.known.server}",
-            on=line.socket,
-            remedy="run: kubectl nodelife daemon restart",
-        )
 
 
 def resolve(connection: Connection, runtime: str = "") -> CachedIdentity:
@@ -216,14 +232,3 @@ def resolve(connection: Connection, runtime: str = "") -> CachedIdentity:
             runtime, connection, os.environ, known, (*files, *([authority] if authority else []))
         )
     return known
-
-
-def _replace(line: DaemonEndpoint, other: client.OtherProtocol, token: str | None) -> None:
-    from kubectl_nodelife.daemon.instance import Instance
-    from kubectl_nodelife.daemon.paths import log_path
-    from kubectl_nodelife.daemon.spawning import restart
-
-    terminal.note(f"{other.what}: it is started anew")
-    runtime, identity = os.path.dirname(line.socket), line.known.identity
-    log = log_path(dict(os.environ), runtime, identity)
-    restart(Instance(runtime, identity), log, {"token": token} if token else {})

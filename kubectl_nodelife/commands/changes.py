@@ -166,7 +166,9 @@ def _one_a_line(items: list[dict[str, Any]]) -> str:
 
 
 def _of_acts(connection: Connection, query: dict[str, Any]) -> list[dict[str, Any]]:
-    """What `repair`, `rollout undo` and `drain` have written."""
+    """What `repair`, `rollout undo` and `drain` have written from this machine."""
+    if connection.via:
+        return []
     import time
 
     from kubectl_nodelife.daemon.acts_journal import changes_of_acts

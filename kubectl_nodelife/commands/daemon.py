@@ -48,6 +48,16 @@ _SETTINGS = (
 )
 
 
+_SERVE_ANSWERS = click.option(
+    "--serve-answers",
+    type=click.IntRange(1024, 65535),
+    is_flag=False,
+    flag_value=9877,
+    metavar="[PORT]",
+    help="Answer at a port of 127.0.0.1 (9877), for --via. Default: off.",
+)
+
+
 def _settings_flags(callback: Any) -> Any:
     for option in reversed(_SETTINGS):
         callback = option(callback)
@@ -60,6 +70,7 @@ def _arguments(
     """The arguments of a daemon like this one, without secrets."""
     words = _run_arguments(connection, profile, assignments)
     words += [*enforce_flags.as_arguments(given), *metrics_arguments(given)]
+    words += [f"--serve-answers={given['serve_answers']}"] if given["serve_answers"] else []
     return words + notify_arguments(given)
 
 
@@ -78,6 +89,7 @@ def daemon(connection: Connection) -> None:
 @enforce_flags.enforce_flags
 @metrics_flags
 @notify_flags
+@_SERVE_ANSWERS
 @connection_flags
 def start(
     profile: str | None, assignments: tuple[str, ...], connection: Connection, **given: Any
@@ -119,6 +131,8 @@ def begin(connection: Connection) -> None:
 @enforce_flags.enforce_flags
 @metrics_flags
 @notify_flags
+@_SERVE_ANSWERS
+@click.option("--in-cluster", is_flag=True, help="As the service account of this pod.")
 @click.option("--ready-fd", type=int, hidden=True, help="Where to say that it is ready.")
 @click.option("--secrets-fd", type=int, hidden=True, help="Where a token is read from.")
 @connection_flags
@@ -127,6 +141,7 @@ def run(
     assignments: tuple[str, ...],
     ready_fd: int | None,
     secrets_fd: int | None,
+    in_cluster: bool,
     connection: Connection,
     **given: Any,
 ) -> int:
@@ -141,7 +156,9 @@ def run(
     from kubectl_nodelife.daemon.options import Options
     from kubectl_nodelife.daemon.process import run_daemon
 
-    connection = connection._replace(token=read_secrets(secrets_fd).get("token", connection.token))
+    daemon_pause.refuse_via(connection)
+    token = read_secrets(secrets_fd).get("token", connection.token)
+    connection = connection._replace(token=token, in_cluster=in_cluster)
     orders = enforce_flags.orders_of(given)
     if orders.controllers:
         enforce_flags.confirm(given, ask.resolve(connection))
@@ -155,6 +172,7 @@ def run(
         orders=orders,
         metrics=metrics_of(given),
         notify=notify_of(given),
+        answer_port=given["serve_answers"] or 0,
         tell=_tell,
     )
     return run_daemon(options, make_answers)
@@ -172,6 +190,7 @@ def stop(every: bool, force: bool, connection: Connection) -> int:
       kubectl nodelife daemon stop
       kubectl nodelife daemon stop --all
     """
+    daemon_pause.refuse_via(connection)
     chosen = _all_instances() if every else [_instance(connection)[1]]
     ended = [instance for instance in chosen if instance.stop(force=force, tell=_tell_left)]
     if not ended:
@@ -204,6 +223,8 @@ def restart_command(connection: Connection) -> None:
 def status(output: Output, connection: Connection) -> int:
     """Show all daemons of yours and how they are. Exits with 3 where none runs.
 
+    With --via: the daemon in the cluster.
+
     \b
     Examples:
       kubectl nodelife daemon status
@@ -211,7 +232,10 @@ def status(output: Output, connection: Connection) -> int:
     """
     from kubectl_nodelife.report.daemon import DaemonsPage, not_enforced, state_of
 
-    items = [_health(instance) for instance in _all_instances()]
+    if connection.via:
+        items = [{**(ask.ask(connection, "health") or {}), "running": True}]
+    else:
+        items = [_health(instance) for instance in _all_instances()]
     for item in items:
         for warning in (*item.get("warnings", ()), *not_enforced(item)):
             terminal.warn(f"{item.get('context') or item['identity']}: {warning}")
@@ -259,6 +283,7 @@ def _run_arguments(
 ) -> list[str]:
     """The arguments of a daemon like this one, without secrets."""
     words = ["daemon", "run", *connection_arguments(connection)]
+    words += ["--in-cluster"] if connection.in_cluster else []
     words += [f"--profile={profile}"] if profile else []
     return words + [f"--set={assignment}" for assignment in assignments]
 
@@ -269,7 +294,10 @@ def _secrets(connection: Connection) -> dict[str, str]:
 
 
 def _instance(connection: Connection) -> tuple[CachedIdentity, Instance]:
-    """The daemon of the cluster that the flags mean, whether or not it runs."""
+    """The daemon of the cluster that the flags mean, whether or not it runs. Raises Refused for one
+    that is reached through the API server.
+    """
+    daemon_pause.refuse_via(connection)
     runtime = make_private(runtime_folder(os.environ))
     known = ask.resolve(connection)
     return known, Instance(runtime, known.identity)

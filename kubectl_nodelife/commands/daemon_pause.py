@@ -12,7 +12,7 @@ from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.instance import Instance
 from kubectl_nodelife.daemon.paths import make_private, runtime_folder
-from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.errors import Failed, Refused
 from kubectl_nodelife.report import terminal
 
 
@@ -30,6 +30,7 @@ def pause(duration: str, everyone: bool, connection: Connection) -> None:
     """
     import asyncio
 
+    refuse_via(connection)
     if everyone:
         terminal.write(asyncio.run(_kill_switch(connection, make=True)))
         return
@@ -52,11 +53,23 @@ def resume(everyone: bool, connection: Connection) -> None:
     """
     import asyncio
 
+    refuse_via(connection)
     if everyone:
         terminal.write(asyncio.run(_kill_switch(connection, make=False)))
         return
     _warn(client.ask(_socket(connection), "resume"))
     terminal.write("resumed\n")
+
+
+def refuse_via(connection: Connection) -> None:
+    """Raises Refused where an order would be given to a daemon in the cluster."""
+    if connection.via:
+        raise Refused(
+            "answers come through the API server, orders do not",
+            on="--via",
+            remedy="give the order in the pod, by kubectl exec; `daemon pause --everyone` without "
+            "--via stops every writer of the cluster",
+        )
 
 
 def _warn(answer: dict[str, Any]) -> None:

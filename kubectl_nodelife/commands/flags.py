@@ -96,6 +96,13 @@ CONNECTION_FLAGS = (
         "event of a watch. Default: 512Mi.",
         "SIZE",
     ),
+    ConnectionFlag(
+        "via",
+        ("--via",),
+        "Ask the daemon in the cluster, through the API server: deploy/NAME or pod/NAME in the "
+        "namespace of -n, or NAMESPACE/deploy/NAME.",
+        "POD",
+    ),
 )
 
 

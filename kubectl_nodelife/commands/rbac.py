@@ -1,4 +1,6 @@
-"""`kubectl nodelife rbac`: the least rights, to read everything, to enforce, or to upgrade."""
+"""`kubectl nodelife rbac`: the least rights to read everything, to enforce, to upgrade, or to ask a
+daemon in the cluster.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 NAME = "nodelife-reader"
 ENFORCER = "nodelife-enforcer"
 UPGRADER = "nodelife-upgrader"
+ASKER = "nodelife-asker"
 _KUBE_SYSTEM = "kube-system"
 
 # API group, resources, verbs. A pod is fetched by name only to read the control plane's flags.
@@ -152,6 +155,54 @@ class AccountPage:
         return self._object(f"{kind}Binding", namespace, roleRef=role, subjects=[account])
 
 
+VIA_RULES = (
+    ("apps", ("deployments",), ("get",)),
+    ("", ("pods",), ("get", "list")),
+    ("", ("pods/portforward",), ("get", "create")),  # create: since 1.35, for WebSockets as well
+)
+"""What `--via` asks for in the namespace of the daemon."""
+
+
+class AskerPage:
+    """Roles for people who ask a daemon in the cluster, as one List, bound to nobody yet.
+
+    `namespace`: the daemon's.
+    """
+
+    def __init__(self, name: str, namespace: str) -> None:
+        self._name = name
+        self._namespace = namespace
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """None: a role is a document."""
+        return ()
+
+    def document(self) -> dict[str, Any]:
+        """The List."""
+        version = "rbac.authorization.k8s.io/v1"
+        which = {**_rule("", "namespaces", "", ("get",)), "resourceNames": [_KUBE_SYSTEM]}
+        items = [
+            {
+                "apiVersion": version,
+                "kind": "Role",
+                "metadata": {"name": self._name, "namespace": self._namespace},
+                "rules": rules_of(VIA_RULES),
+            },
+            {
+                "apiVersion": version,
+                "kind": "ClusterRole",
+                "metadata": {"name": self._name},
+                "rules": [which],  # its UID tells which cluster answers
+            },
+        ]
+        return {"apiVersion": "v1", "kind": "List", "items": items}
+
+    def names(self) -> Iterable[str]:
+        """kind/NAME of each."""
+        for item in self.document()["items"]:
+            yield f"{item['kind'].lower()}.rbac.authorization.k8s.io/{self._name}"
+
+
 class ObjectPage:
     """One object as a document of its own."""
 
@@ -204,7 +255,7 @@ def _upgrade_roles(lease_namespace: str, namespace: str) -> dict[str, list[Row]]
 @click.option("--name", help="The role's name.")
 @click.option(
     "--mode",
-    type=click.Choice(("dry-run", "enforce")),
+    type=click.Choice(("dry-run", "enforce", "via")),
     default="dry-run",
     show_default=True,
     help="What it is for.",
@@ -217,7 +268,7 @@ def _upgrade_roles(lease_namespace: str, namespace: str) -> dict[str, list[Row]]
     default="nodelife",
     show_default=True,
     metavar="NS",
-    help="With --upgrade: where canaries and work Jobs are made.",
+    help="With --upgrade: where canaries and work Jobs are made; of via: where the daemon is.",
 )
 @click.option(
     "--lease-namespace",
@@ -236,7 +287,8 @@ def rbac(
     lease_namespace: str,
     output: Output,
 ) -> None:
-    """Print the least rights: a ClusterRole that can only read, or what writing needs.
+    """Print the least rights: a ClusterRole that can only read, or what writing needs, or with
+    --mode via what asking a daemon in the cluster needs.
 
     \b
     Examples:
@@ -244,15 +296,19 @@ def rbac(
       kubectl create clusterrolebinding nodelife --clusterrole=nodelife-reader --user=you
       kubectl nodelife rbac --mode enforce --enforce=daemonset | kubectl apply -f -
       kubectl nodelife rbac --upgrade | kubectl apply -f -
+      kubectl nodelife rbac --mode via -n nodelife | kubectl apply -f -
     """
     from kubectl_nodelife.daemon.permissions import WRITES
     from kubectl_nodelife.report.formats import render
 
+    page: AccountPage | AskerPage
     if upgrade:
         page = AccountPage(name or UPGRADER, _upgrade_roles(lease_namespace, namespace))
     elif mode == "enforce":
         controllers = controller_names(enforce, "--enforce") or tuple(WRITES)
         page = AccountPage(name or ENFORCER, _enforce_roles(controllers, lease_namespace))
+    elif mode == "via":
+        page = AskerPage(name or ASKER, namespace)
     else:
         output.show(RolePage(name or NAME))
         return

@@ -16,7 +16,14 @@ from kubectl_nodelife.errors import EXIT_FAILED, NodelifeError, Unreachable
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
+    from typing import Any, Protocol
+
+    class Way(Protocol):
+        """Another way to a daemon than a path; str() of it names the daemon."""
+
+        def connect(self, seconds: float) -> socket.socket:
+            """A connection whose reads and writes time out so. Raises NodelifeError."""
+
 
 PROTOCOL = 1
 """Raised when an older side could misunderstand a newer one; fields may be added without."""
@@ -57,7 +64,9 @@ class DaemonError(NodelifeError):
 ORDERS = frozenset({"stop", "reload", "pause", "resume", "ui", "ui-stop"})
 
 
-def ask(path: str, question: str, seconds: float = ANSWER_SECONDS, **query: Any) -> dict[str, Any]:
+def ask(
+    path: str | Way, question: str, seconds: float = ANSWER_SECONDS, **query: Any
+) -> dict[str, Any]:
     """The answer to `question`, such as "status". None and "" in the query are left out.
 
     Raises NotRunning, OtherProtocol, Denied, Unreachable.
@@ -69,14 +78,14 @@ def ask(path: str, question: str, seconds: float = ANSWER_SECONDS, **query: Any)
             while chunk := connection.recv(_CHUNK):
                 received += chunk
                 if len(received) > MOST_BYTES:
-                    raise Unreachable("the daemon's answer is too long", on=path)
+                    raise Unreachable("the daemon's answer is too long", on=str(path))
         except OSError as error:
             raise _no_answer(path, error) from None
     head, _, body = bytes(received).partition(b"\r\n\r\n")
     return _checked(path, head, body)
 
 
-def follow(path: str, question: str, **query: Any) -> Iterator[dict[str, Any]]:
+def follow(path: str | Way, question: str, **query: Any) -> Iterator[dict[str, Any]]:
     """The answers to `question` as they come, one JSON object a line, until the daemon ends.
 
     Raises as `ask`; Unreachable where the daemon goes away.
@@ -101,7 +110,9 @@ def follow(path: str, question: str, **query: Any) -> Iterator[dict[str, Any]]:
                 raise _no_answer(path, error) from None
 
 
-def _connect(path: str, seconds: float) -> socket.socket:
+def _connect(path: str | Way, seconds: float) -> socket.socket:
+    if not isinstance(path, str):
+        return path.connect(seconds)
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     connection.settimeout(seconds)
     try:
@@ -139,14 +150,14 @@ def _quoted(value: object) -> str:
     return "".join(chr(b) if b in _SAFE else f"%{b:02X}" for b in os.fsencode(text))
 
 
-def _checked(path: str, head: bytes, body: bytes) -> dict[str, Any]:
+def _checked(path: str | Way, head: bytes, body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except ValueError:
         line = head.partition(b"\r\n")[0].decode(errors="replace") or "nothing"
         raise Unreachable(
             f"the daemon's answer cannot be decoded: {line}",
-            on=path,
+            on=str(path),
             remedy="run: kubectl nodelife daemon restart",
         ) from None
     return _without_error(answer)
@@ -166,10 +177,10 @@ def _without_error(answer: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def _no_answer(path: str, error: OSError) -> Unreachable:
+def _no_answer(path: str | Way, error: OSError) -> Unreachable:
     what = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
     return Unreachable(
         f"the daemon does not answer: {what}",
-        on=path,
+        on=str(path),
         remedy="look at 'kubectl nodelife daemon status', or run: kubectl nodelife daemon restart",
     )

@@ -22,7 +22,7 @@ class Options(msgspec.Struct, frozen=True):
 
     `arguments` start another one like it, apart from secrets. `orders`: what it enforces;
     `tell`: prints the line that says so. `metrics`: what it serves to scrapers;
-    `notify`: whom it notifies.
+    `notify`: whom it notifies. `answer_port`: of loopback, where it answers; 0: nowhere.
     """
 
     overrides: Connection
@@ -34,6 +34,7 @@ class Options(msgspec.Struct, frozen=True):
     orders: Orders = Orders()
     metrics: MetricsOptions = MetricsOptions()
     notify: NotifyOptions = NotifyOptions()
+    answer_port: int = 0
     tell: Callable[[str], None] = len  # type: ignore[assignment]
 
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
+from kubectl_nodelife.daemon.answer_port import ADDRESS, AnswerPort, port_warning
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, blind_warnings, look
 from kubectl_nodelife.daemon.config import Config, load_config
@@ -110,6 +111,7 @@ class Daemon:
         self._take_limits(load_config(self.config_path))
         self.attendant = DivergenceRecorder(self.watcher, journal, self.client, self.cluster)
         self.page, self.server = self._make_servers(make_answers)
+        self.answer_port = AnswerPort(self.server, options.answer_port)
         self.metrics = make_metrics(options, self)
         self._quarantine_log = QuarantineLog()
         self._running = DetectedSettings()
@@ -134,6 +136,7 @@ class Daemon:
                 **pausing_orders(self.enforcement, clock),
                 **page.orders(),
             },
+            lambda: self.source.cluster.uid,
         )
         return page, server
 
@@ -161,7 +164,7 @@ class Daemon:
         if self.enforcement is not None:
             await self._preflight(self.enforcement)
         loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.reload()))
-        await self._start_metrics()
+        await self._start_ports()
         await self.server.start(bound)
         self.instance.write_card(
             card(
@@ -232,17 +235,21 @@ class Daemon:
             await self.client.close()
             raise
 
-    async def _start_metrics(self) -> None:
-        if self.metrics is None or self.metrics.endpoint is None:
-            return
+    async def _start_ports(self) -> None:
+        """Listen where others than the socket's owner may ask. Raises BadInput."""
+        metrics = self.metrics.endpoint if self.metrics is not None else None
         try:
-            await self.metrics.endpoint.start()
+            if metrics is not None:
+                await metrics.start()
+                log.info("serves %s", self.options.metrics.url)
+            if self.answer_port.port:
+                await self.answer_port.start()
+                log.info("serves answers at %s:%d", ADDRESS, self.answer_port.port)
         except NodelifeError:
             if self.enforcement is not None:
                 await self.enforcement.close()
             await self.client.close()
             raise
-        log.info("serves %s", self.options.metrics.url)
 
     async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
         if self.enforcement is not None:
@@ -251,6 +258,7 @@ class Daemon:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self.page.close()
+        await self.answer_port.close()
         await self.server.close()
         if self.metrics is not None and self.metrics.endpoint is not None:
             await self.metrics.endpoint.close()
@@ -377,6 +385,9 @@ class Daemon:
         if self.options.metrics.bind_address:
             more["metrics"] = self.options.metrics.url
             said += self.options.metrics.warnings()
+        if port := self.answer_port.port:
+            more["answers"] = f"{ADDRESS}:{port}"
+            said += port_warning(port, in_pod="KUBERNETES_SERVICE_HOST" in self.options.environ)
         said += [*spread_warnings(self.client.clock), *self.departure.program.warnings()]
         return health(self.watcher, self.journal, self.cluster, more, said)
 

@@ -47,8 +47,11 @@ class Server:
         answers: Mapping[str, Answer],
         streams: Mapping[str, Stream],
         orders: Mapping[str, Answer],
+        cluster_uid: Callable[[], str] = lambda: "",
     ) -> None:
+        """`cluster_uid`: of kube-system, "" where it is not known."""
         self.cluster = cluster
+        self._cluster_uid = cluster_uid
         self.asked = 0
         self._answers = answers
         self._streams = streams
@@ -58,7 +61,7 @@ class Server:
     async def start(self, bound: socket.socket) -> None:
         """Listen on a bound socket."""
         app = web.Application(middlewares=[self._guard], client_max_size=MOST_BYTES)
-        app.router.add_get("/v1/{question}", self._answer)
+        app.router.add_get("/v1/{question}", self.answer)
         app.router.add_post("/v1/{question}", self._obey)
         self._runner = web.AppRunner(
             app, access_log=None, handle_signals=False, shutdown_timeout=1.0
@@ -80,14 +83,27 @@ class Server:
             return self._error("this daemon belongs to another user", status=403)
         protocol = request.headers.get("X-Nodelife-Protocol", "")
         if protocol != str(PROTOCOL) and request.path != "/v1/stop":
-            return self._respond({"protocol": PROTOCOL, "version": __version__}, status=426)
+            return self.other_protocol()
+        return await self.handled(request, handler)
+
+    def other_protocol(self) -> web.Response:
+        """What somebody of another protocol is told: ours."""
+        return self._respond({"protocol": PROTOCOL, "version": __version__}, status=426)
+
+    async def handled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The handler's response, or an error in our own form."""
         self.asked += 1
         try:
             return await handler(request)
         except NodelifeError as error:
-            return self._respond({"error": error_document(error)}, status=422)
+            return self.refused(error, status=422)
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
+    def refused(self, error: NodelifeError, status: int) -> web.Response:
+        """An error as the client takes it apart again."""
+        return self._respond({"error": error_document(error)}, status=status)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """What was asked, whole or as it comes. No order is looked for."""
         question = request.match_info["question"]
         query = {key: request.query.getall(key) for key in request.query}
         if request.can_read_body:
@@ -141,6 +157,7 @@ class Server:
             "version": __version__,
             "identity": self.cluster.identity,
             "server": self.cluster.server,
+            "clusterUid": self._cluster_uid(),
             **answer,
         }
 

@@ -13,7 +13,7 @@ import asyncio
 import base64
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import aiohttp
 from multidict import CIMultiDict
@@ -25,6 +25,7 @@ from kubectl_nodelife.live.backoff import Backoff
 from kubectl_nodelife.live.kubeconfig import User
 from kubectl_nodelife.live.oidc import OidcProvider
 from kubectl_nodelife.live.plugin import PLUGIN_SECONDS, Credential, CredentialPlugin, load_policy
+from kubectl_nodelife.live.requests import PORT_FORWARD_PROTOCOL, PodPort, port_forward_url
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.transport import KeyPair, Transport, read_file
 
@@ -81,6 +82,11 @@ class Session:
         """True if the server is spoken to over TLS. Without it no credential is sent."""
         return self.target.server.startswith("https://")
 
+    @property
+    def serial(self) -> int:
+        """The number of the credentials in use."""
+        return self._serial
+
     async def request(
         self, url: str, headers: Mapping[str, str], timeout: aiohttp.ClientTimeout
     ) -> tuple[aiohttp.ClientResponse, int]:
@@ -95,6 +101,22 @@ class Session:
         all_headers.update(headers)
         url = self.target.server + url
         return await transport.request("GET", url, headers=all_headers, timeout=timeout), serial
+
+    async def port_forward(
+        self,
+        pod: PodPort,
+        refused: Callable[[aiohttp.ClientResponse], Awaitable[None]],
+        timeout: aiohttp.ClientWSTimeout,
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a WebSocket to a port of a pod. It is a GET, too, and there is no other WebSocket.
+
+        Raises as `Transport.websocket`.
+        """
+        transport = await self._ready()
+        url = self.target.server + port_forward_url(pod)
+        return await transport.websocket(
+            url, PORT_FORWARD_PROTOCOL, refused, headers=self._headers(), timeout=timeout
+        )
 
     def renew(self, refused: int) -> bool:
         """Have the next request fetch credentials, since the server refused those of this number.

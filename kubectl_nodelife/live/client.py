@@ -20,6 +20,7 @@ from kubectl_nodelife.errors import Failed, Unreachable
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.backoff import Backoff
 from kubectl_nodelife.live.clock import ServerClock, steady_ns
+from kubectl_nodelife.live.requests import PodPort
 from kubectl_nodelife.live.transport import read_body
 
 MAX_RETRIES = 10
@@ -27,6 +28,7 @@ RETRIES_SECONDS = 60.0
 CONNECT_SECONDS = 15.0
 READ_SECONDS = 120.0  # a list may take the server a minute before its first byte
 WHOLE_SECONDS = 900.0  # for one answer, however slowly it drips
+CLOSE_SECONDS = 2.0
 _ERROR_BODY = 1 << 20
 _ERROR_SECONDS = 30.0
 _ERROR_SHOWN = 500
@@ -131,6 +133,24 @@ class Client:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(error) from None
 
+    async def port_forward(self, pod: PodPort) -> aiohttp.ClientWebSocketResponse:
+        """A WebSocket to a port of a pod; the caller closes it. `PortForward` speaks on it.
+
+        Raises ApiError, Unreachable, Failed.
+        """
+        timeout = aiohttp.ClientWSTimeout(ws_close=CLOSE_SECONDS)
+        renewed = False
+        while True:
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    return await self.session.port_forward(pod, _raise_error, timeout)
+            except ApiError as error:
+                if error.code != 401 or renewed or not self.session.renew(self.session.serial):
+                    raise
+                renewed = True
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise self._unreachable(error) from None
+
     async def close(self) -> None:
         """Close the connections."""
         await self.session.close()
@@ -184,6 +204,10 @@ class Client:
             on=self.server,
             remedy="check the network, the VPN and --context",
         )
+
+
+async def _raise_error(response: aiohttp.ClientResponse) -> None:
+    raise await _read_error(response)
 
 
 async def _read_error(response: aiohttp.ClientResponse) -> ApiError:

@@ -9,7 +9,11 @@ from typing import NamedTuple
 
 
 class Connection(NamedTuple):
-    """The connection flags as given; None, empty or False where a flag was not."""
+    """The connection flags as given; None, empty or False where a flag was not.
+
+    `via`: the daemon in the cluster that is asked. `in_cluster`: `daemon run` takes its pod's
+    service account.
+    """
 
     kubeconfig: str | None = None
     context: str | None = None
@@ -31,6 +35,8 @@ class Connection(NamedTuple):
     cache_dir: str | None = None
     disable_compression: bool = False
     max_response_size: str | None = None
+    via: str | None = None
+    in_cluster: bool = False
 
     def overridden_by(self, nearer: Connection) -> Connection:
         """These flags with those of `nearer` on top; repeatable flags add up."""

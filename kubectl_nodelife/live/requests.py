@@ -6,7 +6,7 @@ Nothing in here needs a network. Follows the API concepts of list, continue, wat
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 from kubectl_nodelife.kube.kinds import Kind, kind_named
@@ -89,3 +89,24 @@ def watch_list_url(resource: Resource, timeout_seconds: int) -> str:
 def get_url(resource: Resource, name: str) -> str:
     """One object."""
     return f"{resource.path}/{quote(name, safe='')}"
+
+
+PORT_FORWARD_PROTOCOL: Final = "v4.channel.k8s.io"
+"""What kubelets offer for port-forward; v5 of it is for exec and attach alone."""
+
+
+class PodPort(NamedTuple):
+    """A port of a pod."""
+
+    namespace: str
+    pod: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"pod {self.namespace}/{self.pod}"
+
+
+def port_forward_url(to: PodPort) -> str:
+    """`pods/portforward`, one port."""
+    namespace, pod = quote(to.namespace, safe=""), quote(to.pod, safe="")
+    return f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward?ports={to.port}"

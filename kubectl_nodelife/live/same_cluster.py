@@ -53,7 +53,7 @@ class SameCluster:
     def __init__(self, client: Client, queue: asyncio.Queue[Any]) -> None:
         self._client = client
         self._queue = queue
-        self._uid = ""
+        self.uid = ""  # of the cluster that was met first; "" until it is known
         self._because = ""
         self._lock = asyncio.Lock()
         self._tried_ns = self._confirmed_ns = 0
@@ -74,8 +74,8 @@ class SameCluster:
             self._confirmed_ns = asked_ns
 
     async def _compare(self, uid: str) -> None:
-        self._uid = self._uid or uid
-        because = "" if uid == self._uid else self._words(uid)
+        self.uid = self.uid or uid
+        because = "" if uid == self.uid else self._words(uid)
         if because != self._because:
             await self._queue.put(OtherCluster(SERVER, because))
             self._because = because
@@ -83,5 +83,5 @@ class SameCluster:
     def _words(self, uid: str) -> str:
         return (
             f"{self._client.server} is another cluster now (kube-system has uid {uid}, not "
-            f"{self._uid}; 'kubectl nodelife daemon restart' follows it)"
+            f"{self.uid}; 'kubectl nodelife daemon restart' follows it)"
         )

@@ -31,7 +31,7 @@ class ListWatchSource:
         queue_length: int = 1_000,
     ) -> None:
         self.queue: asyncio.Queue[Any] = asyncio.Queue(queue_length)  # others put orders in it, too
-        same = SameCluster(client, self.queue)
+        self.cluster = same = SameCluster(client, self.queue)
         self._followers = [
             KindFollower(client, resource, self.queue, pace or WatchPacing(), watch_list, same)
             for resource in resources

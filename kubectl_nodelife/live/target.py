@@ -30,6 +30,7 @@ from kubectl_nodelife.live.kubeconfig import (
 
 MAX_RESPONSE_BYTES = 512 << 20
 
+_ONLY_ANSWERS = "leave it out: it is for what a daemon answers, such as status and explain"
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -63,6 +64,13 @@ def find_target(overrides: Connection, environ: Mapping[str, str]) -> Target:
     Reads the kubeconfig files; with none of use, inside a pod, the pod's service account.
     Raises BadInput.
     """
+    if overrides.via:
+        raise BadInput("this reads the cluster itself", on="--via", remedy=_ONLY_ANSWERS)
+    if overrides.in_cluster:
+        target = _in_cluster(overrides, environ)
+        if target is None:
+            raise BadInput("this is no pod with a service account's token", on="--in-cluster")
+        return target
     files = kubeconfig_files(overrides.kubeconfig, environ)
     config = load_kubeconfig(files, must_exist=bool(overrides.kubeconfig))
     if not config.clusters and not overrides.server:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import os
 import ssl
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -58,6 +58,7 @@ class Transport:
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER,
         )
+        self._upgrading: aiohttp.ClientSession | None = None
 
     async def request(self, method: str, url: str, **options: Any) -> aiohttp.ClientResponse:
         """Send one request. `options` are aiohttp's: headers, timeout, data.
@@ -70,9 +71,55 @@ class Transport:
             raise redirected(url, response.headers.get("Location", ""))
         return response
 
+    async def websocket(
+        self,
+        url: str,
+        protocol: str,
+        refused: Callable[[aiohttp.ClientResponse], Awaitable[None]],
+        **options: Any,
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a WebSocket of this subprotocol. `refused` is given any other answer than 101, and
+        raises. `options` are aiohttp's: headers, timeout.
+
+        Raises Failed for a redirect, what `refused` raises, aiohttp.ClientError, OSError.
+        """
+        if self._upgrading is None:
+            connector = self._http.connector
+            trace = aiohttp.TraceConfig()
+            trace.on_request_redirect.append(_refuse_redirect)
+            self._upgrading = aiohttp.ClientSession(
+                connector=connector,
+                connector_owner=False,
+                trust_env=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                raise_for_status=_unless_upgraded(refused),
+                trace_configs=[trace],
+            )
+        same = {name: value for name, value in self._options.items() if name != "allow_redirects"}
+        return await self._upgrading.ws_connect(url, protocols=(protocol,), **same, **options)
+
     async def close(self) -> None:
         """Close the connections, in use or not."""
+        if self._upgrading is not None:
+            await self._upgrading.close()
         await self._http.close()
+
+
+async def _refuse_redirect(
+    session: aiohttp.ClientSession, context: Any, redirect: aiohttp.TraceRequestRedirectParams
+) -> None:
+    """aiohttp follows the redirects of a WebSocket's handshake, and has no switch for that."""
+    raise redirected(str(redirect.url), redirect.response.headers.get("Location", ""))
+
+
+def _unless_upgraded(
+    refused: Callable[[aiohttp.ClientResponse], Awaitable[None]],
+) -> Callable[[aiohttp.ClientResponse], Awaitable[None]]:
+    async def check(response: aiohttp.ClientResponse) -> None:
+        if response.status != 101:
+            await refused(response)
+
+    return check
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes:

@@ -14,16 +14,11 @@ from typing import Any, NamedTuple
 import pytest
 
 import kubectl_nodelife.daemon.ui
+from kubectl_nodelife.daemon.bounded_listener import MOST_CONNECTIONS
 from kubectl_nodelife.daemon.ui import endpoint as endpoint_module
 from kubectl_nodelife.daemon.ui.admission import HEADERS, MOST_BODY_BYTES, POSTED
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
-from kubectl_nodelife.daemon.ui.endpoint import (
-    MOST_ANSWERS,
-    MOST_CONNECTIONS,
-    PageEndpoint,
-    listen,
-    page_files,
-)
+from kubectl_nodelife.daemon.ui.endpoint import MOST_ANSWERS, PageEndpoint, listen, page_files
 from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.errors import BadInput, NotFound
 from tests.loopback import play
@@ -150,9 +145,17 @@ PATHS = ("/", "/page.js", STREAM, EXPLAIN, "/session", "/nowhere")
 
 @on_server
 async def test_it_listens_on_loopback_alone(one: Served) -> None:
-    found = {sock.getsockname()[0] for server in one.endpoint._servers for sock in server.sockets}
+    found = {
+        sock.getsockname()[0]
+        for server in one.endpoint._listener._servers
+        for sock in server.sockets
+    }
     assert "127.0.0.1" in found and found <= {"127.0.0.1", "::1"}
-    ports = {sock.getsockname()[1] for server in one.endpoint._servers for sock in server.sockets}
+    ports = {
+        sock.getsockname()[1]
+        for server in one.endpoint._listener._servers
+        for sock in server.sockets
+    }
     assert ports == {one.port}
     with pytest.raises(BadInput, match="is taken"):
         listen(one.port)

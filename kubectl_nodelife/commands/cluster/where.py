@@ -29,7 +29,10 @@ class Where(NamedTuple):
         return self.no_daemon or bool(self.profile or self.assignments)
 
     def check(self) -> None:
-        """Raises BadInput where a moment is given for a live cluster."""
+        """Raises BadInput for flags that do not go together."""
+        if self.connection.via and (self.filename or self.direct):
+            what = "asks a daemon, which a dump and settings of your own are without"
+            raise BadInput(what, on="--via", remedy="leave one of the two away")
         if self.now and not self.filename:
             raise BadInput("is for dumps", on="--now", remedy="name a dump with -f")
 

@@ -12,12 +12,12 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Any, Final, Literal
-from weakref import WeakSet
+from typing import Final, Literal
 
 import msgspec
 from aiohttp import web
 
+from kubectl_nodelife.daemon.bounded_listener import REQUEST_SECONDS, BoundedListener
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.server import Answer, Query, error_document
 from kubectl_nodelife.daemon.ui.admission import HEADERS, MOST_BODY_BYTES, refusal
@@ -26,9 +26,7 @@ from kubectl_nodelife.daemon.ui.one_script import one_script
 from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.errors import BadInput, NodelifeError
 
-MOST_CONNECTIONS: Final = 64
 MOST_ANSWERS: Final = 4
-REQUEST_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 10.0
 COMMENT_SECONDS: Final = 15.0
 
@@ -99,13 +97,6 @@ def _bound(family: int, address: str, port: int) -> socket.socket | OSError:
     return made
 
 
-class _RefusedConnection(asyncio.Protocol):
-    """A connection that is one too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
-
-
 class PageEndpoint:
     """See the module. `close` ends all streams."""
 
@@ -119,8 +110,6 @@ class PageEndpoint:
         self._files = page_files()
         self._answering = asyncio.Semaphore(MOST_ANSWERS)
         self._playing = asyncio.Lock()
-        self._asked: WeakSet[asyncio.BaseTransport] = WeakSet()
-        self._servers: list[asyncio.Server] = []
         app = web.Application(middlewares=[self._admit], client_max_size=MOST_BODY_BYTES)
         for path in self._files:
             app.router.add_get(path, self._file)
@@ -133,45 +122,22 @@ class PageEndpoint:
             app.router.add_get(f"/api/v1/{question}", self._answer, allow_head=False)
         app.on_response_prepare.append(_with_headers)
         self.app = app
-        self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=1.0
-        )
+        self._listener = BoundedListener(app)
 
     async def start(self, bound: list[socket.socket]) -> None:
         """Listen on bound sockets of one port."""
         self.port = bound[0].getsockname()[1]
-        await self._runner.setup()
-        loop = asyncio.get_running_loop()
-        for sock in bound:
-            self._servers.append(await loop.create_server(self._connection, sock=sock))
+        await self._listener.start(bound)
 
     async def close(self) -> None:
         """Listen no more."""
-        for server in self._servers:
-            server.close()
+        self._listener.stop_listening()
         self._broadcast.close()
-        await self._runner.cleanup()
-
-    # Connections
-
-    def _connection(self) -> asyncio.BaseProtocol:
-        server = self._runner.server
-        if server is None or len(server.connections) >= MOST_CONNECTIONS:
-            return _RefusedConnection()
-        made = server()
-        asyncio.get_running_loop().call_later(REQUEST_SECONDS, self._cut_silent, made)
-        return made
-
-    def _cut_silent(self, connection: Any) -> None:
-        """End a connection that has not sent a whole request in time."""
-        transport = connection.transport
-        if transport is not None and transport not in self._asked:
-            transport.abort()
+        await self._listener.close()
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.transport is not None:
-            self._asked.add(request.transport)
+        self._listener.note_request(request)
         status: int = HTTPStatus.INTERNAL_SERVER_ERROR
         try:
             headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in request.raw_headers]

@@ -1,0 +1,180 @@
+"""The answer port: loopback alone, answers alone, to our client alone. Raw requests."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.daemon.answer_port import AnswerPort, port_warning
+from kubectl_nodelife.daemon.bounded_listener import MOST_CONNECTIONS
+from kubectl_nodelife.daemon.client import ORDERS
+from kubectl_nodelife.daemon.cluster_view import WatchedCluster
+from kubectl_nodelife.daemon.server import Server
+from kubectl_nodelife.errors import BadInput
+from tests.loopback import play, until
+from tests.metrics.test_endpoint import free_port
+
+OURS = {"Host": "nodelife", "X-Nodelife-Protocol": "1"}
+
+
+class Obeyed(Exception):
+    """An order was obeyed."""
+
+
+async def _answer(query: Any) -> dict[str, Any]:
+    return {"text": "an answer"}
+
+
+async def _obey(query: Any) -> dict[str, Any]:
+    raise Obeyed
+
+
+@contextlib.asynccontextmanager
+async def served() -> AsyncIterator[AnswerPort]:
+    orders = dict.fromkeys(ORDERS, _obey)
+    cluster = WatchedCluster("identity", "context", "https://server")
+    server = Server(cluster, {"status": _answer, "slow": _slow}, {}, orders, lambda: "uid")
+    port = AnswerPort(server, free_port())
+    await port.start()
+    try:
+        yield port
+    finally:
+        await port.close()
+
+
+async def _slow(query: Any) -> dict[str, Any]:
+    await asyncio.sleep(60)
+    return {}
+
+
+async def sent(port: int, line: str, headers: dict[str, str], body: str = "") -> tuple[int, str]:
+    """The status and the body of a raw request."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    length = f"Content-Length: {len(body)}\r\n" if body else ""
+    writer.write(f"{line} HTTP/1.0\r\n{head}{length}\r\n{body}".encode())
+    text = (await reader.read()).decode()
+    writer.close()
+    status, _, rest = text.partition("\r\n\r\n")
+    return int(status.split()[1]), rest
+
+
+def test_an_answer_says_of_which_cluster_it_is() -> None:
+    async def test() -> None:
+        async with served() as port:
+            status, body = await sent(port.port, "GET /v1/status", OURS)
+            answer = json.loads(body)
+            assert status == 200 and answer["text"] == "an answer"
+            assert answer["clusterUid"] == "uid" and answer["server"] == "https://server"
+
+    play(test)
+
+
+METHODS = ("POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE", "FOO")
+
+
+def test_no_order_passes_by_any_method_on_any_path() -> None:
+    async def test() -> None:
+        async with served() as port:
+            for order in (*sorted(ORDERS), "enforce", "status"):
+                for method in METHODS:
+                    for path in (f"/v1/{order}", f"/v1/{order}?watch=true", f"/{order}"):
+                        status, body = await sent(port.port, f"{method} {path}", OURS)
+                        assert status in (400, 403), (method, path, body)
+                        if method == "POST":
+                            assert json.loads(body)["error"]["exitCode"] == 5
+                if order == "status":
+                    continue
+                for path in (f"/v1/{order}", f"/v1/{order}?watch=true"):
+                    status, body = await sent(port.port, f"GET {path}", OURS)
+                    assert status == 404, (path, body)
+            override = {**OURS, "X-HTTP-Method-Override": "POST"}
+            status, _ = await sent(port.port, "GET /v1/stop", override, "order=stop")
+            assert status == 404
+
+    play(test)
+
+
+def test_its_only_route_reads() -> None:
+    async def test() -> None:
+        async with served() as port:
+            routes = [(route.method, route.resource) for route in port.app.router.routes()]
+            assert [method for method, _ in routes] == ["GET"]
+            assert [resource.canonical for _, resource in routes if resource] == ["/v1/{question}"]
+
+    play(test)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param({"X-Nodelife-Protocol": "1"}, id="no-host"),
+        pytest.param({**OURS, "Host": "evil.example:9877"}, id="a-name-that-was-rebound"),
+        pytest.param({**OURS, "Host": "127.0.0.1:9877"}, id="its-address"),
+        pytest.param({**OURS, "Host": "localhost"}, id="its-name"),
+        pytest.param({**OURS, "Origin": "http://nodelife"}, id="an-origin"),
+        pytest.param({**OURS, "Referer": "http://nodelife/"}, id="a-referer"),
+        pytest.param({**OURS, "Sec-Fetch-Site": "none"}, id="a-browser"),
+        pytest.param({**OURS, "Sec-Fetch-Mode": "no-cors"}, id="a-browsers-image"),
+    ],
+)
+def test_a_browser_is_refused_on_every_path(headers: dict[str, str]) -> None:
+    async def test() -> None:
+        async with served() as port:
+            for path in ("/v1/status", "/v1/none", "/", "/v1/status?watch=true"):
+                status, body = await sent(port.port, f"GET {path}", headers)
+                assert (status, body) == (403, ""), path
+
+    play(test)
+
+
+def test_another_protocol_is_told_ours() -> None:
+    async def test() -> None:
+        async with served() as port:
+            for headers in ({"Host": "nodelife"}, {**OURS, "X-Nodelife-Protocol": "9"}):
+                status, body = await sent(port.port, "GET /v1/status", headers)
+                assert status == 426 and json.loads(body)["protocol"] == 1
+                assert "text" not in json.loads(body)
+
+    play(test)
+
+
+def test_it_listens_on_loopback_alone() -> None:
+    async def test() -> None:
+        async with served() as port:
+            listeners = [s for server in port._listener._servers for s in server.sockets]
+            assert [s.getsockname() for s in listeners] == [("127.0.0.1", port.port)]
+            with pytest.raises(BadInput, match="cannot listen at 127.0.0.1"):
+                await AnswerPort(port._server, port.port).start()
+
+    play(test)
+
+
+def test_connections_and_answers_are_bounded() -> None:
+    async def test() -> None:
+        async with served() as port:
+            held = [
+                await asyncio.open_connection("127.0.0.1", port.port)
+                for _ in range(MOST_CONNECTIONS)
+            ]
+            reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
+            assert await reader.read() == b"", "one too many is closed"
+            for _, each in (*held, (reader, writer)):
+                each.close()
+            server = port._listener._runner.server
+            await until(lambda: server is not None and not server.connections)
+            long = "x" * (2 << 20)
+            status, _ = await sent(port.port, "GET /v1/status", OURS, long)
+            assert status == 413
+
+    play(test)
+
+
+def test_who_else_can_ask_is_said() -> None:
+    assert "every user of this machine" in port_warning(9877, in_pod=False)[0]
+    assert port_warning(9877, in_pod=True) == []
