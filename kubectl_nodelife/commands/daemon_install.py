@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands import ask, service_units
+from kubectl_nodelife.commands.enforce_flags import controller_names
 from kubectl_nodelife.commands.flags import Connection, connection_arguments, connection_flags
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
@@ -31,6 +32,11 @@ from kubectl_nodelife.report import terminal
 @click.option("--replicas", type=click.IntRange(1, 9), help="With --kind deployment; default 2.")
 @click.option("--nodes", type=click.IntRange(1), help="About so many nodes: what it asks for.")
 @click.option("--service-monitor", is_flag=True, help="With one for Prometheus' operator.")
+@click.option("--serve-answers", is_flag=True, help="With --kind deployment: for --via.")
+@click.option("--enforce", metavar="C[,C...]", help="With --kind deployment: not in dry-run.")
+@click.option(
+    "--assume-stopped", metavar="C[,C...]", help="You vouch that nothing else runs these."
+)
 @click.option("--set", "arguments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @connection_flags
 def install(
@@ -41,6 +47,9 @@ def install(
     replicas: int | None,
     nodes: int | None,
     service_monitor: bool,
+    serve_answers: bool,
+    enforce: str | None,
+    assume_stopped: str | None,
     arguments: tuple[str, ...],
     connection: Connection,
 ) -> None:
@@ -53,6 +62,7 @@ def install(
       kubectl nodelife daemon install --print
       kubectl nodelife daemon install --print --for launchd
       kubectl nodelife daemon install --print --kind deployment --image IMAGE
+      kubectl nodelife daemon install --print --kind deployment --serve-answers --enforce=pod-gc
     """
     if not to_print:
         raise BadInput(
@@ -66,11 +76,16 @@ def install(
         "replicas": replicas,
         "nodes": nodes,
         "service_monitor": service_monitor,
+        "serve_answers": serve_answers,
+        "enforce": controller_names(enforce, "--enforce"),
+        "assume_stopped": controller_names(assume_stopped, "--assume-stopped"),
         "arguments": tuple(f"--set={assignment}" for assignment in arguments),
     }
     given: dict[str, Any] = {name: value for name, value in of_deployment.items() if value}
     if kind == "deployment":
         _check_deployment(manager, connection)
+        if assume_stopped and not enforce:
+            raise BadInput("it is for --enforce", on="--assume-stopped")
         _print_deployment(given)
         return
     if given.keys() - {"namespace"}:

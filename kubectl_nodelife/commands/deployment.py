@@ -1,7 +1,8 @@
-"""The objects that run the daemon in a cluster, in dry-run: `daemon install --kind deployment`.
+"""The objects that run the daemon in a cluster: `daemon install --kind deployment`.
 
-Two replicas watch the cluster independently of one another; neither writes anything, so that none
-must lead. Left out: enforcing from a Deployment.
+Two replicas watch the cluster independently of one another, and both answer. In dry-run neither
+writes anything, so that none must lead; where they enforce, a Lease in their own namespace says
+which one does, and the other waits for it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.commands.rbac import DAEMON_RULES, rules_of
+from kubectl_nodelife.daemon.answer_port import DEFAULT_PORT as ANSWER_PORT
 
 NAME: Final = "kubectl-nodelife"
 PORT: Final = 9876
@@ -27,13 +29,18 @@ Json = dict[str, Any]
 
 
 class DeploymentOrder(NamedTuple):
-    """What is asked for. `nodes`: of the cluster, about; `arguments`: more for `daemon run`."""
+    """What is asked for. `nodes`: of the cluster, about; `arguments`: more for `daemon run`;
+    `enforce`: controllers, by our names, and those that nothing else runs (`assume_stopped`).
+    """
 
     namespace: str = "nodelife"
     replicas: int = 2
     image: str = f"{NAME}:{__version__}"
     nodes: int = 1_000
     service_monitor: bool = False
+    serve_answers: bool = False
+    enforce: tuple[str, ...] = ()
+    assume_stopped: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
 
 
@@ -42,7 +49,7 @@ def objects(order: DeploymentOrder) -> list[Json]:
     made = [
         _object("v1", "Namespace", order.namespace, "", metadata=_restricted()),
         _object("v1", "ServiceAccount", NAME, order.namespace, automountServiceAccountToken=False),
-        *_rights(order.namespace),
+        *_rights(order),
         _object("apps/v1", "Deployment", NAME, order.namespace, spec=_deployment(order)),
         _object(
             "policy/v1",
@@ -76,13 +83,47 @@ def _restricted() -> dict[str, str]:
     return {"pod-security.kubernetes.io/enforce": "restricted"}
 
 
-def _rights(namespace: str) -> list[Json]:
-    role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME}
-    account = {"kind": "ServiceAccount", "name": NAME, "namespace": namespace}
+def _rights(order: DeploymentOrder) -> list[Json]:
+    """A role and its binding for each namespace in which there are rights; "": everywhere."""
+    granted: dict[str, list[Json]] = {"": rules_of(DAEMON_RULES)}
+    if order.enforce:
+        granted = _rights_to_enforce(order)
+    return [made for namespace, rules in granted.items() for made in _role(order, namespace, rules)]
+
+
+def _rights_to_enforce(order: DeploymentOrder) -> dict[str, list[Json]]:
+    """As `rbac --mode enforce` grants them, with the Lease in the namespace of the pods."""
+    from kubectl_nodelife.daemon.permissions import (
+        KILL_SWITCH,
+        LEASE_VERBS,
+        NAMESPACE_SYSTEM,
+        rows,
+    )
+
+    verbs: dict[tuple[str, str], set[str]] = {}
+    for group, resource, subresource, needed in rows(order.enforce):
+        name = f"{resource}/{subresource}" if subresource else resource
+        verbs.setdefault((group, name), set()).update(needed)
+    for group, resources, needed in DAEMON_RULES:
+        for resource in resources:
+            verbs.setdefault((group, resource), set()).update(needed)
+    everywhere = [(group, (name,), tuple(sorted(found))) for (group, name), found in verbs.items()]
+    granted = {"": rules_of(everywhere)}
+    kill_switch = rules_of([(KILL_SWITCH[0], (KILL_SWITCH[1],), KILL_SWITCH[3])])
+    lease = rules_of([("coordination.k8s.io", ("leases",), LEASE_VERBS)])
+    granted[NAMESPACE_SYSTEM] = kill_switch
+    granted.setdefault(order.namespace, []).extend(lease)
+    return granted
+
+
+def _role(order: DeploymentOrder, namespace: str, rules: list[Json]) -> list[Json]:
+    kind = "Role" if namespace else "ClusterRole"
+    role = {"apiGroup": _RBAC, "kind": kind, "name": NAME}
+    account = {"kind": "ServiceAccount", "name": NAME, "namespace": order.namespace}
     version = f"{_RBAC}/v1"
     return [
-        _object(version, "ClusterRole", NAME, "", rules=rules_of(DAEMON_RULES)),
-        _object(version, "ClusterRoleBinding", NAME, "", roleRef=role, subjects=[account]),
+        _object(version, kind, NAME, namespace, rules=rules),
+        _object(version, f"{kind}Binding", NAME, namespace, roleRef=role, subjects=[account]),
     ]
 
 
@@ -96,7 +137,9 @@ def _deployment(order: DeploymentOrder) -> Json:
 
 
 def _pod(order: DeploymentOrder) -> Json:
+    priority = {"priorityClassName": "system-cluster-critical"} if order.enforce else {}
     return {
+        **priority,
         "serviceAccountName": NAME,
         "automountServiceAccountToken": True,
         "securityContext": {
@@ -143,14 +186,14 @@ def _container(order: DeploymentOrder) -> Json:
     return {
         "name": "daemon",
         "image": order.image,
-        "args": ["daemon", "run", f"--metrics-bind-address=$(POD_IP):{PORT}", *order.arguments],
+        "args": _arguments(order),
         "env": [
             {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             {"name": "HOME", "value": STATE},
             {"name": "NODELIFE_STATE_DIR", "value": f"{STATE}/state"},
             {"name": "NODELIFE_RUNTIME_DIR", "value": f"{STATE}/run"},
         ],
-        "ports": [{"name": "metrics", "containerPort": PORT}],
+        "ports": _ports(order),
         "startupProbe": {**_probe("/healthz"), "failureThreshold": 30, "periodSeconds": 2},
         "livenessProbe": {**_probe("/healthz"), "periodSeconds": 10, "failureThreshold": 6},
         "readinessProbe": {**_probe("/readyz"), "periodSeconds": 5},
@@ -162,6 +205,23 @@ def _container(order: DeploymentOrder) -> Json:
         },
         "volumeMounts": [{"name": "state", "mountPath": STATE}],
     }
+
+
+def _arguments(order: DeploymentOrder) -> list[str]:
+    words = ["daemon", "run", "--in-cluster", f"--metrics-bind-address=$(POD_IP):{PORT}"]
+    words += [f"--serve-answers={ANSWER_PORT}"] if order.serve_answers else []
+    if order.enforce:
+        words += [f"--enforce={','.join(order.enforce)}", f"--lease-namespace={order.namespace}"]
+        stopped = ",".join(order.assume_stopped)
+        words += [f"--assume-stopped={stopped}"] if stopped else []
+        words += ["--wait", "--yes"]
+    return words + list(order.arguments)
+
+
+def _ports(order: DeploymentOrder) -> list[Json]:
+    """That of answers is on the pod's own loopback: its name is how `--via` finds it."""
+    ports: list[Json] = [{"name": "metrics", "containerPort": PORT}]
+    return ports + [{"name": "answers", "containerPort": ANSWER_PORT}] * order.serve_answers
 
 
 def _probe(path: str) -> Json:

@@ -117,9 +117,10 @@ def _found(where: Where, name: str) -> tuple[str, ...]:
 def _from_daemon_and_look(where: Where, query: dict[str, Any]) -> dict[str, Any] | None:
     """A daemon's explanation of a pod or a node, and what a look tells of what it does not watch.
 
-    None where no daemon answers, or the user may not look; then one of them has to do.
+    None where no daemon answers, or the user may not look; then one of them has to do. What is
+    asked through the API server is the daemon's alone.
     """
-    if where.filename or where.direct:
+    if where.filename or where.direct or where.connection.via:
         return None
     told = ask.ask(where.connection, "explain", **{**query, "output": "json"})
     if told is None:

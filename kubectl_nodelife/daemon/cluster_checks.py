@@ -22,6 +22,7 @@ from kubectl_nodelife.errors import NodelifeError, Refused, Unreachable
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS
+from kubectl_nodelife.live.lease import NAME as LEASE
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import Writer
 
@@ -94,6 +95,33 @@ class ClusterChecks:
         """
         try:
             await self.right_cluster()
+        except NodelifeError as error:
+            return str(error)
+        return ""
+
+    async def held_elsewhere(self, lease_namespace: str) -> None:
+        """Nobody holds the enforcers' Lease in another namespace. Raises Refused, Unreachable."""
+        found = await self.get(
+            f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{LEASE}",
+            "LeaseList",
+            f"leases named {LEASE}",
+        )
+        for lease in found.get("items") or ():
+            namespace = lease["metadata"]["namespace"]
+            holder = (lease.get("spec") or {}).get("holderIdentity")
+            if holder and namespace != lease_namespace:
+                raise Refused(
+                    f"{holder} enforces on this cluster",
+                    on=f"lease {namespace}/{LEASE}",
+                    remedy=f"stop that one, or use --lease-namespace={namespace} with it",
+                )
+
+    async def why_not_take(self, lease_namespace: str) -> str:
+        """Why the Lease there must not be taken now, "" where it may. Never raises."""
+        if why := await self.why_another():
+            return why
+        try:
+            await self.held_elsewhere(lease_namespace)
         except NodelifeError as error:
             return str(error)
         return ""

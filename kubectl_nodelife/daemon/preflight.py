@@ -190,25 +190,18 @@ class Preflight:
         )
 
     async def leader(self) -> None:
-        """Nobody else holds our Lease, in whichever namespace."""
-        found = await self._checks.get(
-            f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{NAME}",
-            "LeaseList",
-            f"leases named {NAME}",
-        )
-        for lease in found.get("items") or ():
-            namespace = lease["metadata"]["namespace"]
-            holder = (lease.get("spec") or {}).get("holderIdentity")
-            if holder and namespace != self._orders.lease_namespace:
-                raise Refused(
-                    f"{holder} enforces on this cluster",
-                    on=f"lease {namespace}/{NAME}",
-                    remedy=f"stop that one, or use --lease-namespace={namespace} with it",
-                )
+        """Nobody else holds our Lease, in whichever namespace. With --wait it may be held: it is
+        tried for from then on, and meanwhile the daemon watches and answers.
+        """
+        await self._checks.held_elsewhere(self._orders.lease_namespace)
+        if self._orders.wait:
+            if not await self._keeper.attempt():
+                self._say(f"enforces nothing yet: {self._not_leading()}")
+            return
         loop = asyncio.get_running_loop()
         gives_up = loop.time() + _LEASE_WAIT_S
         while not await self._keeper.attempt():
-            if loop.time() > gives_up and not self._orders.wait:
+            if loop.time() > gives_up:
                 raise self._not_leading()
             await asyncio.sleep(1.0)
 

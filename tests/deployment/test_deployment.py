@@ -93,6 +93,66 @@ def test_requests_go_by_size(nodes: str, memory: str) -> None:
     assert container["resources"]["requests"]["memory"] == memory
 
 
+def enforcing(*words: str) -> list[dict[str, Any]]:
+    """All objects of a Deployment that enforces the pod garbage collector."""
+    command = ["install", "--print", "--kind", "deployment", "-n", "ops", "--enforce=podgc", *words]
+    done = CliRunner().invoke(daemon, command, catch_exceptions=False)
+    assert done.exit_code == 0 and "&id" not in done.stdout
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def test_one_that_enforces_may_write_what_its_controllers_write_and_has_its_lease_at_home() -> None:
+    made = enforcing("--assume-stopped=pod-gc", "--set", "terminated-pod-gc-threshold=10")
+    granted = {
+        (each["metadata"].get("namespace", ""), group, resource): set(rule["verbs"])
+        for each in made
+        if each["kind"] in ("Role", "ClusterRole")
+        for rule in each["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    writing = {
+        key: verbs - {"get", "list", "watch"}
+        for key, verbs in granted.items()
+        if verbs - {"get", "list", "watch"}
+    }
+    assert writing == {
+        ("", "", "pods"): {"delete"},
+        ("", "", "pods/status"): {"patch"},
+        ("", "", "events"): {"create", "patch"},
+        ("ops", "coordination.k8s.io", "leases"): {"create", "update"},
+    }
+    assert granted[("kube-system", "", "configmaps")] == {"get"}
+    bound = [each for each in made if each["kind"].endswith("Binding")]
+    assert {each["subjects"][0]["namespace"] for each in bound} == {"ops"} and len(bound) == 3
+    (spec,) = (e["spec"]["template"]["spec"] for e in made if e["kind"] == "Deployment")
+    assert spec["priorityClassName"] == "system-cluster-critical"
+    assert spec["containers"][0]["args"] == [
+        "daemon", "run", "--in-cluster", "--metrics-bind-address=$(POD_IP):9876",
+        "--enforce=pod-gc", "--lease-namespace=ops", "--assume-stopped=pod-gc", "--wait", "--yes",
+        "--set=terminated-pod-gc-threshold=10",
+    ]  # fmt: skip
+
+
+def test_a_lease_in_kube_system_needs_no_second_role() -> None:
+    command = ["install", "--print", "--kind", "deployment", "-n", "kube-system"]
+    done = CliRunner().invoke(daemon, [*command, "--enforce=podgc"], catch_exceptions=False)
+    roles = [each for each in yaml.safe_load_all(done.stdout) if each["kind"] == "Role"]
+    assert [len(role["rules"]) for role in roles] == [2]
+
+
+def test_answers_are_served_only_where_that_is_asked_for() -> None:
+    (container,) = pod()["containers"]
+    assert not [word for word in container["args"] if "serve-answers" in word]
+    assert [port["name"] for port in container["ports"]] == ["metrics"]
+    (container,) = pod("--serve-answers")["containers"]
+    assert "--serve-answers=9877" in container["args"]
+    assert container["ports"][1] == {"name": "answers", "containerPort": 9877}
+    for made in (printed("--serve-answers"), printed()):
+        assert made["NetworkPolicy"]["spec"]["ingress"] == [{"ports": [{"port": PORT}]}]
+        assert [port["name"] for port in made["Service"]["spec"]["ports"]] == ["metrics"]
+
+
 def test_flags() -> None:
     made = printed("-n", "ops", "--image", "own/image@sha256:0", "--replicas", "3",
                    "--service-monitor", "--set", "node-monitor-grace-period=40s")  # fmt: skip
@@ -109,6 +169,10 @@ def test_flags() -> None:
         (["--kind", "deployment", "--for", "systemd"], "no such manager"),
         (["--kind", "deployment", "--context", "here"], "its own service account"),
         (["--image", "x"], "are for --kind deployment"),
+        (["--serve-answers"], "are for --kind deployment"),
+        (["--enforce", "pod-gc"], "are for --kind deployment"),
+        (["--kind", "deployment", "--assume-stopped", "pod-gc"], "it is for --enforce"),
+        (["--kind", "deployment", "--enforce", "all"], "no controller 'all'"),
     ],
 )
 def test_what_does_not_go_together(words: list[str], message: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.cluster_checks import check_transport
+from kubectl_nodelife.daemon.cluster_checks import ClusterChecks, check_transport
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings, check_words
 from kubectl_nodelife.engine.calls import Answer, Get, Request
@@ -64,6 +64,9 @@ class Server:
 
     async def attempt(self) -> bool:
         return not self.holder
+
+    def state(self) -> Any:
+        return self
 
 
 def preflight(
@@ -284,11 +287,31 @@ def test_the_lease_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
         async def attempt(self) -> bool:
             return False
 
-        def state(self) -> Any:
-            return self
-
     missing, taken = NoLease(), NoLease()
     missing.error = 'namespaces "x" not found'
     assert 'it cannot be had: namespaces "x" not found' in refusal(missing)
     taken.holder = "laptop"
     assert "laptop holds it" in refusal(taken)
+
+
+def test_one_that_waits_begins_without_the_lease_and_not_beside_another_writer() -> None:
+    said: list[str] = []
+    server = Server()
+    server.holder = "the first replica"
+    one = cast(Any, server)
+    orders = Orders(controllers=ORDERS.controllers, assume_stopped=ORDERS.controllers, wait=True)
+    switch = KillSwitch(one, lambda: 1)
+    asyncio.run(Preflight(orders, target(), one, one, switch, one, said.append).run())
+    assert [word for word in said if "the first replica holds it" in word]
+    server._answers = elsewhere
+    assert "laptop enforces" in refusal(server, orders)
+
+
+def test_a_lease_is_not_taken_while_another_namespace_has_a_holder() -> None:
+    server = Server()
+    one = cast(Any, server)
+    checks = ClusterChecks(target(), one, one, KillSwitch(one, lambda: 1))
+    assert asyncio.run(checks.why_not_take("nodelife")) == ""
+    server._answers = elsewhere
+    assert "laptop enforces" in asyncio.run(checks.why_not_take("nodelife"))
+    assert asyncio.run(checks.why_not_take("other")) == ""

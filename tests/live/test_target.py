@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,38 @@ def test_identity_reads_the_authority_and_not_its_path(tmp_path: Path) -> None:
         cluster_identity(target(certificate_authority=str(tmp_path / name))) for name in "abc"
     )
     assert a == b != c
+
+
+@pytest.fixture
+def in_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The environment of a pod, with its service account's files."""
+    folder = tmp_path / "serviceaccount"
+    folder.mkdir()
+    for name, text in (("token", "t"), ("ca.crt", "CA"), ("namespace", "nodelife\n")):
+        (folder / name).write_text(text)
+    monkeypatch.setattr("kubectl_nodelife.live.target.SERVICE_ACCOUNT", str(folder))
+    where = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
+    return {"HOME": str(tmp_path), **where}
+
+
+@pytest.mark.parametrize("in_cluster", [False, True], ids=["by-itself", "--in-cluster"])
+def test_in_a_pod_its_service_account_counts(in_pod: dict[str, str], in_cluster: bool) -> None:
+    target = find_target(Connection(in_cluster=in_cluster), in_pod)
+    assert target.server == "https://[fd00::1]:443" and target.namespace == "nodelife"
+    assert target.user.token_file.endswith("/token")
+    assert target.cluster.certificate_authority.endswith("/ca.crt")
+
+
+def test_in_cluster_does_not_look_at_a_kubeconfig(in_pod: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text(json.dumps({"clusters": [{"name": "c", "cluster": {"server": "https://x"}}]}))
+    environ = {**in_pod, "KUBECONFIG": str(path)}
+    assert find_target(Connection(in_cluster=True), environ).server == "https://[fd00::1]:443"
+    del environ["KUBERNETES_SERVICE_HOST"]
+    with pytest.raises(BadInput, match="no pod with a service account's token"):
+        find_target(Connection(in_cluster=True), environ)
+
+
+def test_what_reads_the_cluster_itself_is_no_question_for_another_daemon() -> None:
+    with pytest.raises(BadInput, match="--via: this reads the cluster itself"):
+        find_target(Connection(server="https://x", via="deploy/d"), {})

@@ -134,10 +134,12 @@ class Enforcement:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def _make_keeper(self, target: Target) -> LeaseKeeper:
-        """The keeper of our Lease, which is made in the cluster of our journal only."""
+        """The keeper of our Lease, which is made in the cluster of our journal only, and not while
+        another writer leads by one elsewhere.
+        """
         keeper = LeaseKeeper(self._side, self._clock.now_ns, self.orders.lease_namespace)
         checks = ClusterChecks(target, self._side, self.intents, self.kill_switch)
-        keeper.why_wrong_cluster = checks.why_another
+        keeper.why_wrong_cluster = lambda: checks.why_not_take(self.orders.lease_namespace)
         return keeper
 
     def _make_parts(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
