@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 
+from kubectl_nodelife.commands.daemon_endpoint import DaemonEndpoint
+from kubectl_nodelife.commands.daemon_endpoint import resolve as resolve
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.identity_cache import CachedIdentity, recall, remember
+from kubectl_nodelife.daemon.identity_cache import recall
 from kubectl_nodelife.daemon.paths import check_private, runtime_folder, socket_path
-from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, Unreachable
+from kubectl_nodelife.errors import EXIT_NO, BadInput, Unreachable
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.screen import this_screen
 
@@ -24,37 +26,6 @@ if TYPE_CHECKING:
 
     from kubectl_nodelife.commands.cluster.where import Where
     from kubectl_nodelife.commands.flags import Connection
-
-
-class DaemonEndpoint:
-    """The way to one cluster's daemon."""
-
-    __slots__ = ("known", "socket")
-
-    def __init__(self, socket: str | client.Way, known: CachedIdentity) -> None:
-        self.socket = socket
-        self.known = known
-
-    def check(self, answer: dict[str, Any]) -> None:
-        """Raises Failed where somebody answered that watches another cluster."""
-        server = answer.get("server")
-        if server != self.known.server:
-            raise Failed(
-                f"the daemon watches {server}, but the kubeconfig means {self.known.server}",
-                on=str(self.socket),
-                remedy="run: kubectl nodelife daemon restart",
-            )
-
-    def replace(self, other: client.OtherProtocol, token: str | None) -> None:
-        """Start the daemon anew, by the program that is here now. Raises NodelifeError."""
-        from kubectl_nodelife.daemon.instance import Instance
-        from kubectl_nodelife.daemon.paths import log_path
-        from kubectl_nodelife.daemon.spawning import restart
-
-        terminal.note(f"{other.what}: it is started anew")
-        runtime, identity = os.path.dirname(str(self.socket)), self.known.identity
-        log = log_path(dict(os.environ), runtime, identity)
-        restart(Instance(runtime, identity), log, {"token": token} if token else {})
 
 
 def find(connection: Connection) -> DaemonEndpoint | None:
@@ -209,26 +180,3 @@ def _checked(line: DaemonEndpoint, answers: Iterator[dict[str, Any]]) -> Iterato
     for answer in answers:
         line.check(answer)
         yield answer
-
-
-def resolve(connection: Connection, runtime: str = "") -> CachedIdentity:
-    """The slow way: read the kubeconfig. With `runtime` the finding is kept there.
-
-    Raises BadInput.
-    """
-    from kubectl_nodelife.live.identity import cluster_identity
-    from kubectl_nodelife.live.kubeconfig import kubeconfig_files
-    from kubectl_nodelife.live.target import find_target
-
-    overrides = connection._replace(namespace=None)
-    target = find_target(overrides, os.environ)
-    known = CachedIdentity(
-        cluster_identity(target), target.server, target.context, target.namespace
-    )
-    if target.files and runtime:
-        files = kubeconfig_files(overrides.kubeconfig, os.environ)
-        authority = target.cluster.certificate_authority
-        remember(
-            runtime, connection, os.environ, known, (*files, *([authority] if authority else []))
-        )
-    return known

@@ -53,7 +53,7 @@ _SERVE_ANSWERS = click.option(
     type=click.IntRange(1024, 65535),
     is_flag=False,
     flag_value=9877,
-    metavar="[PORT]",
+    metavar="PORT",
     help="Answer at a port of 127.0.0.1 (9877), for --via. Default: off.",
 )
 

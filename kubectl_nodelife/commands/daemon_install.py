@@ -43,15 +43,8 @@ def install(
     to_print: bool,
     manager: str | None,
     kind: str,
-    image: str | None,
-    replicas: int | None,
-    nodes: int | None,
-    service_monitor: bool,
-    serve_answers: bool,
-    enforce: str | None,
-    assume_stopped: str | None,
-    arguments: tuple[str, ...],
     connection: Connection,
+    **given: Any,
 ) -> None:
     """Print a systemd user unit or a launchd agent that runs the daemon at each login.
 
@@ -70,25 +63,14 @@ def install(
             on="daemon install",
             remedy="give --print, and put the text where its first lines say",
         )
-    of_deployment = {
-        "namespace": connection.namespace,
-        "image": image,
-        "replicas": replicas,
-        "nodes": nodes,
-        "service_monitor": service_monitor,
-        "serve_answers": serve_answers,
-        "enforce": controller_names(enforce, "--enforce"),
-        "assume_stopped": controller_names(assume_stopped, "--assume-stopped"),
-        "arguments": tuple(f"--set={assignment}" for assignment in arguments),
-    }
-    given: dict[str, Any] = {name: value for name, value in of_deployment.items() if value}
+    wanted = _of_deployment(given, connection)
     if kind == "deployment":
         _check_deployment(manager, connection)
-        if assume_stopped and not enforce:
+        if "assume_stopped" in wanted and "enforce" not in wanted:
             raise BadInput("it is for --enforce", on="--assume-stopped")
-        _print_deployment(given)
+        _print_deployment(wanted)
         return
-    if given.keys() - {"namespace"}:
+    if wanted.keys() - {"namespace"}:
         raise BadInput("such flags are for --kind deployment", on="daemon install")
     if connection.token:
         raise BadInput(
@@ -98,6 +80,18 @@ def install(
         )
     known = ask.resolve(connection)
     terminal.write(service_units.unit(manager, known, connection_arguments(connection)))
+
+
+def _of_deployment(given: dict[str, Any], connection: Connection) -> dict[str, Any]:
+    """The fields of a DeploymentOrder that were given. Raises BadInput."""
+    found = {
+        **given,
+        "namespace": connection.namespace,
+        "enforce": controller_names(given["enforce"], "--enforce"),
+        "assume_stopped": controller_names(given["assume_stopped"], "--assume-stopped"),
+        "arguments": tuple(f"--set={assignment}" for assignment in given["arguments"]),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def _check_deployment(manager: str | None, connection: Connection) -> None:
@@ -112,12 +106,12 @@ def _check_deployment(manager: str | None, connection: Connection) -> None:
         )
 
 
-def _print_deployment(given: dict[str, Any]) -> None:
+def _print_deployment(wanted: dict[str, Any]) -> None:
     import json
 
     import yaml
 
     from kubectl_nodelife.commands.deployment import DeploymentOrder, objects
 
-    made = json.loads(json.dumps(objects(DeploymentOrder()._replace(**given))))  # nothing shared
+    made = json.loads(json.dumps(objects(DeploymentOrder()._replace(**wanted))))  # nothing shared
     terminal.write(yaml.safe_dump_all(made, sort_keys=False, width=100))

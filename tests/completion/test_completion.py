@@ -40,7 +40,14 @@ FREE = {
     "'DAYS FROM-TO ZONE'",
     "NS/KIND/NAME|SELECTOR",
     "LIST",
-    *("FIELD=VALUE[,...]", "KEY[,...]", "HOST:PORT", "OLD=NEW[,...]", "NS/KIND/NAME|SELECTOR"),
+    *(
+        "FIELD=VALUE[,...]",
+        "KEY[,...]",
+        "HOST:PORT",
+        "PORT",
+        "OLD=NEW[,...]",
+        "NS/KIND/NAME|SELECTOR",
+    ),
     "NS/KIND/NAME|node/NAME",
 }
 

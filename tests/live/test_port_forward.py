@@ -66,11 +66,9 @@ def received(*messages: Message) -> bytes:
         pytest.param([], b"", id="closed-at-once"),
         pytest.param([binary(0, PORT), binary(1, PORT)], b"", id="ports-alone"),
         pytest.param([binary(0, PORT), binary(0, b"ab"), binary(0, b"c")], b"abc", id="data"),
-        pytest.param([binary(0, PORT + b"ab"), binary(1, PORT)], b"ab", id="port-and-data-in-one"),
+        pytest.param([binary(0, PORT + b"ab"), binary(1, PORT)], b"ab", id="port-and-data"),
         pytest.param([binary(0, PORT), binary(0, b""), binary(0, b"c")], b"c", id="empty-data"),
-        pytest.param(
-            [binary(0, PORT), Message(TEXT, "x"), binary(0, b"c")], b"", id="text-ends-it"
-        ),
+        pytest.param([binary(0, PORT), Message(TEXT, "x"), binary(0, b"c")], b"", id="text-ends"),
     ],
 )
 def test_what_comes(messages: list[Message], expected: bytes) -> None:

@@ -10,7 +10,7 @@ import functools
 import os
 from typing import Any, Final
 
-from kubectl_nodelife.commands.ask import DaemonEndpoint, resolve
+from kubectl_nodelife.commands.daemon_endpoint import DaemonEndpoint, resolve
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.via.pods import REMEDY, find_pods, parse_via
 from kubectl_nodelife.commands.via.tunnel import Tunnel

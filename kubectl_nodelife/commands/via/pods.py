@@ -37,7 +37,7 @@ class ViaName(NamedTuple):
     name: str
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _PodMetadata(msgspec.Struct, rename="camel"):
     name: str = ""
     deletion_timestamp: str | None = None
 
@@ -67,7 +67,7 @@ class _PodStatus(msgspec.Struct):
 
 
 class _Pod(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _PodMetadata
     spec: _PodSpec
     status: _PodStatus
 
