@@ -93,11 +93,26 @@ def _result(future: concurrent.futures.Future[T]) -> T:
 
 
 async def _carry(end: socket.socket, stream: PortForward) -> None:
-    """Until either side ends. A half-close of ours would end the answer, too: none is passed on."""
+    """Until the client is gone. A half-close of its side would end the answer: none is passed on.
+
+    Its side is read to the end also after an answer, or a client that has not yet written its
+    question would meet a broken pipe and never see what went wrong.
+    """
+    loop = asyncio.get_running_loop()
     back = asyncio.create_task(_back(end, stream))
     there = asyncio.create_task(_there(end, stream))
     try:
         await asyncio.wait([back, there], return_when=asyncio.FIRST_COMPLETED)
+        if there.done() and there.exception() is None:
+            return
+        await asyncio.wait([back], timeout=_END_SECONDS)
+        there.cancel()
+        await asyncio.gather(there, return_exceptions=True)
+        end.shutdown(socket.SHUT_WR)
+        while await loop.sock_recv(end, _CHUNK):
+            pass
+    except OSError:
+        pass  # the client is gone
     finally:
         for task in (back, there):
             task.cancel()
