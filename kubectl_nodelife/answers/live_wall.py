@@ -15,7 +15,7 @@ import msgspec
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.answers.wall import WallZone, wall_zones
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.sign_of_life import LATE_NS, sign_of_life
+from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
@@ -29,6 +29,7 @@ SAME_SECONDS: Final = 0.5
 _NUMBERS: Final = {state: number for number, state in enumerate(WORST_FIRST)}
 _QUIET: Final = frozenset({"healthy", "cordoned"})
 _STEP: Final = 64
+_MARGIN_NS: Final = 5 * SECOND_NS
 
 
 class LiveNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -93,18 +94,18 @@ def delta(before: LiveFrame, after: LiveFrame) -> tuple[LiveFrame, dict[str, Any
     told.
     """
     told: dict[str, Any] = {}
-    rows: dict[str, LiveNode] = {}
-    changed = []
+    rows, changed, known_rows = dict(after.nodes), [], before.nodes
     for name, row in after.nodes.items():
-        old = before.nodes.get(name)
-        if old is not None and (old is row or row.says_the_same(old)):
+        old = known_rows.get(name)
+        if old is row:
+            continue
+        if old is not None and row.says_the_same(old):
             rows[name] = old
         else:
-            rows[name] = row
             changed.append(row)
     if changed:
         told["nodes"] = changed
-    if gone := [name for name in before.nodes if name not in after.nodes]:
+    if known_rows.keys() != rows.keys() and (gone := [n for n in known_rows if n not in rows]):
         told["gone"] = gone
     for field in ("source", "zones", "warnings"):
         value = getattr(after, field)
@@ -114,12 +115,16 @@ def delta(before: LiveFrame, after: LiveFrame) -> tuple[LiveFrame, dict[str, Any
     return known, {"now": after.now_s, **told} if told else {}
 
 
-class _Quiet(msgspec.Struct, frozen=True, gc=False):
-    """Until when a row stays as it is, while its node and its number of pods are these."""
+class _Quiet(msgspec.Struct, gc=False):
+    """Until when a row stays as it is, while its node and its number of pods are these.
+
+    `unknown_after_ns`: how long after a sign of life the node becomes Unknown, at the earliest.
+    """
 
     node: Node
     pods: int
     until_ns: int
+    unknown_after_ns: int
 
 
 class LiveWall:
@@ -146,13 +151,22 @@ class LiveWall:
         pods_read = "Pod" not in view.unread
         rows: dict[str, LiveNode] = {}
         yield
+        quiet_nodes, known, now_ns = self._quiet, self._rows, outlook.now_ns
+        counts = outlook.cache.pod_counts()
         for number, (name, node) in enumerate(list(outlook.cache.nodes.items())):
-            if self._is_quiet(outlook, name, node):
-                rows[name] = self._rows[name]
+            quiet = quiet_nodes.get(name)
+            if (
+                quiet is not None
+                and quiet.node is node
+                and quiet.pods == counts.get(name, 0)
+                and (now_ns < quiet.until_ns or _goes_on(outlook, quiet))
+            ):
+                rows[name] = known[name]
                 if number % _STEP == 0:
                     yield
                 continue
-            rows[name] = self._judge(outlook, node, places, pods_read)
+            row = self._judge(outlook, node, places, pods_read)
+            rows[name] = known[name] if row == known.get(name) else row
             yield
         self._rows = rows
         source = {key: value for key, value in view.source.items() if key != "age"}
@@ -177,15 +191,6 @@ class LiveWall:
             del self._quiet[name]
         self.judged = 0
 
-    def _is_quiet(self, outlook: Outlook, name: str, node: Node) -> bool:
-        quiet = self._quiet.get(name)
-        return (
-            quiet is not None
-            and quiet.node is node
-            and outlook.now_ns < quiet.until_ns
-            and outlook.cache.count_on(name) == quiet.pods
-        )
-
     def _judge(
         self, outlook: Outlook, node: Node, places: dict[str, int], pods_read: bool
     ) -> LiveNode:
@@ -193,9 +198,10 @@ class LiveWall:
         verdict = node_verdict(of_node, outlook.now_ns)
         self.judged += 1
         self._quiet.pop(node.name, None)
-        until_ns = _quiet_until_ns(outlook, of_node)
-        if verdict.state in _QUIET and verdict.next is None and until_ns is not None and pods_read:
-            self._quiet[node.name] = _Quiet(node, len(of_node.pods), until_ns)
+        if verdict.state in _QUIET and verdict.next is None and pods_read:
+            quiet = _quiet(outlook, of_node)
+            if quiet is not None:
+                self._quiet[node.name] = quiet
         low_s, high_s = self._within(outlook.now_ns, verdict.next)
         return LiveNode(
             name=node.name,
@@ -231,7 +237,7 @@ class LiveWall:
         return round((at_ns - self._base_ns) / SECOND_NS, 1)
 
 
-def _quiet_until_ns(outlook: Outlook, of_node: NodeOutlook) -> int | None:
+def _quiet(outlook: Outlook, of_node: NodeOutlook) -> _Quiet | None:
     """Until when a healthy node without another sign of life says the same; None: that is not
     known.
     """
@@ -239,8 +245,22 @@ def _quiet_until_ns(outlook: Outlook, of_node: NodeOutlook) -> int | None:
     if left is None or age_ns is None:
         return None
     sign = sign_of_life(of_node.node, outlook.cache, outlook.now_ns, of_node.leases_count)
-    late_ns = min(LATE_NS, sign.every_ns * 3 // 2) - age_ns
-    return outlook.now_ns + min(left.low_ns, late_ns)
+    late_ns = sign.late_after_ns - age_ns
+    until_ns = outlook.now_ns + min(left.low_ns, late_ns)
+    return _Quiet(of_node.node, len(of_node.pods), until_ns, left.low_ns + age_ns)
+
+
+def _goes_on(outlook: Outlook, quiet: _Quiet) -> bool:
+    """Whether a newer sign of life moves the end of that time away, which it does where the node
+    would be late long before it is Unknown.
+    """
+    sign = sign_of_life(quiet.node, outlook.cache, outlook.now_ns, outlook.settings.leases_count)
+    age_ns, late_after_ns = sign.age_ns(outlook.now_ns), sign.late_after_ns
+    noticed_ns = outlook.settings.node_monitor_period_ns + _MARGIN_NS
+    if age_ns is None or quiet.unknown_after_ns < late_after_ns + noticed_ns:
+        return False
+    quiet.until_ns = outlook.now_ns + late_after_ns - age_ns
+    return age_ns < late_after_ns
 
 
 def _moved(one: float | None, other: float | None) -> float:

@@ -5,11 +5,12 @@ The checks of nodes are left out: they need kinds that are read for `upgrade sta
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from kubectl_nodelife.answers.upgrade_status import upgrade_status
 from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.daemon.metrics.polled_objects import read_run
 from kubectl_nodelife.daemon.server import Answer, Query
 from kubectl_nodelife.live.client import Client
 
@@ -18,7 +19,6 @@ def upgrade_answer(client: Client, look: Callable[[], ClusterView]) -> Answer:
     """The answer; the Lease is read for each question."""
 
     async def upgrade_now(query: Query) -> dict[str, Any]:
-        read_run, upgrade_status = await asyncio.to_thread(_needed)
         lease = await read_run(client)
         view = look()
         names = query.get("node", ())
@@ -27,11 +27,3 @@ def upgrade_answer(client: Client, look: Callable[[], ClusterView]) -> Answer:
         return {**status, "warnings": [*view.warnings, *status["warnings"]]}
 
     return upgrade_now
-
-
-def _needed() -> tuple[Any, Any]:
-    """What a daemon imports that is asked for this."""
-    from kubectl_nodelife.answers.upgrade_status import upgrade_status
-    from kubectl_nodelife.daemon.metrics.polled_objects import read_run
-
-    return read_run, upgrade_status

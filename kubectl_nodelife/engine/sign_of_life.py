@@ -34,10 +34,15 @@ class LastSignOfLife(NamedTuple):
         """How old it is; None where none was read."""
         return None if self.at_ns is None else max(0, now_ns - self.at_ns)
 
+    @property
+    def late_after_ns(self) -> int:
+        """At which age the next one should have come: half an interval more is nothing unusual."""
+        return min(LATE_NS, self.every_ns * 3 // 2)
+
     def is_late(self, now_ns: int) -> bool:
-        """True if the next one should have come: half an interval more is nothing unusual."""
+        """True if the next one should have come."""
         age_ns = self.age_ns(now_ns)
-        return age_ns is not None and age_ns > min(LATE_NS, self.every_ns * 3 // 2)
+        return age_ns is not None and age_ns > self.late_after_ns
 
 
 def sign_of_life(node: Node, cache: Cache, now_ns: int, leases_count: bool) -> LastSignOfLife:

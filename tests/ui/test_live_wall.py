@@ -126,6 +126,22 @@ def test_a_quiet_cluster_costs_little(tmp_path: Path) -> None:
     of.outlook.now_ns += SECOND_NS
     frame(wall, of)
     assert wall.judged <= 1  # the silent one
+    healthy = sorted(of.outlook.cache.nodes)
+    for second in range(60):
+        of.outlook.now_ns += SECOND_NS
+        for name in healthy[second % 10 :: 10]:
+            renew(of, name)
+        frame(wall, of)
+        assert wall.judged <= 1  # a newer sign of life is no reason to judge
+    silent = healthy[7]
+    rows = {}
+    for second in range(20):
+        of.outlook.now_ns += SECOND_NS
+        for name in healthy[second % 10 :: 10]:
+            if name != silent:
+                renew(of, name)
+        rows = frame(wall, of).nodes
+    assert WORST_FIRST[rows[silent].state] == "silent"  # and none is missed
 
 
 def rows(*made: LiveNode) -> dict[str, LiveNode]:

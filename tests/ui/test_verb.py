@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 
 import aiohttp
 
@@ -70,3 +72,21 @@ def test_ports_that_are_taken_or_not_allowed_are_refused() -> None:
             assert f"ssh -N -L {port}:127.0.0.1:{port}" in said.err
 
     play(test)
+
+
+LOADED = """
+import sys
+import kubectl_nodelife.commands.answering.for_daemon
+import kubectl_nodelife.daemon.process
+print(*sys.modules)
+"""
+
+
+def test_a_daemon_without_a_page_has_not_loaded_it() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    page = {"daemon.ui.endpoint", "daemon.ui.live_feed", "daemon.ui.works_feed"}
+    page |= {"answers.live_wall", "answers.followed_works", "commands.answering.drains"}
+    assert "kubectl_nodelife.daemon.run" in loaded
+    assert not loaded & {f"kubectl_nodelife.{name}" for name in page}

@@ -1,7 +1,7 @@
 """Opens the live page when it is asked for, and closes it when it is not looked at any more.
 
 The socket exists from the first `ui` until `ui --stop`, until its time is over, or until no page
-has been open for ten minutes.
+has been open for ten minutes. What serves it is imported by the first `ui`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.server import Answer, Query
-from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
-from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
 from kubectl_nodelife.daemon.ui.sessions import (
     READ_ONLY_TOKEN_SECONDS,
     SESSION_SECONDS,
@@ -24,6 +23,10 @@ from kubectl_nodelife.daemon.ui.sessions import (
     Sessions,
 )
 from kubectl_nodelife.errors import BadInput
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint
+    from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
 
 UNSEEN_SECONDS: Final = 600.0
 LEAST_PORT: Final = 1024
@@ -45,7 +48,8 @@ class PageHost:
         answers: Mapping[str, Answer],
         always: Always,
     ) -> None:
-        self._feed = LiveFeed(look, journal, now_ns, answers)
+        self._look, self._journal, self._now_ns = look, journal, now_ns
+        self._feed: LiveFeed | None = None
         self._answers = answers
         self._always = always
         self._endpoint: PageEndpoint | None = None
@@ -64,7 +68,7 @@ class PageHost:
 
     def state(self) -> dict[str, Any]:
         """What `daemon status` tells of it; {} while it is closed."""
-        if self._endpoint is None:
+        if self._endpoint is None or self._feed is None:
             return {}
         readers = len(self._feed.broadcast.subscribers)
         return {"ui": {"url": self.url, "sessions": self._sessions.count(), "readers": readers}}
@@ -101,17 +105,22 @@ class PageHost:
         return {"url": self.url, "token": token, "tokenSeconds": lasts_s}
 
     async def _open(self, port: int, seconds: float) -> None:
+        await asyncio.to_thread(_import_server)
+        from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
+        from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
+
         bound = listen(port)
+        feed = self._feed = LiveFeed(self._look, self._journal, self._now_ns, self._answers)
         self._sessions = Sessions(time.monotonic, seconds)
-        endpoint = PageEndpoint(self._answers, self._feed.broadcast, self._sessions)
+        endpoint = PageEndpoint(self._answers, feed.broadcast, self._sessions)
         await endpoint.start(bound)
         self._endpoint = endpoint
         self._until = time.monotonic() + seconds
         self._seen_at = time.monotonic()
         log.info("the page is open on port %d", endpoint.port)
         self._tasks = [
-            asyncio.create_task(self._always("page", self._feed.run)),
-            asyncio.create_task(self._watch_readers()),
+            asyncio.create_task(self._always("page", feed.run)),
+            asyncio.create_task(self._watch_readers(feed)),
         ]
 
     async def _order_stop(self, query: Query) -> dict[str, Any]:
@@ -119,15 +128,21 @@ class PageHost:
         await self.close()
         return {"closed": was}
 
-    async def _watch_readers(self) -> None:
+    async def _watch_readers(self, feed: LiveFeed) -> None:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             now = time.monotonic()
-            if self._feed.broadcast.subscribers:
+            if feed.broadcast.subscribers:
                 self._seen_at = now
             if now > self._until or now > self._seen_at + UNSEEN_SECONDS:
                 await self.close()
                 return
+
+
+def _import_server() -> None:
+    """Import what takes longer than the loop may be held up."""
+    for name in ("endpoint", "live_feed"):
+        import_module(f"kubectl_nodelife.daemon.ui.{name}")
 
 
 def _number(query: Query, key: str) -> int:
