@@ -10,6 +10,7 @@ machine that does something else besides.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import time
 from bisect import bisect_left
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
@@ -232,7 +233,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
 
 async def _run(zone: DarkZone, stopwatch: Stopwatch) -> dict[str, object]:
     told = Told(zone)
-    snapshot = len(msgspec.json.encode(told.snapshot()))
+    snapshot = msgspec.json.encode(told.snapshot())
     async with told.served() as url, browser() as window:
         await window.look(1280, 900)
         await window.go(url)
@@ -252,7 +253,8 @@ async def _run(zone: DarkZone, stopwatch: Stopwatch) -> dict[str, object]:
         first = await window.run(FIRST)
         heap = await _heap_bytes(window)
     return {
-        "snapshotBytes": snapshot,
+        "snapshotBytes": len(snapshot),
+        "snapshotGzipBytes": len(gzip.compress(snapshot)),
         "darkBytes": told.bytes,
         "firstWallMilliseconds": round(first),
         "quietFrameMilliseconds95": quiet.frame(0.95),

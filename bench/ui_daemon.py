@@ -72,7 +72,20 @@ async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[s
                     f"megabytesMore{count}": round((resident_bytes() - held) / 1e6, 1),
                     f"milliseconds{count}OwnStall": stall,
                 }
+            figures["quietBytesMinute"] = await _bytes_a_minute(feed)
         return figures
+
+
+async def _bytes_a_minute(feed: LiveFeed) -> int:
+    """What a reader is told of a quiet cluster, after the snapshot."""
+    reader = feed.broadcast.join()
+    if reader is None:
+        raise BenchFailed("there are too many readers")
+    await reader.take(1.0)
+    await asyncio.sleep(60.0)
+    told = len(await reader.take(1.0))
+    feed.broadcast.leave(reader)
+    return told
 
 
 async def _share(one: Running) -> float:
