@@ -298,6 +298,8 @@ class Kubelets:
         for node in nodes:
             kubelet = self._kubelets[node]
             if kubelet.alive and kubelet.first_ns == at_ns:
+                if kubelet.post_ns < at_ns + self.terms.post_every_ns:  # it posted a change before
+                    self._next_post(kubelet, at_ns, None)
                 self._post(kubelet, None)
 
     def _post(self, kubelet: Kubelet, cause: Action | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.real_code import deployments
+from tests.real_code import deployments, owners
 from tests.real_code.generator import generate, with_failing_writes
 from tests.real_code.joined import judge_joined
 from tests.real_code.judge import AGAIN, FIRST, Facts, differences, judge, play_real, simulate
@@ -30,6 +30,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("seed_of_faults", range(count // 10))
     if "seed_to_join" in metafunc.fixturenames:
         metafunc.parametrize("seed_to_join", range(count // 4))
+    if "seed_of_owners" in metafunc.fixturenames:
+        metafunc.parametrize("seed_of_owners", range(count // 2))
     if "seed_of_a_deployment" in metafunc.fixturenames:
         metafunc.parametrize("seed_of_a_deployment", range(count // 5))
 
@@ -68,9 +70,9 @@ def test_a_join_goes_on_as_the_real_controllers_do(
     """From an instant in the midst of a scenario on: nothing is known of it but its objects, with
     late kubelets, taints that stand, pods that start or end, and half-done roll-outs.
     """
-    verdict = judge_joined(program, generate(seed_to_join), tmp_path)
-    if verdict is None:
-        pytest.skip("no instant of the seed shows all that a running controller knows")
+    seeds = range(seed_to_join, 10**6, 1000)  # some have no instant that shows all there is to know
+    verdicts = (judge_joined(program, generate(seed), tmp_path) for seed in seeds)
+    verdict = next(verdict for verdict in verdicts if verdict is not None)
     assert not verdict.real, f"files in {tmp_path}\n{verdict}"
 
 
@@ -105,6 +107,23 @@ def test_a_deployment_rolls_out_as_its_real_controllers_do(
         if agrees and deployments.pods_at_the_end(real) == deployments.pods_at_the_end(ours):
             return
     pytest.fail(f"no run of the real controllers does what ours does; files in {tmp_path}")
+
+
+def test_owners_replace_pods_as_their_real_controllers_do(
+    seed_of_owners: int, program: Path, tmp_path: Path
+) -> None:
+    """In one of upstream's own runs: of two owners that make a pod at one instant either may be the
+    first whose pod is placed.
+    """
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(document := owners.generate(seed_of_owners)))
+    ours, apart = simulate(document), list[str]()
+    for flags in (FIRST, *AGAIN):
+        real = play_real(program, path, tmp_path / "real.json", flags)
+        apart = list(owners.differences(real, ours))
+        if not apart:
+            return
+    pytest.fail(f"files in {tmp_path}\n" + "\n".join(apart))
 
 
 def test_an_event_comes_before_what_kubelets_do_at_its_instant(

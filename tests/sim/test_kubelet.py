@@ -235,6 +235,23 @@ def test_pod_gc_is_sooner_than_taint_eviction_at_one_instant() -> None:
     assert [r.controller for r in found(told, "DeletePod", name="p")] == ["pod-gc"]
 
 
+def test_the_report_interval_counts_from_the_first_renewal_s_post() -> None:
+    """And not from the change that was posted before it: no status is due at 60.5 s."""
+    told = story(
+        objects=[node("a"), node("b")],
+        kubelet={"leaseRenewPhase": "3s", "nodeStatusReportInterval": "60s"},
+        flags={"node-monitor-grace-period": "40s"},
+        duration="2m",
+        events=[
+            {"at": "500ms", "kubelet": {"nodes": ["a"], "conditions": {"DiskPressure": "True"}}},
+            stop("61s", "a", "b"),
+        ],
+    )
+    lost = found(told, "SetNodeCondition", type="Ready", status="Unknown")
+    assert len({r.at for r in lost}) == 1
+    assert {r.object.name for r in lost} == {"a", "b"}
+
+
 def test_a_node_that_appears_not_ready_is_silent() -> None:
     told = story(
         duration="3m",

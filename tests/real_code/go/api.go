@@ -29,17 +29,20 @@ type kindInfo struct {
 }
 
 var kinds = map[string]kindInfo{
-	"nodes":               {"Node", "v1", false, func() metav1.Object { return &v1.Node{} }},
-	"pods":                {"Pod", "v1", true, func() metav1.Object { return &v1.Pod{} }},
-	"events":              {"Event", "v1", true, func() metav1.Object { return &v1.Event{} }},
-	"daemonsets":          {"DaemonSet", "apps/v1", true, func() metav1.Object { return &appsv1.DaemonSet{} }},
-	"controllerrevisions": {"ControllerRevision", "apps/v1", true, func() metav1.Object { return &appsv1.ControllerRevision{} }},
-	"deployments":         {"Deployment", "apps/v1", true, func() metav1.Object { return &appsv1.Deployment{} }},
-	"replicasets":         {"ReplicaSet", "apps/v1", true, func() metav1.Object { return &appsv1.ReplicaSet{} }},
-	"leases":              {"Lease", "coordination.k8s.io/v1", true, func() metav1.Object { return &coordv1.Lease{} }},
+	"nodes":                  {"Node", "v1", false, func() metav1.Object { return &v1.Node{} }},
+	"pods":                   {"Pod", "v1", true, func() metav1.Object { return &v1.Pod{} }},
+	"events":                 {"Event", "v1", true, func() metav1.Object { return &v1.Event{} }},
+	"daemonsets":             {"DaemonSet", "apps/v1", true, func() metav1.Object { return &appsv1.DaemonSet{} }},
+	"controllerrevisions":    {"ControllerRevision", "apps/v1", true, func() metav1.Object { return &appsv1.ControllerRevision{} }},
+	"deployments":            {"Deployment", "apps/v1", true, func() metav1.Object { return &appsv1.Deployment{} }},
+	"replicasets":            {"ReplicaSet", "apps/v1", true, func() metav1.Object { return &appsv1.ReplicaSet{} }},
+	"statefulsets":           {"StatefulSet", "apps/v1", true, func() metav1.Object { return &appsv1.StatefulSet{} }},
+	"replicationcontrollers": {"ReplicationController", "v1", true, func() metav1.Object { return &v1.ReplicationController{} }},
+	"persistentvolumeclaims": {"PersistentVolumeClaim", "v1", true, func() metav1.Object { return &v1.PersistentVolumeClaim{} }},
+	"leases":                 {"Lease", "coordination.k8s.io/v1", true, func() metav1.Object { return &coordv1.Lease{} }},
 }
 
-var resourceOf = map[string]string{"Node": "nodes", "Pod": "pods", "DaemonSet": "daemonsets", "ControllerRevision": "controllerrevisions", "Deployment": "deployments", "ReplicaSet": "replicasets", "Lease": "leases", "Event": "events"}
+var resourceOf = map[string]string{"Node": "nodes", "Pod": "pods", "DaemonSet": "daemonsets", "ControllerRevision": "controllerrevisions", "Deployment": "deployments", "ReplicaSet": "replicasets", "StatefulSet": "statefulsets", "ReplicationController": "replicationcontrollers", "Lease": "leases", "Event": "events"}
 
 const templateGeneration = "deprecated.daemonset.template.generation"
 
@@ -139,6 +142,10 @@ func (a *api) decode(resource string, b []byte) (metav1.Object, error) {
 	case *appsv1.Deployment:
 		t.TypeMeta = metav1.TypeMeta{}
 	case *appsv1.ReplicaSet:
+		t.TypeMeta = metav1.TypeMeta{}
+	case *appsv1.StatefulSet:
+		t.TypeMeta = metav1.TypeMeta{}
+	case *v1.ReplicationController:
 		t.TypeMeta = metav1.TypeMeta{}
 	case *coordv1.Lease:
 		t.TypeMeta = metav1.TypeMeta{}
@@ -293,6 +300,12 @@ func (a *api) create(agent, resource string, o metav1.Object, raw bool) (metav1.
 	case *appsv1.ReplicaSet:
 		appsdefaults.SetObjectDefaults_ReplicaSet(t)
 		t.Generation = 1
+	case *appsv1.StatefulSet:
+		appsdefaults.SetObjectDefaults_StatefulSet(t)
+		t.Generation = 1
+	case *v1.ReplicationController:
+		coredefaults.SetObjectDefaults_ReplicationController(t)
+		t.Generation = 1
 	}
 	return a.put(resource, o, &write{agent: agent, verb: "create"}), nil
 }
@@ -392,6 +405,12 @@ func (a *api) change(agent, verb, resource, ns, name, sub string, w write, make 
 		if !apiequality.Semantic.DeepEqual(t.Spec, was.Spec) {
 			t.Generation++
 		}
+	}
+	switch t := o.(type) { // of these only the status is written
+	case *appsv1.StatefulSet:
+		t.Spec, t.Labels = old.obj.(*appsv1.StatefulSet).Spec, old.obj.GetLabels()
+	case *v1.ReplicationController:
+		t.Spec, t.Labels = old.obj.(*v1.ReplicationController).Spec, old.obj.GetLabels()
 	}
 	o.SetResourceVersion(old.obj.GetResourceVersion())
 	if bytes.Equal(a.encode(resource, o), old.json) { // a write that changes nothing is none

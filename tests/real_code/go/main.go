@@ -39,6 +39,8 @@ import (
 	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
 	"k8s.io/kubernetes/pkg/controller/podgc"
 	"k8s.io/kubernetes/pkg/controller/replicaset"
+	"k8s.io/kubernetes/pkg/controller/replication"
+	"k8s.io/kubernetes/pkg/controller/statefulset"
 	"k8s.io/kubernetes/pkg/controller/tainteviction"
 )
 
@@ -400,6 +402,18 @@ func play(s *scenario, out string) {
 				must(err)
 				r := replicaset.NewReplicaSetController(ctx, f.Apps().V1().ReplicaSets(), core.Pods(), client("replicaset"), replicaset.BurstReplicas)
 				runs = append(runs, func() { c.Run(ctx, 5) }, func() { r.Run(ctx, 5) })
+			}
+			if s.has("ReplicaSet") && !s.has("Deployment") {
+				c := replicaset.NewReplicaSetController(ctx, f.Apps().V1().ReplicaSets(), core.Pods(), client("replicaset"), replicaset.BurstReplicas)
+				runs = append(runs, func() { c.Run(ctx, 5) })
+			}
+			if s.has("ReplicationController") {
+				c := replication.NewReplicationManager(ctx, core.Pods(), core.ReplicationControllers(), client("replication"), replication.BurstReplicas)
+				runs = append(runs, func() { c.Run(ctx, 5) })
+			}
+			if s.has("StatefulSet") {
+				c := statefulset.NewStatefulSetController(ctx, core.Pods(), f.Apps().V1().StatefulSets(), core.PersistentVolumeClaims(), f.Apps().V1().ControllerRevisions(), client("statefulset"))
+				runs = append(runs, func() { c.Run(ctx, 5) })
 			}
 			if s.controllers["pod-gc"] {
 				c := podgc.NewPodGCInternal(ctx, client("pod-gc"), core.Pods(), core.Nodes(), s.terminated, 20*time.Second, *quarant)
