@@ -84,8 +84,7 @@ def drain(
     """
     from kubectl_nodelife.acts.drain import DrainOrder
     from kubectl_nodelife.acts.drain_conditions import WRITES
-    from kubectl_nodelife.commands.cluster.drain import look_for_drain
-    from kubectl_nodelife.commands.drain_plan import choose_nodes
+    from kubectl_nodelife.commands.cluster.drain import choose_nodes, look_for_drain
 
     reported, because = conditions_wanted(flags)
     options, waves = drain_options(flags), wave_options(flags)

@@ -23,6 +23,9 @@ from kubectl_nodelife.errors import Failed, NodelifeError
 
 MOST_AT_ONCE: Final = 2
 SECONDS: Final = 60.0
+PATIENCE_S: Final = 10.0
+"""So long a question waits for its turn."""
+
 MOST_BYTES: Final = 1 << 30
 
 _LOOK_YOURSELF: Final = "look directly with --no-daemon"
@@ -35,25 +38,33 @@ T = TypeVar("T")
 
 
 class ForkedAnswers:
-    """The children of one daemon."""
+    """The children of one daemon: MOST_AT_ONCE of them, and who comes later waits for a turn."""
 
-    def __init__(self, seconds: float = SECONDS, most_bytes: int = MOST_BYTES) -> None:
-        self._seconds, self._most_bytes = seconds, most_bytes
-        self._under_way = 0
+    def __init__(
+        self,
+        seconds: float = SECONDS,
+        most_bytes: int = MOST_BYTES,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._seconds, self._most_bytes, self._patience_s = seconds, most_bytes, patience_s
+        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def answer(
         self, prepare: Callable[[], Awaitable[T]], make: Callable[[T], Response]
     ) -> Response:
         """What `make` makes, in a child, of what `prepare` gets before. Raises NodelifeError."""
-        if self._under_way >= MOST_AT_ONCE:
+        try:
+            async with asyncio.timeout(self._patience_s):
+                await self._turns.acquire()
+        except TimeoutError:
             what = f"{MOST_AT_ONCE} questions of this kind are being answered"
-            raise Failed(what, remedy=f"try again in a moment, or {_LOOK_YOURSELF}")
-        self._under_way += 1
+            remedy = f"try again in a moment, or {_LOOK_YOURSELF}"
+            raise Failed(what, remedy=remedy) from None
         try:
             prepared = await prepare()
             return await self._in_child(lambda: make(prepared))
         finally:
-            self._under_way -= 1
+            self._turns.release()
 
     async def _in_child(self, make: Callable[[], Response]) -> Response:
         readable, writable = os.pipe()

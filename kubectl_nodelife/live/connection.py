@@ -45,3 +45,10 @@ class Connection(NamedTuple):
             mine = merged[field]
             merged[field] = mine + theirs if isinstance(mine, tuple) else theirs or mine
         return Connection(**merged)
+
+    def for_kubectl(self) -> dict[str, str | None]:
+        """What printed kubectl lines repeat, by flag without dashes; None: not given.
+
+        No token and no certificate is among it.
+        """
+        return {"kubeconfig": self.kubeconfig, "context": self.context, "as": self.impersonate}

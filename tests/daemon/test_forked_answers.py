@@ -80,6 +80,22 @@ def test_errors_come_back_as_they_were() -> None:
     play(test)
 
 
+def test_who_comes_later_waits_for_a_turn() -> None:
+    async def test() -> None:
+        answers = ForkedAnswers()
+
+        def short() -> dict[str, Any]:
+            time.sleep(0.1)
+            return {"ok": True}
+
+        told = await asyncio.gather(
+            *(answers.answer(nothing, lambda _: short()) for _ in range(MOST_AT_ONCE + 2))
+        )
+        assert told == [{"ok": True}] * (MOST_AT_ONCE + 2)
+
+    play(test)
+
+
 def test_it_has_bounds_of_time_and_memory_and_number() -> None:
     async def test() -> None:
         def long() -> dict[str, Any]:
@@ -91,7 +107,7 @@ def test_it_has_bounds_of_time_and_memory_and_number() -> None:
         with pytest.raises(Failed, match="needs more than 64 MiB; look directly"):
             await forked(lambda: {"x": len(bytearray(256 * MIB))}, most_bytes=64 * MIB)
 
-        answers, loop_goes_on = ForkedAnswers(seconds=0.5), 0
+        answers, loop_goes_on = ForkedAnswers(seconds=0.5, patience_s=0.1), 0
         under_way = [
             asyncio.ensure_future(answers.answer(nothing, lambda _: long()))
             for _ in range(MOST_AT_ONCE)

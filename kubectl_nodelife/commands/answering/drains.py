@@ -13,8 +13,8 @@ from kubectl_nodelife.answers.drain_plan import drain_document
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.answers.works import nodes_emptied
 from kubectl_nodelife.commands.answering.query import Query, Response
-from kubectl_nodelife.commands.cluster.drain import KINDS as KINDS
-from kubectl_nodelife.commands.cluster.drain import snapshot_of, source_of
+from kubectl_nodelife.commands.cluster.drain import KINDS_TO_READ, snapshot_of, source_of
+from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -23,6 +23,11 @@ MOST_NODES: Final = 8
 """Each is planned for itself, which takes a part of a second in a cluster of some size."""
 
 _ALL_FLAGS: Final = DrainOptions(force=True, ignore_daemonsets=True, delete_emptydir_data=True)
+
+
+def reading(query: Query) -> KindsToRead:
+    """What the drains are planned from."""
+    return KINDS_TO_READ
 
 
 def answer(view: ClusterView, query: Query) -> Response:
@@ -38,7 +43,7 @@ def answer(view: ClusterView, query: Query) -> Response:
     for name in names:
         if name not in view.cache.nodes:
             raise NotFound("nodes", name, among=view.cache.nodes)
-    snapshot = snapshot_of(view, [obj for kind in KINDS for obj in view.cache.all(kind)])
+    snapshot = snapshot_of(view)
     source = source_of(view)
     plans = [make_plan(snapshot, [name], _ALL_FLAGS) for name in names[:MOST_NODES]]
     items = [drain_document(plan, source) for plan in plans]

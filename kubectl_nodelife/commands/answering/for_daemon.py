@@ -17,6 +17,7 @@ from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.answering import daemonset, explain, names, status, wall
 from kubectl_nodelife.commands.answering.query import Query, Response, number, word
 from kubectl_nodelife.commands.answering.status_lines import StatusLines
+from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.daemon.changes import ChangeRecord, document
 from kubectl_nodelife.daemon.cluster_view import journal_warnings
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
@@ -34,6 +35,9 @@ WATCH_SECONDS: Final = 1.0
 
 MOST_CHANGES: Final = 20_000
 """How many changes one answer holds at most; the newest count."""
+
+_FORKED: Final = ("what_if", "drain_plan", "drains")
+"""Modules beside this one, each with `reading` and `answer`."""
 
 _NUMBER = re.compile(r"\d+")
 
@@ -92,53 +96,43 @@ def make_answers(
 def _forked_answers(
     look: ViewSource, journal: Journal, now_ns: Callable[[], int], list_kinds: ListKinds
 ) -> dict[str, Answer]:
-    """Those that children of the daemon make."""
+    """Those that children of the daemon make, all of which share the few that there may be."""
+    forked = ForkedAnswers()
     return {
-        "what_if": _what_if_answer(look, list_kinds),
-        "drains": _drains_answer(look, list_kinds),
-        "replay": _replay_answer(look, journal, now_ns, list_kinds),
+        **{name: _forked_answer(forked, look, list_kinds, name) for name in _FORKED},
+        "replay": _replay_answer(forked, look, journal, now_ns, list_kinds),
     }
 
 
-def _what_if_answer(look: ViewSource, list_kinds: ListKinds) -> Answer:
-    """The answer to `what-if`."""
-    forked = ForkedAnswers()
+def _forked_answer(
+    forked: ForkedAnswers, look: ViewSource, list_kinds: ListKinds, question: str
+) -> Answer:
+    """The answer to a question of which more must be read than the daemon watches."""
 
-    async def what_if_now(query: Query) -> Response:
-        what_if = await asyncio.to_thread(import_module, f"{answering.__name__}.what_if")
-        kinds = [kind for kind in what_if.KINDS if kind not in WATCHED]
+    async def answer_now(query: Query) -> Response:
+        asked = await asyncio.to_thread(import_module, f"{answering.__name__}.{question}")
+        wanted: KindsToRead = asked.reading(query)
+        kinds = [kind for kind in wanted.kinds if kind not in WATCHED]
 
-        def played(more: ListedOnce) -> Response:
-            response: Response = what_if.answer(look().with_more(*more), query)
+        def made(more: ListedOnce) -> Response:
+            view = look().with_more(*more)
+            view.warnings += wanted.not_told(view)
+            response: Response = asked.answer(view, query)
             return response
 
-        return await forked.answer(lambda: list_kinds(kinds), played)
+        return await forked.answer(lambda: list_kinds(kinds), made)
 
-    return what_if_now
-
-
-def _drains_answer(look: ViewSource, list_kinds: ListKinds) -> Answer:
-    """The answer to `drains`."""
-    forked = ForkedAnswers()
-
-    async def drains_now(query: Query) -> Response:
-        drains = await asyncio.to_thread(import_module, f"{answering.__name__}.drains")
-        kinds = [kind for kind in drains.KINDS if kind not in WATCHED]
-
-        def planned(more: ListedOnce) -> Response:
-            response: Response = drains.answer(look().with_more(*more), query)
-            return response
-
-        return await forked.answer(lambda: list_kinds(kinds), planned)
-
-    return drains_now
+    return answer_now
 
 
 def _replay_answer(
-    look: ViewSource, journal: Journal, now_ns: Callable[[], int], list_kinds: ListKinds
+    forked: ForkedAnswers,
+    look: ViewSource,
+    journal: Journal,
+    now_ns: Callable[[], int],
+    list_kinds: ListKinds,
 ) -> Answer:
     """The answer to `replay`."""
-    forked = ForkedAnswers()
 
     async def replay_now(query: Query) -> Response:
         replay = await asyncio.to_thread(import_module, f"{answering.__name__}.replay")

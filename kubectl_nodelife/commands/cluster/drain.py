@@ -5,7 +5,7 @@ Whether the user may evict pods is not checked: the API answers that only to a P
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.answers.view import ClusterView
@@ -13,9 +13,10 @@ from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.kinds import find_resource
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.outlook.terminating import release_of
 
 KINDS: Final = (
@@ -63,15 +64,20 @@ def look_for_drain(where: Where, read_all: str = "") -> DrainLook:
     """
     if read_all and not where.filename:
         raise BadInput("is for dumps", on="--read", remedy="name a dump with -f")
-    view = look(where, KindsToRead(KINDS, needed=("Node", "Pod"), not_told=_not_told))
-    snapshot = snapshot_of(view, view.objects, read_all)
+    view = look(where, KINDS_TO_READ)
+    snapshot = snapshot_of(view, read_all)
     return DrainLook(snapshot, source_of(view), view.warnings, view.settings)
 
 
-def snapshot_of(
-    view: ClusterView, objects: Iterable[KubeObject], read_all: str = ""
-) -> PlanSnapshot:
-    """The view's objects as the planner takes them. Raises BadInput for `read_all`."""
+def snapshot_of(view: ClusterView, read_all: str = "") -> PlanSnapshot:
+    """The view's objects as the planner takes them. Raises BadInput for `read_all`.
+
+    What a daemon holds comes in the order in which the API lists it, so that a plan through it is
+    the plan of a first look.
+    """
+    objects = view.objects
+    if view.watched:
+        objects = [obj for kind in KINDS for obj in sorted(view.cache.all(kind), key=_key)]
     read = {kind for kind in KINDS if kind not in view.unread} | _kinds_named(read_all)
     if view.settings.profile.minor < POLICIES_SINCE:
         read |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -108,3 +114,50 @@ def _not_told(view: ClusterView) -> Iterator[str]:
     for kind, error in view.unread.items():
         if error:
             yield f"{kind} cannot be read ({error})"
+
+
+KINDS_TO_READ: Final = KindsToRead(KINDS, needed=("Node", "Pod"), not_told=_not_told)
+
+
+def _key(obj: KubeObject) -> tuple[str, str]:
+    return obj.key
+
+
+def kubectl_flags(given: Mapping[str, str | None], source: Mapping[str, Any]) -> list[str]:
+    """What leads kubectl to the cluster that was looked at; nothing for a dump.
+
+    `given`: as of `Connection.for_kubectl`.
+    """
+    if source.get("kind") == "snapshot":
+        return []
+    found = {**given, "context": given.get("context") or source.get("context")}
+    return [f"--{flag}={found[flag]}" for flag in ("kubeconfig", "context", "as") if found[flag]]
+
+
+def choose_nodes(
+    snapshot: PlanSnapshot, nodes: tuple[str, ...], selector: str | None, all_nodes: bool
+) -> list[str]:
+    """The nodes to drain: those named, in that order, or those selected, by name.
+
+    Raises BadInput and Failed.
+    """
+    if nodes and selector:  # as kubectl's drain.go, Complete
+        both = "cannot specify both a node name and a --selector option"
+        raise BadInput(both, remedy="give one of them")
+    if bool(nodes) + (selector is not None) + all_nodes != 1:
+        remedy = "give node names, or --selector, or --all, and only one of them"
+        raise BadInput("USAGE: drain NODE [flags]: which nodes?", remedy=remedy)
+    if nodes:
+        names = [name.removeprefix("node/").removeprefix("nodes/") for name in nodes]
+        for name in names:
+            if name not in snapshot.nodes:
+                raise NotFound("nodes", name, among=snapshot.nodes)
+        return list(dict.fromkeys(names))
+    try:
+        wanted = parse_selector(selector or "")
+    except ValueError as error:
+        raise BadInput(str(error), on="--selector") from None
+    found = sorted(n.name for n in snapshot.nodes.values() if matches(wanted, n.metadata.labels))
+    if not found:
+        raise Failed("no node matches", on=f"--selector {selector}", remedy="check the labels")
+    return found

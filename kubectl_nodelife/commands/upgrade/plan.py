@@ -58,7 +58,7 @@ def plan(
       kubectl nodelife upgrade plan -f upgrade.yaml -f dump.json -o html
     """
     from kubectl_nodelife.acts.upgrade.rights import rights
-    from kubectl_nodelife.commands.drain_plan import kubectl_flags
+    from kubectl_nodelife.commands.cluster.drain import kubectl_flags
     from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 
     given, dumps = split_dumps(given)
@@ -78,7 +78,7 @@ def plan(
         raise Failed(
             "no node matches", on=f"--selector {policy.selector}", remedy="check the labels"
         )
-    flags = kubectl_flags(connection, found.source)
+    flags = kubectl_flags(connection.for_kubectl(), found.source)
     made.rights = [right.can_i(flags) for right in rights(policy)]
     for warning in found.warnings:
         terminal.warn(warning)

@@ -1,0 +1,74 @@
+"""Answers `drain-plan`: the drain of some nodes of the view's cluster, planned.
+
+The daemon does it in a forked child (`daemon/forked_answers`), after it has listed the kinds that
+it does not watch.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.commands.answering.query import Query, Response, output_of, word
+from kubectl_nodelife.commands.cluster.drain import (
+    KINDS_TO_READ,
+    choose_nodes,
+    kubectl_flags,
+    snapshot_of,
+    source_of,
+)
+from kubectl_nodelife.commands.cluster.look import KindsToRead
+from kubectl_nodelife.commands.drain_flags import drain_options, wave_options
+from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
+from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.report.drain import DrainPage
+from kubectl_nodelife.report.drain_script import script
+
+HTML = "html"
+COMMANDS = "commands"
+
+
+def reading(query: Query) -> KindsToRead:
+    """What a drain is planned from."""
+    return KINDS_TO_READ
+
+
+def answer(view: ClusterView, query: Query) -> Response:
+    """The plan. `inTrouble` where the drain cannot finish. Raises BadInput, Failed, NotFound."""
+    snapshot = snapshot_of(view, word(query, "read"))
+    if not snapshot.was_read("Pod"):
+        remedy = "dump them as well: kubectl get pods -A -o json"
+        raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)
+    selector = query["selector"][-1] if "selector" in query else None
+    every = word(query, "all") == "true"
+    names = choose_nodes(snapshot, tuple(query.get("node", ())), selector, every)
+    plan = _planned(snapshot, names, json.loads(word(query, "flags")))
+    plan.warnings = [*view.warnings, *plan.warnings]
+    return {
+        "text": _text(plan, source_of(view), query),
+        "warnings": plan.warnings,
+        "inTrouble": plan.verdict in (NEVER, REFUSED),
+    }
+
+
+def _planned(snapshot: PlanSnapshot, names: list[str], flags: dict[str, Any]) -> DrainPlan:
+    """kubectl's one drain, or our waves, as the flags say. Raises BadInput."""
+    options, waves = drain_options(flags), wave_options(flags)
+    if waves is None:
+        return make_plan(snapshot, names, options)
+    return make_wave_plan(snapshot, names, options, waves)
+
+
+def _text(plan: DrainPlan, source: dict[str, Any], query: Query) -> str:
+    output = word(query, "output")
+    if output == COMMANDS:
+        given = {flag: word(query, flag) for flag in ("kubeconfig", "context", "as")}
+        return script(plan, kubectl_flags(given, source))
+    if output == HTML:
+        from kubectl_nodelife.report.drain_html import page
+
+        return page(plan, source)
+    return output_of(query).render(DrainPage(plan, source))
