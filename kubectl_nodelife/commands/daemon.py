@@ -230,7 +230,7 @@ def status(output: Output, connection: Connection) -> int:
       kubectl nodelife daemon status
       kubectl nodelife daemon status -o wide
     """
-    from kubectl_nodelife.report.daemon import DaemonsPage, not_enforced, state_of
+    from kubectl_nodelife.report.daemon import AT_WORK, DaemonsPage, not_enforced, state_of
 
     if connection.via:
         items = [{**(ask.ask(connection, "health") or {}), "running": True}]
@@ -245,8 +245,7 @@ def status(output: Output, connection: Connection) -> int:
         output.show(DaemonsPage(items))
     if not any(item["running"] for item in items):
         return EXIT_UNREACHABLE
-    healthy = {"watching", "warming up", "reading", "enforcing"}
-    return EXIT_DONE if all(state_of(item) in healthy for item in items) else EXIT_FAILED
+    return EXIT_DONE if all(state_of(item) in AT_WORK for item in items) else EXIT_FAILED
 
 
 daemon.add_command(daemon_pause.pause)

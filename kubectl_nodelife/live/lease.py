@@ -69,6 +69,11 @@ class LeaseKeeper:
         """True if another may write by now."""
         return self.election.is_over(self._steady())
 
+    def held_by_another(self) -> bool:
+        """Whether another held it when it was last seen, and nothing has gone wrong since."""
+        holder = self.election.holder
+        return not self.leads() and not self.error and holder not in ("", self.election.identity)
+
     def state(self) -> LeaseState:
         """What is known of the Lease."""
         namespace, name = self.election.key

@@ -18,7 +18,7 @@ _COLUMNS = columns(
 )
 
 
-_AT_WORK = ("watching", "enforcing", "warming up", "reading")
+AT_WORK = ("watching", "enforcing", "standing by", "warming up", "reading")
 
 
 class DaemonsPage:
@@ -47,7 +47,7 @@ class DaemonsPage:
 
 def _headline(items: Sequence[dict[str, Any]]) -> str:
     """How many daemons do their work, and what to do about the first that does not."""
-    odd = [item for item in items if state_of(item) not in _AT_WORK]
+    odd = [item for item in items if state_of(item) not in AT_WORK]
     are = "is" if len(items) == 1 else "are"
     if not odd:
         return f"{counted(len(items), 'daemon')} {are} at work."
@@ -69,6 +69,8 @@ def state_of(item: dict[str, Any]) -> str:
         return "not watching"
     enforcement = item.get("enforcement")
     if enforcement is not None:
+        if enforcement.get("standsBy"):
+            return "standing by"
         held = not enforcement["enforcing"] or enforcement["breakers"]
         return "not enforcing" if held else "enforcing"
     return "warming up" if item.get("cold") else "watching"
@@ -115,7 +117,7 @@ def _more(item: dict[str, Any]) -> Iterable[str]:
 def not_enforced(item: dict[str, Any]) -> list[str]:
     """Why something of what a daemon was ordered to enforce is not sent, a line each."""
     found = item.get("enforcement")
-    if found is None:
+    if found is None or found.get("standsBy"):
         return []
     ended = [f"{part} has ended by a bug of ours" for part in found.get("ended", ())]
     reasons = dict.fromkeys(filter(None, [found["because"], *found["breakers"], *ended]))

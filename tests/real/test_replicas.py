@@ -102,6 +102,8 @@ async def _hand_over(plane: ControlPlane, first: PlayedPod, second: PlayedPod) -
         async with second.runs() as (other, standby), aiohttp.ClientSession() as session:
             waiting = await enforcement(other)
             assert not waiting["enforcing"] and "the Lease is not held" in waiting["because"]
+            said = await other.run("daemon", "status")
+            assert said.code == 0 and "standing by" in said.out and "warning" not in said.err, said
             for pod, held in ((first, 1), (second, 0)):
                 text = await pod.get(session, "metrics")
                 assert f"nodelife_lease_held {held}.0" in text

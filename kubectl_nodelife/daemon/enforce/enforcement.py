@@ -232,12 +232,18 @@ class Enforcement:
         await self._session.close()
         await self._side_session.close()
 
+    @property
+    def stands_by(self) -> bool:
+        """Whether another writer leads, and this one was told to wait for that."""
+        return self.orders.wait and self.keeper.held_by_another()
+
     def state(self) -> dict[str, Any]:
         """For `daemon status`."""
         lease = self.keeper.state()
         return {
             "controllers": list(self.orders.controllers),
             "enforcing": not self.why_not,
+            "standsBy": self.stands_by,
             "because": self.why_not or self._gate.watching_because(),
             "begin": self.orders.begin,
             "caps": self.orders.caps or "default",

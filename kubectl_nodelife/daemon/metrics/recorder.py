@@ -166,9 +166,11 @@ class MetricsRecorder:
             said = f"the upgrade is held by: {', '.join(sorted(self._run.gates))}"
             command = "kubectl nodelife upgrade status"
             found["upgradeHeld"] = NotedCondition("upgradeHeld", said, command)
-        if enforcement is not None and (why := enforcement.why_not or _breakers(enforcement)):
+        if enforcement is not None and not enforcement.stands_by:
+            why = enforcement.why_not or _breakers(enforcement)
             command = "kubectl nodelife daemon status"
-            found["enforcementStopped"] = NotedCondition("enforcementStopped", why, command)
+            if why:
+                found["enforcementStopped"] = NotedCondition("enforcementStopped", why, command)
         return found
 
     def observations(self) -> tuple[Observations, int]:
