@@ -32,6 +32,9 @@ from kubectl_nodelife.daemon.instance import Instance, card
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.metrics.answer_times import timed
+from kubectl_nodelife.daemon.metrics.change_counts import Histogram
+from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
 from kubectl_nodelife.daemon.metrics.plug import make_metrics
 from kubectl_nodelife.daemon.one_time_lists import ListedOnce, list_once
 from kubectl_nodelife.daemon.options import Options, target_now
@@ -110,6 +113,7 @@ class Daemon:
         self.enforcement = make_enforcement(options.orders, self) if enforces else None
         self._take_limits(load_config(self.config_path))
         self.attendant = DivergenceRecorder(self.watcher, journal, self.client, self.cluster)
+        self.what_if_times = Histogram(WHAT_IF_BUCKETS)
         self.page, self.server = self._make_servers(make_answers)
         self.answer_port = AnswerPort(self.server, options.answer_port)
         self.metrics = make_metrics(options, self)
@@ -125,6 +129,7 @@ class Daemon:
             lambda kinds: list_once(self.client, kinds),
         )
         answers["upgrade"] = upgrade_answer(self.client, self.look)
+        answers["what_if"] = timed(answers["what_if"], self.what_if_times)
         page = PageHost(self.look, journal, clock.now_ns, answers, self._always)
         server = Server(
             self.cluster,

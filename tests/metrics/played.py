@@ -30,8 +30,9 @@ from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.daemon.kinds import NEEDS
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.metrics import recorder as metrics_recorder
-from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts
+from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts, Histogram
 from kubectl_nodelife.daemon.metrics.cluster_sample import sample_steps
+from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
 from kubectl_nodelife.daemon.metrics.recorder import MetricsRecorder
 from kubectl_nodelife.daemon.metrics.values import Values
 from kubectl_nodelife.daemon.server import sliced
@@ -136,6 +137,7 @@ class PlayedDaemon:
     """A daemon in dry-run, as far as metrics are concerned."""
 
     enforcement = None
+    page: Any = SimpleNamespace(listeners=0)
 
     def __init__(self, server: PlayedCluster, dice: random.Random) -> None:
         world = server.world
@@ -147,6 +149,7 @@ class PlayedDaemon:
             awake=lambda: world.awake_ns,
         )
         self.journal: Any = _Journal()
+        self.what_if_times = Histogram(WHAT_IF_BUCKETS)
         self.client: Any = SimpleNamespace(answers={"2xx": 1})
         self.cluster = WatchedCluster("0123456789abcdef0123", "here", "https://10.0.0.1:6443")
         settings = make_settings("v1.36")

@@ -19,6 +19,7 @@ DUE_WITHIN: Final = (60, 300)
 UNKNOWN_AGE: Final = "unknown"
 DELETION_BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 10, 30, 60, 120, 180, 240)
 ERROR_BUCKETS: Final = (0.5, 1, 2, 5, 10, 30, 60, 300)
+WHAT_IF_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 MOST_ZONES: Final = 200
 MOST_NODES: Final = 5_000
@@ -214,6 +215,15 @@ _OURSELVES: Final = (
     ),
     _counter("nodelife_relists_total", "kind", "5", "Lists of the kind."),
     _counter("nodelife_requests_total", "code", "6", "Requests that read, by class of answer."),
+    _gauge("nodelife_ui_listeners", "", "1", "Live pages that listen to the stream."),
+    MetricFamily(
+        "nodelife_what_if_duration_seconds",
+        HISTOGRAM,
+        (),
+        "12",
+        "Seconds that answers to what-if took.",
+        WHAT_IF_BUCKETS,
+    ),
     _gauge("nodelife_loop_stall_seconds", "", "1", "The longest time that the loop was held up."),
     _gauge("nodelife_journal_bytes", "", "1", "Size of the journal."),
     _gauge("nodelife_sample_timestamp_seconds", "", "1", "When nodes and zones were looked at."),

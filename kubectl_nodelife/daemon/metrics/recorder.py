@@ -24,7 +24,7 @@ from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import KEPT_NS, DivergenceRecorder
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
-from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts
+from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts, Histogram
 from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample, sample_steps
 from kubectl_nodelife.daemon.metrics.polled_objects import (
     BudgetSample,
@@ -44,6 +44,7 @@ from kubectl_nodelife.daemon.metrics.values import (
 from kubectl_nodelife.daemon.notify.notices import NotedCondition, cluster_conditions
 from kubectl_nodelife.daemon.server import sliced
 from kubectl_nodelife.daemon.store import ChangeFilter
+from kubectl_nodelife.daemon.ui.host import PageHost
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -69,6 +70,8 @@ class Measured(Protocol):
     cluster: WatchedCluster
     attendant: DivergenceRecorder
     enforcement: Enforcement | None
+    page: PageHost
+    what_if_times: Histogram
 
     def look(self) -> ClusterView:
         """What can be answered now."""
@@ -233,6 +236,8 @@ class MetricsRecorder:
             "nodelife_synced": [((), int(watcher.synced.is_set()))],
             "nodelife_warming_up": [((), int(watcher.is_cold(now_ns)))],
             "nodelife_held_writes": [((), self._counts.held)],
+            "nodelife_ui_listeners": [((), sources.page.listeners)],
+            "nodelife_what_if_duration_seconds": [((), sources.what_if_times.copy())],
             "nodelife_loop_stall_seconds": [((), watcher.slices.longest_s)],
             "nodelife_journal_bytes": [((), _size(sources.journal.store.path))],
             "nodelife_requests_total": [((c,), n) for c, n in sources.client.answers.items()],

@@ -66,12 +66,17 @@ class PageHost:
         """Where the page is; "": it is closed."""
         return f"http://127.0.0.1:{self._endpoint.port}/" if self._endpoint is not None else ""
 
+    @property
+    def listeners(self) -> int:
+        """How many pages listen to the stream."""
+        return len(self._feed.broadcast.subscribers)
+
     def state(self) -> dict[str, Any]:
         """What `daemon status` tells of it; {} while it is closed."""
         if self._endpoint is None or self._feed is None:
             return {}
-        readers = len(self._feed.broadcast.subscribers)
-        return {"ui": {"url": self.url, "sessions": self._sessions.count(), "readers": readers}}
+        sessions, readers = self._sessions.count(), self.listeners
+        return {"ui": {"url": self.url, "sessions": sessions, "readers": readers}}
 
     async def close(self) -> None:
         """Listen no more, end all sessions."""

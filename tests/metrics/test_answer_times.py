@@ -1,0 +1,28 @@
+"""How long what-if took is kept, of answers and of errors."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.daemon.metrics.answer_times import timed
+from kubectl_nodelife.daemon.metrics.change_counts import Histogram
+from kubectl_nodelife.errors import Failed
+
+
+async def _answer(query: Any) -> dict[str, Any]:
+    if query:
+        raise Failed("no")
+    await asyncio.sleep(0.02)
+    return {"text": "an answer"}
+
+
+def test_answers_and_errors_count() -> None:
+    times = Histogram((0.01, 60.0))
+    answer = timed(_answer, times)
+    assert asyncio.run(answer({})) == {"text": "an answer"} and times.counts == [0, 1, 0]
+    with pytest.raises(Failed):
+        asyncio.run(answer({"lose": ["a"]}))
+    assert times.counts == [1, 1, 0] and times.sum >= 0.02
