@@ -9,6 +9,7 @@ import click
 from kubectl_nodelife.commands import ask, service_units
 from kubectl_nodelife.commands.enforce_flags import controller_names
 from kubectl_nodelife.commands.flags import Connection, connection_arguments, connection_flags
+from kubectl_nodelife.commands.notify_flags import notify_of
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
@@ -37,6 +38,8 @@ from kubectl_nodelife.report import terminal
 @click.option(
     "--assume-stopped", metavar="C[,C...]", help="You vouch that nothing else runs these."
 )
+@click.option("--webhook", metavar="URL", help="With --kind deployment: post notices there.")
+@click.option("--notify-on", metavar="LIST", help="Only these events.")
 @click.option("--set", "arguments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @connection_flags
 def install(
@@ -84,6 +87,7 @@ def install(
 
 def _of_deployment(given: dict[str, Any], connection: Connection) -> dict[str, Any]:
     """The fields of a DeploymentOrder that were given. Raises BadInput."""
+    notify_of({"notify": "", **{name: given[name] or "" for name in ("webhook", "notify_on")}})
     found = {
         **given,
         "namespace": connection.namespace,

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from kubectl_nodelife import __version__
 from kubectl_nodelife.commands.rbac import DAEMON_RULES, rules_of
 from kubectl_nodelife.daemon.answer_port import DEFAULT_PORT as ANSWER_PORT
+from kubectl_nodelife.daemon.notify.notifier import TOKEN
 
 NAME: Final = "kubectl-nodelife"
 PORT: Final = 9876
@@ -30,7 +31,8 @@ Json = dict[str, Any]
 
 class DeploymentOrder(NamedTuple):
     """What is asked for. `nodes`: of the cluster, about; `arguments`: more for `daemon run`;
-    `enforce`: controllers, by our names, and those that nothing else runs (`assume_stopped`).
+    `enforce`: controllers, by our names, and those that nothing else runs (`assume_stopped`);
+    `webhook`: where notices go, with a token from a Secret of our name, where there is one.
     """
 
     namespace: str = "nodelife"
@@ -41,6 +43,8 @@ class DeploymentOrder(NamedTuple):
     serve_answers: bool = False
     enforce: tuple[str, ...] = ()
     assume_stopped: tuple[str, ...] = ()
+    webhook: str = ""
+    notify_on: str = ""
     arguments: tuple[str, ...] = ()
 
 
@@ -192,6 +196,7 @@ def _container(order: DeploymentOrder) -> Json:
             {"name": "HOME", "value": STATE},
             {"name": "NODELIFE_STATE_DIR", "value": f"{STATE}/state"},
             {"name": "NODELIFE_RUNTIME_DIR", "value": f"{STATE}/run"},
+            *_webhook_token(order),
         ],
         "ports": _ports(order),
         "startupProbe": {**_probe("/healthz"), "failureThreshold": 30, "periodSeconds": 2},
@@ -215,7 +220,15 @@ def _arguments(order: DeploymentOrder) -> list[str]:
         stopped = ",".join(order.assume_stopped)
         words += [f"--assume-stopped={stopped}"] if stopped else []
         words += ["--wait", "--yes"]
+    words += [f"--webhook={order.webhook}"] if order.webhook else []
+    words += [f"--notify-on={order.notify_on}"] if order.notify_on else []
     return words + list(order.arguments)
+
+
+def _webhook_token(order: DeploymentOrder) -> list[Json]:
+    """The key webhook-token of a Secret that somebody else makes."""
+    source = {"secretKeyRef": {"name": NAME, "key": "webhook-token", "optional": True}}
+    return [{"name": TOKEN, "valueFrom": source}] * bool(order.webhook)
 
 
 def _ports(order: DeploymentOrder) -> list[Json]:

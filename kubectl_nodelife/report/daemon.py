@@ -96,9 +96,11 @@ def _row(item: dict[str, Any]) -> list[object]:
 
 def _more(item: dict[str, Any]) -> Iterable[str]:
     yield f"{item.get('context') or item.get('identity')}:"
-    for name in ("socket", "log"):
+    for name in ("socket", "log", "metrics", "answers"):
         if item.get(name):
             yield f"  {name}: {item[name]}"
+    if item.get("ui"):
+        yield f"  page: {item['ui']['url']}"
     journal = item.get("journal")
     if journal:
         yield f"  journal: {journal['path']}, {journal['open']} open changes"

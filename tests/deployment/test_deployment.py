@@ -153,6 +153,15 @@ def test_answers_are_served_only_where_that_is_asked_for() -> None:
         assert [port["name"] for port in made["Service"]["spec"]["ports"]] == ["metrics"]
 
 
+def test_notices_go_to_a_webhook_whose_token_is_a_secrets() -> None:
+    words = ("--webhook", "https://hooks.example/x", "--notify-on", "nodeLost")
+    (container,) = pod(*words)["containers"]
+    assert {"--webhook=https://hooks.example/x", "--notify-on=nodeLost"} <= set(container["args"])
+    secret = {"name": "kubectl-nodelife", "key": "webhook-token", "optional": True}
+    token = {"name": "NODELIFE_WEBHOOK_TOKEN", "valueFrom": {"secretKeyRef": secret}}
+    assert token in container["env"] and token not in pod()["containers"][0]["env"]
+
+
 def test_flags() -> None:
     made = printed("-n", "ops", "--image", "own/image@sha256:0", "--replicas", "3",
                    "--service-monitor", "--set", "node-monitor-grace-period=40s")  # fmt: skip
@@ -170,6 +179,8 @@ def test_flags() -> None:
         (["--kind", "deployment", "--context", "here"], "its own service account"),
         (["--image", "x"], "are for --kind deployment"),
         (["--serve-answers"], "are for --kind deployment"),
+        (["--kind", "deployment", "--webhook", "http://hooks.example"], "a webhook is https"),
+        (["--kind", "deployment", "--webhook", "https://h", "--notify-on", "x"], "no event 'x'"),
         (["--enforce", "pod-gc"], "are for --kind deployment"),
         (["--kind", "deployment", "--assume-stopped", "pod-gc"], "it is for --enforce"),
         (["--kind", "deployment", "--enforce", "all"], "no controller 'all'"),

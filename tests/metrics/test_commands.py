@@ -15,7 +15,9 @@ from kubectl_nodelife.commands.metrics import metrics
 from kubectl_nodelife.daemon.metrics.families import FAMILIES
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report.grafana import PANELS
+from tests.metrics.played import play
 from tests.metrics.promtool import BY_NAME, ROOT, RULES, needs_promtool, promtool
+from tests.metrics.situations import CASES
 
 _NAMES = re.compile(r"\b(?:nodelife|node_collector|taint_eviction|pod_gc)[a-z_]+\b")
 
@@ -73,3 +75,19 @@ def test_the_dashboards_expressions_parse(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(yaml.safe_dump({"groups": [{"name": "g", "rules": rules}]}))
     assert f"{len(exprs)} rules found" in promtool("check", "rules", str(path))
+
+
+def most(text: str, zones: int) -> int:
+    """How many series the table says that there are at the most."""
+    return int(text[:-1] or 1) * zones if text.endswith("z") else int(text)
+
+
+def test_there_are_few_series_however_large_the_cluster_is() -> None:
+    families = [family for family in FAMILIES if not family.per_node]
+    assert sum(most(family.most, zones=20) for family in families) <= 2_500
+    (braked,) = (case for case in CASES if case.name == "three of five nodes of a zone are lost")
+    for values in play(braked):
+        for family in families:
+            series = values.get(family.name, ())
+            assert len(series) <= most(family.most, zones=2), family.name
+            assert len({labels for labels, _ in series}) == len(series), family.name
