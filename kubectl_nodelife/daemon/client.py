@@ -95,17 +95,14 @@ def follow(path: str | Way, question: str, **query: Any) -> Iterator[dict[str, A
         with connection.makefile("rb") as lines:
             head = b""
             try:
-                for line in lines:
-                    if line == b"\r\n":
-                        break
+                while (line := lines.readline(_LONGEST_LINE)).strip() and len(head) < _CHUNK:
                     head += line
                 if b" 200 " not in head.partition(b"\r\n")[0]:
                     _checked(path, head, lines.read(MOST_BYTES))
                 connection.settimeout(None)
-                for line in lines:
+                while line := lines.readline(MOST_BYTES):
                     if line.strip():
-                        answer: dict[str, Any] = json.loads(line)
-                        yield _without_error(answer)
+                        yield _checked(path, head, line)
             except OSError as error:
                 raise _no_answer(path, error) from None
 
@@ -153,7 +150,9 @@ def _quoted(value: object) -> str:
 def _checked(path: str | Way, head: bytes, body: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
         line = head.partition(b"\r\n")[0].decode(errors="replace") or "nothing"
         raise Unreachable(
             f"the daemon's answer cannot be decoded: {line}",
@@ -168,12 +167,10 @@ def _without_error(answer: dict[str, Any]) -> dict[str, Any]:
         raise OtherProtocol(answer["protocol"], str(answer.get("version")))
     error = answer.get("error")
     if error:
-        raise DaemonError(
-            error.get("what", "?"),
-            error.get("on", ""),
-            error.get("remedy", ""),
-            error.get("exitCode", EXIT_FAILED),
-        )
+        told = error if isinstance(error, dict) else {"what": error}
+        what, on, remedy = (str(told.get(name, "")) for name in ("what", "on", "remedy"))
+        code = told.get("exitCode")
+        raise DaemonError(what or "?", on, remedy, code if isinstance(code, int) else EXIT_FAILED)
     return answer
 
 

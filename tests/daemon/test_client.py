@@ -114,3 +114,34 @@ def test_following_what_is_refused(folder: Path) -> None:
         pytest.raises(DaemonError, match="no such node"),
     ):
         next(follow(daemon.path, "status"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[]", b"null", b"7", b"{", b"[" * 200_000, b'{"a": ' * 200_000, b"\xff\xfe"],
+    ids=["nothing", "a-list", "null", "a-number", "cut-off", "deep-list", "deep", "no-text"],
+)
+def test_an_answer_that_is_none_is_one_line(folder: Path, body: bytes) -> None:
+    for asked in (lambda path: ask(path, "status"), lambda path: next(follow(path, "status"))):
+        head = b"HTTP/1.0 502 X\r\n\r\n"
+        with FakeDaemon(folder, head + body) as daemon:
+            with pytest.raises(Unreachable, match="cannot be decoded") as error:
+                asked(daemon.path)
+            assert "\n" not in str(error.value)
+        Path(daemon.path).unlink()
+
+
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        ("text", "text"),
+        (["a"], "['a']"),
+        ({"what": {"x": 1}, "on": 7, "exitCode": "3"}, "7: {'x': 1}"),
+        ({"exitCode": None}, "?"),
+    ],
+)
+def test_an_error_of_another_form_is_still_one(folder: Path, error: object, said: str) -> None:
+    with FakeDaemon(folder, {"error": error}) as daemon:
+        with pytest.raises(DaemonError) as denied:
+            ask(daemon.path, "status")
+        assert (str(denied.value), denied.value.exit_code) == (said, 1)

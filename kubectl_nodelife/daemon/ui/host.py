@@ -69,11 +69,11 @@ class PageHost:
     @property
     def listeners(self) -> int:
         """How many pages listen to the stream."""
-        return len(self._feed.broadcast.subscribers)
+        return len(self._feed.broadcast.subscribers) if self._feed is not None else 0
 
     def state(self) -> dict[str, Any]:
         """What `daemon status` tells of it; {} while it is closed."""
-        if self._endpoint is None or self._feed is None:
+        if self._endpoint is None:
             return {}
         sessions, readers = self._sessions.count(), self.listeners
         return {"ui": {"url": self.url, "sessions": sessions, "readers": readers}}
