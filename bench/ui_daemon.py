@@ -56,8 +56,7 @@ async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[s
         figures: dict[str, object] = {"corePercent": round(100 * alone, 2)}
         async with _page(one) as (feed, endpoint, sessions):
             for count in READERS:
-                while feed.broadcast.subscribers:  # those before are noticed to be gone
-                    await asyncio.sleep(0.1)
+                await _nobody(feed)
                 async with _readers(endpoint, sessions, count):
                     while len(feed.broadcast.subscribers) < count:
                         await asyncio.sleep(0.1)
@@ -78,6 +77,7 @@ async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[s
 
 async def _bytes_a_minute(feed: LiveFeed) -> int:
     """What a reader is told of a quiet cluster, after the snapshot."""
+    await _nobody(feed)
     reader = feed.broadcast.join()
     if reader is None:
         raise BenchFailed("there are too many readers")
@@ -86,6 +86,12 @@ async def _bytes_a_minute(feed: LiveFeed) -> int:
     told = len(await reader.take(1.0))
     feed.broadcast.leave(reader)
     return told
+
+
+async def _nobody(feed: LiveFeed) -> None:
+    """Wait until the readers of before are noticed to be gone."""
+    while feed.broadcast.subscribers:
+        await asyncio.sleep(0.1)
 
 
 async def _share(one: Running) -> float:

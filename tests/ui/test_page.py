@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -304,13 +306,25 @@ def test_a_daemon_that_is_gone_stops_the_clocks() -> None:
     play(test)
 
 
-def test_a_new_session_in_another_tab_brings_the_page_back() -> None:
+async def stopped(page: Opened) -> None:
+    await page.user.ok("ui", "--stop")
+
+
+async def killed(page: Opened) -> None:
+    """The daemon; `ui` starts another one."""
+    os.kill((await page.user.health())["pid"], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("end", [stopped, killed])
+def test_a_new_session_in_another_tab_brings_the_page_back(
+    end: Callable[[Opened], Awaitable[None]],
+) -> None:
     async def test() -> None:
         async with opened() as page:
             window = page.browser
             port = page.url.rpartition(":")[2].strip("/")
             first = await window.command("GET", "window")
-            await page.user.ok("ui", "--stop")
+            await end(page)
             await window.until("return document.body.classList.contains('stale')")
             url = (await page.user.ok("ui", "--no-open", "--port", port)).strip()
             made = await window.command("POST", "window/new", type="tab")

@@ -8,8 +8,11 @@ const ROUND_UP = 512; // a canvas grows by so many pixels, since another size em
 const MOST_KEPT = 5000;
 
 export class Grid {
+  nodes = []; drawn = []; columns = 1; wide = 1; high = 1; pixels = ""; height; ratio;
+
   constructor(canvas, box) {
-    Object.assign(this, { canvas, box, nodes: [], drawn: [], columns: 1, wide: 1, high: 1, pixels: "" });
+    this.canvas = canvas;
+    this.box = box;
   }
 
   /** Which nodes it shows, in cells of a size. */
@@ -64,8 +67,9 @@ export class Grid {
 
 /** What cells look like. `colours`: of shapes.js. */
 export class Painter {
+  colours = null; style = "chip"; now = 0; stale = false; chosen = ""; marks = new Map(); fitted = new Map();
+
   constructor() {
-    Object.assign(this, { colours: null, style: "chip", now: 0, stale: false, chosen: "", marks: new Map(), fitted: new Map() });
     this.keyOf = this.keyOf.bind(this);
     this.paint = this.paint.bind(this);
   }

@@ -30,8 +30,11 @@ export function commandFor(object, context) {
 }
 
 export class Panel {
+  object = null; text = ""; readOnly = false;
+
   constructor(context, refused) {
-    Object.assign(this, { context, refused, object: null, text: "", readOnly: false });
+    this.context = context;
+    this.refused = refused;
     on("panel-close", "click", () => this.close());
     on("copy", "click", () => navigator.clipboard?.writeText(byId("panel-command").textContent));
     on("what-if", "click", () => this.play());

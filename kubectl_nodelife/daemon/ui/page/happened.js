@@ -24,10 +24,11 @@ const clock = (at) => new Date(at * 1000).toLocaleTimeString();
 const addressOfRange = (low, high) => `#/happened/${[low, high].map((at) => new Date(at * 1000).toISOString().replace(/\.\d+Z/, "Z")).join("/")}`;
 
 export class Happened {
-  /** `refused`: called when the session is over. */
+  rows = new Rows(byId("happened-list")); lanes = byId("lanes");
+  range = null; asked = null; found = null; dragged = null; line = null; model; now; left;
+
   constructor(refused) {
-    Object.assign(this, { refused, rows: new Rows(byId("happened-list")), range: null, asked: null, found: null, dragged: null, line: null });
-    this.lanes = byId("lanes");
+    this.refused = refused;
     on("lanes", "pointerdown", (event) => this.begin(event));
     on("lanes", "pointermove", (event) => { if (this.dragged) { this.dragged.to = this.place(event); this.draw(); } });
     on("lanes", "pointerup", () => this.end());
@@ -97,7 +98,7 @@ export class Happened {
   row(change, led, hasCause) {
     const row = make("li", { "data-change": String(change.id) },
       make("span", { class: "when" }),
-      make("span", {}, ...(change.outcome ? [make("span", { class: "tag" }, change.outcome)] : [])),
+      make("span", {}, make("span", { class: "tag" }, change.outcome)),
       make("span", { class: "what" }, `${change.action} `, objectLink(change), ` by ${shown(change.controller)}`));
     const why = make("span", { class: "why" }, change.reason);
     if (hasCause) why.append(" ", press("its cause", () => this.mark((other) => other.id === change.cause)));
@@ -189,9 +190,8 @@ export class Happened {
     location.hash = addressOfRange(Math.floor(low), Math.ceil(high));
   }
 
-  /** Two times of day. */
   typed() {
-    const day = (text) => { const at = new Date(`${new Date().toDateString()} ${text}`); return (at > Date.now() ? at - 86_400_000 : Number(at)) / 1000; };
+    const day = (text) => { const at = Date.parse(`${new Date().toDateString()} ${text}`); return (at > Date.now() ? at - 86_400_000 : at) / 1000; };
     const [from, to] = [byId("range-from").value, byId("range-to").value];
     if (from && to && day(from) < day(to)) location.hash = addressOfRange(day(from), day(to));
     else write(byId("range-note"), "The first time must lie before the second.");

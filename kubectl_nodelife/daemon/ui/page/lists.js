@@ -114,7 +114,7 @@ function nextRow(row) {
   if (row === AXIS) return make("li", { class: "axis", "aria-hidden": "true" }, make("span"), make("span"), make("span"));
   const who = row.node === undefined ? (row.zone === undefined ? "" : link(`zone ${row.zone || "<none>"}`, addressOf("zone", row.zone)))
     : link(row.node, addressOf("node", row.node));
-  const what = make("span", {}, ...(row.outcome ? [make("span", { class: "tag" }, row.outcome), " "] : []), who, who ? ": " : "", row.says);
+  const what = make("span", {}, make("span", { class: "tag" }, row.outcome), " ", who, who ? ": " : "", row.says);
   const track = make("span", { class: row.outcome ? "track past" : "track", "aria-hidden": "true" }, make("span"), make("i"));
   return make("li", {}, make("span", { class: "when" }), track, what);
 }

@@ -151,7 +151,7 @@ on("leave", "click", async () => {
   await post("/logout", {});
   refuse();
 });
-addEventListener("keydown", (event) => {
+addEventListener("keydown", (/** @type {any} */ event) => {
   if (event.key === "Escape" && !byId("help").open) { panel.close(); byId("wall").focus(); return; }
   if (event.target.matches("input, select, textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "/") { byId("search").focus(); event.preventDefault(); }

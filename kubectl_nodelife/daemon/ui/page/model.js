@@ -1,6 +1,8 @@
 // What the daemon has told: a snapshot, and the deltas after it. Nothing is decided here.
 
 export class Model {
+  source; zones; warnings; works; states; fine; profile; epoch; names;
+
   constructor() {
     this.ready = false;
     this.version = 0;

@@ -1,5 +1,6 @@
 // Lists whose rows stay while what they show is the same.
 
+/** @type {(id: string) => any} */
 export const byId = (id) => document.getElementById(id);
 
 export const on = (id, event, act) => byId(id).addEventListener(event, act);
@@ -14,8 +15,10 @@ export const post = (path, asked) => fetch(path, { method: "POST", headers: { "X
 
 /** A list of which only new rows are made, and those in another place are moved. */
 export class Rows {
+  rows = new Map();
+
   constructor(list) {
-    Object.assign(this, { list, rows: new Map() });
+    this.list = list;
   }
 
   /** `makeRow` makes the row of an item; the key says what it shows. Key -> row. */

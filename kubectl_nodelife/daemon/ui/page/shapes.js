@@ -77,8 +77,8 @@ export function palette(states) {
   if (colours) return colours;
   const style = getComputedStyle(document.documentElement);
   const read = (name) => style.getPropertyValue(`--${name}`).trim();
-  colours = Object.fromEntries(["ink", "dim", "line", "paper", "card", "chosen", "bar", "stale"].map((name) => [name, read(name)]));
-  colours.of = Object.fromEntries(states.map((state) => [state, read(state) || colours.dim]));
+  const of = Object.fromEntries(states.map((state) => [state, read(state) || read("dim")]));
+  colours = { of, ...Object.fromEntries(["ink", "dim", "line", "paper", "card", "chosen", "bar", "stale"].map((name) => [name, read(name)])) };
   return colours;
 }
 

@@ -27,7 +27,7 @@ function begin() {
   };
 }
 
-onconnect = ({ ports: [port] }) => {
+/** @type {any} */ (self).onconnect = ({ ports: [port] }) => {
   ports.add(port);
   port.onmessage = ({ data }) => {
     if (data === "leave") {

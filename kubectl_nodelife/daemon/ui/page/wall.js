@@ -12,8 +12,12 @@ const SIDE = { trouble: 28, cell: 21, dot: 7 };
 const DRAWN_MS = 6; // what is left is drawn in the next frame
 
 export class Wall {
+  blocks = new Map(); painter = new Painter(); shownNodes = []; model; clock; laidOut; ratio; onChoose;
+
   constructor(root, tip, onOpen) {
-    Object.assign(this, { root, tip, onOpen, blocks: new Map(), painter: new Painter() });
+    this.root = root;
+    this.tip = tip;
+    this.onOpen = onOpen;
     new ResizeObserver(() => { if (root.clientWidth !== this.laidOut) this.layout(); }).observe(root);
     root.addEventListener("click", (event) => { const node = this.under(event); if (node) this.onOpen(node.name); });
     root.addEventListener("pointermove", (event) => this.hover(event));
