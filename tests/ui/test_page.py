@@ -326,7 +326,8 @@ def test_a_new_session_in_another_tab_brings_the_page_back(
             first = await window.command("GET", "window")
             await end(page)
             await window.until("return document.body.classList.contains('stale')")
-            url = (await page.user.ok("ui", "--no-open", "--port", port)).strip()
+            said = await page.user.ok("ui", "--no-open", "--port", port)
+            url = said.splitlines()[-1]  # after what it says of a daemon that it starts
             made = await window.command("POST", "window/new", type="tab")
             await window.command("POST", "window", handle=made["handle"])
             await window.go(url.replace("/#", "/?wall#"))
