@@ -48,6 +48,8 @@ def test_each_verb_says_what_it_says_on_the_socket() -> None:
                 assert (there.code, there.out) == (0, here.out), (words, there, here)
                 assert "first look" not in there.err
             assert node in await one.ok("explain", "node", node, *VIA)
+            planned = await one.run("drain-plan", node, "--ignore-daemonsets", *VIA)
+            assert planned.code == 0 and node in planned.out, planned
             assert "r1/a" in await one.ok("explain", "zone", "r1/a", *VIA)
             (item,) = (await one.json("daemon", "status", *VIA))["items"]
             assert item["running"] and item["pid"] == (await one.health())["pid"]
@@ -85,7 +87,7 @@ def test_orders_and_what_reads_the_cluster_itself_are_refused() -> None:
             ):
                 said = await one.run(*words, *VIA)
                 assert said.code == 5 and "orders do not" in said.err, (words, said)
-            for words in (("budgets",), ("drain-plan", "a"), ("audit",), ("snapshot", "save", "x")):
+            for words in (("budgets",), ("audit",), ("drain", "a"), ("snapshot", "save", "x")):
                 said = await one.run(*words, *VIA)
                 assert said.code == 2 and "--via" in said.err, (words, said)
             for words in (("status", "--no-daemon"), ("status", "--profile", "v1.30")):
