@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import click
@@ -56,8 +55,7 @@ def drain_plan(
     drain_options(flags), wave_options(flags)  # refused here rather than where they are used
     if read and not where.filename:
         raise BadInput("is for dumps", on="--read", remedy="name a dump with -f")
-    if sys.platform != "linux":
-        where = where._replace(no_daemon=True)  # a daemon cannot be forked there
+    where = where.of_forked_answer()
     query = {
         "node": nodes,
         "selector": selector,

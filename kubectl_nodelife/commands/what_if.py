@@ -4,7 +4,6 @@ like."""
 from __future__ import annotations
 
 import json
-import sys
 
 import click
 
@@ -73,8 +72,7 @@ def what_if(words: tuple[str, ...], asked: QuestionFlags, output: Output, where:
             remedy = "ask about one target"
             raise BadInput("is not for --each", on=f"-o {output.format}", remedy=remedy)
         return _rank(where, words, asked, output)
-    if sys.platform != "linux":
-        where = where._replace(no_daemon=True)  # a daemon cannot be forked there
+    where = where.of_forked_answer()
     query = {
         "word": words,
         "acts": [json.dumps(each) for each in files.acts],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -35,6 +36,14 @@ class Where(NamedTuple):
             raise BadInput(what, on="--via", remedy="leave one of the two away")
         if self.now and not self.filename:
             raise BadInput("is for dumps", on="--now", remedy="name a dump with -f")
+
+    def of_forked_answer(self) -> Where:
+        """The same for a question that a daemon answers in a forked child. One of this machine can
+        be forked on Linux only, and elsewhere is not asked; one in the cluster (--via) is.
+        """
+        if sys.platform == "linux" or self.connection.via:
+            return self
+        return self._replace(no_daemon=True)
 
 
 _OPTIONS: Final[dict[str, Callable[[Callback], Callback]]] = {
