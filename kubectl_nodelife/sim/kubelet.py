@@ -96,7 +96,7 @@ class Kubelets:
             if pod.metadata.deletion_timestamp is not None:
                 self._end(pod, None)
             elif heard is not None and pod.spec.node_name and self.terms.awaits(pod):
-                self._await(pod, Start(pod.uid, 0, None))
+                self._go_on(pod)
         self._api.on_node(self._node_changed)
         self._api.on_pod(self._pod_changed)
 
@@ -409,8 +409,18 @@ class Kubelets:
         else:
             self._starting[pod.key] = start
 
+    def _go_on(self, pod: Pod) -> None:
+        """A pod that was starting before t=0 has a part of its time behind it."""
+        start = Start(pod.uid, 0, None)
+        if self.alive(pod.spec.node_name):
+            self._run_after(pod, start, self.terms.goes_on_for(pod, self._api.now_ns))
+        else:
+            self._starting[pod.key] = start
+
     def _run_soon(self, pod: Pod, start: Start) -> None:
-        after_ns = self.terms.starts_after(pod)
+        self._run_after(pod, start, self.terms.starts_after(pod))
+
+    def _run_after(self, pod: Pod, start: Start, after_ns: int | None) -> None:
         if after_ns is not None:
             at_ns = self._api.now_ns + after_ns
             start = self._starting[pod.key] = Start(start.uid, at_ns, start.cause)

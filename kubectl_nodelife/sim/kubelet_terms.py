@@ -52,6 +52,12 @@ class KubeletTerms(msgspec.Struct, frozen=True):
         """How long after it was bound a pod is Ready; None: never."""
         return self.pod_start_ns
 
+    def goes_on_for(self, pod: Pod, now_ns: int) -> int | None:
+        """How much longer a pod that was bound before now takes until it is Ready; None: never."""
+        bound = pod.status.condition("PodScheduled")
+        since_ns = bound.last_transition_time if bound is not None else None
+        return max(0, self.pod_start_ns - (now_ns - since_ns if since_ns else 0))
+
     def stops_after(self, pod: Pod, grace_ns: int) -> int | None:
         """How long after its deletion a pod's object goes; None: something holds it for good."""
         return grace_ns if self.pod_stop_ns is None else min(grace_ns, self.pod_stop_ns)

@@ -107,6 +107,10 @@ class LearntTerms(KubeletTerms, frozen=True, kw_only=True):
             return None
         return max(0, took.pick(self.timing.ready) - age_ns)
 
+    def goes_on_for(self, pod: Pod, now_ns: int) -> int | None:
+        """The same: its age counts."""
+        return self.starts_after(pod)
+
     def stops_after(self, pod: Pod, grace_ns: int) -> int | None:
         """So much of its grace as the timing says."""
         return grace_ns * self.timing.grace_percent // 100 + self.timing.stop_extra_ns

@@ -252,6 +252,14 @@ def test_the_report_interval_counts_from_the_first_renewal_s_post() -> None:
     assert {r.object.name for r in lost} == {"a", "b"}
 
 
+def test_a_pod_that_starts_when_it_is_joined_has_a_part_behind_it() -> None:
+    bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2025-12-31T23:59:56Z"}
+    starts = {**pod("p", "a"), "status": {"phase": "Pending", "conditions": [bound]}}
+    spec = {"objects": [node("a"), starts], "kubelet": {"podStartDuration": "10s"}}
+    (ready,) = found(story(start="join", **spec), "SetPodCondition", name="p", type="Ready")
+    assert ready.at == 6.0
+
+
 def test_a_node_that_appears_not_ready_is_silent() -> None:
     told = story(
         duration="3m",
