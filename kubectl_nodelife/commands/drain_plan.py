@@ -62,7 +62,7 @@ def drain_plan(
         "all": all_nodes,
         "flags": json.dumps(flags),
         "read": read,
-        **where.connection.for_kubectl(),
+        **(where.connection.for_kubectl() if output.format == "commands" else {}),
         **output.query(),
     }
     return ask.answer(where, _QUESTION, query, exit_code=exit_code, seconds=_DAEMON_SECONDS)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import configparser
+import hashlib
 import re
 from fnmatch import fnmatch
 from pathlib import Path
@@ -44,6 +46,19 @@ def test_every_file_that_is_no_code_is_in_the_wheel() -> None:
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
 def test_no_template_takes_markup(path: Path) -> None:
     assert not re.search(r"\|\s*safe|autoescape|<script|https?:", path.read_text())
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_no_template_styles_by_attributes(path: Path) -> None:
+    assert not re.search(r"\bstyle=|unsafe-inline", path.read_text())
+
+
+def test_the_policy_allows_the_pages_own_style_alone() -> None:
+    text = page(ReplayPage([line(0)], {"server": "s"}, T0, T0 + 10**12, []), "replay")
+    (allowed,) = re.findall(r"content=\"default-src 'none'; style-src 'sha256-([^']+)'\"", text)
+    (style,) = re.findall(r"<style>(.*?)</style>", text, re.DOTALL)
+    digest = hashlib.sha256(style.encode()).digest()
+    assert allowed == base64.b64encode(digest).decode()
 
 
 def test_no_code_makes_markup_of_a_text() -> None:
