@@ -9,6 +9,9 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, PARTIAL
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.zones import zone_display
 
+_STAYS_STOPPED = "; it was stopped, and a rate of 1 does not start it again, as in upstream"
+"""A stopped limiter says that its rate is 1, so that 1 is no change. See `Never`."""
+
 
 class ZoneOutlook(msgspec.Struct, frozen=True):
     """`nodes`, `not_ready`: those that the controller counts. `rate`: nodes a second.
@@ -69,6 +72,11 @@ def _zone(
     ready, not_ready = count
     size = ready + not_ready
     state = memory.zones.states.get(key, "")
+    queue = memory.zones.queues.get(key)
+    rate = memory.zones.rate(key) if queue is not None else 0.0
+    why = zone_rule(settings, state, size, not_ready, dark)
+    if queue is not None and not rate and not dark and memory.eviction_rate(state, size) == 1:
+        why += _STAYS_STOPPED
     return ZoneOutlook(
         key=key,
         name=zone_display(key),
@@ -76,9 +84,9 @@ def _zone(
         nodes=size,
         not_ready=not_ready,
         threshold=settings.unhealthy_zone_threshold,
-        rate=memory.zones.rate(key) if key in memory.zones.queues else 0.0,
-        queued=memory.zones.queues[key].waiting() if key in memory.zones.queues else [],
-        why=zone_rule(settings, state, size, not_ready, dark),
+        rate=rate,
+        queued=queue.waiting() if queue is not None else [],
+        why=why,
         evictions=memory.zones.evictions.get(key, 0),
     )
 
