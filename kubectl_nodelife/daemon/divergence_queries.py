@@ -17,6 +17,7 @@ import msgspec
 
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.live.backoff import Backoff
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.outlook.diverge.observations import (
     MANAGER,
@@ -58,6 +59,7 @@ class LeaseWatch:
         self._holder = ""
         self._renew: str | None = None
         self._is_renewed = False
+        self._backoff = Backoff()
 
     @property
     def leader(self) -> tuple[int, str] | None:
@@ -71,13 +73,16 @@ class LeaseWatch:
             items = _items(await client.read(f"{_LEASES}?{query}"))
         except ApiError as error:
             refused = error.code in (401, 403)
-            self._unknown("it may not be read" if refused else str(error), now_ns)
+            self._failed("it may not be read" if refused else str(error), now_ns)
         except (NodelifeError, msgspec.MsgspecError) as error:
-            self._unknown(str(error), now_ns)
+            self._failed(str(error), now_ns)
         else:
-            if items:
-                self.note(items[0].get("spec") or {}, now_ns)
+            self._backoff.went_well()
+            of_manager = [item for item in items if _name(item) == MANAGER]
+            if of_manager:
+                self.note(of_manager[0].get("spec") or {}, now_ns)
             else:
+                self.pause_s = POLL_SECONDS
                 self._unknown(f"there is no lease kube-system/{MANAGER}", now_ns)
 
     def note(self, spec: Mapping[str, Any], now_ns: int) -> None:
@@ -118,6 +123,11 @@ class LeaseWatch:
             self.stale.append(UnwatchedSpan(renewed_ns, None, "the lease was not renewed"))
             del self.stale[:-_MOST_SPANS]
 
+    def _failed(self, error: str, now_ns: int) -> None:
+        """It could not be read: a server that is sick is asked as seldom as by a watch."""
+        self.pause_s = min(POLL_SECONDS, self._backoff.next_s())
+        self._unknown(error, now_ns)
+
     def _unknown(self, error: str, now_ns: int) -> None:
         self.sight = msgspec.structs.replace(self.sight, error=error, read_ns=now_ns)
 
@@ -151,6 +161,10 @@ async def who_removed(client: Client, seen: ObservedWrite) -> WriteAuthor | None
 def _items(body: bytes) -> list[dict[str, Any]]:
     found = msgspec.json.decode(body, type=dict[str, Any])
     return list(found.get("items") or ())
+
+
+def _name(item: Mapping[str, Any]) -> str:
+    return str((item.get("metadata") or {}).get("name"))
 
 
 def _time_ns(text: object) -> int | None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.divergence_queries import LeaseWatch, who_removed
+from kubectl_nodelife.daemon.divergence_queries import POLL_SECONDS, LeaseWatch, who_removed
 from kubectl_nodelife.daemon.node_write_observer import author_of
 from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.kube.decode import decode
@@ -236,3 +236,21 @@ def test_a_lease_that_cannot_be_read(body: Any, error: str) -> None:
     asyncio.run(watch.look(Answers(leases=body), T0))  # type: ignore[arg-type]
     assert error in watch.sight.error
     assert watch.sight.stale_ns() is None
+
+
+def test_a_server_that_fails_is_asked_ever_more_seldom() -> None:
+    watch, pauses = LeaseWatch(), []
+    watch.pause_s = 0.5  # the lease was silent, and is looked at often
+    for _ in range(6):
+        asyncio.run(watch.look(Answers(leases=ApiError(500, "etcd is gone")), T0))  # type: ignore[arg-type]
+        pauses.append(watch.pause_s)
+    assert pauses == sorted(pauses) and pauses[0] >= 0.8 and pauses[-1] == POLL_SECONDS
+    asyncio.run(watch.look(Answers(leases={"items": []}), T0))  # type: ignore[arg-type]
+    assert watch.pause_s == POLL_SECONDS
+
+
+def test_a_lease_that_was_not_asked_for_is_not_taken_for_the_managers() -> None:
+    watch = LeaseWatch()
+    of_a_node = {"metadata": {"name": "n0"}, "spec": spec(0, "n0")}
+    asyncio.run(watch.look(Answers(leases={"items": [of_a_node]}), T0))  # type: ignore[arg-type]
+    assert "there is no lease" in watch.sight.error and watch.sight.holder == ""
