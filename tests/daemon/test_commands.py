@@ -43,9 +43,9 @@ def test_from_the_first_look_to_the_end() -> None:
             health = await one.health()
             assert health["controllers"] == [
                 "node-lifecycle",
+                "pod-gc",
                 "taint-eviction",
                 "daemonset",
-                "pod-gc",
             ]
             explained = await one.ok("explain", "node", "a1")
             assert explained.startswith("Node a1 is healthy:")

@@ -47,7 +47,7 @@ def test_a_kind_that_may_be_read_later_is_taken_in(tmp_path: Path) -> None:
         state = lab.feed.states["Pod"]
         state.phase, state.error = WATCHING, ""
         await lab.tell(ListNews("Pod", [lab.version(pod("p1"))]), KindPhase("Pod", WATCHING))
-        assert lab.watcher.running() == ["node-lifecycle", "taint-eviction", "daemonset", "pod-gc"]
+        assert lab.watcher.running() == ["node-lifecycle", "pod-gc", "taint-eviction", "daemonset"]
         assert [t.name for t in lab.look().outlook.node(lost).timers] == ["p1"]
 
     run(story())
