@@ -241,8 +241,9 @@ def test_a_lease_that_cannot_be_read(body: Any, error: str) -> None:
 def test_a_server_that_fails_is_asked_ever_more_seldom() -> None:
     watch, pauses = LeaseWatch(), []
     watch.pause_s = 0.5  # the lease was silent, and is looked at often
+    failing = Answers(leases=ApiError(500, "etcd is gone"))
     for _ in range(6):
-        asyncio.run(watch.look(Answers(leases=ApiError(500, "etcd is gone")), T0))  # type: ignore[arg-type]
+        asyncio.run(watch.look(failing, T0))  # type: ignore[arg-type]
         pauses.append(watch.pause_s)
     assert pauses == sorted(pauses) and pauses[0] >= 0.8 and pauses[-1] == POLL_SECONDS
     asyncio.run(watch.look(Answers(leases={"items": []}), T0))  # type: ignore[arg-type]

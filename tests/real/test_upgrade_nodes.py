@@ -24,6 +24,7 @@ ORDER = "c0,b1,a1,c2,b0,a0,c1,b2,a3,c3,b3,a2"
 REBOOT = """case $NODE in
   b2) ;;
   c3) echo 600 > $REBOOTS/$NODE ;;
+  a3) echo 15 > $REBOOTS/$NODE ;;
   *) echo 1.5 > $REBOOTS/$NODE ;;
 esac"""
 TIMEOUTS = (
