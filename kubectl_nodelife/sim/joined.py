@@ -16,8 +16,8 @@ from kubectl_nodelife.controllers.daemonset.history import new_revision
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.sign_of_life import LastSignOfLife, sign_of_life
 from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
+from kubectl_nodelife.kube.node import Node, NodeMeta
+from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH, NAMESPACE_NODE_LEASE
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.sim.kubelet_state import Heard
 from kubectl_nodelife.sim.names import made_uid
@@ -30,11 +30,20 @@ _ON_DELETE = "OnDelete"
 def joined_kubelets(setting: Setting) -> dict[str, Heard]:
     """The kubelets that go on, by node name."""
     heard = {}
-    for name, node in setting.cluster.nodes.items():
+    for node in (*setting.cluster.nodes.values(), *_nodes_that_are_gone(setting.cluster)):
         sign = last_sign(setting, node)
         if goes_on(node, sign, setting.start_ns, late_renew=setting.late_kubelets_renew):
-            heard[name] = _heard(setting, node, sign)
+            heard[node.name] = _heard(setting, node, sign)
     return heard
+
+
+def _nodes_that_are_gone(cluster: Cache) -> Iterator[Node]:
+    """An empty Node for each Lease without one: a kubelet outlives its Node object, and is that of
+    a Node of the same name that is made later.
+    """
+    for lease in cluster.all("Lease"):
+        if lease.namespace == NAMESPACE_NODE_LEASE and lease.name not in cluster.nodes:
+            yield Node(NodeMeta(name=lease.name))
 
 
 def last_sign(setting: Setting, node: Node) -> LastSignOfLife:

@@ -117,16 +117,16 @@ class Kubelets:
         """
         for node in self._api.store.nodes.values():
             own = own_conditions(node) if node.ready() is not None else {}
-            kubelet = self._kubelets[node.name] = self._make(node.name, own)
+            self._kubelets[node.name] = self._make(node.name, own)
             beats = heard.get(node.name)
-            if beats is None:
-                continue
+            if beats is not None and overwritten(own, node):
+                self._agenda.add(beats.first_ns, KUBELET, self._first_posts, (node.name,))
+        for name, beats in heard.items():
+            kubelet = self._of(name, {})
             kubelet.alive, kubelet.first_ns = True, beats.first_ns
-            self.silent.discard(node.name)
+            self.silent.discard(name)
             kubelet.every_ns, kubelet.post_ns = beats.every_ns, beats.post_ns
             self._tell(kubelet, None, None)
-            if overwritten(own, node):
-                self._agenda.add(beats.first_ns, KUBELET, self._first_posts, (node.name,))
 
     def _of(self, name: str, conditions: dict[str, NodeCondition]) -> Kubelet:
         """The kubelet of that name; one that there was not is silent, and sees these conditions."""

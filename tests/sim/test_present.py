@@ -232,6 +232,18 @@ def test_a_kubelet_that_reports_not_ready_goes_on() -> None:
     assert times(found(told, "DeletePod", controller="taint-eviction")) == [200.0]
 
 
+@pytest.mark.parametrize(
+    ("age_s", "expected"),
+    [(4, {}), (20, {"a1": 155.031})],
+    ids=["its kubelet renews its Lease", "its kubelet is silent"],
+)
+def test_a_node_that_is_deleted_and_made_again(age_s: float, expected: dict[str, float]) -> None:
+    """Made at 101 s and seen at 105 s, with a status of before; its grace period is 50 s."""
+    made = {"at": "101s", "apply": node("a1", ready="False")}
+    objects = [lease("a1", age_s), node("a2"), lease("a2", 3)]
+    assert unknown_at(*objects, events=[made]) == expected
+
+
 def test_no_lease_was_read() -> None:
     assert unknown_at(node("a1"), node("a2", ready="False"), duration="1h") == {}
 
