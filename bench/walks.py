@@ -38,7 +38,7 @@ WALKS: Final = {
     "status": Walk(("status", "worker-a3"), "outlook/node.py", "node"),
     "explain node": Walk(("explain", "node", "worker-a3"), "outlook/node.py", "node"),
     "drain-plan": Walk(
-        ("drain-plan", "worker-a3", "--ignore-daemonsets"), "drain/plan.py", "make_plan"
+        ("drain-plan", "worker-a3", "--ignore-daemonsets"), "drain/plan.py", "planned"
     ),
     "what-if": Walk(
         ("what-if", "lose", "node", "worker-a3"), "outlook/what_if/question.py", "play"

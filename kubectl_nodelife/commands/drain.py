@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.drain.options import WaveOptions
     from kubectl_nodelife.drain.results import DrainPlan
-    from kubectl_nodelife.drain.snapshot import PlanSnapshot
     from kubectl_nodelife.report.live_line import LiveLine
     from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
@@ -85,6 +84,7 @@ def drain(
     from kubectl_nodelife.acts.drain import DrainOrder
     from kubectl_nodelife.acts.drain_conditions import WRITES
     from kubectl_nodelife.commands.cluster.drain import choose_nodes, look_for_drain
+    from kubectl_nodelife.drain.plan import planned
 
     reported, because = conditions_wanted(flags)
     options, waves = drain_options(flags), wave_options(flags)
@@ -111,6 +111,7 @@ def replanner(where: Where, options: DrainOptions, waves: WaveOptions | None) ->
     import asyncio
 
     from kubectl_nodelife.commands.cluster.drain import look_for_drain
+    from kubectl_nodelife.drain.plan import planned
 
     async def replan(names: Sequence[str]) -> DrainPlan:
         look = await asyncio.to_thread(look_for_drain, where)
@@ -143,21 +144,6 @@ def conditions_wanted(flags: dict[str, Any]) -> tuple[bool, str]:
     if because and not wanted:
         raise BadInput("is for conditions", on="--because", remedy="add --report-node-conditions")
     return wanted, because
-
-
-def planned(
-    snapshot: PlanSnapshot,
-    names: Sequence[str],
-    options: DrainOptions,
-    waves: WaveOptions | None,
-) -> DrainPlan:
-    """The plan for those of the nodes that are there."""
-    from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
-
-    names = [name for name in names if name in snapshot.nodes]
-    if waves is None:
-        return make_plan(snapshot, names, options)
-    return make_wave_plan(snapshot, names, options, waves)
 
 
 def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool, reports: int = 0) -> None:

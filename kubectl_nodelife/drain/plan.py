@@ -1,6 +1,6 @@
 """The plan: three runs, put together into one answer.
 
-`make_plan` is what commands call. Without wave options the plan is that of `kubectl drain NODE...`;
+`planned` is what commands call. Without wave options the plan is that of `kubectl drain NODE...`;
 with them the nodes are drained in waves of our own (`waves`).
 """
 
@@ -69,6 +69,23 @@ SAMPLE_NODES: Final = 60
 
 _FLAG_ORDER = (FLAG_IGNORE_DAEMONSETS, FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE)
 MOST_TOGETHER: Final = 300
+
+
+def planned(
+    snapshot: PlanSnapshot,
+    names: Sequence[str],
+    options: DrainOptions,
+    waves: WaveOptions | None,
+) -> DrainPlan:
+    """The plan for those of the nodes that are there: `make_plan`'s, or `make_wave_plan`'s where
+    there are wave options.
+
+    Raises ValueError for a --pod-selector that cannot be read.
+    """
+    names = [name for name in names if name in snapshot.nodes]
+    if waves is None:
+        return make_plan(snapshot, names, options)
+    return make_wave_plan(snapshot, names, options, waves)
 
 
 def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOptions) -> DrainPlan:

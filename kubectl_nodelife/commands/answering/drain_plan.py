@@ -20,9 +20,8 @@ from kubectl_nodelife.commands.cluster.drain import (
 )
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.commands.drain_flags import drain_options, wave_options
-from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
+from kubectl_nodelife.drain.plan import planned
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
-from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report.drain import DrainPage
 from kubectl_nodelife.report.drain_script import script
@@ -45,21 +44,14 @@ def answer(view: ClusterView, query: Query) -> Response:
     selector = query["selector"][-1] if "selector" in query else None
     every = word(query, "all") == "true"
     names = choose_nodes(snapshot, tuple(query.get("node", ())), selector, every)
-    plan = _planned(snapshot, names, json.loads(word(query, "flags")))
+    flags = json.loads(word(query, "flags"))
+    plan = planned(snapshot, names, drain_options(flags), wave_options(flags))
     plan.warnings = [*view.warnings, *plan.warnings]
     return {
         "text": _text(plan, source_of(view), query),
         "warnings": plan.warnings,
         "inTrouble": plan.verdict in (NEVER, REFUSED),
     }
-
-
-def _planned(snapshot: PlanSnapshot, names: list[str], flags: dict[str, Any]) -> DrainPlan:
-    """kubectl's one drain, or our waves, as the flags say. Raises BadInput."""
-    options, waves = drain_options(flags), wave_options(flags)
-    if waves is None:
-        return make_plan(snapshot, names, options)
-    return make_wave_plan(snapshot, names, options, waves)
 
 
 def _text(plan: DrainPlan, source: dict[str, Any], query: Query) -> str:
