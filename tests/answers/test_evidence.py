@@ -50,7 +50,10 @@ def test_pods_that_were_not_read_are_unknown(ask: Ask) -> None:
     assert "Not known: no pods were read." in explained
 
 
-@pytest.mark.parametrize("verb", [("audit",), ("drain-plan", "a1"), ("repair",)])
+UPGRADE = ("upgrade", "plan", "--all", "--wait", "--target", "kubeletVersion=v1.36.3")
+
+
+@pytest.mark.parametrize("verb", [("audit",), ("drain-plan", "a1"), ("repair",), UPGRADE])
 def test_without_pods_there_is_no_answer_about_pods(ask: Ask, verb: tuple[str, ...]) -> None:
     said = ask([node("a1")], *verb, kinds="nodes,leases")
     assert (said.code, said.out) == (2, "")

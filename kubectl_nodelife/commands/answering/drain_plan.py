@@ -13,6 +13,7 @@ from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering.query import Query, Response, output_of, word
 from kubectl_nodelife.commands.cluster.drain import (
     KINDS_TO_READ,
+    check_pods_read,
     choose_nodes,
     kubectl_flags,
     snapshot_of,
@@ -22,7 +23,6 @@ from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.commands.drain_flags import drain_options, wave_options
 from kubectl_nodelife.drain.plan import planned
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
-from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report.drain import DrainPage
 from kubectl_nodelife.report.drain_script import script
 
@@ -38,9 +38,7 @@ def reading(query: Query) -> KindsToRead:
 def answer(view: ClusterView, query: Query) -> Response:
     """The plan. `inTrouble` where the drain cannot finish. Raises BadInput, Failed, NotFound."""
     snapshot = snapshot_of(view, word(query, "read"))
-    if not snapshot.was_read("Pod"):
-        remedy = "dump them as well: kubectl get pods -A -o json"
-        raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)
+    check_pods_read(snapshot)
     selector = query["selector"][-1] if "selector" in query else None
     every = word(query, "all") == "true"
     names = choose_nodes(snapshot, tuple(query.get("node", ())), selector, every)

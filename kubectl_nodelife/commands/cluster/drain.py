@@ -85,6 +85,15 @@ def snapshot_of(view: ClusterView, read_all: str = "") -> PlanSnapshot:
     return PlanSnapshot(objects, view.now_ns, read, view.unreadable, release, view.settings)
 
 
+def check_pods_read(snapshot: PlanSnapshot) -> None:
+    """Raises BadInput where no pods were read: a plan without them would say that nothing stops
+    a drain.
+    """
+    if not snapshot.was_read("Pod"):
+        remedy = "dump them as well: kubectl get pods -A -o json"
+        raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)
+
+
 def source_of(view: ClusterView) -> dict[str, Any]:
     """Where a plan is from, of which moment, and which release it follows."""
     keep = ("kind", "context", "server")

@@ -13,7 +13,7 @@ from kubectl_nodelife.commands.flags import Connection, Output, connection_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
 from kubectl_nodelife.commands.upgrade.leading import images_of, selected_names
 from kubectl_nodelife.commands.upgrade.look import look_for_upgrade
-from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NotFound
+from kubectl_nodelife.errors import EXIT_NO, Failed, NotFound
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
@@ -58,16 +58,14 @@ def plan(
       kubectl nodelife upgrade plan -f upgrade.yaml -f dump.json -o html
     """
     from kubectl_nodelife.acts.upgrade.rights import rights
-    from kubectl_nodelife.commands.cluster.drain import kubectl_flags
+    from kubectl_nodelife.commands.cluster.drain import check_pods_read, kubectl_flags
     from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 
     given, dumps = split_dumps(given)
     policy = policy_of(given, connection)
     where = Where(connection, dumps, now, profile=profile, assignments=assignments)
     found = look_for_upgrade(where, read)
-    if not found.snapshot.was_read("Pod"):
-        remedy = "dump them as well: kubectl get pods -A -o json"
-        raise BadInput("no pods were read, so that no drain can be planned", remedy=remedy)
+    check_pods_read(found.snapshot)
     check_named(policy, found.snapshot.nodes)
     without_image = None
     if not where.filename:
