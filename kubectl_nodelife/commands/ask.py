@@ -19,6 +19,9 @@ from kubectl_nodelife.report.screen import this_screen
 
 FIRST_LOOK = "a first look, not through a daemon that has watched for longer (daemon start)"
 
+_FORKED_SECONDS = 75.0
+"""How long a daemon is given for a forked answer: its child has a minute, and lists come before."""
+
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,6 +111,17 @@ def answer(
     from kubectl_nodelife.commands.answering import direct
 
     return show(direct.answer(where, question, query), exit_code=exit_code)
+
+
+def forked_answer(
+    where: Where, question: str, query: dict[str, Any], *, exit_code: bool = False
+) -> int:
+    """As `answer`, of a daemon that makes the answer in a forked child (`daemon.forked_answers`).
+
+    Raises NodelifeError.
+    """
+    where = where.of_forked_answer()
+    return answer(where, question, query, exit_code=exit_code, seconds=_FORKED_SECONDS)
 
 
 def watch(where: Where, question: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -17,8 +17,6 @@ from kubectl_nodelife.errors import BadInput
 FORMATS = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdown")
 
 _QUESTION = "drain_plan"
-_DAEMON_SECONDS = 75.0
-"""How long the daemon is given: its child has a minute, and lists come before that."""
 
 
 @click.command("drain-plan")
@@ -55,7 +53,6 @@ def drain_plan(
     drain_options(flags), wave_options(flags)  # refused here rather than where they are used
     if read and not where.filename:
         raise BadInput("is for dumps", on="--read", remedy="name a dump with -f")
-    where = where.of_forked_answer()
     query = {
         "node": nodes,
         "selector": selector,
@@ -65,4 +62,4 @@ def drain_plan(
         **(where.connection.for_kubectl() if output.format == "commands" else {}),
         **output.query(),
     }
-    return ask.answer(where, _QUESTION, query, exit_code=exit_code, seconds=_DAEMON_SECONDS)
+    return ask.forked_answer(where, _QUESTION, query, exit_code=exit_code)

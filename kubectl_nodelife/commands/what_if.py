@@ -20,9 +20,6 @@ _QUESTION = "what_if"
 _OF_ONE_QUESTION = ("timeline", "html")
 """Formats that a ranking has not."""
 
-_DAEMON_SECONDS = 75.0
-"""How long the daemon is given: its child has a minute, and lists come before that."""
-
 
 @click.command(
     "what-if",
@@ -72,14 +69,13 @@ def what_if(words: tuple[str, ...], asked: QuestionFlags, output: Output, where:
             remedy = "ask about one target"
             raise BadInput("is not for --each", on=f"-o {output.format}", remedy=remedy)
         return _rank(where, words, asked, output)
-    where = where.of_forked_answer()
     query = {
         "word": words,
         "acts": [json.dumps(each) for each in files.acts],
         **asked.query(),
         **output.query(),
     }
-    return ask.answer(where, _QUESTION, query, exit_code=True, seconds=_DAEMON_SECONDS)
+    return ask.forked_answer(where, _QUESTION, query, exit_code=True)
 
 
 def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Output) -> int:
