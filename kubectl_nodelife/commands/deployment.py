@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.commands.rbac import DAEMON_RULES, rules_of
+from kubectl_nodelife.commands.rbac import DAEMON_RULES, enforce_roles, rule, rules_of
 from kubectl_nodelife.daemon.answer_port import DEFAULT_PORT as ANSWER_PORT
 from kubectl_nodelife.daemon.notify.notifier import TOKEN
 
@@ -97,27 +97,12 @@ def _rights(order: DeploymentOrder) -> list[Json]:
 
 def _rights_to_enforce(order: DeploymentOrder) -> dict[str, list[Json]]:
     """As `rbac --mode enforce` grants them, with the Lease in the namespace of the pods."""
-    from kubectl_nodelife.daemon.permissions import (
-        KILL_SWITCH,
-        LEASE_VERBS,
-        NAMESPACE_SYSTEM,
-        rows,
-    )
+    from kubectl_nodelife.daemon.permissions import merged
 
-    verbs: dict[tuple[str, str], set[str]] = {}
-    for group, resource, subresource, needed in rows(order.enforce):
-        name = f"{resource}/{subresource}" if subresource else resource
-        verbs.setdefault((group, name), set()).update(needed)
-    for group, resources, needed in DAEMON_RULES:
-        for resource in resources:
-            verbs.setdefault((group, resource), set()).update(needed)
-    everywhere = [(group, (name,), tuple(sorted(found))) for (group, name), found in verbs.items()]
-    granted = {"": rules_of(everywhere)}
-    kill_switch = rules_of([(KILL_SWITCH[0], (KILL_SWITCH[1],), KILL_SWITCH[3])])
-    lease = rules_of([("coordination.k8s.io", ("leases",), LEASE_VERBS)])
-    granted[NAMESPACE_SYSTEM] = kill_switch
-    granted.setdefault(order.namespace, []).extend(lease)
-    return granted
+    roles = enforce_roles(order.enforce, order.namespace)
+    dry_run = ((group, each, "", verbs) for group, names, verbs in DAEMON_RULES for each in names)
+    roles[""] = list(merged((*roles[""], *dry_run)))
+    return {namespace: [rule(*row) for row in rows] for namespace, rows in roles.items()}
 
 
 def _role(order: DeploymentOrder, namespace: str, rules: list[Json]) -> list[Json]:

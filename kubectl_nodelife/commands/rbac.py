@@ -131,7 +131,7 @@ class AccountPage:
         ]
         for namespace, granted in self._roles.items():
             kind = "Role" if namespace else "ClusterRole"
-            items.append(self._object(kind, namespace, rules=[_rule(*row) for row in granted]))
+            items.append(self._object(kind, namespace, rules=[rule(*row) for row in granted]))
             items.append(self._binding(kind, namespace))
         return {"apiVersion": "v1", "kind": "List", "items": items}
 
@@ -180,7 +180,7 @@ class AskerPage:
     def document(self) -> dict[str, Any]:
         """The List."""
         version = "rbac.authorization.k8s.io/v1"
-        which = {**_rule("", "namespaces", "", ("get",)), "resourceNames": [_KUBE_SYSTEM]}
+        which = {**rule("", "namespaces", "", ("get",)), "resourceNames": [_KUBE_SYSTEM]}
         items = [
             {
                 "apiVersion": version,
@@ -222,12 +222,17 @@ class ObjectPage:
         return ()
 
 
-def _rule(group: str, resource: str, subresource: str, verbs: Iterable[str]) -> dict[str, Any]:
+def rule(group: str, resource: str, subresource: str, verbs: Iterable[str]) -> dict[str, Any]:
+    """The rule of a role that grants one row of `daemon.permissions`."""
     name = f"{resource}/{subresource}" if subresource else resource
     return {"apiGroups": [group], "resources": [name], "verbs": list(verbs)}
 
 
-def _enforce_roles(controllers: Iterable[str], lease_namespace: str) -> dict[str, list[Row]]:
+def enforce_roles(controllers: Iterable[str], lease_namespace: str) -> dict[str, list[Row]]:
+    """What enforcing these controllers needs, by namespace; "": everywhere.
+
+    `lease_namespace`: where the Lease of the one writer is.
+    """
     from kubectl_nodelife.daemon.permissions import KILL_SWITCH, LEASE_VERBS, rows
 
     roles: dict[str, list[Row]] = {"": list(rows(controllers)), _KUBE_SYSTEM: [KILL_SWITCH]}
@@ -306,7 +311,7 @@ def rbac(
         page = AccountPage(name or UPGRADER, _upgrade_roles(lease_namespace, namespace))
     elif mode == "enforce":
         controllers = controller_names(enforce, "--enforce") or tuple(WRITES)
-        page = AccountPage(name or ENFORCER, _enforce_roles(controllers, lease_namespace))
+        page = AccountPage(name or ENFORCER, enforce_roles(controllers, lease_namespace))
     elif mode == "via":
         page = AskerPage(name or ASKER, namespace)
     else:

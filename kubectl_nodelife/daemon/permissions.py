@@ -53,11 +53,13 @@ LEASE_VERBS: Final = ("create", "get", "list", "update")
 
 def rows(controllers: Iterable[str]) -> Iterator[Row]:
     """The rows for these controllers, each resource once, verbs in order."""
+    return merged((*READS, *(row for name in controllers for row in WRITES[name])))
+
+
+def merged(rows: Iterable[Row]) -> Iterator[Row]:
+    """One row for each resource, with the verbs of all its rows in order."""
     verbs: dict[tuple[str, str, str], set[str]] = {}
-    for group, resource, subresource, needed in (
-        *READS,
-        *(row for name in controllers for row in WRITES[name]),
-    ):
+    for group, resource, subresource, needed in rows:
         verbs.setdefault((group, resource, subresource), set()).update(needed)
     for (group, resource, subresource), found in verbs.items():
         yield group, resource, subresource, tuple(sorted(found))

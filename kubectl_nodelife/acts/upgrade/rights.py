@@ -13,7 +13,7 @@ from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.daemon.cluster_checks import Right
 from kubectl_nodelife.daemon.permissions import KILL_SWITCH as KILL_SWITCH
 from kubectl_nodelife.daemon.permissions import NAMESPACE_SYSTEM as NAMESPACE_SYSTEM
-from kubectl_nodelife.daemon.permissions import Row
+from kubectl_nodelife.daemon.permissions import Row, merged
 
 _WATCHED: Final = ("list", "watch")
 READS: Final[tuple[Row, ...]] = (
@@ -73,11 +73,7 @@ JOBS: Final[Row] = ("batch", "jobs", "", ("create", "delete", "get"))
 
 def cluster_rows() -> Iterator[Row]:
     """What a ClusterRole of an upgrade grants, each resource once."""
-    verbs: dict[tuple[str, str, str], set[str]] = {}
-    for group, resource, subresource, needed in (*READS, *WATCHED_IF_ALLOWED, *WRITES, CONDITIONS):
-        verbs.setdefault((group, resource, subresource), set()).update(needed)
-    for key, found in verbs.items():
-        yield (*key, tuple(sorted(found)))
+    return merged((*READS, *WATCHED_IF_ALLOWED, *WRITES, CONDITIONS))
 
 
 def rights(policy: UpgradePolicy) -> tuple[Right, ...]:
