@@ -282,6 +282,25 @@ class ControlPlane:
             raise AssertionError(f"{' '.join(words)}: {done.stdout}{done.stderr}")
         return done.stdout + done.stderr
 
+    def account_kubeconfig(
+        self, account: str, namespace: str, path: Path, *, server: str = "", ca: str = ""
+    ) -> Path:
+        """Write a kubeconfig of a ServiceAccount with a token of its own, TLS verified; its path.
+
+        `server`, `ca`: a proxy before the API server.
+        """
+        words = ("create", "token", account, "-n", namespace, "--duration=2h")
+        token = self.kubectl(*words).strip()
+        config = json.loads(self.kubeconfig.read_text())
+        config["clusters"][0]["cluster"] = {
+            "server": server or self.api.server,
+            "certificate-authority": ca or str(self.folder / "certificates" / "apiserver.crt"),
+        }
+        config["users"][0]["user"] = {"token": token}
+        path.touch(0o600)
+        path.write_text(json.dumps(config))
+        return path
+
     def audit(self) -> list[dict[str, Any]]:
         """The writes so far, oldest first."""
         if not self.audit_log.exists():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import shutil
@@ -150,16 +149,7 @@ def least_privilege(plane: ControlPlane, *, server: str = "", ca: str = "") -> P
     plane.kubectl("apply", "-f", str(objects))
     account = next(o for o in yaml.safe_load_all(printed) if o["kind"] == "ServiceAccount")
     name, namespace = account["metadata"]["name"], account["metadata"]["namespace"]
-    token = plane.kubectl("create", "token", name, "-n", namespace, "--duration=2h").strip()
-    config = yaml.safe_load(plane.kubeconfig.read_text())
-    config["clusters"][0]["cluster"] = {
-        "server": server or plane.api.server,
-        "certificate-authority": ca or str(plane.folder / "certificates" / "apiserver.crt"),
-    }
-    config["users"][0]["user"] = {"token": token}
     folder = plane.folder / f"least-{time.monotonic_ns()}"  # nothing else changes in it
     folder.mkdir()
     path = folder / "kubeconfig"
-    path.touch(0o600)
-    path.write_text(json.dumps(config))
-    return path
+    return plane.account_kubeconfig(name, namespace, path, server=server, ca=ca)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import ssl
 import subprocess
 import sys
@@ -52,18 +51,9 @@ def apply(plane: ControlPlane, text: str, name: str) -> str:
 
 
 def as_account(plane: ControlPlane, account: str, name: str) -> Path:
-    """A kubeconfig of a ServiceAccount with a token of its own, TLS verified."""
-    token = plane.kubectl("create", "token", account, "-n", NAMESPACE, "--duration=2h").strip()
-    config = yaml.safe_load(plane.kubeconfig.read_text())
-    config["clusters"][0]["cluster"] = {
-        "server": plane.api.server,
-        "certificate-authority": str(plane.folder / "certificates" / "apiserver.crt"),
-    }
-    config["users"][0]["user"] = {"token": token}
+    """A kubeconfig of a ServiceAccount beside the Deployment."""
     path = plane.folder / f"{name}.kubeconfig"
-    path.touch(0o600)
-    path.write_text(json.dumps(config))
-    return path
+    return plane.account_kubeconfig(account, NAMESPACE, path)
 
 
 def pod_template(text: str) -> dict[str, Any]:

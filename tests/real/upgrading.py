@@ -340,14 +340,5 @@ def _least_privilege(plane: ControlPlane) -> tuple[Path, str]:
     plane.kubectl("apply", "-f", str(objects))
     account = next(o for o in yaml.safe_load_all(printed) if o["kind"] == "ServiceAccount")
     name, namespace = account["metadata"]["name"], account["metadata"]["namespace"]
-    token = plane.kubectl("create", "token", name, "-n", namespace, "--duration=2h").strip()
-    config = yaml.safe_load(plane.kubeconfig.read_text())
-    config["clusters"][0]["cluster"] = {
-        "server": plane.api.server,
-        "certificate-authority": str(plane.folder / "certificates" / "apiserver.crt"),
-    }
-    config["users"][0]["user"] = {"token": token}
-    path = plane.folder / "upgrader.kubeconfig"
-    path.touch(0o600)
-    path.write_text(json.dumps(config))
+    path = plane.account_kubeconfig(name, namespace, plane.folder / "upgrader.kubeconfig")
     return path, f"system:serviceaccount:{namespace}:{name}"
