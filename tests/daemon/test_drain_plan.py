@@ -2,32 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from tests.daemon.user import FLAGS, user
-from tests.loopback import play, sandbox
+from tests.daemon.both_ways import ask_both_ways
+from tests.loopback import play
 
 PLAN = ("drain-plan", "a1", "--ignore-daemonsets", "--force", "--delete-emptydir-data")
 
 
 def test_a_daemon_answers_as_a_first_look_does_and_lists_what_it_does_not_watch() -> None:
     async def test() -> None:
-        seen: list[str] = []
-        async with sandbox(flags=FLAGS, record=seen) as served, user(served.kubeconfig) as one:
-            looked = await one.run(*PLAN, "-o", "json")
-            assert looked.code == 0 and "a first look" in looked.err
-            await one.watching()
-            seen.clear()
-            asked = await one.run(*PLAN, "-o", "json")
-            assert asked.code == 0 and "a first look" not in asked.err
-            listed = {path.rpartition("/")[2] for path in seen}
-            assert {"poddisruptionbudgets", "services", "replicasets"} <= listed
-            assert not listed & {"pods", "nodes"}
-            assert served.server.faults.writes_seen == []
-
-            before, now = json.loads(looked.out), json.loads(asked.out)
-            assert (before["source"]["kind"], now["source"]["kind"]) == ("direct", "daemon")
+        async with ask_both_ways(*PLAN) as (one, before, now):
             assert _gist(before) == _gist(now)
 
             printed = [await one.ok(*PLAN, "-o", "commands", *more) for more in DIRECT]

@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
-from tests.daemon.user import FLAGS, SET, user
-from tests.loopback import play, sandbox
+from tests.daemon.both_ways import ask_both_ways
+from tests.daemon.user import SET
+from tests.loopback import play
 
 LOSE = ("what-if", "lose", "node", "a1", "--until", "30m")
 
 
 def test_a_daemon_answers_as_a_first_look_does_and_lists_what_it_does_not_watch() -> None:
     async def test() -> None:
-        seen: list[str] = []
-        async with sandbox(flags=FLAGS, record=seen) as served, user(served.kubeconfig) as one:
-            looked = await one.run(*LOSE, *SET, "-o", "json")
-            assert looked.code == 0 and "a first look" in looked.err
-            await one.watching()
-            seen.clear()
-            asked = await one.run(*LOSE, "-o", "json")
-            assert asked.code == 0 and "a first look" not in asked.err
-            listed = {path.rpartition("/")[2] for path in seen}
-            assert {"poddisruptionbudgets", "services", "replicasets"} <= listed
-            assert not listed & {"pods", "nodes"}
-            assert served.server.faults.writes_seen == []
-
-            before, now = json.loads(looked.out), json.loads(asked.out)
-            assert (before["source"]["kind"], now["source"]["kind"]) == ("direct", "daemon")
+        async with ask_both_ways(*LOSE, first_look=SET) as (one, before, now):
             for key in ("workloads", "services", "budgets"):
                 assert _names(before[key]) == _names(now[key])
             assert now["verdict"]["podsEvicted"]["future"] > 0
