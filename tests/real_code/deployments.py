@@ -14,6 +14,7 @@ from itertools import chain
 from typing import Any
 
 from tests.real_code.judge import TOLERANCE_S
+from tests.real_code.workload_scenario import ready_node, scenario, some_kubelet
 
 Json = dict[str, Any]
 
@@ -23,7 +24,7 @@ _MESSAGE = re.compile(r"Scaled \w+ replica set (\S+) from (\d+) to (\d+)")
 def generate(seed: int) -> Json:
     """A Deployment that is changed some times, while a node may be lost or cordoned."""
     chance = random.Random(seed)
-    nodes = [_node(f"n{i}") for i in range(chance.choice([3, 5]))]
+    nodes = [ready_node(f"n{i}") for i in range(chance.choice([3, 5]))]
     replicas, fields = chance.choice([1, 2, 3, 4, 5, 7, 10, 16]), dict(_fields(chance))
     events = [{"at": "10.5s", "apply": _deployment(replicas, 1, fields)}]
     at, image = 60 + chance.random() * 10, 1
@@ -38,26 +39,8 @@ def generate(seed: int) -> Json:
             events.append({"at": f"{when:.2f}s", "kubelet": {"nodes": ["n1"], "heartbeats": word}})
     if chance.random() < 0.3:
         events.append({"at": f"{chance.uniform(58, 100):.2f}s", "cordon": {"nodes": ["n2"]}})
-    return {
-        "apiVersion": "nodelife.dev/v1alpha1",
-        "kind": "Scenario",
-        "metadata": {"name": f"deployment-{seed}"},
-        "spec": {
-            "profile": "v1.36",
-            "flags": {"default-unreachable-toleration-seconds": "31"},
-            "controllers": ["node-lifecycle", "taint-eviction", "daemonset", "pod-gc"],
-            "duration": "400s",
-            "scheduler": "FewestPods",
-            "kubelet": {
-                "leaseRenewInterval": "5s",
-                "leaseRenewPhase": "0.33s",
-                "podStartDuration": f"{chance.choice([2, 5, 12])}s",
-                "podStopDuration": f"{chance.choice([1, 4])}s",
-            },
-            "objects": nodes,
-            "events": events,
-        },
-    }
+    flags = {"default-unreachable-toleration-seconds": "31"}
+    return scenario(f"deployment-{seed}", 400, flags, some_kubelet(chance), nodes, events)
 
 
 def _fields(chance: random.Random) -> Iterator[tuple[str, Any]]:
@@ -74,12 +57,6 @@ def _fields(chance: random.Random) -> Iterator[tuple[str, Any]]:
         yield "strategy", {"type": "RollingUpdate", "rollingUpdate": rolling}
     if chance.random() < 0.4:
         yield "minReadySeconds", chance.choice([3, 10, 25])
-
-
-def _node(name: str) -> Json:
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    meta = {"name": name}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"conditions": [ready]}}
 
 
 def _deployment(replicas: int, image: int, fields: Json) -> Json:

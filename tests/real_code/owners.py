@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.real_code.judge import TOLERANCE_S
+from tests.real_code.workload_scenario import ready_node, scenario, some_kubelet
 
 Json = dict[str, Any]
 
@@ -21,29 +22,13 @@ def generate(seed: int) -> Json:
     """Workloads whose nodes are lost, tainted or deleted, and whose pods somebody deletes."""
     chance = random.Random(seed)
     names = [f"n{i}" for i in range(chance.choice([3, 4, 6]))]
-    objects = [_node(name) for name in names]
+    objects = [ready_node(name) for name in names]
     for i in range(chance.choice([1, 2, 2, 3])):
         objects += _workload(f"w{i}", chance, names)
-    return {
-        "apiVersion": "nodelife.dev/v1alpha1",
-        "kind": "Scenario",
-        "metadata": {"name": f"owners-{seed}"},
-        "spec": {
-            "profile": "v1.36",
-            "controllers": ["node-lifecycle", "taint-eviction", "daemonset", "pod-gc"],
-            "duration": "500s",
-            "scheduler": "FewestPods",
-            "flags": {"node-eviction-rate": "1"},
-            "kubelet": {
-                "leaseRenewInterval": "5s",
-                "leaseRenewPhase": "0.33s",
-                "podStartDuration": f"{chance.choice([2, 5, 12])}s",
-                "podStopDuration": f"{chance.choice([1, 4])}s",
-            },
-            "objects": objects,
-            "events": sorted(_events(chance, names, objects), key=lambda e: float(e["at"][:-1])),
-        },
-    }
+    kubelet = some_kubelet(chance)
+    events = sorted(_events(chance, names, objects), key=lambda e: float(e["at"][:-1]))
+    flags = {"node-eviction-rate": "1"}
+    return scenario(f"owners-{seed}", 500, flags, kubelet, objects, events)
 
 
 def _events(chance: random.Random, names: list[str], objects: list[Json]) -> Iterator[Json]:
@@ -64,12 +49,6 @@ def _events(chance: random.Random, names: list[str], objects: list[Json]) -> Ite
             yield {"at": f"{at:.2f}s", "delete": pod}
         else:
             yield {"at": f"{at:.2f}s", "cordon": {"nodes": [name]}}
-
-
-def _node(name: str) -> Json:
-    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
-    meta = {"name": name}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"conditions": [ready]}}
 
 
 def _workload(name: str, chance: random.Random, nodes: list[str]) -> Iterator[Json]:
