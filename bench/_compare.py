@@ -8,7 +8,6 @@ is CPU time, the lowest of the runs: what else runs on the machine changes it le
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,9 @@ from typing import NamedTuple
 
 from tabulate import tabulate
 
-ROOT = Path(__file__).resolve().parent.parent
+from bench import BenchFailed
+from bench._process import ROOT, run_bench
+
 TIMES = 3
 DEFAULT = ("audit", "drain-plan", "monitor-pass", "present", "status", "upgrade", "zone-outage")
 """Benches that need no control plane, and less than a minute at their default size."""
@@ -96,13 +97,10 @@ def rows_of(name: str, size: Sequence[str], other: Path, times: int) -> list[tup
 
 def cpu_seconds(tree: Path, arguments: Sequence[str]) -> float | None:
     """What the measured part of the bench took in that tree; None where it fails."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "bench", *arguments],
-        cwd=tree, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if ran.returncode:
+    try:
+        return float(run_bench(arguments, tree)["cpuSeconds"])
+    except BenchFailed:
         return None
-    return float(json.loads(ran.stdout)["cpuSeconds"])
 
 
 def _git(*arguments: str) -> subprocess.CompletedProcess[str]:

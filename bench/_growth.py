@@ -8,9 +8,7 @@ process's highest. `--plot FILE` draws the ratios on two logarithmic axes, as SV
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,7 +17,9 @@ from typing import NamedTuple
 from jinja2 import Environment
 from tabulate import tabulate
 
-ROOT = Path(__file__).resolve().parent.parent
+from bench import BenchFailed
+from bench._process import run_bench
+
 SIZES = (50, 500, 5_000)
 PODS_PER_NODE = 30
 DEFAULT = ("status", "audit", "drain-plan", "what-if", "zone-outage", "first-sync")
@@ -71,14 +71,10 @@ def main(argv: Sequence[str]) -> None:
 def figure(name: str, nodes: int) -> Figure:
     """Run the bench at that size. Ends the program where the bench fails."""
     print(f"{name}: {nodes} nodes", file=sys.stderr)
-    command = [name, f"--nodes={nodes}", f"--pods={nodes * PODS_PER_NODE}"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "bench", *command],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if ran.returncode:
-        sys.exit(f"error: {' '.join(command)}: {ran.stderr.strip()[-500:]}")
-    said = json.loads(ran.stdout)
+    try:
+        said = run_bench([name, f"--nodes={nodes}", f"--pods={nodes * PODS_PER_NODE}"])
+    except BenchFailed as failed:
+        sys.exit(f"error: {failed}")
     return Figure(said["cpuSeconds"] / said["referenceSeconds"], said["peakRssBytes"])
 
 
