@@ -18,11 +18,10 @@ class PlannedPod:
     `pod` is the object as the API shows it, or last did. `node` is where it is, "" while it waits
     for one. `goes_ns`: when a marked pod's object will be gone, None where it stays. `held`: (gate,
     reason) of what keeps a marked pod from going. `refusal`: why it was last refused.
-    `replacement`: the pod that its owner made for it. `cause`: the pod that this one replaces.
+    `replacement`: the pod that its owner made for it.
     """
 
     __slots__ = (
-        "cause",
         "created_ns",
         "goes_ns",
         "going",
@@ -56,7 +55,6 @@ class PlannedPod:
         self.held: tuple[str, str] | None = None
         self.refusal = ""
         self.replacement: PlannedPod | None = None
-        self.cause: PlannedPod | None = None
 
     @property
     def uid(self) -> str:

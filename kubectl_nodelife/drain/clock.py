@@ -86,6 +86,11 @@ class PlanClock:
                 self._skip_idle(at_ns)
             self._ask()
 
+    def end(self) -> None:
+        """Forget all calls that were to be made, and who made them."""
+        self._asked.clear()
+        self.controllers = self._world = None
+
     def _controllers_due(self) -> int | None:
         return self.controllers.next_due() if self.controllers is not None else None
 

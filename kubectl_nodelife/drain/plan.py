@@ -43,6 +43,7 @@ from kubectl_nodelife.drain.waves import nodes_together, plan_waves, play_waves
 from kubectl_nodelife.drain.webhooks import EvictionWebhook, eviction_webhooks
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display, zone_key
+from kubectl_nodelife.sim.collector import without_collector
 from kubectl_nodelife.sim.kubectl.options import (
     FLAG_DELETE_EMPTYDIR_DATA,
     FLAG_FORCE,
@@ -88,6 +89,7 @@ def planned(
     return make_wave_plan(snapshot, names, options, waves)
 
 
+@without_collector()
 def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOptions) -> DrainPlan:
     """The plan of `kubectl drain NODE...` with these options.
 
@@ -123,6 +125,7 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
     return plan
 
 
+@without_collector()
 def make_wave_plan(
     snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOptions, waves: WaveOptions
 ) -> DrainPlan:

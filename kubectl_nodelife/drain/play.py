@@ -10,7 +10,6 @@ from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.world import PlanWorld
-from kubectl_nodelife.sim.collector import without_collector
 from kubectl_nodelife.sim.kubectl.conversation import NodeRun
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -55,12 +54,12 @@ def play_kubectl(
     `cordoned`: nodes that the command names besides, where only a part of it is played.
     `late_renew`: kubelets that are late are slow, and not silent.
     """
-    with without_collector():
-        world = PlanWorld(scope, admission, timing, late_renew=late_renew)
-        world.cordon(*(name for name in cordoned if name not in scope.pods))
-        process = KubectlDrain(world, options, scope.nodes, timing.requests)
-        process.start(0)
-        world.clock.run(process.settled, process.answered)
+    world = PlanWorld(scope, admission, timing, late_renew=late_renew)
+    world.cordon(*(name for name in cordoned if name not in scope.pods))
+    process = KubectlDrain(world, options, scope.nodes, timing.requests)
+    process.start(0)
+    world.clock.run(process.settled, process.answered)
+    world.end()
     play = Play(scope, options, world, end_ns=process.ended_ns)
     play.runs = {run.name: run for run in process.runs}
     for name in scope.nodes:

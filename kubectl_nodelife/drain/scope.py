@@ -63,8 +63,9 @@ class Scope:
         self.joined: dict[bool, JoinedControllers] = {}
         self.ledgers: dict[BudgetKey, BudgetLedger] = {}
         self.budgets_of: dict[str, tuple[BudgetKey, ...]] = {}
+        owner_pods = self.owner_pods
         self.times = TimesToReady(
-            lambda uid: self.owner_pods.get(uid, ()),
+            lambda uid: owner_pods.get(uid, ()),
             lambda namespace: snapshot.pods_by_namespace.get(namespace, ()),
             snapshot.pods,
         )
@@ -108,12 +109,15 @@ class Scope:
             index.add(key[0], self.ledgers[key].budget.spec.selector, key)
         members: dict[BudgetKey, list[Pod]] = {key: [] for key in keys}
         for namespace in namespaces:
+            alike: dict[int, list[BudgetKey]] = {}  # pods of one template mostly share their labels
             for pod in self.snapshot.pods_by_namespace.get(namespace, ()):
                 meta = pod.metadata
                 for owner in meta.owner_references:
                     if owner.uid in owner_pods and owner.controller:
                         owner_pods[owner.uid].append(pod)
-                found = index.find(namespace, meta.labels)
+                found = alike.get(id(meta.labels))
+                if found is None:
+                    found = alike[id(meta.labels)] = index.find(namespace, meta.labels)
                 if found:
                     self.budgets_of[meta.uid] = (*self.budgets_of.get(meta.uid, ()), *found)
                     for key in found:
@@ -189,9 +193,17 @@ class Scope:
     def _count(self) -> None:
         """Replicas and Ready pods of each owner."""
         for uid, pods in self.owner_pods.items():
-            active = sum(1 for pod in pods if is_active(pod))
-            self.counts[uid] = (active, sum(1 for pod in pods if is_healthy(pod)))
-            self.moving[uid] = [pod for pod in pods if _moves(pod)]
+            owner = controller_of(pods[0].metadata) if pods else None
+            stateful = owner is not None and owner.kind == "StatefulSet"
+            active = healthy = 0
+            moving = []
+            for pod in pods:
+                active += is_active(pod)
+                healthy += is_healthy(pod)
+                if stateful or _is_going(pod) or is_on_its_way(pod):
+                    moving.append(pod)
+            self.counts[uid] = (active, healthy)
+            self.moving[uid] = moving
 
     def _fill(self, ledger: BudgetLedger, pods: list[Pod]) -> None:
         """Count the members as they stand."""
@@ -204,9 +216,3 @@ class Scope:
 
 def _is_going(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
-
-
-def _moves(pod: Pod) -> bool:
-    owner = controller_of(pod.metadata)
-    stateful = owner is not None and owner.kind == "StatefulSet"
-    return stateful or _is_going(pod) or is_on_its_way(pod)

@@ -21,7 +21,6 @@ from kubectl_nodelife.drain.room import PlanCapacity
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.world import PlanWorld
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sim.collector import without_collector
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import MIDDLE, Timing
@@ -97,16 +96,17 @@ def play_waves(
 
     `cordoned`: nodes that are part of the plan besides, where only some waves are played.
     """
-    with without_collector():
-        world = PlanWorld(scope, admission, timing)
-        if waves.cordon != CORDON_BY_WAVE:
-            world.cordon(*cordoned)
-        conductor = _Conductor(world, options, waves, cut)
-        conductor.begin()
-        world.clock.run(conductor.settled, conductor.answered)
+    world = PlanWorld(scope, admission, timing)
+    if waves.cordon != CORDON_BY_WAVE:
+        world.cordon(*cordoned)
+    conductor = _Conductor(world, options, waves, cut)
+    conductor.begin()
+    world.clock.run(conductor.settled, conductor.answered)
+    world.end()
     play = Play(scope, options, world, end_ns=conductor.ended_ns)
     play.runs = {run.name: run for process in conductor.processes for run in process.runs}
     play.waves = conductor.result()
+    conductor.end()
     return play
 
 
@@ -209,6 +209,10 @@ class _Conductor:
     def answered(self) -> bool:
         """True if every process of the wave only asks what was answered before."""
         return all(process.answered() for process in self._running)
+
+    def end(self) -> None:
+        """Forget the processes, which tell of their end here."""
+        self._running, self.processes = [], []
 
     def result(self) -> list[WaveInPlay]:
         """The waves with their instants."""

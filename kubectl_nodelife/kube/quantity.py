@@ -90,6 +90,7 @@ def amounts(quantities: Mapping[str, Quantity] | None) -> Amounts:
     return {n: _in_units(n, q) for n, q in quantities.items()}
 
 
+@lru_cache(maxsize=1 << 14)
 def _in_units(name: str, quantity: Quantity) -> int:
     return milli_value(quantity) if name == CPU else value(quantity)
 
@@ -100,9 +101,10 @@ def container_requests(resources: ResourceRequirements) -> Amounts:
     Raises ValueError.
     """
     requests = amounts(resources.requests)
-    for name, limit in (resources.limits or {}).items():
-        if name not in requests:
-            requests[name] = _in_units(name, limit)
+    if resources.limits:
+        for name, limit in resources.limits.items():
+            if name not in requests:
+                requests[name] = _in_units(name, limit)
     return requests
 
 

@@ -311,6 +311,7 @@ class World:
             self.managers.end()
         self.machines.forget_listeners()
         self.scheduler.end()
+        self.owners.on_successor = None
 
     def _tick(self) -> tuple[int, Iterable[Event]]:
         api = self.api

@@ -21,13 +21,16 @@ HostPort = tuple[str, str, int]
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """The host ports that the pod's containers take, sidecars with them."""
-    sidecars = tuple(c for c in pod.spec.init_containers if c.restart_policy == "Always")
-    return tuple(
-        (port.host_ip or _ALL_ADDRESSES, port.protocol or "TCP", port.host_port)
-        for container in pod.spec.containers + sidecars
-        for port in container.ports
-        if port.host_port > 0
-    )
+    spec, found = pod.spec, []
+    containers = spec.containers
+    if spec.init_containers:
+        containers += tuple(c for c in spec.init_containers if c.restart_policy == "Always")
+    for container in containers:
+        for port in container.ports:
+            if port.host_port > 0:
+                address, protocol = port.host_ip or _ALL_ADDRESSES, port.protocol or "TCP"
+                found.append((address, protocol, port.host_port))
+    return tuple(found)
 
 
 class NodeInfo:
