@@ -60,6 +60,7 @@ class Judge:
         self._admission = admission
         self._unread = unread
         self._selector = play.options.selector() if play.options.pod_selector else None
+        self._begun_ns = min((run.start_ns for run in play.runs.values()), default=0)
         self._advice = Advice(play)
         self._places: dict[str, list[PlannedPlacement]] = {}
         self._targets: dict[str, PodDeletion[PlannedPod]] = {
@@ -87,8 +88,8 @@ class Judge:
         runs = self._play.runs
         if node not in runs:
             return []
-        begun_ns = min(run.start_ns for run in runs.values())
         listed = ((actor, actor.placed_ns) for actor, _ in runs[node].decisions)
+        begun_ns = self._begun_ns
         return [actor.pod for actor, at_ns in listed if at_ns is not None and at_ns <= begun_ns]
 
     def _decide(self, pod: Pod, node: str) -> Decision:

@@ -95,9 +95,10 @@ class DisruptionController:
         meta = pod.metadata
         known = self._matching.get(meta.uid)
         if known is None or known[0] is not meta.labels:
-            keys = self._index.find(meta.namespace, meta.labels) if self._ledgers else []
-            known = self._matching[meta.uid] = (meta.labels, keys)
-        return [self._ledgers[key] for key in known[1]]
+            found = self._index.find(meta.namespace, meta.labels) if self._ledgers else []
+            known = self._matching[meta.uid] = (meta.labels, found)
+        keys = known[1]
+        return [self._ledgers[key] for key in keys] if keys else []
 
     def evict(self, pod: Pod, *, again: bool = True) -> Allowed | EvictionRefused | None:
         """What the Eviction API answers; a budget that lets the pod go is spent and written.

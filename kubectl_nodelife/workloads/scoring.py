@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from itertools import islice
 from math import log
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -270,8 +269,7 @@ class _Round:
             found = [n for n in self.names() if has_room(n) and (obeys is None or obeys(n))]
         else:
             for names in self._by_preference():
-                fits = (n for n in self._from_next(names) if has_room(n))
-                found = list(islice((n for n in fits if obeys is None or obeys(n)), SAMPLE))
+                found = self._next_few(names, has_room, obeys)
                 if found:
                     break
         if len(found) < 2:
@@ -279,13 +277,18 @@ class _Round:
         scores = node_scores(self._nodes, self._preference, found, requests, siblings)
         return found[max(range(len(found)), key=scores.__getitem__)]
 
-    def _from_next(self, names: list[str]) -> Iterator[str]:
-        """All of them, starting where the last look ended, as the scheduler goes round."""
-        count = len(names)
-        start = self._scoring.next
+    def _next_few(self, names: list[str], has_room: Test, obeys: Test | None) -> list[str]:
+        """A few that fit, from where the last look ended on, as the scheduler goes round."""
+        found: list[str] = []
+        count, start = len(names), self._scoring.next
         for i in range(count):
             self._scoring.next = start + i + 1
-            yield names[(start + i) % count]
+            name = names[(start + i) % count]
+            if has_room(name) and (obeys is None or obeys(name)):
+                found.append(name)
+                if len(found) == SAMPLE:
+                    break
+        return found
 
     def _preference(self, name: str) -> Preference:
         """What the pods think of the node; `update` keeps it true."""

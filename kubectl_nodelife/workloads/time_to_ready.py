@@ -61,15 +61,18 @@ def sample(pod: Pod) -> int | None:
     created = pod.metadata.creation_timestamp
     if ready is None or ready.status != "True" or ready.last_transition_time is None:
         return None
-    if created is None or any(s.restart_count for s in pod.status.container_statuses or ()):
+    if created is None:
         return None
+    for status in pod.status.container_statuses or ():
+        if status.restart_count:
+            return None
     took = ready.last_transition_time - created
     return took if 0 <= took <= LONGEST_SAMPLE_NS else None
 
 
 def learn(pods: Iterable[Pod], source: str) -> TimeToReady | None:
     """What the pods tell together, or None where none of them tells."""
-    samples = sorted(s for s in map(sample, pods) if s is not None)
+    samples = sorted([took for pod in pods if (took := sample(pod)) is not None])
     if not samples:
         return None
     # Beyond twice the median lie readiness that was lost and found again, slow pulls, bad days.
