@@ -52,7 +52,7 @@ class Screen(NamedTuple):
         return [line.removeprefix(_PROMPT) for line in lines if line.startswith(_PROMPT)]
 
     def is_made(self) -> bool:
-        """Whether it can be made anew."""
+        """True if it can be made anew."""
         return not self.source.startswith("of ")
 
 

@@ -251,8 +251,8 @@ def _quiet(outlook: Outlook, of_node: NodeOutlook) -> _Quiet | None:
 
 
 def _goes_on(outlook: Outlook, quiet: _Quiet) -> bool:
-    """Whether a newer sign of life moves the end of that time away, which it does where the node
-    would be late long before it is Unknown.
+    """True if a newer sign of life moves the end of that time away, as it does where the node would
+    be late long before it is Unknown.
     """
     sign = sign_of_life(quiet.node, outlook.cache, outlook.now_ns, outlook.settings.leases_count)
     age_ns, late_after_ns = sign.age_ns(outlook.now_ns), sign.late_after_ns

@@ -105,7 +105,9 @@ def _completion() -> Finding:
 
 
 def _cluster(target: Target) -> Iterator[Finding]:
-    """Whether it answers, and whether our clock is right by its own."""
+    """One finding if the cluster does not answer; else its version, and by how much our clock is
+    off its own.
+    """
     try:
         version, skew_ns = asyncio.run(_ask_version(target))
     except NodelifeError as error:

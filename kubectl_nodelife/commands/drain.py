@@ -139,7 +139,9 @@ def _is_confirmed(names: Sequence[str], source: dict[str, Any], act: ActFlags) -
 
 
 def conditions_wanted(flags: dict[str, Any]) -> tuple[bool, str]:
-    """Whether the nodes' conditions shall tell of the drain, and why. Raises BadInput."""
+    """True if the nodes' conditions shall tell of the drain, and the reason given for it; both are
+    taken out of `flags`. Raises BadInput.
+    """
     wanted, because = flags.pop("report_node_conditions"), flags.pop("because")
     if because and not wanted:
         raise BadInput("is for conditions", on="--because", remedy="add --report-node-conditions")

@@ -206,7 +206,9 @@ class DivergenceRecorder:
             self._forget(self._watcher.clock.now_ns() - KEPT_NS)
 
     def note_watching(self, now_ns: int) -> None:
-        """Whether the cluster is in sight at this moment."""
+        """Write down whether the cluster is watched at this moment, and if not, why not: begin or
+        end an unwatched span.
+        """
         began = self._began_ns is not None
         self._began_ns = self._began_ns or now_ns
         last_ns, self._ticked_ns = self._ticked_ns, now_ns

@@ -1,4 +1,4 @@
-"""Whether the controllers may decide, and if not, why not.
+"""Says if the controllers may decide, and if not, why not.
 
 No controller decides while a required watch (Node, Lease, Pod) is down. Nor does one, after a
 suspend, a gap in a watch, a stop of this process or a change of the server's clock, before the

@@ -25,7 +25,7 @@ _ASK_AGAIN_SECONDS: Final = 60.0
 
 
 class HandOver:
-    """Whether the daemon must end because what it stands on was removed, and what takes over.
+    """Finds out if the daemon must end because what it stands on was removed, and what takes over.
 
     `because`: why it ends; "" while it need not. `successor`: the program that takes over.
     """

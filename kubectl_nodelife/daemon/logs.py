@@ -45,7 +45,7 @@ class _Storms(logging.Filter):
         self._seen: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to write it; the first one after a pause says how many were not written."""
+        """True if it is to be written; the first after a pause says how many were left out."""
         key = record.name, str(record.msg)[:_STORM_KEY]
         began, count = self._seen.get(key, (record.created, 0))
         if record.created - began > _STORM_SECONDS or record.created < began:

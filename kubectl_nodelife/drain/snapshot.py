@@ -268,7 +268,7 @@ class PlanSnapshot:
         return self._leases.values()
 
     def force_advice(self, pod: Pod) -> ForceAdvice:
-        """Whether the pod may be forced away from its node, and how."""
+        """The advice on forcing the pod away from its node."""
         of_node = self.readiness(pod.spec.node_name)
         return force_advice(pod, of_node, self.release, self.now_ns)
 

@@ -1,4 +1,4 @@
-"""Whether a write may be sent now: the gate, the caps and the breaker of enforce mode.
+"""Decides if a write may be sent now: the gate, the caps and the breaker of enforce mode.
 
 `admit(action, view, now) -> Go | Hold | Refuse` is pure. The view is what the rest of the program
 knows at this moment (Lease, watches, pause, kill switch); `Guard` remembers what was sent and how
@@ -161,7 +161,7 @@ class Guard:
     # The decision
 
     def admit(self, action: Action, view: WriteConditions, now_ns: int) -> Admission:
-        """Whether the action may be sent at this instant. `sending` must follow where it is."""
+        """Go, Hold or Refuse for the action at this instant; after Go, `sending` must follow."""
         closed = self._gate(action, view, now_ns)
         if closed is not None:
             return closed

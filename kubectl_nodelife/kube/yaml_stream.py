@@ -29,7 +29,7 @@ TakeItem = Callable[[dict[Any, Any], int, Any], None]
 """Is handed an item of a List: what the List has told of itself so far, its number, the item."""
 
 BeginsList = Callable[[dict[Any, Any]], bool]
-"""Whether `items` are those of a List, by what its document has told of itself so far."""
+"""True if `items` are those of a List, by what its document has told of itself so far."""
 
 
 class _Events(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]

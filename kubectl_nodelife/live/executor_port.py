@@ -102,6 +102,6 @@ class ExecutorPort(msgspec.Struct):
     """Told of an exception of ours while an action was carried out: nothing more of it is sent."""
 
     waits: Callable[[Action], bool] = _always
-    """Whether an action may wait for a next try within its conversation, such as an eviction that a
+    """True if an action may wait for a next try within its conversation, such as an eviction that a
     budget refuses. False where whoever decided it looks again, and may not want it any more.
     """

@@ -70,7 +70,7 @@ class LeaseKeeper:
         return self.election.is_over(self._steady())
 
     def held_by_another(self) -> bool:
-        """Whether another held it when it was last seen, and nothing has gone wrong since."""
+        """True if another held it when it was last seen, and nothing has gone wrong since."""
         holder = self.election.holder
         return not self.leads() and not self.error and holder not in ("", self.election.identity)
 

@@ -100,7 +100,7 @@ class SummaryPage:
 
 
 def _headline(summaries: Sequence[SetSummary]) -> str:
-    """Whether all is as it should be, and where to read on."""
+    """How many of the sets are not as they should be, the first of them, and where to read on."""
     odd = [summary for summary in summaries if summary.odd]
     many = counted(len(summaries), "DaemonSet")
     if not odd:

@@ -32,7 +32,9 @@ def headline(plan: DrainPlan) -> str:
 
 
 def headlines(plan: DrainPlan) -> list[str]:
-    """Whether it finishes and when, and what it needs; then what users notice meanwhile."""
+    """One or two sentences: if and when the drain finishes and which flags it needs, then what
+    users notice meanwhile.
+    """
     text = _verdict(plan)
     then = plan
     if plan.flags_needed:

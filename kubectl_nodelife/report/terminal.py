@@ -197,6 +197,6 @@ _verbose = False
 
 
 def choose_verbose(choice: bool = True) -> None:
-    """Whether warnings are shown in full, for this process."""
+    """Show warnings of this process in full, or shortened."""
     global _verbose
     _verbose = choice

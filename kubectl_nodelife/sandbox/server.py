@@ -277,7 +277,7 @@ def _content_type(request: web.Request, document: Any) -> dict[str, str]:
 
 
 def _accept(request: web.Request) -> Accept:
-    """Whether the client would rather have a table than objects."""
+    """The form of answer that the client accepts: a table, as kubectl asks for, or objects."""
     first = request.headers.get("Accept", "").split(",")[0].replace(" ", "")
     as_table = "as=Table" in first and "g=meta.k8s.io" in first
     return Accept(as_table, request.query.get("includeObject") or "Metadata")

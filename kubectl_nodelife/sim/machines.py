@@ -68,7 +68,7 @@ class Return(msgspec.Struct, frozen=True):
 
 
 class Reach(StrEnum):
-    """Whether a machine works, and can be reached."""
+    """The state of a machine: it works and can be reached, it is cut off, or it is off."""
 
     REACHED = "reached"
     CUT_OFF = "cut off"

@@ -48,7 +48,7 @@ HOUSEKEEPING_NS = 2 * SECOND_NS
 """How long after a pod is gone its kubelet cleans up what it believed of it."""
 
 Injected = Callable[[Action], bool]
-"""Whether a fault of the simulation hits the call that this action stands for."""
+"""True if a fault of the simulation hits the call that this action stands for."""
 
 
 class StatusManager:

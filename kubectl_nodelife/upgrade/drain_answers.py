@@ -61,7 +61,9 @@ class DrainFacts:
 
 
 def drain_answer(node: str, pods: Iterable[Pod], facts: DrainFacts) -> DrainVerdict:
-    """Whether the node can be drained, why not, how long it takes, and what may be evicted now."""
+    """The verdict on a drain of the node: if it ends, why not, how long it takes, and which pods
+    may be evicted now.
+    """
     return _Answer(node, facts).of(pods)
 
 

@@ -1,4 +1,4 @@
-"""Whether what leaves a node finds room elsewhere, pod by pod, and enough stays free (spec 6.3).
+"""Finds room elsewhere for what leaves a node, pod by pod, and sees that enough stays free.
 
 The scheduler is the virtual one (`workloads/placement.py`) over the nodes that stay. What still
 leaves the nodes that are out of service already is placed first, so that two nodes are never
@@ -122,7 +122,7 @@ class RoomElsewhere:
         return str(self._nodes.placement.no_room(pod))
 
     def _low(self, node: str) -> str:
-        """Whether less than the low-water mark of a resource is free without the node."""
+        """Which resource has less free than the low-water mark without the node; else empty."""
         of_node = self._of_node(node) if node in self._staying else {}
         for resource, total in self._total.items():
             own, requested = of_node.get(resource, (0, 0))

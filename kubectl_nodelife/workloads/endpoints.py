@@ -15,7 +15,7 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 def selects(service: Service, pod: Pod) -> bool:
-    """Whether the pod is an endpoint of the Service, ready or not."""
+    """True if the pod is an endpoint of the Service, ready or not."""
     wanted, labels = service.spec.selector, pod.metadata.labels or {}
     if not wanted or service.namespace != pod.namespace or pod.status.phase in _FINISHED:
         return False

@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def fits():
-    """Whether this interpreter can load what is in lib/."""
+    """True if this interpreter can load what is in lib/."""
     return _imp.extension_suffixes()[:1][0] in SUFFIXES and os.uname()[4] in MACHINES
 
 

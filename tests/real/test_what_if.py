@@ -146,7 +146,7 @@ def test_a_node_is_lost_as_was_foretold(steady: Steady, capsys: pytest.CaptureFi
         )
 
     def held(field: str, real: float) -> None:
-        """Whether it happened within the answer's range."""
+        """It happened within the answer's range."""
         told = node["ranges"].get(field, {})
         earliest = told.get("earliestSeconds", node[field])
         latest = told.get("latestSeconds", node[field])

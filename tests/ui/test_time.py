@@ -120,7 +120,7 @@ LEFTS = """
     parseFloat(track.firstChild.style.left), parseFloat(track.lastChild.style.left),
   ]);
 """
-"""Whether a row is of the past, and where its bar and the line of now are."""
+"""Of each row: true if it is past, and the places of its bar and of the line of now."""
 
 AXIS = """
   return [...document.querySelectorAll('#next-list .axis span span')].map((e) => e.textContent);

@@ -158,7 +158,7 @@ class Fleet(VirtualUpgrades):
                 self._cordon(node)
 
     def counts_deaths(self) -> tuple[bool, bool]:
-        """Whether the leader dies before, or after, the call that it is about to make."""
+        """Count a call: True, False if the leader dies before it, False, True if after it."""
         self.actions += 1
         dies = self.actions in self.plan.dies_at
         return dies and self.actions % 2 == 0, dies and self.actions % 2 == 1

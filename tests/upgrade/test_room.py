@@ -1,4 +1,4 @@
-"""Whether what leaves a node finds room elsewhere: row 14 of the decision vectors, and edges."""
+"""Room elsewhere for what leaves a node: row 14 of the decision vectors, and edges."""
 
 from __future__ import annotations
 

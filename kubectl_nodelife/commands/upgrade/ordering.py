@@ -111,7 +111,7 @@ async def heard(session: ActSession, namespace: str, asked: Lease) -> bool:
 
 
 def has_holder(lease: Lease | None) -> bool:
-    """Whether somebody holds the Lease, alive or not. Raises Refused where no run is open."""
+    """True if the Lease names a holder, alive or not. Raises Refused where no run is open."""
     from kubectl_nodelife.acts.upgrade.run_edits import open_document
 
     open_document(lease)

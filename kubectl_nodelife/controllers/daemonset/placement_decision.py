@@ -1,4 +1,4 @@
-"""Whether a node should run a pod of a set, with the rule that decided."""
+"""Decides if a node should run a pod of a set, and names the rule that decided."""
 
 from __future__ import annotations
 

@@ -230,7 +230,9 @@ def wait_for_passed_over(p: UpgradePass, pool: str) -> None:
 
 
 def _look_for_room(p: UpgradePass) -> None:
-    """Whether there is room by now for the nodes that were passed over for want of it."""
+    """Ask again, once REFILLS_NS have passed, for room for the nodes that were passed over for want
+    of it, and forget those that have it by now.
+    """
     memory = p.memory
     if not memory.roomless or not p.is_over(memory.room_asked_ns, REFILLS_NS):
         return

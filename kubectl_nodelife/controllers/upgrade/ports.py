@@ -82,17 +82,17 @@ class DrainVerdict(NamedTuple):
 
 
 class DrainVerdicts(Protocol):
-    """The drain planner (6.4). It may answer from a memory as long as nothing changed."""
+    """The drain planner. It may answer from a memory as long as nothing changed."""
 
     def verdict(
         self, cache: Cache, node: str, draining: Collection[str], now_ns: int
     ) -> DrainVerdict:
-        """Whether the node can be drained while those of `draining` are."""
+        """The verdict on a drain of the node while those of `draining` are being drained."""
         ...
 
 
 class RoomAfterClaim(Protocol):
-    """The virtual scheduler (6.3)."""
+    """The virtual scheduler."""
 
     def shortage(
         self,

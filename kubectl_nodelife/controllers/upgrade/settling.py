@@ -117,7 +117,7 @@ def _s2_lease(p: UpgradePass, node: Node, mark: NodeMark) -> str:
 
 
 def s2_is_fresh(p: UpgradePass, node: Node, mark: NodeMark) -> str:
-    """Whether the kubelet still lives."""
+    """Empty if the node's Lease is still renewed, else why the check is not met."""
     return "" if p.census.is_fresh(node.name) else "its Lease is no longer renewed"
 
 

@@ -234,7 +234,7 @@ class Enforcement:
 
     @property
     def stands_by(self) -> bool:
-        """Whether another writer leads, and this one was told to wait for that."""
+        """True if another writer leads, and this one was told to wait for that."""
         return self.orders.wait and self.keeper.held_by_another()
 
     def state(self) -> dict[str, Any]:

@@ -217,7 +217,7 @@ class Tripwires:
                 self._guard.close(ALL_AT_ONCE, how)
 
     def check_gone(self, now_ns: int) -> None:
-        """Whether too many nodes are gone, or nobody knows how many were."""
+        """Open the breaker if too many nodes are gone, or if it is not known how many are."""
         if self._gone.unreadable:
             self._open(NODES_GONE, self._gone.unreadable, now_ns)
         gone, there = self._gone.count(now_ns), len(self._cache.nodes)

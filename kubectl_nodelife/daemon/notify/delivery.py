@@ -33,7 +33,7 @@ _GIVES_UP_S: Final = 3600.0
 _READ_BYTES: Final = 4096
 
 Deliver = Callable[[Notice], Awaitable[bool]]
-"""Whether it was taken."""
+"""Sends a notice; True if it was taken."""
 
 
 class Outbox:

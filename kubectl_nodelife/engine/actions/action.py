@@ -57,10 +57,10 @@ class Action(
 
     writes: ClassVar[bool] = True
     replaces: ClassVar[bool] = False
-    """Whether a plan for the same object takes the place of an earlier one of this kind."""
+    """True if a plan for the same object takes the place of an earlier one of this kind."""
 
     deletes: ClassVar[bool] = False
-    """Whether it asks for the object's deletion: it is done where no such object is there."""
+    """True if it asks for the object's deletion: it is done where no such object is there."""
 
     tells: ClassVar[tuple[str, ...]] = ()
     """The fields that its record tells, where it has one record under the name of its class."""

@@ -261,7 +261,7 @@ def _patch_status(
 def _still_holds(
     action: DeletePod, seen: KubeObject | None, found: KubeObject | None
 ) -> Established:
-    """Whether a forced deletion would be decided again on what was read; None where it would."""
+    """None if a forced deletion would be decided again on what was read, else a conflict."""
     if isinstance(seen, Pod) and isinstance(found, Pod):
         before, now = seen.metadata, found.metadata
         recovered = seen.status.phase in _FINISHED and found.status.phase not in _FINISHED
