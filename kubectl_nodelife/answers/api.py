@@ -1,4 +1,4 @@
-"""What all documents have in common: the API version, and where the answer is from."""
+"""The fields that all documents have: the API version, and where the answer is from."""
 
 from __future__ import annotations
 

@@ -20,8 +20,9 @@ KINDS = ("Node", "Lease", "Pod")
 
 
 class PodAudit(msgspec.Struct, frozen=True):
-    """What `audit` says of one look. `source` as the contract has it; `moment`: which instant was
-    judged, and why that one."""
+    """The findings of one look at the cluster. `source` as the contract has it; `moment`: which
+    instant was judged, and why that one.
+    """
 
     audit: AuditResult
     source: dict[str, Any]
@@ -50,7 +51,7 @@ class PodAudit(msgspec.Struct, frozen=True):
 
 
 def seen_in(view: ClusterView, namespace: str | None) -> AuditInput:
-    """What an audit judges: the pods of one namespace or (None) of all, nodes, Lease renewals."""
+    """The input of an audit: the pods of one namespace or (None) of all, nodes, Lease renewals."""
     cache = view.cache
     pods = [p for p in cache.pods.values() if namespace is None or p.namespace == namespace]
     renewals: dict[str, int | None] = {}

@@ -64,7 +64,7 @@ def _change(line: ReplayLine, ids: Mapping[ReplayLine, int]) -> dict[str, Any]:
 
 
 def _detail(line: ReplayLine) -> dict[str, str]:
-    """What a daemon's change of that action has in its detail."""
+    """The detail that a daemon's record of the line's action would have."""
     if line.action in ("AddTaint", "RemoveTaint"):
         _, _, key, effect = line.gist
         value = line.detail.partition(":")[0].partition("=")[2]

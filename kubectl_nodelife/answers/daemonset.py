@@ -69,7 +69,7 @@ def _behaviour(settings: Settings) -> Behaviour:
 
 
 def not_told(view: ClusterView) -> Iterator[str]:
-    """What cannot be told of DaemonSets for want of a kind, in sentences."""
+    """Sentences on what stays unknown of DaemonSets because a kind was not read."""
     for kind, what in _NOT_TOLD.items():
         if kind in view.unread:
             error = view.unread[kind]

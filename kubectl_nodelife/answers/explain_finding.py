@@ -12,7 +12,7 @@ from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readin
 
 
 def finding_section(view: ClusterView, pod: Pod) -> ExplainedQuestion:
-    """What `audit` says of the pod: each class, what it stands on, what to do."""
+    """The audit's findings on the pod: the class of each, its evidence, and what to do."""
     return ExplainedQuestion("Does the audit find something?", list(_findings(view, pod)))
 
 
@@ -36,7 +36,7 @@ def _findings(view: ClusterView, pod: Pod) -> Iterator[str]:
 
 
 def _lacking(pod: Pod) -> str:
-    """What a pod that should run does not tell, "" for nothing that matters."""
+    """What the status of a scheduled pod lacks that the audit needs, as a sentence; else ""."""
     if not pod.spec.node_name:
         return ""
     ready, status = pod.status.condition("Ready"), pod.status

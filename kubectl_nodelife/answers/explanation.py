@@ -86,7 +86,7 @@ def explanation_of(
 
 
 def _doubts(outlook: Outlook, kind: str, key: tuple[str, str]) -> list[str]:
-    """What must be said first of an object that depends on one that cannot be read."""
+    """The warning to begin with if the object depends on one that cannot be read, in a list."""
     if not outlook.cache.is_quarantined(kind, key):
         return []
     return ["it depends on an unreadable object: what is said here is unknown, not decided"]

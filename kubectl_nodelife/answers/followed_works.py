@@ -27,8 +27,8 @@ Json = dict[str, Any]
 
 
 class WorkDetails(msgspec.Struct, frozen=True):
-    """What a document says of a work. `within`: in how many seconds it ends, None: never, or not
-    known. `waits`: what, why, and for how many seconds, None where the document does not tell.
+    """The progress of a work, from a document. `within`: in how many seconds it ends, None: never,
+    or not known. `waits`: what, why, and for how many seconds, None where it does not tell.
     """
 
     within: tuple[float, float] | None
@@ -75,7 +75,7 @@ class FollowedWorks:
         return {name for name, count in self._moving.items() if count < before.get(name, 0)}
 
     def take(self, key: WorkKey, details: WorkDetails, now_ns: int) -> None:
-        """What a document of that moment says of a work."""
+        """Take in a document's details of a work; a work that is not followed is ignored."""
         of_work = self._followed.get(key)
         if of_work is None:
             return

@@ -88,7 +88,7 @@ class LiveFrame(msgspec.Struct, frozen=True):
 
 
 def delta(before: LiveFrame, after: LiveFrame) -> tuple[LiveFrame, dict[str, Any]]:
-    """What a reader of `before` has after it is told, and what it is told; {}: nothing.
+    """The frame that a reader of `before` knows after the changes, and the changes; {}: none.
 
     A row that says the same stays the one that was told, so that small moves add up to one that is
     told.

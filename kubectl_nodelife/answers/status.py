@@ -158,7 +158,7 @@ def choose_nodes(
 
 
 def not_told(view: ClusterView) -> Iterator[str]:
-    """What a status or an explanation lacks for want of Leases or pods, in sentences."""
+    """Sentences on what a status or an explanation lacks because Leases or pods were not read."""
     for kind, what in _NOT_EVALUATED.items():
         error = view.unread.get(kind)
         if error:
@@ -203,7 +203,7 @@ SORT_KEYS: Final[dict[str, Callable[[NodeEntry], Any]]] = {
     "next-eviction": lambda n: _far(n.outlook.timers[0].due_ns if n.outlook.timers else None),
     "trouble": urgency,
 }
-"""What `--sort-by` takes: the oldest, the soonest, the most first."""
+"""The keys that `--sort-by` takes: the oldest, the soonest, the most first."""
 
 KINDS = ("Node", "Lease", "Pod")
 """The kinds that a status or an explanation is made from."""

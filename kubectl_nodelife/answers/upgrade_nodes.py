@@ -45,7 +45,7 @@ Json = dict[str, Any]
 
 @dataclass(slots=True)
 class CheckEvidence:
-    """What was read for the checks of nodes. `unread`: kinds that could not be, and why."""
+    """The objects that the checks of nodes rest on. `unread`: kinds that are missing, and why."""
 
     cache: Cache = field(default_factory=Cache)
     unread: dict[str, str] = field(default_factory=dict)

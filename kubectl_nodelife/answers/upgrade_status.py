@@ -257,8 +257,9 @@ def _gates(
 
 
 def _report(run: RunDocument | None, lease: Lease | None, *, is_led: bool) -> LeaderReport:
-    """What the leader said of this run. Of one that is over only its low points still hold; what a
-    leader that went saw of gates and holds is no longer so, and what nodes waited for is its last.
+    """The part of the last report on this run that still holds. Of a run that is over only the low
+    points do; of a leader that went its gates and holds do not, and what nodes waited for is its
+    last.
     """
     said = report_on(lease)
     if run is None or (said.run and said.run != run.run):
@@ -315,7 +316,7 @@ def _estimate(view: RunNodes, is_led: bool) -> Json | None:
 
 
 def _not_evaluated(view: RunNodes) -> Iterator[str]:
-    """What those who only read cannot know."""
+    """Sentences on what is unknown to those who only read."""
     run = view.run
     if run is None or run.phase in OVER:
         return

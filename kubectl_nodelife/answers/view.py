@@ -1,4 +1,4 @@
-"""What every answer about a cluster is made from: the cluster as it was shown at one moment.
+"""The cluster as it was shown at one moment, from which every answer about it is made.
 
 A daemon, a direct look and a dump each make one, and whoever answers need not know which. What the
 controllers think of it is worked out when it is first asked for.
@@ -93,7 +93,7 @@ class ClusterView:
 
     @cached_property
     def outlook(self) -> Outlook:
-        """What the controllers, joined to this moment, will do next."""
+        """The controllers' next decisions, from controllers joined to this moment."""
         if self._running is not None:
             return self._running
         return join_controllers(

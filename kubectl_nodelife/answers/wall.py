@@ -103,7 +103,7 @@ def wall_zones(found: Sequence[ZoneOutlook], brakes: Mapping[str, ZoneBrake]) ->
 
 
 def choice(words: str) -> Callable[[NodeEntry], bool]:
-    """What the words choose: `zone=a`, `state=silent`, else a part of the name; all must hold."""
+    """A filter by words: `zone=a`, `state=silent`, else a part of a name; all of them must hold."""
     wanted = [word.partition("=") for word in words.split()]
 
     def chooses(node: NodeEntry) -> bool:

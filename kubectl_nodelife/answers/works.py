@@ -27,7 +27,7 @@ _OVER: Final = frozenset({"Succeeded", "Failed"})
 
 
 class Wait(msgspec.Struct, frozen=True, rename="camel"):
-    """What a work waits for, and since when by the stream's clock; None: that is not known."""
+    """One thing that a work waits for, and since when by the stream's clock; None: not known."""
 
     what: str
     because: str
