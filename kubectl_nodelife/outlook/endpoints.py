@@ -23,7 +23,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 class ServiceLoss(msgspec.Struct, frozen=True):
-    """What a Service has of some pods: names of its ready endpoints among them, and of those that
+    """A Service's share in some pods: names of its ready endpoints among them, and of those that
     are out already; `left`: ready endpoints elsewhere. `keeps`: it sends traffic to pods that are
     not ready too (publishNotReadyAddresses), so that nothing is taken out.
     """
@@ -46,7 +46,7 @@ class DeadEndpoint(msgspec.Struct, frozen=True):
 
 
 def service_losses(cache: Cache, pods: Sequence[Pod]) -> list[ServiceLoss]:
-    """What each Service loses if these pods are marked not ready, in order of their names."""
+    """The endpoints that each Service loses if these pods are marked not ready, by Service name."""
     here = {pod.key for pod in pods}
     targets = _ready_targets(cache)
     found = []

@@ -39,7 +39,7 @@ class EvictionForecast(msgspec.Struct, frozen=True):
 def eviction_forecast(
     pod: Pod, taints: Sequence[Taint], *, comparison_operators: bool = False
 ) -> EvictionForecast:
-    """What these NoExecute taints do to the pod."""
+    """When these NoExecute taints delete the pod, if ever, and why then."""
     if not taints:
         return EvictionForecast(None, "there is no NoExecute taint")
     tolerations = pod.spec.tolerations

@@ -17,7 +17,7 @@ from kubectl_nodelife.outlook.node import NodeOutlook
 def timeout_terms(
     of_node: NodeOutlook, classic: ClassicEviction, settings: Settings
 ) -> Iterator[DelayTerm]:
-    """What is left of pod-eviction-timeout, by the clock that counts; nothing once it is over."""
+    """The rest of pod-eviction-timeout, by the clock that counts; nothing once it is over."""
     if classic.left is None:
         return
     flag = "pod-eviction-timeout"
@@ -32,7 +32,7 @@ def timeout_terms(
 
 
 def how_it_works(of_node: NodeOutlook, classic: ClassicEviction) -> Iterator[str]:
-    """What the times are about."""
+    """How pods are evicted without taints, in words, and what the times that follow mean."""
     silent = "If its heartbeats stop now, these" if of_node.ready == "True" else "These"
     yield (
         f"{silent} times add up to the eviction of its pods. This release is set up to evict "
@@ -43,7 +43,7 @@ def how_it_works(of_node: NodeOutlook, classic: ClassicEviction) -> Iterator[str
 
 
 def pod_fate(pod: Pod, cache: Cache, of_node: NodeOutlook, classic: ClassicEviction) -> str:
-    """What the eviction does to one pod that is not Terminating, to stand after its name."""
+    """The effect of the eviction on one pod that is not Terminating, to stand after its name."""
     if is_left_out(pod, cache):
         return "stays, whatever happens to the node: a DaemonSet selects it"
     if classic.evicted:

@@ -49,7 +49,7 @@ def node_sections(
 
 
 def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> list[DelayTerm]:
-    """What adds up from now to the NoExecute taint; empty where it is there or not foreseeable."""
+    """The delays that add up to the NoExecute taint; empty where it is there or not foreseeable."""
     settings = outlook.settings
     terms: list[DelayTerm] = []
     if of_node.classic is not None:

@@ -127,7 +127,7 @@ def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[E
 
 
 def _for_ever(outlook: Outlook, pod: Pod) -> Iterator[str]:
-    """What follows the deletion of a pod whose kubelet is dead."""
+    """Sentences on a pod that is deleted while its kubelet is dead."""
     ways = "its kubelet is back, its node object is deleted"
     if outlook.settings.gate("NodeOutOfServiceVolumeDetach"):
         ways += ", its node is tainted out-of-service"

@@ -27,7 +27,7 @@ _OWN = (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
 def taint_sections(
     outlook: Outlook, of_node: NodeOutlook, taint: Taint, *, pods_read: bool
 ) -> Iterator[ExplainedQuestion]:
-    """What `kubectl taint node NODE TAINT` would do; the taints that the node has stay."""
+    """The effect of `kubectl taint node NODE TAINT` on its pods; taints that the node has stay."""
     node = of_node.node
     question = f"What would the taint {taint} do to its pods?"
     if not pods_read:

@@ -79,7 +79,7 @@ class PodsOn(Sequence[Pod]):
 
 
 class NodeOutlook(msgspec.Struct, frozen=True):
-    """What is known of one node's future.
+    """One node's state and its foreseeable future.
 
     `lease_age_ns`, `status_age_ns`: None where no such heartbeat was read. `leases_count`: whether
     the Lease is a sign of life, or status posts alone (gate NodeLease off). `unknown_in`: until
@@ -115,7 +115,7 @@ class NodeOutlook(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """What the kubelet of a node that is not ready says: it names CRI, CNI or CSI.
+        """The message of the kubelet of a node that is not ready: it names CRI, CNI or CSI.
 
         "" for what the controller itself writes of a silent one. Text of the cluster: whoever shows
         it must make it safe.
@@ -132,7 +132,7 @@ class NodeOutlook(msgspec.Struct, frozen=True):
 
     @property
     def last_sign(self) -> str:
-        """What the last sign of life was, in words that a time follows."""
+        """The kind of its last sign of life, in words that a time follows."""
         return "its lease was last renewed" if self.leases_count else "its status was last posted"
 
     def next_eviction_in(self, now_ns: int) -> int | None:

@@ -37,7 +37,7 @@ _STATUS_REPORT_NS = 300 * SECOND_NS
 
 
 class NextAction(msgspec.Struct, frozen=True):
-    """What comes next and in how many seconds; None: not while things stay as they are.
+    """The next action and in how many seconds it comes; None: not while things stay as they are.
 
     `within`: at the earliest and at the latest, where that depends on what cannot be seen;
     `in_seconds` is then the middle.
@@ -49,7 +49,7 @@ class NextAction(msgspec.Struct, frozen=True):
 
 
 def within(action: str, span: Range | None) -> NextAction:
-    """What comes within that time; None: not while things stay as they are."""
+    """The action that comes within that time; None: not while things stay as they are."""
     if span is None:
         return NextAction(action, None)
     seconds = span.middle_ns / SECOND_NS

@@ -37,8 +37,8 @@ def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
 
 
 def what_can_hold_it(outlook: Outlook, node: Node | None, pod: Pod) -> list[str]:
-    """What the kubelet of a live node must see gone before it lets the object go, and what is known
-    of each; empty while the grace period lasts, or where no kubelet can answer.
+    """The resources that the kubelet of a live node must see gone before it lets the object go, and
+    what is known of each; empty while the grace period lasts, or where no kubelet can answer.
 
     Follows `PodResourcesAreReclaimed` up to 1.26, `SyncTerminatedPod` later (`kubelet/reclaim`).
     """
@@ -56,7 +56,7 @@ def what_can_hold_it(outlook: Outlook, node: Node | None, pod: Pod) -> list[str]
 
 
 def release_of(settings: Settings) -> Release:
-    """What advice about forcing depends on, of these settings."""
+    """The settings that advice about forcing depends on."""
     return Release(
         collects_out_of_service=settings.gate("NodeOutOfServiceVolumeDetach"),
         heartbeat_ns=settings.node_monitor_grace_period_ns,

@@ -1,4 +1,4 @@
-"""What losing more nodes would do to a zone: its state and rate then, and what its brake holds.
+"""The effect of losing more nodes on a zone: its state and rate then, and what its brake holds.
 
 Follows `ComputeZoneState`, `setLimiterInZone` and `handleDisruption` of
 pkg/controller/nodelifecycle with the lost nodes counted as not ready: a monitor pass counts a node
@@ -38,7 +38,7 @@ class ZoneAfterLoss(msgspec.Struct, frozen=True):
 
     @property
     def effect(self) -> str:
-        """What the loss does to the brake, in words that `losing it` stands before."""
+        """The effect of the loss on the brake, in words that `losing it` stands before."""
         if self.all_dark:
             return "makes all zones dark, which stops every zone"
         if self.rate < self.before:

@@ -49,10 +49,11 @@ class AuditInput(msgspec.Struct, frozen=True):
 
 
 class AuditResult(msgspec.Struct, frozen=True):
-    """What the pass found. `counts`: class -> findings, and `ok`, `unknown` and `unheard` -> pods
-    without a finding: consistent, saying too little, and on nodes that are not heard from, so that
-    what they say may be old. `waiting`: of the pods without a finding those whose containers wait,
-    by the reason that they give. `unheard`: those nodes."""
+    """The findings of one pass over the pods. `counts`: class -> findings, and `ok`, `unknown` and
+    `unheard` -> pods without a finding: consistent, saying too little, and on nodes that are not
+    heard from, so that what they say may be old. `waiting`: of the pods without a finding those
+    whose containers wait, by the reason that they give. `unheard`: those nodes.
+    """
 
     findings: tuple[PodFinding, ...]
     counts: dict[str, int]
@@ -107,7 +108,7 @@ def audit(
 
 
 def context_of(settings: Settings, now_ns: int, settle_ns: int = SETTLE_NS) -> AuditContext:
-    """What the judgement of every pod shares."""
+    """The settings and the instant that every pod is judged by."""
     return AuditContext(
         rules=rules_for(settings.profile),
         release=release_of(settings),

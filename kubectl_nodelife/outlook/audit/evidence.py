@@ -135,7 +135,7 @@ def newest(times: Iterable[Since]) -> Since:
 
 
 def _condition_evidence(condition: PodCondition | None) -> Iterator[Evidence]:
-    """What a pod's condition says; nothing for one that is not there."""
+    """The fields of a pod's condition with their values; none for a condition that is not there."""
     if condition is None:
         return
     path = f"pod.status.conditions[{condition.type}]"
@@ -147,7 +147,7 @@ def _condition_evidence(condition: PodCondition | None) -> Iterator[Evidence]:
 
 
 def _node_evidence(pod: Pod, node: NodeReadiness) -> Iterator[Evidence]:
-    """What the node is; more of it where the node is not Ready."""
+    """Fields of the pod's node with their values; more of them where the node is not Ready."""
     if not pod.spec.node_name:
         yield ("pod.spec.nodeName", "")
         return

@@ -61,7 +61,7 @@ _SHUTDOWN_REASON, _SHUTDOWN_WORDS = "Terminated", "node shutdown"
 
 
 class AuditContext(msgspec.Struct, frozen=True):
-    """What the judgement of every pod shares. Instants and durations in ns."""
+    """The settings and the instant that every pod is judged by. Instants and durations in ns."""
 
     rules: StatusRules
     release: Release
@@ -70,7 +70,7 @@ class AuditContext(msgspec.Struct, frozen=True):
 
 
 class ExpectedEviction(msgspec.Struct, frozen=True):
-    """What the taints of a node that is down do to a pod. `due_ns` None: nothing, or not yet."""
+    """When the taints of a node that is down end a pod. `due_ns` None: they do not, or not yet."""
 
     due_ns: int | None
     because: str
@@ -97,7 +97,7 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def note(self) -> notes.ClassNote:
-        """What holds for the class."""
+        """The severity, meaning and remedy of its class."""
         return notes.NOTES[self.name]
 
     @property

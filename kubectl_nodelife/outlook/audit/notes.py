@@ -30,7 +30,7 @@ NEVER_EVICTED: Final = "never-evicted"
 
 UNHEARD: Final = "unheard"
 QUIET: Final = (OK, UNKNOWN, UNHEARD)
-"""What is said of pods without a finding."""
+"""The words for pods without a finding."""
 
 WRONG: Final = "wrong"
 """Something is not as it should be, and somebody may have to act."""
@@ -39,7 +39,7 @@ NOTE: Final = "note"
 
 
 class ClassNote(msgspec.Struct, frozen=True):
-    """What holds for every finding of one class; a finding adds what its objects say."""
+    """Severity, meaning and remedy of each finding of a class; a finding adds its own evidence."""
 
     severity: str
     meaning: str

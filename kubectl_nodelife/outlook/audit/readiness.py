@@ -94,7 +94,7 @@ _SENTENCES = {
 
 
 def _remedy(pod: Pod, node: NodeReadiness, found: Classification) -> str:
-    """What to do where that is not what the class says."""
+    """The remedy where it is not that of the class; else ""."""
     if found.name != STALE_READY:
         return ""
     if pod.status.phase in TERMINAL_PHASES:

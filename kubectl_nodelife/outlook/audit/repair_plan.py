@@ -59,7 +59,7 @@ REPAIR: Final = "repair"
 
 
 class RepairStep(msgspec.Struct, frozen=True):
-    """What would be done about one finding: a request, or the reasons against it."""
+    """The repair of one finding: a request, or the reasons against it."""
 
     finding: PodFinding
     action: SetPodReady | DeletePod | None
@@ -68,7 +68,7 @@ class RepairStep(msgspec.Struct, frozen=True):
 
     @property
     def request(self) -> Request | None:
-        """What would be sent."""
+        """The request to send; None where none would be."""
         return None if self.action is None else request_of(self.action, self.finding.pod)
 
     @property
@@ -78,7 +78,7 @@ class RepairStep(msgspec.Struct, frozen=True):
 
 
 class RepairOptions(msgspec.Struct, frozen=True):
-    """What the operator said: classes by name, and nodes of which he knows that they are off."""
+    """The operator's choice: classes by name, and nodes of which he knows that they are off."""
 
     classes: frozenset[str] = frozenset()
     fenced: frozenset[str] = frozenset()
@@ -151,7 +151,7 @@ def _undo_the_mark(case: RepairCase) -> Planned:
 
 
 def _make_the_mark(case: RepairCase) -> Planned:
-    """What the node controller would have done (`MarkPodsNotReady`), where it did not."""
+    """The write of the node controller (`MarkPodsNotReady`), where it was left out."""
     pod, node, now_ns = case.pod, case.node, case.context.now_ns
     if STALE_READY not in case.wishes.classes:
         return (f"only reported; ask for it with --class {STALE_READY}",)

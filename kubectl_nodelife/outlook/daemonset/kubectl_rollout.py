@@ -1,4 +1,4 @@
-"""What `kubectl rollout` says and does about a DaemonSet.
+"""The output and the patches of `kubectl rollout` for a DaemonSet.
 
 Follows `staging/src/k8s.io/kubectl/pkg/polymorphichelpers/{rollout_status,history,rollback}.go`.
 Messages are kubectl's own.
@@ -33,7 +33,7 @@ class RolloutState:
 
 
 def rollout_status(daemon_set: DaemonSet) -> RolloutState:
-    """What `kubectl rollout status` says, by the set's own status.
+    """The message of `kubectl rollout status`, by the set's own status.
 
     Raises RolloutError for a strategy other than RollingUpdate. Follows
     `DaemonSetStatusViewer.Status`.
@@ -91,7 +91,7 @@ def template_of(revision: ControllerRevision) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Rollback:
-    """What `kubectl rollout undo` would do. `skipped`: nothing, the template is that already."""
+    """The effect of `kubectl rollout undo`. `skipped`: none, the template is that already."""
 
     revision: ControllerRevision
     message: str

@@ -104,7 +104,7 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
         }
 
     def gist(self) -> object:
-        """What makes it worth another word: anything but the time that goes by."""
+        """The part that is worth a new line when it changes: all but the time that goes by."""
         return (self.state, self.next, self.waits_for, self.error, self.not_told)
 
 
@@ -205,7 +205,7 @@ def _ready_seconds(pod: Pod) -> float | None:
 
 
 def _changes(old: dict[str, Any], new: dict[str, Any]) -> list[TemplateChange]:
-    """What changed, defaults that one of them has not spelt out aside."""
+    """The changes between two templates; a default that only one of them spells out is none."""
     return template_changes(default_pod_template(old), default_pod_template(new))
 
 
@@ -257,7 +257,7 @@ def history_rows(view: SetView) -> list[RevisionRow]:
 
 
 class UndoOutlook(msgspec.Struct, frozen=True):
-    """What going back would patch, and what would follow from it."""
+    """The patch by which a set goes back to a revision, and what would follow from it."""
 
     view: SetView
     plan: Rollback

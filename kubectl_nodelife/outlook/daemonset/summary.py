@@ -70,7 +70,7 @@ def summarize(sets: DaemonSets, key: Key) -> SetSummary:
 
 
 def oddities(view: SetView) -> Iterator[str]:
-    """What a person would want to know, one sentence each; none: all is as it should be."""
+    """Sentences on what is not as it should be with the set; none where all is."""
     daemon_set = view.daemon_set
     if view.tracked.selects_everything:
         yield "its selector is empty: the controller refuses to act on it"

@@ -80,7 +80,7 @@ def _rows(view: SetView) -> Iterator[NodeRow]:
 
 
 def pod_cell(view: SetView, pod: Pod) -> PodCell:
-    """What a row shows of a pod."""
+    """The fields of a pod that a row shows."""
     seconds = view.daemon_set.spec.min_ready_seconds
     since = available_from(pod, seconds)
     rules = view.tracked.rules
@@ -121,7 +121,7 @@ def trouble_of(view: SetView, pod: Pod) -> str:
 def _next(
     node: str, pods: list[Pod], decision: NodeDecision | None, step: UpdateStep | None
 ) -> str:
-    """What the controller would do on the node now, in words."""
+    """The controller's next acts on the node, in words; "" for none."""
     words = []
     if decision is not None:
         if decision.create_because:
@@ -140,7 +140,7 @@ def _next(
 
 
 def _waits(view: SetView, node: str, pods: list[Pod]) -> str:
-    """What nobody does anything about now, though not all is as it should be."""
+    """The wait of a node whose pods are not as they should be while nothing is done; else ""."""
     if pods and all(pod.metadata.deletion_timestamp is not None for pod in pods):
         return "wait until the terminating pod is gone"
     if view.knows_updated and node in view.node_index.with_old:

@@ -42,7 +42,7 @@ class KindsRead(msgspec.Struct, frozen=True):
     sets: bool = True
 
     def lacking_to_count(self) -> str:
-        """What was not read and counts depend on, "" where they can be counted."""
+        """The kind that counts depend on and that was not read; "" where they can be counted."""
         return "nodes" if not self.nodes else "pods" if not self.pods else ""
 
 
@@ -159,11 +159,11 @@ class SetView:
         return self.tracked.pods.claimed()
 
     def decisions(self) -> dict[str, NodeDecision]:
-        """What the create step would do, by node."""
+        """The decisions of the create step, by node."""
         return dict(decisions(self._context, self.node_index, self.revision_hash))
 
     def update_step(self) -> UpdateStep | None:
-        """What the rolling update would do; None for another strategy, or where it cannot go on."""
+        """The rolling update's next step; None for another strategy, or where it cannot go on."""
         if self.daemon_set.spec.update_strategy.type != ROLLING_UPDATE or not self.knows_updated:
             return None
         try:

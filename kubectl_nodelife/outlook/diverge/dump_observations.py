@@ -115,7 +115,8 @@ def dump_observations(
     noted: bool = False,
     unread: Iterable[str] = (),
 ) -> Observations:
-    """What a dump shows. `overdue`: what the copy of the controllers would do at its moment.
+    """The observations that a dump allows. `overdue`: writes of the joined controllers at its
+    moment.
 
     `blind`: why nothing can be judged, "" where it can. `noted`: the moment is noted in a snapshot.
     `unread`: kinds that were not read.

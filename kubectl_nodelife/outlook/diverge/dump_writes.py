@@ -1,4 +1,4 @@
-"""What the controllers should have written by a dump's moment and the dump does not show.
+"""Finds the writes that the controllers should have made by a dump's moment and it does not show.
 
 The joined copy of the controllers says what it would write at that moment; since when that was due
 is told by the objects: a condition's transition, a taint's time, the last sign of life. Where

@@ -99,7 +99,7 @@ def _rank(finding: Divergence) -> int:
 
 
 def _pace(guessed: Iterable[SettingEstimate]) -> SettingDelays:
-    """What makes writes due later than our copy has them."""
+    """By how much the estimated settings make writes later than the assumed ones do."""
     grace_ns, token_ns = 0, None
     for guess in guessed:
         if guess.flag == GRACE and not guess.fits:

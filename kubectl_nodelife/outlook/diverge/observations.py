@@ -1,4 +1,4 @@
-"""What `diverge` judges: our copy's expected writes, observed writes, the lease, unwatched times.
+"""The input of `diverge`: our copy's expected writes, observed writes, the lease, unwatched times.
 
 Plain values, recorded by the daemon. Instants are ns since the Unix epoch, by one clock, and tell
 when something was seen, not what an object says of itself.

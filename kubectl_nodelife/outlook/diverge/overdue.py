@@ -56,7 +56,7 @@ class OverdueWrite(msgspec.Struct, frozen=True, gc=False):
 
 
 class SettingDelays(msgspec.Struct, frozen=True, gc=False):
-    """What was found out about the running settings that makes writes due later than ours.
+    """By how much the running settings, as estimated, make writes due later than ours do.
 
     `grace_ns`: by how much its grace period is longer. `token_ns`: between two tokens, None where
     it is as assumed.

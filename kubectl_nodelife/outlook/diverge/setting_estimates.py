@@ -53,7 +53,7 @@ _TOKENS_RESOLVED_NS: Final = 500 * MILLISECOND_NS
 
 
 def guesses(record: Observations) -> tuple[SettingEstimate, ...]:
-    """What the settings are likely to be, as far as anything was seen that tells."""
+    """The likely values of the running settings, as far as anything was seen that tells of them."""
     made = [guess_grace(record), guess_period(record), *guess_rates(record)]
     return tuple(guess for guess in made if guess is not None)
 

@@ -129,7 +129,7 @@ def owner_of_taint(key: str) -> str:
 
 
 def what_next(actor: Actor, node: str) -> str:
-    """What undoes or repeats what this actor did to the node, as far as its name tells; else ""."""
+    """How the actor's change of the node is undone or repeated, by the actor's name; else ""."""
     if actor.kind in (USER, US):
         return f"nothing undoes it by itself (kubectl uncordon {node})"
     known = actor.name.lower()

@@ -159,7 +159,7 @@ def _latest_ns(line: ReplayLine) -> int:
 
 
 def _scopes(line: ReplayLine) -> Iterable[tuple[str, ...]]:
-    """What a line can be found by as a cause."""
+    """The keys under which a line is found as a cause."""
     if line.kind == "Node":
         yield "node", line.name
     elif line.kind == "Pod" or line.family in ("delete", "create"):
@@ -188,7 +188,7 @@ def _wanted(line: ReplayLine, scope: str) -> Iterable[tuple[str, ...]]:
 
 
 def _owners(pod: str) -> Iterable[str]:
-    """What the names of a pod's owners may be, by its own."""
+    """The names that a pod's owners may have, by the pod's own."""
     parts = pod.split("-")
     return ("-".join(parts[:end]) for end in range(1, len(parts)))
 

@@ -24,7 +24,7 @@ EARLY_NS: Final = 5 * SECOND_NS
 """An owner makes the next pod when the old one is marked, which may be before it is killed."""
 LATE_NS: Final = 10 * MINUTE_NS
 _RANDOM: Final = re.compile(r"-[a-z0-9]{5}$|-\d+$")
-"""What a ReplicaSet or Job adds to its name for a pod, or a StatefulSet."""
+"""The suffix by which a ReplicaSet, a Job or a StatefulSet names a pod."""
 
 
 class MovedPod(NamedTuple):
@@ -71,7 +71,7 @@ class SpentBudget(NamedTuple):
 
 
 class DrainReview(NamedTuple):
-    """What is known of the drain. `refused`: what our own journal tells of refused evictions."""
+    """One drain, as far as its traces tell. `refused`: evictions refused, by our own journal."""
 
     node: str
     cordoned: ReplayLine | None

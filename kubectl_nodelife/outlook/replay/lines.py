@@ -29,7 +29,7 @@ LIFECYCLE: Final = "lifecycle"
 """The family of conditions such as DrainInProgress."""
 
 NO_TAINTS: Final = "none without a time"
-"""What is said of a write of the list of taints that left none but those with an instant."""
+"""The words for a write of the list of taints that left none but those with an instant."""
 
 _DRAIN_OF: Final = re.compile(r"drain of node (\S+)")
 _NAMED_POD: Final = re.compile(r"(?:Created|Deleted) pod: (\S+)")
@@ -216,7 +216,7 @@ def _of_condition(node: Node, condition: NodeCondition) -> Iterator[ReplayLine]:
 
 
 def _by_hand(node: Node) -> Iterator[ReplayLine]:
-    """What somebody else than the control plane wrote to the spec."""
+    """Writes to the spec by others than the control plane."""
     writer = node.managers.writer_of(UNSCHEDULABLE)
     if writer is not None and node.spec.unschedulable:
         actor, gist = actors.of_manager(writer.name), ("cordon", node.name)

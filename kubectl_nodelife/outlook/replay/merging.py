@@ -54,7 +54,7 @@ def _nearest(alike: list[tuple[int, int, ReplayLine]], line: ReplayLine) -> Repl
 
 
 def _absorb(kept: ReplayLine, other: ReplayLine) -> None:
-    """What `other` knows besides."""
+    """Take over what `other` knows and `kept` does not."""
     kept.seen = (*kept.seen, *other.seen)
     kept.node = kept.node or other.node
     kept.why = kept.why or other.why

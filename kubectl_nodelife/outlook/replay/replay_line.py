@@ -60,7 +60,7 @@ class ReplayLine(msgspec.Struct, eq=False):
 
     @property
     def family(self) -> str:
-        """What kind of happening it is, as in `causes.RULES`."""
+        """The kind of happening, as in `causes.RULES`."""
         return self.gist[0]
 
     @property

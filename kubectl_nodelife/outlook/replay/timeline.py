@@ -25,7 +25,7 @@ _ASSIGNED: Final = re.compile(r"Successfully assigned \S+ to (\S+)")
 
 
 class ReplaySources(NamedTuple):
-    """What was read. `changes` are the contract's documents; None: no journal."""
+    """The traces that were read. `changes` are the contract's documents; None: no journal."""
 
     changes: Sequence[Mapping[str, Any]] | None = None
     events: Sequence[Event] = ()

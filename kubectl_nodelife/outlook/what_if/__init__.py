@@ -1,4 +1,4 @@
-"""What would happen if: acts are played on the joined present, beside the present without them.
+"""Acts are played on the joined present, beside the present without them: `what-if`.
 
     words or a file --> acts --> scenario events --> question: two plays of the present
                                                        |           (sim/present, sim/branch)
@@ -22,4 +22,4 @@ CONDITIONS: Final = {
     "stuck": ("pods_stuck",),
     "degraded": ("unavailable_pod_seconds",),
 }
-"""What a pipeline may fail on -> the figures of a verdict, of which the future has more then."""
+"""The conditions of --fail-on -> the figures of a verdict that are higher in the future then."""

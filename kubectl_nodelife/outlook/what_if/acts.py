@@ -122,7 +122,7 @@ class Narrowing(NamedTuple):
 
 
 def narrowing(words: Sequence[str]) -> tuple[Narrowing, list[str]]:
-    """What the words of a ranking say of its nodes, and the rest of them. Raises BadInput."""
+    """The choice of nodes in the words of a ranking, and the rest of the words. Raises BadInput."""
     selector, zones, rest = None, list[str](), list[str]()
     left = list(words)
     while left:

@@ -86,9 +86,10 @@ class Point(_Document, frozen=True):
 
 
 class WorkloadFuture(_Document, frozen=True):
-    """What becomes of a workload. `back_seconds` None: not within the horizon. `not_started`: pods
-    that are bound at the end and wait for a volume. `wanted`: replicas
-    of its spec where that was read, else as many pods as there were (`wanted_from`)."""
+    """The course of a workload. `back_seconds` None: not within the horizon. `not_started`: pods
+    that are bound at the end and wait for a volume. `wanted`: replicas of its spec where that was
+    read, else as many pods as there were (`wanted_from`).
+    """
 
     namespace: str
     kind: str
@@ -117,8 +118,9 @@ class WorkloadFuture(_Document, frozen=True):
 
 
 class ServiceFuture(_Document, frozen=True):
-    """What becomes of a Service's ready endpoints; it has none between `from_seconds` and
-    `to_seconds`, which is None where it has none at the end."""
+    """The course of a Service's ready endpoints; it has none between `from_seconds` and
+    `to_seconds`, which is None where it has none at the end.
+    """
 
     namespace: str
     name: str
@@ -131,7 +133,7 @@ class ServiceFuture(_Document, frozen=True):
 
 
 class BudgetMoment(_Document, frozen=True):
-    """What a budget's status says, since an instant."""
+    """A budget's status since an instant."""
 
     at: float
     healthy: int
@@ -140,8 +142,9 @@ class BudgetMoment(_Document, frozen=True):
 
 
 class BudgetFuture(_Document, frozen=True):
-    """What becomes of a budget. `at_zero_seconds`: how long it allows no disruption;
-    `below_seconds`: how long fewer pods are healthy than it asks for."""
+    """The course of a budget. `at_zero_seconds`: how long it allows no disruption; `below_seconds`:
+    how long fewer pods are healthy than it asks for.
+    """
 
     namespace: str
     name: str
@@ -164,7 +167,7 @@ class InstantRange(_Document, frozen=True):
 
 
 class NodeFuture(_Document, frozen=True):
-    """What becomes of a node: when it is lost, called Unknown, tainted, loses pods, is Ready again.
+    """The course of a node: when it is lost, called Unknown, tainted, loses pods, is Ready again.
 
     `ranges`: of those instants, by the names of their fields, where they are not exact. `at_risk`:
     pods on it at the end, if it is silent then; `because`: why it is called Unknown.
@@ -247,7 +250,7 @@ class UnreadKindNote(_Document, frozen=True):
 
 
 class PendingEvents(_Document, frozen=True):
-    """What was still to come at the horizon: how often, and when first."""
+    """Actions of one kind that were due after the horizon: how many, and when the first one is."""
 
     action: str
     count: int

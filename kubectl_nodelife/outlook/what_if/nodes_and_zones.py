@@ -1,4 +1,4 @@
-"""What becomes of nodes and zones, read off two plays, and which act led to what.
+"""Reads the courses of nodes and zones off two plays, and which act led to what.
 
 An instant that upstream leaves to chance has a range: a node is called Unknown by the first monitor
 pass after its grace period, whenever that begins; of several nodes that wait in a zone any may get

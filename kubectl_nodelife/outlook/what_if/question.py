@@ -49,11 +49,12 @@ TOLERATION_FLAGS: Final = (
 
 
 class Question(NamedTuple):
-    """What is asked of a cluster at a moment (ns since the epoch). `until_ns`: the horizon after
+    """A question about a cluster at a moment (ns since the epoch). `until_ns`: the horizon after
     it. `kinds_read`: kinds of which an object that is not there is known not to exist.
     `next_pass_ns`: when the running node-lifecycle begins its next pass; None: not known.
     `kubelet`: what is said of kubelets that the cluster does not tell; `scheduler`: how a node is
-    chosen, a key of SCHEDULERS; `controllers`: those that run."""
+    chosen, a key of SCHEDULERS; `controllers`: those that run.
+    """
 
     cluster: Cache
     settings: Settings
@@ -186,7 +187,7 @@ class EachPlay:
 
     @property
     def present(self) -> Present:
-        """What is played."""
+        """The present that both plays begin from."""
         return self._begun.present
 
     @cached_property
@@ -252,7 +253,7 @@ def _beat_now(present: Present) -> frozenset[str]:
 
 
 def _future(question: Question, acts: Sequence[Act]) -> _Future:
-    """What acts of `set` come to. Raises BadInput."""
+    """The settings after the acts of `set`, and the restarts that they need. Raises BadInput."""
     settings = begun = question.settings
     restarts: list[_Restart] = []
     for act in sorted(acts, key=lambda act: act.at_seconds):

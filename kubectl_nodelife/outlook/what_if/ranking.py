@@ -1,4 +1,4 @@
-"""What would happen to each node, zone or group by itself: the worst first, by what goes down.
+"""Plays the loss of each node, zone or group by itself, and ranks them by what goes down.
 
 Every target is played, on a fork of one present; the baseline is played once. The order is that of
 severity: workloads at zero, Services without endpoints, seconds at zero, budgets below what they
@@ -44,7 +44,7 @@ _COMMAND: Final = "kubectl nodelife what-if"
 
 
 class TargetGroup(msgspec.Struct, frozen=True):
-    """What is lost at once: its name, its nodes, and the words of a command for it."""
+    """Nodes that are lost at once: their name, themselves, and the words of a command for them."""
 
     name: str
     nodes: tuple[str, ...]
@@ -52,8 +52,9 @@ class TargetGroup(msgspec.Struct, frozen=True):
 
 
 class RankedTarget(msgspec.Struct, frozen=True, rename="camel"):
-    """What the loss of one target does. `verdict`: each figure in the baseline and in the future;
-    `down`: workloads and Services of which it leaves nothing, `namespace/Kind/name`."""
+    """The loss of one target, ranked. `verdict`: each figure in the baseline and in the future;
+    `down`: workloads and Services of which it leaves nothing, `namespace/Kind/name`.
+    """
 
     rank: int
     target: str
@@ -170,8 +171,9 @@ def act_on(
 
 
 class TargetOutcome(NamedTuple):
-    """What the loss of one target does: each figure in the baseline and in the future, and the
-    workloads and Services of which it leaves nothing."""
+    """The effect of the loss of one target: each figure in the baseline and in the future, and the
+    workloads and Services of which it leaves nothing.
+    """
 
     target: str
     figures: dict[str, Both]
@@ -195,7 +197,7 @@ class Ranker:
         self.was = figures_of(self.before)
 
     def outcome(self, target: str) -> TargetOutcome:
-        """What comes of it. Raises BadInput."""
+        """The effect of the target's loss, played. Raises BadInput."""
         played = self._plays.play([self.acts[target]])
         after = PlayReading(played, self._settings, self._ignores)
         now = figures_of(after)
@@ -205,7 +207,7 @@ class Ranker:
 
 
 class Ranked(TypedDict):
-    """What a ranking tells of its targets: the fields of WhatIfRanking."""
+    """The fields of WhatIfRanking that are about its targets."""
 
     futures: int
     harmless: int
@@ -255,7 +257,7 @@ def more(figure: Both) -> float:
 
 
 def horizon_ns(each: str, until_ns: int | None) -> int:
-    """What was asked for, else ten minutes for nodes and an hour for groups."""
+    """The horizon that was asked for, else ten minutes for nodes and an hour for groups."""
     if until_ns is not None:
         return until_ns
     return (600 if each.endswith("node") else 3600) * SECOND_NS

@@ -224,10 +224,11 @@ class ServiceLevels:
 
 
 class Outage(NamedTuple):
-    """What a series comes to, in seconds after t=0. `first`: when fewer serve than at t=0; `back`:
-    when as many do again, None where they do not; `at_zero`: how long nobody serves; `no_ready`:
-    how long nobody is ready; `blind`: how long somebody is blind. `none_from`, `none_to`: since
-    when nobody is ready, and when somebody is again for good."""
+    """The gaps in a series; instants and durations in ns. `first`: when fewer serve than at t=0;
+    `back`: when as many do again, None where they do not; `at_zero`: how long nobody serves;
+    `no_ready`: how long nobody is ready; `blind`: how long somebody is blind. `none_from`,
+    `none_to`: since when nobody is ready, and when somebody is again for good.
+    """
 
     before: Level
     lowest_ready: int

@@ -1,4 +1,4 @@
-"""What was asked and what comes of it, in one sentence each."""
+"""The question and its outcome, in one sentence each."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def outcome_words(
     services: Sequence[ServiceFuture],
     zones: Sequence[ZoneFuture],
 ) -> str:
-    """What comes of it, the worst first."""
+    """The outcome in one sentence, the worst first."""
     parts = list(_parts(workloads, services, zones))
     if parts:
         return "; ".join(parts)
