@@ -1,4 +1,4 @@
-"""What differs between releases: one frozen value, looked up by everybody else here.
+"""The differences between releases: one frozen value, looked up by everybody else here.
 
 1.11 is v1.11.0. Every other release named is one whose latest patch shows the behaviour, so a
 backported fix counts for the release it was backported to. `daemon_controller.go`, `update.go` and

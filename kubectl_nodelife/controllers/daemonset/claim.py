@@ -13,7 +13,7 @@ from kubectl_nodelife.kube.workload import DaemonSet
 
 
 class Claim(Enum):
-    """What to do with an object."""
+    """The four ways in which a set treats an object that may be its own."""
 
     KEEP = "ours already"
     ADOPT = "an orphan that matches"

@@ -74,7 +74,7 @@ class DaemonSetController:
         self.backoff = backoff or FailedPodsBackoff()
         self.handlers = EventHandlers(self.rules, self.index, self.queue, self.expectations)
         self.errors: dict[Key, str] = {}
-        """What the last sync of a set ended with, where that was an error."""
+        """The error that the last sync of a set ended with, if it did."""
         self._running: dict[Key, RunningSync] = {}
         self._awaited: dict[Target, Key] = {}
         self._wake_at_ns: int | None = None
@@ -189,7 +189,7 @@ class DaemonSetController:
     def context(
         self, tracked: TrackedSet, cache: Cache, now_ns: int, cause: Action | None = None
     ) -> SyncContext:
-        """What a sync of the set works with."""
+        """The context that a sync of the set works in."""
         return SyncContext(
             tracked=tracked,
             daemon_set=tracked.daemon_set,

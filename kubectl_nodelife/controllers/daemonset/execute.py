@@ -26,7 +26,7 @@ from kubectl_nodelife.engine.actions import Action, CreatePod, DeletePod
 from kubectl_nodelife.engine.events import Outcome
 
 NAMESPACE_TERMINATING = "being terminated"
-"""What the server says when a namespace that is going refuses new objects."""
+"""Part of the server's message when a namespace that is going refuses new objects."""
 
 _SUFFIX_LENGTH = 5
 _NAME_LIMIT = 63
@@ -90,7 +90,7 @@ def _created(
     sync: SyncContext,
     failures: Failures,
 ) -> Calls:
-    """What came of a batch; the next one follows unless something failed."""
+    """Take in the outcome of a batch of creates; the next one follows unless something failed."""
     told = _note_failed_creates(sync, failures)
     sync.told += [*_told_creates(sync, batch, failures), *told]
     if not sync.failed_calls:
@@ -188,7 +188,7 @@ def _delete(delete: Sequence[PodToDelete], sync: SyncContext, _failures: Failure
 
 
 def _deleted(batch: Sequence[DeletePod], sync: SyncContext, failures: Failures) -> Calls:
-    """What came of the deletes."""
+    """Take in the outcome of the deletes."""
     failed = {f.action.target: f for f in failures}
     for action in batch:
         failure = failed.get(action.target)

@@ -1,4 +1,4 @@
-"""What a change in the cluster means for the queue: which sets must be looked at again.
+"""Adds to the queue the sets that a change in the cluster concerns.
 
 Follows the event handlers and `syncNodeUpdate`, `shouldIgnoreNodeUpdate` of
 `pkg/controller/daemon/daemon_controller.go`. They decide nothing about pods; they lower

@@ -49,7 +49,7 @@ _FINISHED = ("Failed", "Succeeded")
 
 
 class IndexedBy(NamedTuple):
-    """What besides node and pods a node's facts depend on."""
+    """The values besides node and pods that a node's facts depend on."""
 
     revision_hash: str
     generation: int | None
@@ -58,7 +58,7 @@ class IndexedBy(NamedTuple):
 
 
 class PodFacts(NamedTuple):
-    """What the node status index sees of a pod."""
+    """The facts about a pod that the node status index holds."""
 
     ready: bool
     available: bool
@@ -68,7 +68,7 @@ class PodFacts(NamedTuple):
 
 
 class NodeFacts:
-    """What one node is to the set. Nodes with equal facts share one object.
+    """One node's part in the counts of a set. Nodes with equal facts share one object.
 
     `counted` are the counters in which such a node counts, `listed` the sets of names in which it
     stands, by their number. `verdict` None: the node does not exist, a pod of the set is there all
@@ -289,7 +289,7 @@ def may_act(verdict: PlacementDecision, pods: Sequence[PodFacts], surge_allowed:
 
 
 def update_state_of(live: Sequence[PodFacts]) -> NodeUpdateState:
-    """What a node counts as in a rolling update, by its pods that do not terminate."""
+    """The state of a node in a rolling update, by its pods that do not terminate."""
     new = [pod.available for pod in live if pod.updated]
     old = [pod.available for pod in live if not pod.updated]
     return node_update_state(new, old)

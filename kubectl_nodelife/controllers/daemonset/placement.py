@@ -114,7 +114,7 @@ def unmet_terms(terms: Sequence[NodeSelectorTerm], node: Node) -> str | None:
 
 
 def unmet_requirement(term: NodeSelectorTerm, node: Node) -> str:
-    """What keeps a term from matching the node: its first requirement that does not hold."""
+    """The first requirement of a term that the node does not meet, in words."""
     labels = node.metadata.labels or {}
     for requirement in term.match_expressions:
         if not requirement_matches(requirement, labels):

@@ -1,4 +1,4 @@
-"""What one set should do on one node: make a pod, delete some, or wait.
+"""Decides what one set should do on one node: make a pod, delete some, or wait.
 
 Follows `podsShouldBeOnNode` (`pkg/controller/daemon/daemon_controller.go`), first match wins. Pure
 but for the backoff of failed pods, which upstream too advances while it decides.
@@ -34,7 +34,7 @@ class PodToDelete:
 
 @dataclass
 class NodeDecision:
-    """What to do on one node. `events` are (type, reason, message) on the set."""
+    """The decision on one node. `events` are (type, reason, message) on the set."""
 
     create_because: str = ""
     delete: list[PodToDelete] = field(default_factory=list)

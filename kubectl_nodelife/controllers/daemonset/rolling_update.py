@@ -19,7 +19,7 @@ from kubectl_nodelife.kube.pod import Pod
 
 
 class NodeUpdateState(Enum):
-    """What a node's pods are to a rolling update; terminating pods are not looked at."""
+    """The state of a node's pods in a rolling update; terminating pods are not looked at."""
 
     NONE = "no pod that stays"
     EXCESS = "too many pods of one version"
@@ -37,12 +37,12 @@ EATS_MAX_UNAVAILABLE = frozenset(NodeUpdateState) - {
     NodeUpdateState.NEW_AVAILABLE,
     NodeUpdateState.OLD_AVAILABLE,
 }
-"""What counts against maxUnavailable without surge (below 1.30 OLD_UNAVAILABLE did not)."""
+"""States that count against maxUnavailable without surge (below 1.30 OLD_UNAVAILABLE did not)."""
 
 EATS_MAX_SURGE = frozenset(
     {NodeUpdateState.EXCESS, NodeUpdateState.BOTH_OLD_AVAILABLE, NodeUpdateState.BOTH_UNAVAILABLE}
 )
-"""What counts against maxSurge."""
+"""States that count against maxSurge."""
 
 AVAILABLE_WITH_SURGE = frozenset(
     {
@@ -63,7 +63,7 @@ _BOTH = {
 
 
 def node_update_state(new: Sequence[bool], old: Sequence[bool]) -> NodeUpdateState:
-    """What a node counts as; `new` and `old` tell of each pod of that version if it is available.
+    """The state of a node; `new` and `old` have for each pod of that version if it is available.
 
     Terminating pods are left out by the caller. Follows `findUpdatedPodsOnNode`.
     """
@@ -89,7 +89,7 @@ class UpdateBudget:
 
 @dataclass
 class UpdateStep:
-    """What the rolling update does now; `create` holds (node, because)."""
+    """The next step of the rolling update; `create` holds (node, because)."""
 
     budget: UpdateBudget
     create: list[tuple[str, str]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What the 1.11 controller checks itself, since it binds its pods without a scheduler.
+"""The checks that the 1.11 controller makes itself, since it binds its pods without a scheduler.
 
 Follows `simulate` and `nodeShouldRunDaemonPod` of 1.11 and the predicates of that release
 (`pkg/scheduler/algorithm/predicates`): taints, then host name, host ports, selector and affinity,

@@ -29,7 +29,7 @@ _told = attrgetter(*WORDS)
 
 
 class Tally(NamedTuple):
-    """What one node, or all of them, add to the status."""
+    """The counts that one node, or all of them, add to the status."""
 
     desired: int = 0
     current: int = 0
@@ -40,7 +40,7 @@ class Tally(NamedTuple):
 
 
 class Counted(Protocol):
-    """What the status asks of a pod."""
+    """A pod, as far as the status counts it."""
 
     @property
     def ready(self) -> bool:

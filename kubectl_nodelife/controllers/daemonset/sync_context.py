@@ -73,7 +73,7 @@ class SyncContext:
     history: RevisionHistory | None = None
     """The history, once it is constructed."""
     failed_calls: list[str] = field(default_factory=list)
-    """What went wrong with the creates and deletes that are being carried out."""
+    """The errors of the creates and deletes that are being carried out."""
 
     key: Key = field(init=False)
     rules: Behaviour = field(init=False)
@@ -119,7 +119,7 @@ class SyncContext:
         return self._pop_told()
 
     def _fail(self, error: str) -> None:
-        """What was to be done is left, but for what must be done all the same."""
+        """End the sync with an error: of the steps that are left only `on_error` is taken."""
         self.error = self.error or error
         self.steps = [self.on_error] if self.on_error is not None else []
         self.on_error = None

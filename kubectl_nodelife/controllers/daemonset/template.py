@@ -66,7 +66,7 @@ def is_critical(
 
 
 def default_tolerations(host_network: bool, critical: bool, rules: Behaviour) -> list[Json]:
-    """What daemon pods tolerate besides their template, for ever, in upstream's order."""
+    """The tolerations, for ever, of daemon pods besides their template's, in upstream's order."""
     wanted = [
         (TAINT_NODE_NOT_READY, NO_EXECUTE),
         (TAINT_NODE_UNREACHABLE, NO_EXECUTE),
@@ -200,7 +200,7 @@ class PodTemplate:
 
     @cached_property
     def trial_tolerations(self) -> tuple[Toleration, ...]:
-        """What the trial pod of a placement decision tolerates, and a pod that is made."""
+        """The tolerations of a pod that is made, and of the trial pod of a placement decision."""
         return convert({"spec": {"tolerations": self._tolerations}}, Pod, "", "").spec.tolerations
 
     @cached_property

@@ -56,13 +56,13 @@ class TrackedSet:
         self._claim_afresh(orphans)
 
     def _read(self) -> None:
-        """What is asked of the set again and again."""
+        """Read out of the set what is asked for again and again."""
         self.template = PodTemplate(self.daemon_set, self.rules)
         self.generation = template_generation(self.daemon_set)
         self.surge_allowed = self.rules.surge and allows_surge(self.daemon_set)
         """Two pods may stand on a node while it is updated."""
         self.budgets: dict[int, UpdateBudget] = {}
-        """What an update may take, by the number of nodes that want a pod, as far as asked for."""
+        """The budget of an update, by the number of nodes that want a pod, as far as asked for."""
 
     def _claim_afresh(self, orphans: dict[Key, Pod]) -> None:
         self.pods = DaemonPods(self.daemon_set, self.rules)

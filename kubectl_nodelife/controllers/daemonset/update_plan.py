@@ -1,4 +1,4 @@
-"""What a set's rolling update would do now, read off the node status index.
+"""Plans the next step of a set's rolling update, read off the node status index.
 
 The counting of `rolling_update.py` needs only sums and a few nodes, and the index has both, so
 that a step over thousands of nodes costs as much as what it changes.

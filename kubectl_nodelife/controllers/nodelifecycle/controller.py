@@ -259,8 +259,8 @@ class NodeLifecycleController:
     # What came of it
 
     def _put_off(self, action: Action, cache: Cache) -> None:
-        """What the action needs is in quarantine: a later pass decides anew, and no token of the
-        zone is spent on the node until then.
+        """Leave the action to a later pass, since an object that it needs is in quarantine: no
+        token of the zone is spent on the node until then.
         """
         if not isinstance(action, (SetNodeConditions, AddTaints, RemoveTaints, SetNodeLabels)):
             return

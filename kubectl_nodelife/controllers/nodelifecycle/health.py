@@ -1,4 +1,4 @@
-"""What the controller remembers of a node's signs of life, and when it calls the node lost.
+"""Remembers a node's signs of life, and says when the controller calls the node lost.
 
 Follows `tryUpdateNodeHealth` of pkg/controller/nodelifecycle/node_lifecycle_controller.go. Upstream
 looks at every node in every pass. Here a node is looked at when it changed or when its time could
@@ -99,7 +99,7 @@ class NodeHealth(msgspec.Struct):
 
 
 class HealthUpdate(msgspec.Struct):
-    """What one look at a node found.
+    """The findings of one look at a node.
 
     `observed`: Ready before this pass, a made-up Unknown where the node has none; `current`: Ready
     after it, None where there still is none. `write`: conditions to post, if any. `look_again`: the

@@ -1,4 +1,4 @@
-"""What the node lifecycle controller remembers between two passes. Nothing of it is persisted."""
+"""The node lifecycle controller's memory between two passes. Nothing of it is persisted."""
 
 from __future__ import annotations
 

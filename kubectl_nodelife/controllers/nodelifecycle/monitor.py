@@ -83,7 +83,7 @@ def count_zones(memory: Memory, cache: Cache, now_ns: int) -> TurnPart:
 
 
 def part(node: str, actions: Iterable[Action]) -> TurnPart:
-    """What is decided about one node, apart from the others."""
+    """The actions decided about one node, apart from those about others."""
     return TurnPart(CONTROLLER, ("Node", ("", node)), actions)
 
 

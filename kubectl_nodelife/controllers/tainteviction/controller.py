@@ -75,11 +75,11 @@ class TaintEvictionController:
     # Views for reports
 
     def pending(self, node: str) -> list[PendingEviction]:
-        """What waits on a node, the next one first."""
+        """The evictions that are due on a node later, the next one first."""
         return [view(w) for w in sorted(self.workers.on(node), key=lambda w: (w.due_ns, w.key))]
 
     def pending_of(self, pod: Key) -> PendingEviction | None:
-        """What waits for the pod (namespace, name)."""
+        """The eviction that waits for the pod (namespace, name); None for none."""
         work = self.workers.get(pod)
         return view(work) if work is not None else None
 

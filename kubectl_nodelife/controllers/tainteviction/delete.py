@@ -1,4 +1,4 @@
-"""What a deletion by taint consists of: an event, a condition, a DELETE.
+"""The parts of a deletion by taint: an event, a condition, a DELETE.
 
 Follows `addConditionAndDeletePod`, `emitPodDeletionEvent` and `emitCancelPodDeletionEvent` of
 pkg/controller/tainteviction/taint_eviction.go.

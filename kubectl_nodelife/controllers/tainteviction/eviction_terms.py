@@ -19,7 +19,7 @@ from kubectl_nodelife.kube.pod import Pod
 
 
 class EvictionTerms(msgspec.Struct, frozen=True, gc=False):
-    """What one list of tolerations means on one node now, with its sentences made once."""
+    """The stay that a list of tolerations allows on one node now, with its sentences made once."""
 
     stay: ToleratedStay
     because: str
@@ -41,7 +41,7 @@ class EvictionTerms(msgspec.Struct, frozen=True, gc=False):
 
 
 def terms_of_stay(stay: ToleratedStay, node: str, since_ns: int) -> EvictionTerms:
-    """What the stay means, counted from that instant."""
+    """The stay with its sentences, counted from that instant."""
     if stay.seconds is None:
         return EvictionTerms(stay, "", "")
     because = why_scheduled(stay, node, since_ns)

@@ -27,7 +27,7 @@ _LONGEST_US: Final = 5_000
 
 
 class _WorkerInput(msgspec.Struct):
-    """What waits for one worker: causes by node, and (node, cause) by pod, in order."""
+    """The queue of one worker: causes by node, and (node, cause) by pod, in order."""
 
     nodes: dict[str, Action | None] = {}
     pods: dict[Key, tuple[str, Action | None]] = {}

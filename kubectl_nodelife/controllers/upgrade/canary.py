@@ -91,7 +91,7 @@ def canary_manifest(
 
 
 def owned_by(node: Node) -> Manifest:
-    """What goes with the node; a person's drain is not kept from deleting it."""
+    """The owner reference to the node; a person's drain is not kept from deleting what has it."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -219,7 +219,7 @@ LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
 
 
 def waits_for_endpoint(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> str:
-    """What of the canary's EndpointSlice is missing; "" where it is there, or is not asked for."""
+    """The missing part of the canary's EndpointSlice; "" if nothing is missing, or asked for."""
     if not p.policy.canary_service:
         return ""
     key = (p.policy.namespace, canary_name(node.uid))

@@ -52,7 +52,7 @@ from kubectl_nodelife.kube.zones import zone_key
 
 
 class NodeReading(NamedTuple):
-    """What a node says of itself. `zone` is as it is shown, `zone_key` the lifecycle controller's.
+    """A node's own account of itself. `zone` is as shown, `zone_key` the lifecycle controller's.
 
     `mark`: its annotation, None where it has none; `is_readable`: whether that could be read.
     `counted`: how it counts while its Lease is renewed. `skipped`: why it is left out then, ""
@@ -86,7 +86,7 @@ class NodeReadings:
         self._fresh_until_ns: dict[str, int] = {}
 
     def of(self, node: Node) -> NodeReading:
-        """What the node says, read anew only where it has changed."""
+        """The node's account of itself, read anew only where it has changed."""
         known = self._known.get(node.name)
         if known is None or known.node is not node:
             known = self._known[node.name] = self._read(node)

@@ -149,7 +149,7 @@ BY_ROOM: Final = "room"
 
 
 def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> tuple[str, str] | None:
-    """What holds the claim of a named node now: (by what, why); None where nothing does."""
+    """The hold on the claim of a named node now: (by what, why); None where there is none."""
     if p.document.proof_only:
         return next(iter(p.gates.items()), None)
     because = p.census.counts.hold(candidate.name)
@@ -160,7 +160,7 @@ def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> tuple[str, str] | No
 
 
 def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
-    """What beside the slots holds a claim: gates, zone, budgets, room, the window."""
+    """The hold on a claim by gates, zone, budgets, room or the window; the slots are not asked."""
     name, node = candidate.name, p.nodes[candidate.name]
     for gate, because in p.gates.items():
         return ClaimHold(gate, because)
@@ -187,7 +187,7 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
 
 
 def _leaving(p: UpgradePass) -> dict[str, tuple[PodKey, ...]]:
-    """What still leaves each node that is out of service."""
+    """The pods that have yet to leave each node that is out of service."""
     draining = [*p.names_in(NodeState.DRAINING), *p.claimed]
     verdict, leaving = p.ports.drains.verdict, dict.fromkeys(p.unavailable_after_claim(), ())
     return leaving | {n: verdict(p.cache, n, draining, p.now_ns).moving for n in draining}
@@ -259,7 +259,7 @@ def pass_over_roomless(p: UpgradePass, held: Mapping[str, ClaimHold]) -> None:
 
 
 SOAK: Final = "soak"
-"""What holds a claim while a step, or a zone, soaks."""
+"""The name of the hold on claims while a step, or a zone, soaks."""
 
 
 def claim(p: UpgradePass) -> bool:
@@ -482,7 +482,7 @@ def _next_step(p: UpgradePass, pool: str) -> None:
 
 
 def _hold_or_reserve(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
-    """What holds a claim; where nothing does, the next ones are judged as if it were made."""
+    """The hold on a claim; where there is none, the next ones are judged as if it were made."""
     found = what_else_holds(p, candidate)
     if found is None:
         p.claimed.append(candidate.name)

@@ -22,7 +22,7 @@ from kubectl_nodelife.controllers.upgrade.counts import NodeCounts
 
 
 class StepOutcome(NamedTuple):
-    """What became of a step's nodes, once none of them is in flight."""
+    """How many of a step's nodes were done and failed, once none of them is in flight."""
 
     done: int
     failed: int
@@ -123,7 +123,8 @@ class PoolPlace(NamedTuple):
 
 
 class ClaimStage(NamedTuple):
-    """What the pool's step allows. `wanted`: how many more nodes. `zones`: of which zones.
+    """The claims that the pool's step allows. `wanted`: how many more nodes. `zones`: of which
+    zones.
 
     `soak`: nothing may be claimed before `--soak` has passed since the last node ended, and then
     the next step (or the next zone) begins. `over`: nothing in the pool is left to claim or to wait
@@ -143,7 +144,7 @@ def stage_of(
     canary: int,
     zones_at_once: int = 1,
 ) -> ClaimStage:
-    """What may be claimed of a pool.
+    """The claims that are allowed in a pool now.
 
     Where zones follow one another there is a soak between two of them. `candidates`: its nodes that
     could be claimed but for slots and gates. `in_flight`: its nodes in Draining to Soaking, or

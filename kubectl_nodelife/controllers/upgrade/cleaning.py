@@ -1,4 +1,4 @@
-"""What `upgrade clean` does about marks that a run has left: given back, or kept out of service.
+"""Gives back the marks that a run has left, or keeps their nodes out of service: `upgrade clean`.
 
 A node that was taken and not proven stays out of service and becomes Failed, for a person to
 look at; `release_failed` takes even that back. What cannot be read, or what is somebody else's
@@ -57,7 +57,8 @@ _KEPT: Final = (NodeState.FAILED, NodeState.HELD)
 
 
 class Leftover(NamedTuple):
-    """What is left on a node, and the write that ends it; None where there is nothing to write.
+    """A node with marks of a run, and the write that ends them; None where nothing is to be
+    written.
 
     `stays`: a person is to decide about the node, whatever is written. `by_hand`: the kubectl lines
     that do the same.
@@ -246,7 +247,7 @@ def left_objects(found: Iterable[KubeObject]) -> Iterator[LeftObject]:
 
 
 def left_conditions(node: Node, now_ns: int) -> SetNodeConditions | None:
-    """What takes back the conditions of `--conditions`; None where there is nothing of ours."""
+    """The write that takes back the conditions of `--conditions`; None where none is ours."""
     conditions = in_service(node, "cleaned up", Time(now_ns))
     if not conditions:
         return None

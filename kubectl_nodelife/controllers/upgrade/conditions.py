@@ -56,7 +56,7 @@ def follow(p: UpgradePass) -> None:
 
 
 def in_service(node: Node, told: str, now: Time) -> tuple[NodeCondition, ...]:
-    """What of ours was True and is to be False, for the node is in nobody's work any more."""
+    """Our conditions that are True and become False, for the node is in nobody's work any more."""
     ours = (c for c in node.status.conditions if c.type in _IN_SERVICE and c.reason == REASON)
     return _changed(node, {c.type: FALSE for c in ours if c.status == TRUE}, told, now)
 

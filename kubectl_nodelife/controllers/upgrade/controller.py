@@ -152,7 +152,7 @@ class UpgradeController:
 
     @property
     def holds(self) -> dict[str, tuple[str, str]]:
-        """What held each candidate in the last pass: by what, and because of what."""
+        """The hold on each candidate in the last pass: by what, and because of what."""
         return self.last.holds if self.last is not None else {}
 
     @property
@@ -168,7 +168,7 @@ class UpgradeController:
     def outcome(
         self, action: Action, code: int, message: str = "", obj: KubeObject | None = None
     ) -> None:
-        """What came of an action: an HTTP status, the server's words, the object as answered."""
+        """Take in the outcome of an action: an HTTP status, the server's words, its object."""
         self.memory.pending.ended(action, code, obj)
         if isinstance(action, NodeMarkPatch) and code in _REFUSED:
             self.memory.written_marks.pop(action.node, None)
@@ -184,7 +184,7 @@ class UpgradeController:
             proof.fault = f"the canary is refused: {proof.refused}"
 
     def work_report(self, node: str, report: WorkReport) -> None:
-        """What is known of the command on a node: it runs, or it ended with a code."""
+        """Take in a report on the command on a node: it runs, or it ended with a code."""
         seen = self.memory.work_of(node, report.try_)
         seen.report = report
 

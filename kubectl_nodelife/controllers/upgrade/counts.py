@@ -136,7 +136,7 @@ NAMES_SHOWN: Final = 5
 
 
 class NodeScope(NamedTuple):
-    """What a limit is about: the cluster without its control plane, a pool, a zone of a pool."""
+    """The nodes that a limit is for: all but the control plane, a pool, or a zone of a pool."""
 
     kind: str
     pool: str = ""
@@ -183,7 +183,7 @@ def _scopes_in(pool: str, zone: str) -> tuple[NodeScope, ...]:
 
 
 class CountedNode(NamedTuple):
-    """What the counts know of a node. `unavailable`: why it is not available, "" where it is.
+    """A node as it is counted. `unavailable`: why it is not available, "" where it is.
 
     `claimed`: the run has it out of service. Control-plane nodes count in no scope.
     """
@@ -229,14 +229,14 @@ def _split(value: IntOrString) -> tuple[int, bool]:
 
 
 class ScopeLimits(NamedTuple):
-    """What is asked of a scope; None: nothing."""
+    """The limits of a scope; None: none."""
 
     min_available: IntOrString | None = None
     max_unavailable: IntOrString | None = None
 
 
 def limits_of(policy: UpgradePolicy) -> dict[str, ScopeLimits]:
-    """What the policy asks of each kind of scope."""
+    """The limits that the policy sets for each kind of scope."""
     return {
         "cluster": ScopeLimits(policy.cluster_min_available, None),
         "pool": ScopeLimits(policy.min_available, policy.max_unavailable),

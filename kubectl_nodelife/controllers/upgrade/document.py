@@ -68,7 +68,7 @@ class Step(_OnLease, frozen=True):
 
 
 class Ask(StrEnum):
-    """What a person may ask for a node that is Failed, Held or given back."""
+    """The wishes that a person may have for a node that is Failed, Held or given back."""
 
     RETRY = "retry"
     ASSUME_DONE = "assume-done"
@@ -103,7 +103,7 @@ class RunDocument(_OnLease, frozen=True):
 
 
 class Verb(StrEnum):
-    """What is asked of a leader."""
+    """The wishes that a person may have for a run."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -111,7 +111,7 @@ class Verb(StrEnum):
 
 
 class Wish(_OnLease, frozen=True):
-    """What a person asked of the leader. `retry`, `assume_done`, `skip`: names, or `all`.
+    """A person's wish, for the leader. `retry`, `assume_done`, `skip`: names, or `all`.
 
     `now`: of `abort --now`. `rebase`: take the present number of nodes as the base. `policy`: the
     digest of changed flags, which the leader must have been given.
@@ -143,7 +143,7 @@ def document_of(lease: Lease | None) -> RunDocument | None:
 
 
 def wish_of(lease: Lease | None) -> Wish | None:
-    """What is asked of the leader, None for nothing. Raises UnreadableDocument."""
+    """The wish that stands on the Lease, None for none. Raises UnreadableDocument."""
     text = _annotation(lease, ANNOTATION_WISH)
     if not text:
         return None

@@ -105,7 +105,7 @@ def _came_after(pod: Pod | None, mark: NodeMark) -> bool:
 
 
 def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
-    """What is still to go; "" where the drain is over."""
+    """The pods that have yet to go, and why they do not, in words; "" where the drain is over."""
     moving = [p.cache.pod(*key) for key in verdict.moving]
     staying = [pod for pod in moving if pod is not None and pod.spec.node_name == node.name]
     if staying:

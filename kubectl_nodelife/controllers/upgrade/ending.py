@@ -128,7 +128,7 @@ def _delete_pods(p: UpgradePass) -> bool:
 
 
 def _delete_all(p: UpgradePass, kind: str, delete: type[DeleteOfNode]) -> bool:
-    """What the run made of one kind. Whether one has yet to be deleted."""
+    """Delete the run's objects of one kind. True if one of them is there still."""
     is_left = False
     for found in p.cache.all(kind):
         meta = found.metadata

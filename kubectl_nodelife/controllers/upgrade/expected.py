@@ -77,7 +77,7 @@ class MeasuredTimes(NamedTuple):
 
 
 def measured(marks: Iterable[NodeMark]) -> MeasuredTimes:
-    """What drains and work have taken so far, by the marks' own instants; first tries alone."""
+    """The times that drains and work took so far, by the marks' own instants; first tries alone."""
     done = [mark for mark in marks if mark.work.ended and mark.try_ == 1 and not mark.for_]
     drains = [_between(m.claimed, m.work.started) for m in done if m.claimed and m.work.started]
     works = [_between(m.work.started, m.work.ended) for m in done if m.work.started]

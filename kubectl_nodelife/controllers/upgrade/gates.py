@@ -72,7 +72,7 @@ def tell(p: UpgradePass) -> None:
 
 
 def holding(p: UpgradePass, *, but: frozenset[str] = frozenset()) -> str:
-    """What holds evictions and the start of work: `gate: because`, "" for nothing."""
+    """The gate that holds evictions and the start of work, as `gate: because`; "" for none."""
     for gate, because in p.gates.items():
         if gate not in but:
             return f"{gate}: {because}"

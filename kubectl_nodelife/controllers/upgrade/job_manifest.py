@@ -34,7 +34,7 @@ PROVIDER_ID: Final = "PROVIDER_ID"
 PLAIN: Final = re.compile(r"[A-Za-z0-9._:/@%+=,~\[\]-]*", re.ASCII)
 """Nothing that a shell would obey."""
 _OPTION: Final = re.compile(r"(^|/)-")
-"""What a provider id, or its last part, would be to a command that it is given to."""
+"""A provider id, or the last part of one, that a command would take for an option."""
 _NAMED: Final = 3
 
 
@@ -46,7 +46,7 @@ class WorkVariables(NamedTuple):
 
 
 def work_variables(p: UpgradePass, node: Node, mark: NodeMark) -> WorkVariables:
-    """What the work on the node is told in this try."""
+    """The variables that are handed to the work on the node in this try."""
     address, provider_id = claims_of(node)
     before = p.memory.claims.get(node.uid, (address, provider_id))
     others = [other for other in p.nodes.values() if other.uid != node.uid]

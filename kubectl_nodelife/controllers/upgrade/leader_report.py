@@ -1,4 +1,4 @@
-"""What a leader says of its last pass on the run's Lease, with each renewal, for `upgrade status`.
+"""The leader's report on its last pass, kept on the run's Lease, for `upgrade status`.
 
 Nothing is decided by it. It costs no write of its own, and may be as old as the last renewal.
 """
@@ -96,7 +96,7 @@ def encode_report(report: LeaderReport) -> str:
 
 
 def report_on(lease: Lease | None) -> LeaderReport:
-    """What the leader said last; nothing where it said nothing, or nothing that can be read."""
+    """The leader's last report; an empty one where there is none, or none that can be read."""
     notes = lease.metadata.annotations if lease is not None else None
     try:
         return msgspec.json.decode((notes or {}).get(ANNOTATION_REPORT, "{}"), type=LeaderReport)

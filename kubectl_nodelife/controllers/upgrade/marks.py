@@ -1,4 +1,4 @@
-"""What an upgrade writes on a Node: annotation, label, taints, shield.
+"""The marks that an upgrade writes on a Node: annotation, label, taints, shield.
 
 The annotation is the truth of a node's state; the label repeats it for people and selectors and is
 never read. A taint of ours without our annotation, or an annotation that cannot be read, belongs to

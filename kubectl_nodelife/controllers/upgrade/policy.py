@@ -1,4 +1,4 @@
-"""What an upgrade may do, and how a node's change is told: the policy flags as one frozen value.
+"""The limits of an upgrade, and how a node's change is told: the policy flags as one frozen value.
 
 A policy is read from a mapping with the names of the flags in lowerCamelCase, as they stand in a
 file of `kind: Upgrade`; the command line makes such a mapping too. Durations are ints of
@@ -57,7 +57,7 @@ def parse_int_or_string(value: object) -> IntOrString:
 
 
 class WorkMode(StrEnum):
-    """What changes the node (`--run`, `--job`, `--wait`, `--replace`, `--nothing`)."""
+    """How the node is changed (`--run`, `--job`, `--wait`, `--replace`, `--nothing`)."""
 
     RUN = "run"
     JOB = "job"
@@ -339,7 +339,7 @@ _DURATIONS = tuple(name for name, field in _FIELDS.items() if field.endswith("_n
 
 
 _HIDDEN: Final = {"gate": "--gate", "canaryTemplate": "--canary-template"}
-"""What is a command or a manifest besides the work: the field, and its flag."""
+"""Commands and manifests besides the work: the field, and its flag."""
 _LOSES: Final = {
     "force": "--force",
     "deleteEmptydirData": "--delete-emptydir-data",
@@ -381,7 +381,8 @@ def policy_of_spec(spec: Mapping[str, Any], given: Mapping[str, Any] = {}) -> Up
 def spec_with(
     spec: Mapping[str, Any], policy: UpgradePolicy, given: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a document shows once its policy is this one; what was not given again stays as it was.
+    """The spec that a document shows once its policy is this one; what was not given again stays as
+    it was.
 
     So that the order that the run was begun with is known as the same one later.
     """

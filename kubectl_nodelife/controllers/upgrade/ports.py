@@ -1,4 +1,4 @@
-"""What the upgrade controller is handed in, and what it is told: the protocols of its driver.
+"""The protocols between the upgrade controller and its driver.
 
 A driver (the virtual cluster, the leader of a live run, a dry run) does this, and nothing else:
 
@@ -43,7 +43,7 @@ NOT_SENT: Final = 425
 
 
 class UpgradeView(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds at this moment.
+    """The state of the cluster at this moment.
 
     `blind`: why nothing may be decided ("" where all is seen): the leader's first grace period, a
     sleep or gap, a broken watch of Node, Lease or Pod, 5xx or 429 from the server. `unread`: kinds
@@ -64,7 +64,7 @@ class UpgradeView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DrainVerdict(NamedTuple):
-    """What the drain planner says of a node, with `drain-timeout` and the nodes Draining now.
+    """The drain planner's verdict on a node, with `drain-timeout` and the nodes Draining now.
 
     `verdict`: ready, slow, unknown, never or refused (`drain/results.py`); `sentence`: why, with
     the cheapest fix. `waits`: a budget is at zero now and refills. `low_seconds`, `high_seconds`:
@@ -155,7 +155,7 @@ class UpgradePorts(NamedTuple):
 
 
 class WorkReport(NamedTuple):
-    """What is known of a command on a node. `code` None: it runs; `try_`: which try it is of."""
+    """The state of a command on a node. `code` None: it runs; `try_`: which try it is of."""
 
     try_: int
     code: int | None = None

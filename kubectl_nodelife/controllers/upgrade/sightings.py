@@ -1,4 +1,4 @@
-"""What the upgrade controller remembers: clocks, and what it has seen change with its own eyes.
+"""The upgrade controller's memory: clocks, and the changes that it has seen itself.
 
 Nothing here is a decision. A new leader begins with an empty memory, and every clock with its full
 length; what it cannot know for want of it (whether a command ran, which containers a node had
@@ -67,7 +67,7 @@ class PendingWrites:
             self._by_target[action.target] = _Pending(action)
 
     def ended(self, action: Action, code: int, obj: KubeObject | None) -> None:
-        """What came of it: done, it stays pending until the cache has caught up."""
+        """Take in the outcome of a write. Done, it stays pending until the cache has caught up."""
         pending = self._by_target.get(action.target)
         if pending is None or pending.action != action:
             return
@@ -112,7 +112,7 @@ def _is_shown(pending: _Pending, obj: KubeObject | None) -> bool:
 
 
 class NodeSightings(msgspec.Struct):
-    """What was seen of a node in its present state and try.
+    """The changes that were seen of a node in its present state and try.
 
     `armed_ns`: when its clock began. `renewals`: renewals of its Lease seen since then, the newest
     of them `renewed`. `ready_since_ns`: since when Ready=True without a break; `breaks`: how often
@@ -130,7 +130,7 @@ class NodeSightings(msgspec.Struct):
 
 
 class WorkSight(msgspec.Struct):
-    """What this leader knows of the work of one try.
+    """This leader's knowledge of the work of one try.
 
     `begun`: the mark's `started` of the intent that this leader wrote; `sent`: the deed followed.
     """
@@ -143,7 +143,8 @@ class WorkSight(msgspec.Struct):
 
 
 class ProofSight(msgspec.Struct):
-    """What was seen of a proof. `taint_seen`: the cordon's taint was there at the swap or since.
+    """The changes that were seen during a proof. `taint_seen`: the cordon's taint was there at the
+    swap or since.
 
     `missing_taint`: a cordon was taken off and its taint was never there. `uid`: the canary's.
     """
@@ -197,7 +198,7 @@ class UpgradeMemory:
         """(uid, scopes) of nodes that another program is about to delete."""
         self.shrunk_by: list[str] = []
         self.shrunk_to: dict[str, int] = {}
-        """What the document is to count once these nodes have left."""
+        """The base counts that the document gets once these nodes have left."""
         self.hands_off: dict[str, str] = {}
         self.costs: dict[str, tuple[int, DrainVerdict]] = {}
         self.failing: dict[str, str] = {}
@@ -231,12 +232,12 @@ class UpgradeMemory:
         return known
 
     def work_of(self, name: str, try_: int) -> WorkSight:
-        """What is known of that try of the node's work."""
+        """The knowledge of that try of the node's work; begun where there is none."""
         tries = self.work.setdefault(name, {})
         return tries.setdefault(try_, WorkSight(try_))
 
     def proof_of(self, name: str, now_ns: int) -> ProofSight:
-        """What is known of the node's proof."""
+        """The sightings of the node's proof; begun at `now_ns` where there are none."""
         known = self.proofs.get(name)
         if known is None:
             known = self.proofs[name] = ProofSight(now_ns)

@@ -59,7 +59,7 @@ def _is_too_new(p: UpgradePass, node: Node) -> bool:
 
 
 def drain_cost(p: UpgradePass, name: str) -> DrainVerdict:
-    """What the drain planner says, from memory where that is young enough for an order."""
+    """The drain planner's verdict, from memory where that is young enough for an order."""
     known = p.memory.costs.get(name)
     if known is not None:
         at_ns, verdict = known
@@ -75,7 +75,7 @@ def _good_for_ns(verdict: DrainVerdict) -> int:
 
 
 def ask_planner(p: UpgradePass, name: str) -> DrainVerdict:
-    """What the drain planner says now, given the nodes Draining."""
+    """The drain planner's verdict now, given the nodes Draining; it is remembered."""
     draining = [other for other in p.names_in(NodeState.DRAINING) if other != name]
     draining += [other for other in p.claimed if other != name]
     verdict = p.ports.drains.verdict(p.cache, name, draining, p.now_ns)

@@ -112,7 +112,7 @@ class UpgradePass:
 
     @cached_property
     def readings(self) -> dict[str, NodeReading]:
-        """What each node says of itself."""
+        """Each node's account of itself."""
         of = self.memory.readings.of
         return {name: of(node) for name, node in self.nodes.items()}
 
@@ -187,7 +187,7 @@ class UpgradePass:
         return "" if self.policy.work.is_known else "the work was not given to this leader"
 
     def sight(self, name: str, mark: NodeMark) -> NodeSightings:
-        """What was seen of the node in its present state."""
+        """The changes that were seen of the node in its present state."""
         return self.memory.sight(name, (mark.state, mark.try_, mark.epoch), self.now_ns)
 
     def new_proof(self) -> ProofSight:

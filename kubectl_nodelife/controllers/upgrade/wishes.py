@@ -1,4 +1,4 @@
-"""What people ask of the leader: pause, resume, abort; and for single nodes retry, skip and so on.
+"""Carries out people's wishes: pause, resume, abort; and for single nodes retry, skip and so on.
 
 A wish stands on the run's Lease and is struck off in the PATCH that records its effect. What is
 asked for a node is written into the document, and stays there until it is done.
