@@ -1,4 +1,4 @@
-"""What the simulated cluster itself does, in the words of the records.
+"""The acts of the simulated cluster itself, in the words of the records.
 
 Most of it is told with the controllers' own actions (`DeletePod`, `AddTaints`, `SetNodeConditions`,
 …) under the name `cluster`; here is what they have no word for.

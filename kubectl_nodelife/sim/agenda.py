@@ -1,4 +1,4 @@
-"""What will happen when: a heap of instants, and for each the things due then, in order.
+"""The agenda of a world: a heap of instants, and for each the things due then, in order.
 
 Ties are broken by rank (the scenario's events, then kubelets; controllers come last, by the loop),
 and then by the order in which things were put down. All that share an instant and a rank share one

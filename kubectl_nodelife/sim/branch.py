@@ -82,7 +82,7 @@ class Branch:
 
     @property
     def script(self) -> Script:
-        """What people do in it."""
+        """The acts of people in it."""
         found = self.world.agenda.parts[Script]
         assert isinstance(found, Script)
         return found
@@ -151,5 +151,5 @@ class Branch:
         return played
 
     def records(self) -> list[Record]:
-        """What has happened so far."""
+        """The records of all that has happened so far."""
         return self.timeline.records(self.world.failures)

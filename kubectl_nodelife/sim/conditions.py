@@ -42,8 +42,8 @@ def reason_of(type_: str, status: str) -> str:
 
 
 def own_conditions(node: Node) -> dict[str, NodeCondition]:
-    """What the node's kubelet sees: what it posted before, and healthy where the monitor wrote over
-    that. The kubelet of a node without a Ready condition sees all of them, healthy.
+    """The conditions as the node's kubelet sees them: those that it posted before, and healthy ones
+    where the monitor wrote over them. The kubelet of a node without Ready sees all of them healthy.
     """
     own = {}
     for type_, (status, reason) in _HEALTHY.items():
@@ -99,7 +99,7 @@ class RunningStatuses:
         self._last = (PodStatus(), -1, PodStatus())
 
     def of(self, status: PodStatus, at_ns: int) -> PodStatus:
-        """What `status` becomes when the containers run from that instant on."""
+        """The status after `status` if the containers run from that instant on."""
         before, since_ns, after = self._last
         if since_ns == at_ns and before == status:
             return after

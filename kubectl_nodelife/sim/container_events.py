@@ -1,4 +1,4 @@
-"""What a scenario says of containers and of what is left of a pod, told to its kubelet.
+"""Tells a kubelet a scenario's events of containers and of what is left of a pod.
 
 Each event is a call of the kubelet's other parts to its status manager (`sim/status_manager`): the
 prober's SetContainerReadiness and SetContainerStartup, a pod sync's SetPodStatus, TerminatePod. Of
@@ -58,7 +58,7 @@ class ContainerEvents:
             self._play(event, pod)
 
     def leave(self, event: ResourcesEvent) -> None:
-        """What the node has of a pod changed."""
+        """Change the resources of pods that their node still holds, as the event says."""
         for pod in self._pods(event.targets):
             self._know(pod)
             manager = self._managers.of(pod.spec.node_name)

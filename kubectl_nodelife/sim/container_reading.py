@@ -53,7 +53,9 @@ class ContainerEvent(msgspec.Struct, frozen=True):
 
 
 class ResourcesEvent(msgspec.Struct, frozen=True):
-    """What the node has of the pods from now on, stopped or not (`kubelet/reclaim.RESOURCES`)."""
+    """The resources of pods that a node holds from now on, stopped or not
+    (`kubelet/reclaim.RESOURCES`).
+    """
 
     targets: PodTargets
     left: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What the API server itself writes into an object that is created or updated.
+"""The fields that the API server itself writes into an object that is created or updated.
 
 Follows the strategies of pkg/registry/apps/daemonset and pkg/registry/core/pod and the defaults of
 pkg/apis/apps/v1, as far as a decision here reads them: generations, how a DaemonSet is updated, and
@@ -91,7 +91,7 @@ class DefaultTolerationSeconds(msgspec.Struct, frozen=True):
 
 
 def template_of(owner: KubeObject | None) -> Mapping[str, Any]:
-    """What the owner makes its pods from; empty where that was not read."""
+    """The template that the owner makes its pods from; empty where that was not read."""
     if isinstance(owner, (ReplicaSet, StatefulSet, ReplicationController, DaemonSet)):
         return owner.spec.template
     return {}

@@ -101,7 +101,7 @@ class DisruptionController:
         return [self._ledgers[key] for key in keys] if keys else []
 
     def evict(self, pod: Pod, *, again: bool = True) -> Allowed | EvictionRefused | None:
-        """What the Eviction API answers; a budget that lets the pod go is spent and written.
+        """The answer of the Eviction API; a budget that lets the pod go is spent and written.
 
         None: another eviction wrote to the budget at the same moment, unless it is asked `again`.
         """

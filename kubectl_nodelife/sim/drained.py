@@ -76,7 +76,7 @@ class AskedPod(DrainedPod, Protocol):
 
 
 class KubectlRequests:
-    """What the virtual API server does of what kubectl asks for.
+    """The virtual API server's side of kubectl's requests.
 
     `causes`: node -> the record that began its drain.
     """
@@ -101,11 +101,11 @@ class KubectlRequests:
         return [name for name in names if name in nodes and not nodes[name].spec.unschedulable]
 
     def refuses_eviction(self, pod: Pod) -> EvictionRefused | None:
-        """What admission says to an eviction; None where it lets it through."""
+        """The refusal of an eviction by admission; None where it lets it through."""
         return None
 
     def refuses_deletion(self, pod: Pod) -> EvictionRefused | None:
-        """What admission says to a deletion; None where it lets it through."""
+        """The refusal of a deletion by admission; None where it lets it through."""
         return None
 
     def evict(
@@ -289,7 +289,7 @@ def kubectl_of(world: World) -> KubectlProcesses:
 
 
 def _moved(argument: Any, moved: dict[object, object]) -> Any:
-    """What an argument of a call is in the fork."""
+    """The argument of a call, as it is in the fork."""
     if isinstance(argument, list):
         return [_moved(item, moved) for item in argument]
     return moved.get(argument, argument)

@@ -54,7 +54,7 @@ class Targets(msgspec.Struct, frozen=True):
 
 
 class ReportedCondition(msgspec.Struct, frozen=True):
-    """What a kubelet reports of one condition; "" as reason: the one that a kubelet gives."""
+    """A kubelet's report of one condition; "" as reason: the one that a kubelet gives."""
 
     status: str
     reason: str = ""
@@ -148,7 +148,7 @@ Happening = (
 
 
 class ScenarioEvent(msgspec.Struct, frozen=True):
-    """What happens at `at_ns` after t=0; `place` is for messages about it."""
+    """An event at `at_ns` after t=0; `place` is for messages about it."""
 
     at_ns: int
     what: Happening

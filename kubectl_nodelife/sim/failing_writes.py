@@ -67,8 +67,8 @@ class FailingWrite(msgspec.Struct, frozen=True):
 
 
 class InjectedFault(msgspec.Struct, frozen=True):
-    """What goes wrong with one call: the code that is answered, whether the server did as told all
-    the same (the answer was lost), and how much later the answer comes.
+    """The failure of one call: the code that is answered, whether the server did as told all the
+    same (the answer was lost), and how much later the answer comes.
     """
 
     code: int
@@ -93,7 +93,7 @@ class FailingWrites:
         return other
 
     def fault(self, action: Action, seen: KubeObject | None, now_ns: int) -> InjectedFault | None:
-        """What goes wrong with a write of an object that is `seen` there; None: nothing."""
+        """The failure of a write of an object that is `seen` there; None where it succeeds."""
         verb, kind = _verb_and_kind(action, seen, now_ns)
         for i, entry in enumerate(self._entries):
             if self._hits_now(i, entry, now_ns) and _names(entry, action, verb, kind):
@@ -140,7 +140,7 @@ def _draw(seed: int, number: int) -> float:
 
 
 def _message(code: int, verb: str, action: Action) -> str:
-    """What a server says with that code."""
+    """The message of a server that answers with that code."""
     kind, (_, name) = action.target
     resource = f'{kind_named(kind).plural} "{name}"'
     modified = "the object has been modified; please apply your changes to the latest version"

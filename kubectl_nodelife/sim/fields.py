@@ -134,6 +134,6 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def describe(value: Any) -> str:
-    """What a value is, for an error."""
+    """A value's type, and a short value itself, for an error."""
     kind = _TYPE_NAMES.get(type(value), type(value).__name__)
     return f"{kind} ({value!r})" if isinstance(value, (str, int, float)) and value != "" else kind

@@ -102,10 +102,10 @@ _MIX = (("ReplicaSet", 80), ("StatefulSet", 12), ("Job", 6), ("", 2))
 
 
 class Generate(msgspec.Struct, frozen=True):
-    """What to make. `toleration_seconds`: for how long most pods tolerate a lost node; `nodes`: at
-    most so many, the last zones being one smaller; 0 for all. `services`, `budgets`: so many of the
-    first workloads have one; a budget lets one pod go. `replicas`: of each workload; 0: a few,
-    seldom some dozens.
+    """The size of a generated cluster. `toleration_seconds`: for how long most pods tolerate a lost
+    node; `nodes`: at most so many, the last zones being one smaller; 0 for all. `services`,
+    `budgets`: so many of the first workloads have one; a budget lets one pod go. `replicas`: of
+    each workload; 0: a few, seldom some dozens.
     """
 
     zones: int = 3

@@ -1,4 +1,4 @@
-"""What a world that joins a running cluster takes over of it: kubelets as they were, each in its
+"""Takes over into a world what it joins of a running cluster: kubelets as they were, each in its
 own phase, and DaemonSets whose revisions nobody has read as up to date.
 
 There is no upstream to follow. A kubelet that was heard of in time goes on, whatever it reports;

@@ -1,4 +1,4 @@
-"""What a simulated kubelet knows: of itself and its machine, and of pods that start or stop."""
+"""A simulated kubelet's knowledge of itself and its machine, and of pods that start or stop."""
 
 from __future__ import annotations
 

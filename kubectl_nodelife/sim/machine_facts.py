@@ -1,4 +1,4 @@
-"""What a kubelet reports of its machine: system info and allocatable.
+"""The facts that a kubelet reports of its machine: system info and allocatable.
 
 A simulated kubelet leaves both as it finds them, until an act on its machine (`machines`) changes
 them: then its next status post shows what is so now.
@@ -14,14 +14,14 @@ from kubectl_nodelife.kube.pod import Quantities
 
 
 class MachineFacts(msgspec.Struct, frozen=True):
-    """What a machine is now."""
+    """A machine's system info and allocatable, as they are now."""
 
     node_info: NodeSystemInfo
     allocatable: Quantities | None
 
     @classmethod
     def of(cls, node: Node) -> MachineFacts:
-        """What the Node object shows."""
+        """The facts that the Node object shows."""
         return cls(node.status.node_info, node.status.allocatable)
 
     def written(self, status: NodeStatus) -> NodeStatus:

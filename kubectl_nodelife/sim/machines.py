@@ -51,7 +51,7 @@ POD_START_NS: Final = 20 * SECOND_NS
 _BOOTS = 0xB008
 
 Refit = Callable[[MachineFacts], MachineFacts]
-"""What an act makes of a machine's facts."""
+"""Turns a machine's facts into those after an act."""
 
 
 class Return(msgspec.Struct, frozen=True):

@@ -124,7 +124,7 @@ def join(
 
 
 def assumed_of(setting: Setting) -> Iterator[str]:
-    """What is assumed of kubelets that are late, in sentences."""
+    """Sentences on what is assumed of kubelets that are late."""
     late_renew = setting.late_kubelets_renew
     for name, node in sorted(setting.cluster.nodes.items()):
         sign = last_sign(setting, node)

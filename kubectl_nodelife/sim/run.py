@@ -27,7 +27,7 @@ Progress = Callable[[int], None]
 
 
 class Run(msgspec.Struct, frozen=True):
-    """What came of a run: what was set, what happened, and the cluster at the end.
+    """The result of a run: what was set, what happened, and the cluster at the end.
 
     `upgrade`: the contract's `final.upgrade`, and `course` who was claimed when; None where there
     was no upgrade.

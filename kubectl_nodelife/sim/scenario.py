@@ -83,7 +83,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 class Given(NamedTuple):
-    """What a snapshot gives to a scenario. `kinds_read`: kinds of which it speaks."""
+    """A snapshot's part in a scenario. `kinds_read`: kinds of which it speaks."""
 
     objects: Iterable[KubeObject]
     kinds_read: frozenset[str] = frozenset()

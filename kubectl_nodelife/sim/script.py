@@ -165,7 +165,7 @@ class Script:
                 kubelets.start(name, cause)
 
     def _surround(self, name: str, event: KubeletEvent) -> None:
-        """What the kubelet's status manager meets from now on."""
+        """Change the surroundings of the kubelet's status manager, as the event says."""
         managers, events = self._world.managers, self._world.container_events
         if managers is None or events is None:
             return
@@ -277,7 +277,7 @@ class Script:
         self._world.start(delete, self._api.now_ns)
 
     def _collect_garbage(self, owner: KubeObject, cause: Action) -> None:
-        """What only a deleted owner kept goes with it."""
+        """Delete what only the deleted owner kept."""
         if not owner.uid or isinstance(owner, Node):
             return
         because = f"its owner, {kind_of(owner)} {owner.name}, is gone"
@@ -292,7 +292,7 @@ class Script:
 
 
 def _named(new: KubeObject, old: KubeObject) -> KubeObject:
-    """What no patch can change."""
+    """The new object with the fields of the old one that no patch can change."""
     meta = replace(
         new.metadata,
         name=old.name,

@@ -324,7 +324,7 @@ class StatusManagers:
             answer = self._answer(manager, call) if self.kubelets.alive(node) else CallRefused()
 
     def _answer(self, manager: StatusManager, call: ApiCall) -> Answer:
-        """What the API server answers."""
+        """The API server's answer to a call."""
         pod = self.api.store.pods.get((call.namespace, call.name))
         word = CALL_WORDS[type(call)]
         if word in manager.failing:

@@ -1,4 +1,4 @@
-"""What a kubelet's patch of a pod's status is in the records: an action for each condition."""
+"""Words a kubelet's patch of a pod's status for the records: an action for each condition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = "pod-status"
 
 
 class PodNews(msgspec.Struct):
-    """What led to the version of a pod that is to be sent: the sentence, and the record."""
+    """The cause of the version of a pod that is to be sent: the sentence, and the record."""
 
     because: str = ""
     cause: Action | None = None

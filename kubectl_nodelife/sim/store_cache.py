@@ -33,7 +33,7 @@ class StoreCache:
         self._kinds_read = kinds_read
         self._counted = 0
         self._rooms: dict[str, dict[PodRequirements, int]] = {}
-        """What is taken of nodes that nobody asked about yet, once that was counted for all."""
+        """The room taken on nodes that nobody asked about yet, once that was counted for all."""
         self._free: dict[str, list[PersistentVolume]] | None = None
         self._keep_off: dict[Key, None] = dict.fromkeys(
             key
@@ -89,7 +89,9 @@ class StoreCache:
         return self._store.count_on(name)
 
     def stock(self, name: str) -> NodeInfo:
-        """What the node's pods leave of it. Most of them ask the same, so these are counted."""
+        """The room that the node's pods leave on it. Most of them ask the same, so they are
+        counted.
+        """
         rooms = self._rooms.pop(name, None)
         if rooms is None:
             rooms = self._classes.rooms_on(self._store.pods_on(name)).get(name, {})

@@ -1,4 +1,4 @@
-"""What a run comes to: its records with their causes, the end state, and who lost what when."""
+"""The story of a run: its records with their causes, the end state, and who lost what when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened in a run: every action with its instant, and its records as the Timeline contract
+"""The timeline of a run: every action with its instant, and its records as the Timeline contract
 words them.
 
 While the run lasts only instants and actions are kept, which costs next to nothing; all
@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.zones import zone_display
 
 
 class ObjectRef(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a record is about. `name` of a Zone is its zone as people write it."""
+    """The object that a record is about. `name` of a Zone is its zone as people write it."""
 
     kind: str
     name: str

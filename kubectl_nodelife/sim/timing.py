@@ -41,7 +41,7 @@ class Timing(NamedTuple):
 
     @property
     def requests(self) -> RequestTimes:
-        """What of it concerns kubectl's requests."""
+        """The part of it that concerns kubectl's requests."""
         return RequestTimes(self.startup_ns, self.request_ns, self.conflict_ns)
 
 

@@ -57,7 +57,7 @@ _WORK_FIELDS = ("mode", "kubeletVersion", "seed", *_DURATIONS)
 
 
 class WorkAssumptions(msgspec.Struct, frozen=True):
-    """What the work on a node does, in ns: it lasts `duration_ns`, give or take `jitter_ns`.
+    """The assumed work on a node, in ns: it lasts `duration_ns`, give or take `jitter_ns`.
 
     `reboot`: the machine is down for the last `down_ns` of it. `kubelet`: it ends with an exchanged
     kubelet, of `kubelet_version`, that of the target, or the next minor version. `replace`: another
@@ -75,7 +75,7 @@ class WorkAssumptions(msgspec.Struct, frozen=True):
 
 
 class WorkFault(msgspec.Struct, frozen=True):
-    """What goes wrong on some nodes, the first `times` times; 0: always."""
+    """A fault of the work on some nodes, the first `times` times; 0: always."""
 
     nodes: tuple[str, ...]
     how: str

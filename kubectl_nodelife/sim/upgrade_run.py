@@ -85,7 +85,7 @@ class VirtualLeader:
         return self._due_ns
 
     def take_in(self, events: Iterable[Event], now_ns: int) -> None:
-        """What its watches tell, and what came of what it did."""
+        """Take in the events of its watches, and the outcomes of its own actions."""
         failed = []
         for event in one_by_one(events):
             if type(event) is Outcome:
@@ -133,7 +133,7 @@ class VirtualLeader:
         self._due_ns = self.controller.next_due_ns
 
     def view(self, now_ns: int) -> UpgradeView:
-        """What it sees."""
+        """The cluster as it sees it."""
         return UpgradeView(cache=self.cache, clock_ns=now_ns)
 
     def hear(self, node: str, report: WorkReport) -> None:
@@ -289,7 +289,7 @@ class VirtualUpgrades:
         return course
 
     def summary(self, timeline: Timeline) -> dict[str, Any] | None:
-        """What the run came to; None where none was begun."""
+        """The result of the run; None where none was begun."""
         if self.watch is None:
             return None
         world = self.world

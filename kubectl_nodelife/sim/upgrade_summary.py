@@ -1,4 +1,4 @@
-"""What a simulated upgrade came to: the document `final.upgrade`.
+"""The result of a simulated upgrade: the document `final.upgrade`.
 
 How low the cluster got is watched while it runs, at each change of a node or a pod, and not asked
 of the controller; what became of each node is read from the records' actions at the end.
@@ -128,7 +128,7 @@ class UpgradeWatch:
         world.api.on_object(self._budget_changed)
 
     def held(self, by: set[str]) -> None:
-        """What holds candidates from now on, beside gates: slots, zone, room, a budget, a soak."""
+        """Take in the holds on candidates other than gates: slots, zone, room, a budget, a soak."""
         if SOAK in by and not (SOAK in self._waits and self._waits[SOAK].holds(SOAK)):
             self._soaks_ns.append(self._api.now_ns)
         for scope in by | self._waits.keys():
@@ -265,7 +265,9 @@ _FATES: Final = {NodeState.DONE: "done", NodeState.FAILED: "failed", NodeState.H
 
 
 class _States:
-    """What became of each node, and how long it was in each state at most."""
+    """The nodes that are done, failed, held or replaced, and of each state the longest time (s)
+    that a node was in it.
+    """
 
     def __init__(self, entries: Entries, now_ns: int) -> None:
         self.longest: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""What an upgrade's work does to the machines of the virtual cluster, with its faults.
+"""Plays an upgrade's work on the machines of the virtual cluster, with its faults.
 
 A command or a Job is not run: after the time that the scenario gives it, its machine reboots, has
 another kubelet, or goes for a new one, and shows whatever the target asks for. A command that ends
@@ -157,7 +157,7 @@ class VirtualWork:
         return max(SECOND_NS, terms.duration_ns + more_ns)
 
     def _change(self, name: str, down_ns: int, how: str, cause: Action | None) -> None:
-        """What the work changes, at the end of it."""
+        """Change the machine as the work does at its end."""
         if how == NO_EFFECT:
             return
         if how == NEVER_RETURNS:

@@ -293,7 +293,7 @@ class World:
             self.kubelets.tell_of_all(None)
 
     def _fault(self, action: Action, now_ns: int) -> InjectedFault | None:
-        """What goes wrong with a write."""
+        """The failure of a write; None where it succeeds."""
         if self._faults is not None and (fault := self._faults(action, now_ns)) is not None:
             return fault
         if self._failing is None or action.controller == CLUSTER:
@@ -426,7 +426,7 @@ class World:
 
 
 def latest(events: Iterable[Event]) -> list[Event]:
-    """What a new list shows of what has happened: of each object the last of it."""
+    """The events that a new list shows: of each object the last one."""
     kept: dict[object, Event] = {}
     for event in one_by_one(events):
         match event:

@@ -1,4 +1,4 @@
-"""What the API server answers to an eviction or a deletion."""
+"""The API server's answers to an eviction or a deletion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What client-go does below kubectl: a rate limit, and retries of its own.
+"""The part of client-go below kubectl: a rate limit, and retries of its own.
 
 Follows client-go rest/config.go (DefaultQPS, DefaultBurst), rest/with_retry.go and
 util/flowcontrol. `kubectl drain` sets no limits of its own, so a node with more than ten pods is

@@ -1,4 +1,4 @@
-"""What a `kubectl drain` process asks of the cluster: requests, a clock, the pods it watches."""
+"""The cluster as a `kubectl drain` process asks for it: requests, a clock, the pods it watches."""
 
 from __future__ import annotations
 

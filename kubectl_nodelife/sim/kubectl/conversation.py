@@ -205,7 +205,7 @@ class NodeRun(Generic[PodT]):
         *,
         terminating: bool = False,
     ) -> str:
-        """What follows the answer to an eviction, as `after_eviction` says it."""
+        """The next step after the answer to an eviction, as `after_eviction` says it."""
         then = after_eviction(code, terminating=terminating, going=target.actor.going)
         if then == WAIT:
             target.waits_ns = now_ns

@@ -127,7 +127,7 @@ class KubectlDrain(Generic[PodT]):
         self._clock.at(listed_ns, self._listed, run)
 
     def _say_end(self) -> None:
-        """What is printed last: the nodes that are not drained, and why, each error on a line."""
+        """Print the last lines: the nodes that are not drained, and why, each error on a line."""
         if self._say is None:
             return
         failed = [run for run in self.runs if not run.drained]

@@ -28,7 +28,7 @@ REFUSE: Final = "refuse"
 
 
 class Decision(NamedTuple):
-    """What kubectl does with one pod: DELETE, KEEP or REFUSE, and the filter that said so.
+    """kubectl's decision on one pod: DELETE, KEEP or REFUSE, and the filter that made it.
 
     `gate` is the plan's word for the filter, `none` for a pod that is simply deleted; `message` is
     kubectl's warning or error, "" where it says nothing.
@@ -68,7 +68,7 @@ def skips_deleted(pod: Pod, skip_wait_seconds: int, now_ns: int) -> bool:
 
 
 def decide(pod: Pod, options: DrainOptions, owners: OwnerLookup, now_ns: int) -> Decision:
-    """What kubectl does with a pod that its list call returned."""
+    """kubectl's decision on a pod that its list call returned."""
     if skips_deleted(pod, options.skip_wait_seconds, now_ns):
         return Decision(KEEP, "none", "skipped: it is terminating for longer than the flag allows")
     decision = GO
@@ -151,7 +151,7 @@ def asked_daemon_set(pod: Pod, options: DrainOptions) -> str:
 
 
 def warnings(decided: Iterable[tuple[Pod, Decision]]) -> str:
-    """What kubectl warns of, grouped by message (`Warnings`); "" for nothing."""
+    """kubectl's warnings, grouped by message (`Warnings`); "" for none."""
     found = ((p, d) for p, d in decided if d.verb == DELETE or d.gate == "daemonset")
     return "; ".join(_by_message(found))
 

@@ -40,7 +40,7 @@ class DrainOptions:
         return None if self.grace_period_seconds < 0 else self.grace_period_seconds
 
     def selector(self) -> LabelSelector:
-        """What --pod-selector means; everything where it is not given. Raises ValueError."""
+        """The selector of --pod-selector; of all pods where it is not given. Raises ValueError."""
         return parse_selector(self.pod_selector)
 
     def of_release(self, profile: Profile) -> DrainOptions:
