@@ -93,7 +93,7 @@ class AnswerPort:
 
 
 def port_warning(port: int, *, in_pod: bool) -> list[str]:
-    """What is said where others than the daemon's own pod can reach the port."""
+    """The warning where others than the daemon's own pod can reach the port."""
     if in_pod:
         return []
     return [f"every user of this machine can ask this daemon at {ADDRESS}:{port} ({_FLAG})"]

@@ -51,7 +51,7 @@ class DaemonClock:
         return self._steady()
 
     def at_ns(self, steady_ns: int) -> int:
-        """What `now_ns` said, or would have said, at that instant of the steady clock."""
+        """The value of `now_ns`, as if it had been asked at that instant of the steady clock."""
         return self.now_ns() - max(0, self._steady() - steady_ns) // MILLISECOND_NS * MILLISECOND_NS
 
     def set(self) -> None:

@@ -1,4 +1,4 @@
-"""What must hold of the cluster before anything is written to it (enforce.md, section 3).
+"""Checks of the cluster before anything is written to it (enforce.md, section 3).
 
 These rows are needed by a daemon that enforces and by a one-off act alike: the right cluster, the
 API groups, the rights, the kill switch, the clock, the transport. Each raises Refused in one line

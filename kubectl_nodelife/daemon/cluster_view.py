@@ -126,7 +126,7 @@ class ShownCache(Cache):
 
 
 def look(watcher: DecisionTask, journal: Journal, cluster: WatchedCluster) -> ClusterView:
-    """What can be answered now. Raises Unreachable where not even the nodes were read."""
+    """The cluster as it can be shown now. Raises Unreachable where not even the nodes were read."""
     now_ns = watcher.clock.now_ns()
     if "Node" not in watcher.read:
         raise Unreachable(
@@ -159,7 +159,7 @@ def blind_warnings(watcher: DecisionTask) -> list[str]:
 
 
 def journal_warnings(journal: Journal) -> list[str]:
-    """What is wrong with the journal."""
+    """Sentences on what is wrong with the journal."""
     said = [journal.warning] if journal.warning else []
     if journal.error:
         said.append(
@@ -215,7 +215,7 @@ def _warnings(watcher: DecisionTask, now_ns: int) -> list[str]:
 
 
 def clock_warning(skew_ns: int) -> str:
-    """What is said of a machine whose clock is wrong."""
+    """The warning for a machine whose clock is wrong."""
     where = "ahead of" if skew_ns > 0 else "behind"
     seconds = abs(skew_ns) / SECOND_NS
     return f"this machine's clock is {seconds:.0f}s {where} the API server's; ages use the server's"

@@ -38,7 +38,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, rename="camel"):
-    """What the file says about one cluster. `name` is its key in the file."""
+    """The file's section for one cluster. `name` is its key in the file."""
 
     name: str = ""
     profile: str = ""
@@ -58,7 +58,7 @@ class Config(msgspec.Struct, frozen=True):
     clusters: dict[str, ClusterConfig] = {}
 
     def section(self, server: str, context: str) -> ClusterConfig:
-        """What is said of the cluster; its server's URL counts before the context's name."""
+        """The section for the cluster; its server's URL counts before the context's name."""
         for name in (server, f"{server}/", context):
             if name and name in self.clusters:
                 return self.clusters[name]

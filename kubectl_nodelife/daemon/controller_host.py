@@ -154,7 +154,7 @@ class ControllerHost:
         return count
 
     def observe(self, event: Event, now_ns: int) -> list[Event]:
-        """What the view makes of an event of the cluster, or of what came of an action."""
+        """The events for the view that follow from an event of the cluster, or from an outcome."""
         if isinstance(event, Outcome):
             return self._came_of(event, now_ns)
         if isinstance(event, Unreadable):

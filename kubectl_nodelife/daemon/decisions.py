@@ -196,7 +196,7 @@ class DecisionTask:
         return chain(self._ticks(seen), self._due())
 
     async def _note(self, item: News, seen: list[Seen]) -> list[Seen]:
-        """What was seen so far and this."""
+        """The list of what was seen so far, with this news."""
         if isinstance(item, WatchNews):
             return [*seen, (self._instant(item.seen_ns), item.events)]
         if isinstance(item, ListNews):
@@ -238,7 +238,7 @@ class DecisionTask:
     # Ticks
 
     def _ticks(self, seen: Iterable[Seen]) -> Iterator[Tick]:
-        """What was seen, in small batches.
+        """Ticks of the events that were seen, in small batches.
 
         Each event counts from when it came. Where we are behind, nothing falls due in the time that
         is still to be read: a heartbeat that waits in the queue is no silence.
@@ -254,7 +254,7 @@ class DecisionTask:
                     yield self._decision_ns(at_ns), batch
 
     def _caught_up(self) -> Iterator[Tick]:
-        """What was held back, all of which is taken in before anybody's time has come."""
+        """Ticks of the events that were held back, all taken in before anything falls due."""
         engine = self.host.engine
         assert engine is not None
         held = self.held.pop()

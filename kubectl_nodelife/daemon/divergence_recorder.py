@@ -266,7 +266,7 @@ class DivergenceRecorder:
     # The answers
 
     def record(self, now_ns: int, since_ns: int) -> Observations:
-        """What there is to judge from, as of now."""
+        """The observations to judge from, as of now."""
         self.note_watching(now_ns)
         watcher = self._watcher
         return Observations(
@@ -315,7 +315,7 @@ def _batched(changes: list[ChangeRecord], count: int) -> Iterator[list[ChangeRec
 
 
 def _gist(made: dict[str, Any]) -> object:
-    """What makes a judgement worth telling again: anything but time that goes by."""
+    """The part of a judgement that is worth telling again when it changes: all but times."""
     items = [
         (i["kind"], i["object"], i.get("action"), i.get("detail"), i.get("by"), i["sure"])
         for i in made["items"]

@@ -52,7 +52,7 @@ class ForkedAnswers:
     async def answer(
         self, prepare: Callable[[], Awaitable[T]], make: Callable[[T], Response]
     ) -> Response:
-        """What `make` makes, in a child, of what `prepare` gets before. Raises NodelifeError."""
+        """The answer of `make`, in a child, from what `prepare` gets. Raises NodelifeError."""
         try:
             async with asyncio.timeout(self._patience_s):
                 await self._turns.acquire()

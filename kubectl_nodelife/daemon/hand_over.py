@@ -95,7 +95,7 @@ def arguments_of(options: Options) -> list[str]:
 
 
 def command_of(options: Options) -> str:
-    """What a person types to start a daemon like it again."""
+    """The command by which a person starts a daemon like it again."""
     words = [word for word in arguments_of(options)[2:] if word != "--yes"]
     return shlex.join(["kubectl", "nodelife", "daemon", "start", *words])
 

@@ -84,7 +84,7 @@ def _since(then_ns: int, now_ns: int) -> float | None:
 
 
 def resident_bytes() -> int:
-    """What is resident now; where the system does not say, the most that ever was."""
+    """The memory that is resident now; where the system does not say, the most that ever was."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * resource.getpagesize()

@@ -42,7 +42,7 @@ class HeldEvents:
         return {e.obj.key: e.obj for e in events if isinstance(e, Put) and e.kind == kind}
 
     def pop(self) -> list[Put | Gone | Unreadable | Outcome]:
-        """What was held, outcomes first; nothing is held any more."""
+        """The events that were held, outcomes first; none is held any more."""
         held = [*self._outcomes, *self.objects.values()]
         self._outcomes, self.objects = [], {}
         return held

@@ -50,7 +50,7 @@ class CachedIdentity:
 
 
 def recall(folder: str, flags: Any, environ: Mapping[str, str]) -> CachedIdentity | None:
-    """What these flags meant the last time, if nothing that decides it has changed."""
+    """The cluster that these flags meant the last time, if nothing that decides it has changed."""
     entry = _read(folder).get(_key(flags, environ))
     try:
         if entry is None or any(_stamp(path) != stamp for path, stamp in entry["files"]):
@@ -122,7 +122,7 @@ def _paths(given: Mapping[str, Any]) -> list[str]:
 
 
 def _stamp(path: str) -> list[int] | None:
-    """What changes when the file does; None: there is no such file."""
+    """Device, inode, size and time of a file, which change when it does; None: there is none."""
     try:
         found = os.stat(path)
     except OSError:

@@ -187,7 +187,7 @@ def instances(runtime: str) -> list[Instance]:
 
 
 def card(instance: Instance, **more: Any) -> dict[str, Any]:
-    """What the card of this process says."""
+    """The card of this process."""
     return {
         "pid": os.getpid(),
         "startTicks": start_ticks(os.getpid()),

@@ -49,8 +49,8 @@ _COLUMNS = (
 
 
 class Intent(NamedTuple):
-    """What is about to be sent. `digest`: SHA-256 of method, path and body, "" where a read comes
-    first. `epoch`: leaseTransitions of the Lease that allows it.
+    """A write that is about to be sent. `digest`: SHA-256 of method, path and body, "" where a read
+    comes first. `epoch`: leaseTransitions of the Lease that allows it.
     """
 
     time_ns: int
@@ -142,8 +142,8 @@ class Intents:
                 await self._in_thread(self._prune, now_ns() - RETENTION_NS)
 
     def unsettled(self) -> list[Unsettled]:
-        """What an earlier process left open, and what had no answer; a state that is none is one
-        of these.
+        """The writes that an earlier process left open, and those without an answer; a state that
+        is none is one of these.
         """
         names = ", ".join(Intent._fields)
         rows = self._db.execute(
@@ -209,7 +209,7 @@ class Intents:
         self._note_saved(failed, ends)
 
     def _note_saved(self, error: sqlite3.Error | None, ends: list[End]) -> None:
-        """What came of a batch; its ends are tried again, and its intents are sent by nobody."""
+        """Take in a batch's outcome. Its ends are tried again; its intents are sent by nobody."""
         self.error = str(error) if error is not None else ""
         if error is not None:
             self._final = self._final or not isinstance(error, sqlite3.OperationalError)

@@ -52,7 +52,7 @@ def runnable(names: Iterable[str], missing: Iterable[str]) -> list[str]:
 
 
 def warnings(states: Mapping[str, KindState]) -> list[str]:
-    """What may not be read, and what is not evaluated for that reason."""
+    """Sentences on the kinds that may not be read, and on what is not evaluated for that reason."""
     said = []
     missing = out_of_reach(states)
     for kind, error in missing.items():

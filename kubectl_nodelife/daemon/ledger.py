@@ -227,7 +227,7 @@ class Ledger:
         return kept[:count]
 
     def take_batch(self) -> tuple[list[ChangeRecord], list[Settlement], list[ChangeRecord]]:
-        """What is new, what has settled, and each change once as it is now."""
+        """The new changes, those that have settled, and each change once as it is now."""
         batch = (self.new, self.settled, list(self.changed.values()))
         self.new, self.settled, self.changed = [], [], {}
         return batch
@@ -255,7 +255,7 @@ class Ledger:
         return None if self._entry(action.cause) else (SUPERSEDED, now_ns, _NOTHING_PLANNED)
 
     def _settle_with(self, entry: _Entry, cause: Action | None) -> None:
-        """What nobody can see follows its cause: at once if that has ended, else when it does."""
+        """Settle a change that nobody can see with its cause: now if that has ended, else then."""
         above, action = self._entry(cause), entry.action
         at_ns = entry.changes[0].time_ns if entry.changes else 0
         if above is None:

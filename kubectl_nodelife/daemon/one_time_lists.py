@@ -14,8 +14,9 @@ from kubectl_nodelife.live.requests import resource_of
 
 
 class ListedOnce(NamedTuple):
-    """What there is of these kinds. `unread`: kinds that may not be listed, and what the server
-    says; `unreadable`: objects that cannot be decoded."""
+    """The objects of these kinds. `unread`: kinds that may not be listed, and what the server says;
+    `unreadable`: objects that cannot be decoded.
+    """
 
     objects: list[KubeObject]
     unread: dict[str, str]

@@ -54,7 +54,7 @@ class OwnProgram:
         return link if os.access(link, os.X_OK) else shutil.which(PROGRAM, path=self._path) or ""
 
     def warnings(self) -> list[str]:
-        """What a user should know: nothing while the program is there and is the one that runs."""
+        """Warnings for users; none while the program is there and is the one that runs."""
         if not self._look():
             successor = self.successor()
             then = f"hands over to {successor} {SETTLE_SECONDS:.0f} seconds after that"
@@ -84,7 +84,7 @@ class OwnProgram:
         return True
 
     def _other_than_this(self) -> str:
-        """What is installed now, if it is another version or another commit; else ""."""
+        """The program that is installed now, if it is another version or commit; else ""."""
         version = self._read("__init__.py", _VERSION)
         if version != __version__:
             return f"version {version}" if version else "another version"

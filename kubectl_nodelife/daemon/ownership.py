@@ -111,7 +111,7 @@ def _take(folder: str, about: Mapping[str, Any]) -> int:
 
 
 def _move_into(before: str, folder: str, identity: str) -> None:
-    """What was kept while nobody knew which cluster it was goes to the others, by another name.
+    """Move what was kept while nobody knew which cluster it was to the others, by another name.
 
     Journals of writes keep a name by which the next to write finds them (`enforce.settling`).
     """

@@ -1,4 +1,4 @@
-"""What enforcing needs to be allowed: one table for `rbac --mode enforce` and for the preflight.
+"""The rights that enforcing needs: one table for `rbac --mode enforce` and for the preflight.
 
 A row is (API group, resource, subresource, verbs). The rows of a controller are the requests of its
 conversations (`engine/calls`), no more.

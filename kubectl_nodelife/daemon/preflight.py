@@ -1,4 +1,5 @@
-"""What must hold before the first write (enforce.md, section 3); else one line, and exit code 5.
+"""The checks before the first write (enforce.md, section 3): a failed one is a line and exit code
+5.
 
 Each row is a function that raises Refused. They only read, apart from SelfSubjectAccessReviews and,
 last of all, the Lease. `cluster_checks` has the rows that one-off acts need as well.
@@ -42,7 +43,7 @@ _LEASE_WAIT_S: Final = 19.0
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What the user ordered: which controllers enforce, and with which words of his own."""
+    """The user's orders: which controllers enforce, and with which words of his own."""
 
     controllers: tuple[str, ...] = ()
     assume_stopped: tuple[str, ...] = ()
@@ -132,7 +133,7 @@ class Preflight:
         await self._checks.clock_agrees()
 
     async def settings_agree(self) -> None:
-        """What a visible control plane runs with is known, and no --set contradicts it."""
+        """The flags of a visible control plane are known, and no --set contradicts them."""
         pods = await control_plane_pods(self._writer)
         for unknown in unknown_flags(pods):
             raise Refused(
@@ -167,7 +168,7 @@ class Preflight:
             )
 
     async def _manager_lease(self) -> dict[str, Any]:
-        """What is in a manager's Lease, {} where there is none."""
+        """The spec of a manager's Lease, {} where there is none."""
         answer = await manager_lease(self._writer)
         if not answer.ok and answer.code != NOT_FOUND:
             raise Refused(

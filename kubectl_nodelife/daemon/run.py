@@ -146,7 +146,7 @@ class Daemon:
         return page, server
 
     def look(self) -> ClusterView:
-        """What can be answered now."""
+        """The cluster as it can be shown now, with warnings about this daemon."""
         view = look(self.watcher, self.journal, self.cluster)
         view.warnings += [*self.said, *self.settings_said, *self.departure.program.warnings()]
         return view

@@ -87,7 +87,7 @@ class Server:
         return await self.handled(request, handler)
 
     def other_protocol(self) -> web.Response:
-        """What somebody of another protocol is told: ours."""
+        """The answer to somebody of another protocol: ours."""
         return self._respond({"protocol": PROTOCOL, "version": __version__}, status=426)
 
     async def handled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -103,7 +103,7 @@ class Server:
         return self._respond({"error": error_document(error)}, status=status)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """What was asked, whole or as it comes. No order is looked for."""
+        """The answer to a question, whole or as it comes. No order is looked for."""
         question = request.match_info["question"]
         query = {key: request.query.getall(key) for key in request.query}
         if request.can_read_body:

@@ -32,7 +32,7 @@ UNREADABLE: Final = "it runs with --"
 
 
 class RequestedSettings(msgspec.Struct, frozen=True):
-    """What the user asked for: --profile, --set FLAG=VALUE, and the config file."""
+    """The user's settings: --profile, --set FLAG=VALUE, and the config file."""
 
     profile: str = ""
     assignments: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ _UNTOLD: Final = "what runs there, which does not say where it was read"
 
 
 class DetectedSettings(msgspec.Struct, frozen=True):
-    """What the cluster tells: its release, and flags by name with the pod that shows them."""
+    """The cluster's settings: its release, and flags by name with the pod that shows them."""
 
     version: str = ""
     flags: dict[str, str] = {}

@@ -23,7 +23,7 @@ READY_SECONDS: Final = 60.0
 
 
 class NotStarted(Failed):
-    """What was to run in the background has said why it does not. `code`: its exit code."""
+    """A program for the background has said why it does not run. `code`: its exit code."""
 
     def __init__(self, what: str, code: int) -> None:
         super().__init__(what)
@@ -104,7 +104,7 @@ def restart(instance: Instance, log: str, secrets: Mapping[str, str]) -> dict[st
 
 
 def read_secrets(secrets_fd: int | None) -> dict[str, Any]:
-    """What the parent of this process has put into the pipe."""
+    """The secrets that the parent of this process has put into the pipe."""
     if secrets_fd is None:
         return {}
     with open(secrets_fd, encoding="utf-8") as pipe:

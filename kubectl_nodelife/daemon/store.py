@@ -176,7 +176,7 @@ class Store:
         )
 
     def still_open(self) -> list[ChangeRecord]:
-        """What a daemon before this one has planned and not settled."""
+        """The changes that a daemon before this one has planned and not settled."""
         return [*self.select(ChangeFilter(outcome=WOULD)), *self.select(ChangeFilter(outcome=HELD))]
 
     def prune(self, now_ns: int) -> int:

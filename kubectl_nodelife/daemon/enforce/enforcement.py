@@ -62,7 +62,7 @@ _SLOW_S: Final = 5.0
 
 
 class EnforceHost(Protocol):
-    """What enforcing needs of the daemon."""
+    """The daemon, as far as enforcing needs it."""
 
     options: Options
     target: Target
@@ -143,7 +143,7 @@ class Enforcement:
         return keeper
 
     def _make_parts(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
-        """What must always run beside the controllers, by its name for people."""
+        """The tasks that always run beside the controllers, by their names for people."""
         now_ns, intents = self._clock.now_ns, self.intents
         return {
             "the Lease": self.keeper.run,
@@ -215,7 +215,7 @@ class Enforcement:
         await self._announcer.flush()
 
     def left_behind(self) -> list[str]:
-        """What nobody tends any more once we end."""
+        """Sentences on what no controller tends any more once we end."""
         if self._task is None:
             return []
         host, now_ns = self._task.host, self._clock.now_ns()

@@ -24,7 +24,7 @@ _OUR_PREFIX: Final = "kubectl-nodelife-"
 _KUBELET: Final = "kubelet"
 
 MADE: Final = ("f:metadata", "f:ownerReferences")
-"""What who makes a pod owns."""
+"""The fields that the maker of a pod owns."""
 
 Path = tuple[str, ...]
 ReadObject = Callable[[Get], Awaitable[Answer]]

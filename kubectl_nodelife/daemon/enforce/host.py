@@ -94,7 +94,7 @@ class EnforcingHost:
         self._began([c.name for c in controllers])
 
     def withdraw(self, now_ns: int, because: str) -> None:
-        """What waits to be sent is decided anew."""
+        """Drop what waits to be sent; it is decided anew."""
         if self.executor is not None:
             self.executor.drop()
         for event in self._waiting:  # what the cluster showed stays seen, or the cache goes stale

@@ -85,7 +85,8 @@ class LeaseReread:
         return self._compared(node, answer.obj)
 
     def heard_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
-        """What the watches told of the kubelet since the decision, "" where nothing.
+        """A sign of life that the watches showed of the kubelet since the decision, in words; ""
+        for none.
 
         Costs no request: between the read of a Lease and the write the watch goes on telling.
         """

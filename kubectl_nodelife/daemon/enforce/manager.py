@@ -49,7 +49,7 @@ async def manager_lease(writer: Writer) -> Answer:
 
 
 def lease_spec(answer: Answer) -> Json:
-    """What is in it, {} for none."""
+    """The spec of the Lease, {} for none."""
     return dict((answer.raw or {}).get("spec") or {})
 
 

@@ -90,7 +90,9 @@ def adopt(own: Intents, moved: Intents) -> None:
 
 
 def _read(text: str) -> list[Breaker]:
-    """What was kept; what cannot be read is a breaker of its own: somebody must look."""
+    """The breakers that were kept. Text that cannot be read is a breaker of its own, since somebody
+    must look at it.
+    """
     try:
         return msgspec.json.decode(text, type=list[Breaker]) if text else []
     except msgspec.MsgspecError as error:

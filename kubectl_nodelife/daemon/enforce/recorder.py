@@ -112,7 +112,7 @@ class IntentJournal:
     def note(
         self, number: int, state: str, code: int = 0, message: str = "", version: str = ""
     ) -> None:
-        """What became of it."""
+        """Write down the state of a write."""
         self._intents.note(number, state, code, message, version)
 
 

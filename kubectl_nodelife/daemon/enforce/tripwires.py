@@ -114,7 +114,7 @@ class Tripwires:
         self._check_silence(now_ns)
 
     def sees(self, event: Event, now_ns: int, earlier: ShownObjects | None = None) -> None:
-        """What the cluster shows, before the cache has taken it in.
+        """Look at an event of the cluster before the cache has taken it in.
 
         `earlier`: what was seen of each object since the cache took something in, kept up here.
         """

@@ -57,7 +57,7 @@ class WriteGate:
         return "watching for other writers for one grace period first" if left_ns > 0 else ""
 
     def view(self, cache: Cache, task: EnforcingTask) -> WriteConditions:
-        """What holds at this moment."""
+        """The conditions for a write at this moment."""
         now_ns = self._now_ns()
         blind = self.watching_because() or task.stands_still
         view = WriteConditions(

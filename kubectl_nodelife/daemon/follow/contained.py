@@ -65,6 +65,6 @@ class ContainedFollower(Follower):
 
 
 def about_event(event: Event) -> Hashable:
-    """What an event is about, for a bug's name."""
+    """The object that an event is about, for a bug's name."""
     obj = event.obj if isinstance(event, Put) else event
     return (getattr(event, "kind", ""), getattr(obj, "key", ""))

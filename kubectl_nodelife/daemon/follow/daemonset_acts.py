@@ -160,7 +160,7 @@ class DaemonSetFollower:
         return Put("Pod", pod, seen), self._overlay.withdraw(planned, now_ns, why)
 
     def after(self, event: Event) -> list[Event]:
-        """What follows for the view where the event has just settled plans."""
+        """The events for the view that follow where the event has just settled plans."""
         view: list[Event] = []
         for end in self._overlay.settled:
             made = end.action
@@ -176,7 +176,7 @@ class DaemonSetFollower:
         return view
 
     def _begin_afresh(self, shown: KubeObject, now_ns: int) -> list[Event]:
-        """What is planned for a set that was changed since would not be decided so any more."""
+        """Give up plans for a set that was changed since: they would not be made any more."""
         old = self._overlay.shown("DaemonSet", shown.key)
         if not isinstance(old, DaemonSet) or not isinstance(shown, DaemonSet):
             return []

@@ -1,4 +1,4 @@
-"""What a planning copy makes of writes that other controllers made before it.
+"""Relates a planning copy to writes that other controllers made before it.
 
 Each such write is told as done by another controller, becomes the cause of what follows from it,
 and adjusts our copy where it shows what cannot be known otherwise (`pass_phase`,
@@ -42,7 +42,7 @@ BY_ANOTHER = "already done by another controller"
 
 
 class Follower:
-    """What a host asks about each event of the cluster. The answers here are for a host whose
+    """A host's questions about each event of the cluster. The answers here are for a host whose
     controllers act: there is nobody to follow.
     """
 
@@ -71,7 +71,7 @@ class Follower:
         return event, []
 
     def after(self, event: Put | Gone) -> list[Event]:
-        """What follows for the view, where the event has just settled plans."""
+        """The events for the view that follow where the event has just settled plans."""
         return []
 
     def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
@@ -156,7 +156,7 @@ class ControllerFollower(Follower):
         return [event for action in learned for event in self._phase.done(action, now_ns)]
 
     def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
-        """What depends on the phase of passes and of pod-gc's runs."""
+        """The earliest and latest instant of an action that waits for a pass or a run of pod-gc."""
         return self._phase.within(action, now_ns) if self._phase is not None else None
 
     def decided(self, action: Action, now_ns: int) -> list[Event]:

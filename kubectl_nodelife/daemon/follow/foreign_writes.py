@@ -46,7 +46,7 @@ _DUE_SOON_NS: Final = 10 * SECOND_NS
 """A deletion that comes so long before the timer's end may still be the timer's."""
 
 _TOGETHER_NS: Final = 5 * SECOND_NS
-"""What one pass did to a node and to its pods is seen within this time."""
+"""The writes of one pass to a node and to its pods are seen within this time."""
 
 
 class ForeignWriteDetector:
@@ -68,7 +68,7 @@ class ForeignWriteDetector:
         self._told: set[str] = set()  # uids of pods whose deletion by pod-gc was told, until gone
 
     def compare(self, old: KubeObject, new: KubeObject, now_ns: int) -> Iterator[Action]:
-        """What one of the controllers did between these two versions of one object."""
+        """The actions of one of the controllers between these two versions of one object."""
         if old.uid != new.uid:
             return
         if isinstance(old, Node) and isinstance(new, Node):

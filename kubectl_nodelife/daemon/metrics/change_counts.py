@@ -53,7 +53,7 @@ class ChangeCounts:
     """
 
     def __init__(self, began_ns: int) -> None:
-        """What was predicted before `began_ns` is of an earlier process."""
+        """A prediction from before `began_ns` is of an earlier process."""
         self._began_ns = began_ns
         self._open: dict[int, str] = {}
         self.changes: Counter[tuple[str, str, str]] = Counter()

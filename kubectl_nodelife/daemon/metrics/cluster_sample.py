@@ -1,4 +1,4 @@
-"""What one look at nodes and zones gives to the metrics, made in steps, a node each.
+"""A look at nodes and zones for the metrics, made in steps, a node each.
 
 Pods are looked at on lost nodes and on nodes that are being drained only. A node that somebody
 takes away on purpose (cordoned, being deleted, marked by an autoscaler) counts in `nodelife_nodes`,
@@ -56,7 +56,7 @@ class ZoneSample(msgspec.Struct):
 
 
 class NodeSample(msgspec.Struct, frozen=True):
-    """What the metrics of a single node tell; `unknown_in_s` None: it cannot turn Unknown."""
+    """The figures of a single node; `unknown_in_s` None: it cannot turn Unknown."""
 
     name: str
     in_trouble: bool
@@ -200,7 +200,7 @@ def _stranded(of_node: NodeOutlook, rate: float, now_ns: int) -> Iterator[str]:
 
 
 def _add_drain(sample: ClusterSample, of_node: NodeOutlook) -> None:
-    """What a drain waits for, as far as the cluster shows it to everybody.
+    """Count what a drain waits for, as far as the cluster shows it to everybody.
 
     An eviction that is refused leaves no trace in the cluster: that a drain is under way is then
     known where its program says so by the condition DrainInProgress.

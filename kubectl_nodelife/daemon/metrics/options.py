@@ -62,7 +62,7 @@ class MetricsOptions(msgspec.Struct, frozen=True):
         return f"http{'s' if self.tls_cert_file else ''}://{self.bind_address}/metrics"
 
     def warnings(self) -> list[str]:
-        """What is said of an address that others can reach."""
+        """The warning for an address that others can reach."""
         if self.is_local:
             return []
         said = f"metrics can be read from other machines at {self.bind_address}"

@@ -74,7 +74,7 @@ class Measured(Protocol):
     what_if_times: Histogram
 
     def look(self) -> ClusterView:
-        """What can be answered now."""
+        """The cluster as it can be shown now."""
 
 
 class MetricsRecorder:
@@ -102,7 +102,7 @@ class MetricsRecorder:
             group.create_task(self._read_budgets())
 
     def not_ready(self) -> list[str]:
-        """What keeps the daemon from answering well: kinds that are not read or not watched."""
+        """The reasons why the daemon cannot answer well: kinds that are not read or not watched."""
         watcher = self._sources.watcher
         said = [f"{kind}: not read yet" for kind in watcher.unread()]
         for kind, state in watcher.feed.states.items():
@@ -126,7 +126,7 @@ class MetricsRecorder:
     # What is taken in
 
     def take_changes(self, changes: Iterable[ChangeRecord]) -> None:
-        """What the journal tells."""
+        """Count changes of the journal."""
         self._counts.take(changes)
 
     def take_sample(self, sample: ClusterSample) -> None:
@@ -154,7 +154,7 @@ class MetricsRecorder:
         return self._sources.watcher.clock.now_ns()
 
     def conditions(self) -> dict[str, NotedCondition] | None:
-        """What is worth a notification now; None while that cannot be judged."""
+        """The conditions that are worth a notification now; None while that cannot be judged."""
         watcher, enforcement = self._sources.watcher, self._sources.enforcement
         if self._sample is None or watcher.is_cold(self.now_ns()) or watcher.stands_still:
             return None
@@ -177,7 +177,7 @@ class MetricsRecorder:
         return found
 
     def observations(self) -> tuple[Observations, int]:
-        """What the controllers are judged by, and as of when."""
+        """The observations that the controllers are judged by, and the instant that they are of."""
         now_ns = self._sources.watcher.clock.now_ns()
         return self._sources.attendant.record(now_ns, now_ns - KEPT_NS), now_ns
 

@@ -1,4 +1,4 @@
-"""What the metrics remember from one look at the cluster to the next."""
+"""The metrics' memory from one look at the cluster to the next."""
 
 from __future__ import annotations
 

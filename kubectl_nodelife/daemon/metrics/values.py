@@ -51,7 +51,7 @@ FINDINGS = (STALLED, DISABLED, SETTINGS, MISSING, LATE, EARLY, EXTRA, RESTARTED,
 def cluster_values(
     sample: ClusterSample, evictions: Mapping[str, int], *, per_node: bool
 ) -> Values:
-    """What a look at the cluster gives. `evictions`: by zone, since the process began."""
+    """The values of a look at the cluster. `evictions`: by zone, since the process began."""
     due_ns = sample.next_eviction_ns
     values: Values = {
         "node_collector_evictions_total": [((z,), n) for z, n in sorted(evictions.items())],

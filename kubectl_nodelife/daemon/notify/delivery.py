@@ -37,7 +37,7 @@ Deliver = Callable[[Notice], Awaitable[bool]]
 
 
 class Outbox:
-    """What waits for one way out. `clock`: monotonic seconds."""
+    """The notices that wait for one way out. `clock`: monotonic seconds."""
 
     def __init__(self, deliver: Deliver, clock: Callable[[], float] = time.monotonic) -> None:
         self._deliver = deliver

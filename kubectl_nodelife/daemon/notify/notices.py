@@ -1,4 +1,4 @@
-"""What is worth a notification: conditions that hold now, each with a key, and their changes.
+"""The conditions that are worth a notification now, each with a key, and their changes.
 
 A condition is told when it begins (firing) and when it is over (resolved), under the same key.
 Pure: made from the samples that the metrics are made from.
@@ -56,7 +56,7 @@ Conditions = Mapping[str, NotedCondition]
 
 
 def cluster_conditions(sample: ClusterSample) -> dict[str, NotedCondition]:
-    """What a look at nodes and zones gives."""
+    """The conditions in a look at nodes and zones, by key."""
     found: dict[str, NotedCondition] = {}
     for name in sorted(sample.soon_lost):
         sentence = f"node {name} turns Unknown within 20s unless it is heard of"
@@ -95,7 +95,7 @@ class NoticeBoard:
         self._holds: dict[str, NotedCondition] = {}
 
     def take(self, now: Conditions, now_ns: int) -> list[Notice]:
-        """What holds now; the notices that follow."""
+        """Take in the conditions that hold now; the notices that follow."""
         before, self._holds = self._holds, dict(now)
         begun = [(key, now[key], FIRING) for key in now if key not in before]
         over = [(key, before[key], RESOLVED) for key in before if key not in now]

@@ -58,7 +58,7 @@ def refusal(
 
 
 def authorities(port: int) -> frozenset[str]:
-    """What `Host` may be."""
+    """The allowed values of `Host`."""
     return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
 
 

@@ -23,7 +23,7 @@ _json = msgspec.json.Encoder()
 
 
 class Subscriber:
-    """What one listener has not read yet. `dropped`: it reads too slowly."""
+    """The chunks that one listener has not read yet. `dropped`: it reads too slowly."""
 
     def __init__(self) -> None:
         self.dropped = False

@@ -43,7 +43,7 @@ TYPES: Final = {
 
 
 class LossQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """What the page may ask `what-if`: the loss of a node or a zone."""
+    """The page's question for `what-if`: the loss of a node or a zone."""
 
     kind: Literal["node", "zone"]
     name: str
@@ -207,7 +207,7 @@ class PageEndpoint:
             return await self._told(question, query)
 
     async def _what_if(self, request: web.Request) -> web.Response:
-        """What a loss would do, played in a child of the daemon: one at a time."""
+        """The effects of a loss, played in a child of the daemon: one at a time."""
         self._check(request)
         if self._is_read_only(request):
             raise web.HTTPForbidden

@@ -58,7 +58,7 @@ class PageHost:
         self._seen_at = self._until = 0.0
 
     def orders(self) -> dict[str, Answer]:
-        """What the daemon's user may ask for on its own socket."""
+        """The orders that the daemon's user may give on its own socket."""
         return {"ui": self._order_open, "ui-stop": self._order_stop}
 
     @property
@@ -72,7 +72,7 @@ class PageHost:
         return len(self._feed.broadcast.subscribers) if self._feed is not None else 0
 
     def state(self) -> dict[str, Any]:
-        """What `daemon status` tells of it; {} while it is closed."""
+        """Its part of `daemon status`; {} while it is closed."""
         if self._endpoint is None:
             return {}
         sessions, readers = self._sessions.count(), self.listeners

@@ -136,7 +136,7 @@ class LiveFeed:
             self.broadcast.whisper(TICK, {"now": frame.now_s, "age": age_s})
 
     def _snapshot(self) -> dict[str, Any] | None:
-        """What a new listener begins with."""
+        """The document that a new listener begins with."""
         if self._told is None:
             return None
         changes = self._as_rows(self._happened.values())

@@ -17,7 +17,7 @@ _UNKNOWN = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
 def one_script(modules: Mapping[str, str], entry: str) -> str:
-    """What the module `entry` and those that it needs are in one. `modules`: text by name.
+    """The module `entry` and those that it needs, as one script. `modules`: text by name.
 
     Raises ValueError for an import or export of another form, KeyError for a module that is not
     there, CycleError for modules that need each other.
