@@ -27,7 +27,11 @@ class BoundedListener:
 
     def __init__(self, app: web.Application) -> None:
         self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=1.0
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=1.0,
+            handler_cancellation=True,  # an answer that nobody waits for any more is not made
         )
         self._asked: WeakSet[asyncio.BaseTransport] = WeakSet()
         self._servers: list[asyncio.Server] = []

@@ -121,6 +121,9 @@ WHAT_IF = {
         {"namespace": "default", "name": "web", "fromSeconds": None, "toSeconds": None},
     ],
 }
+ACTS = "return document.getElementById('what-if-acts')"
+ANSWER = "return document.getElementById('what-if-answer').innerText"
+PLAY = "document.getElementById('what-if-form').requestSubmit()"
 BANDS = """
   return [...document.querySelectorAll('.bands .track')].map((track) => [
     track.parentElement.firstChild.textContent, track.classList.contains('full'),
@@ -141,8 +144,8 @@ def test_what_would_be_hit_is_drawn_as_bands() -> None:
     async def test() -> None:
         async with shown(3, {"what_if": what_if, "explain": explain}) as (window, _):
             await window.run("location.hash = '#/node/node-00001'")
-            await window.until("return document.getElementById('what-if').offsetParent !== null")
-            await window.run("document.getElementById('what-if').click()")
+            await window.until(f"{ACTS}.offsetParent !== null")
+            await window.run(PLAY)
             await window.until(f"{BANDS.strip().removesuffix(';')}.length > 0")
             assert await window.run(BANDS) == [
                 ["default/web", False, 10, 40],
@@ -152,6 +155,90 @@ def test_what_would_be_hit_is_drawn_as_bands() -> None:
             said = await window.text("#what-if-answer")
             assert "full: 1 of 3 Ready at the lowest, not back" in said and "of 10m from" in said
             assert "2 workloads hit" in said and "far" not in said
+
+    play(test)
+
+
+SHIFT_CLICK = """
+  const [x, y, canvas] = [20, 10, document.querySelectorAll('#wall canvas')[2 * arguments[0]]];
+  const { left, top } = canvas.getBoundingClientRect();
+  const shift = { bubbles: true, shiftKey: true, clientX: left + x, clientY: top + y };
+  canvas.dispatchEvent(new MouseEvent('click', shift));
+"""
+CHOOSE = """
+  const acts = document.getElementById('what-if-act');
+  acts.selectedIndex = [...acts.options].findIndex((option) => option.text === arguments[0]);
+  acts.dispatchEvent(new Event('change'));
+"""
+WORDS = f"{ACTS}.value"
+
+
+def test_an_act_is_chosen_for_nodes_and_zones_and_told_in_words() -> None:
+    async def explain(query: Any) -> dict[str, Any]:
+        return {"answers": []}
+
+    async def test() -> None:
+        async with shown(3, {"explain": explain}) as (window, _):
+            await window.run("location.hash = '#/node/node-00001'")
+            await window.until(f"{WORDS} === 'lose node node-00001'")
+            await window.run(SHIFT_CLICK, 2)
+            assert await window.run(WORDS) == "lose node node-00001 node-00002"
+            drain = "drain node {} --ignore-daemonsets --delete-emptydir-data"
+            for act, words in (
+                ("lose the link", "lose link node {}"),
+                ("taint", "taint node {} maintenance=now:NoExecute"),
+                (
+                    "another setting, and lose",
+                    "set node-monitor-grace-period=20s --and lose node {}",
+                ),
+                ("drain", drain),
+            ):
+                await window.run(CHOOSE, act)
+                assert await window.run(WORDS) == words.format("node-00001 node-00002")
+            await window.run(SHIFT_CLICK, 1)
+            assert await window.run(WORDS) == drain.format("node-00002")
+            await window.run("location.hash = '#/zone/r/it%27s'")
+            zone = drain.replace("node {}", "zone 'r/it'\\''s'")
+            await window.until(f"{WORDS} === arguments[0]", zone)
+            assert await window.run("return location.hash") == "#/zone/r/it%27s"
+
+    play(test)
+
+
+def test_a_play_is_given_up_when_the_choice_changes() -> None:
+    """The daemon hears of it, so that the next question does not wait for this one."""
+    asked, given_up = list[Any](), list[Any]()
+
+    async def what_if(query: Any) -> dict[str, Any]:
+        asked.append(query["word"])
+        if len(asked) == 2:
+            return WHAT_IF
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            given_up.append(query["word"])
+            raise
+        return {}
+
+    async def explain(query: Any) -> dict[str, Any]:
+        return {"answers": []}
+
+    async def test() -> None:
+        async with shown(3, {"what_if": what_if, "explain": explain}) as (window, _):
+            await window.run("location.hash = '#/node/node-00001'")
+            await window.until(f"{WORDS} === 'lose node node-00001'")
+            await window.run(PLAY)
+            await window.until(f"{ANSWER}.includes('Playing')")
+            while not asked:
+                await asyncio.sleep(0.05)
+            await window.run(CHOOSE, "lose the link")
+            assert await window.run(ANSWER) == ""
+            async with asyncio.timeout(10):
+                while not given_up:
+                    await asyncio.sleep(0.05)
+            await window.run(PLAY)
+            await window.until(f"{ANSWER}.includes('what-if lose link node node-00001')")
+        assert given_up == [["lose", "node", "node-00001"]] and len(asked) == 2
 
     play(test)
 

@@ -130,7 +130,7 @@ def test_keys_explain_a_node_and_filter() -> None:
                 "return document.querySelector('#panel-body h3').textContent"
             )
             assert question in told
-            await window.run("document.getElementById('what-if').click()")
+            await window.run("document.getElementById('what-if-form').requestSubmit()")
             await window.until(
                 "return document.getElementById('what-if-answer').innerText"
                 f".includes('what if node {name} is lost')"

@@ -242,7 +242,7 @@ async def test_a_read_only_token_works_again_and_only_looks_on(one: Served) -> N
         told = await one.ask("/session", session=session)
         assert (told.status, told.body) == (200, '{"readOnly":true}')
         assert (await one.ask(EXPLAIN, session=session)).status == 200
-        question = '{"kind": "node", "name": "a"}'
+        question = '{"acts": "lose node a"}'
         assert (await one.post("/api/v1/what-if", question, session=session)).status == 403
     assert one.asked == ["explain", "explain"] and one.sessions.count() == 2
 
@@ -300,23 +300,26 @@ async def test_forms_post_nothing(one: Served, headers: tuple[str, ...], status:
 
 
 @on_server
-async def test_what_if_takes_the_loss_of_a_node_or_a_zone_alone(one: Served) -> None:
-    """No file of the daemon's, no other act: those are the command's."""
-    path, good = "/api/v1/what-if", '{"kind": "node", "name": "a"}'
+async def test_what_if_takes_acts_alone(one: Served) -> None:
+    """No file of the daemon's, no other flag: those are the command's."""
+    path, good = "/api/v1/what-if", '{"acts": "lose node a \'b c\' --and drain d"}'
     assert (await one.post(path, good)).status == 401
     session = one.signed_in()
-    for wrong in ("[]", "{}", '{"kind": "link", "name": "a"}', '{"kind": "node", "name": 1}',
-                  '{"kind": "node", "name": "a", "acts": "/etc/passwd"}'):  # fmt: skip
+    for wrong in ("[]", "{}", '{"acts": ["lose"]}', '{"acts": "lose link", "output": "html"}',
+                  '{"acts": "lose link", "files": "/etc/passwd"}'):  # fmt: skip
         assert (await one.post(path, wrong, session=session)).status == 400
+    for unread in ('{"acts": ""}', '{"acts": "lose \'node a"}'):
+        assert (await one.post(path, unread, session=session)).status == 422
     assert one.asked == [] and (await one.ask(path, session=session)).status == 405
     assert (await one.post(path, good, "Content-Type: text/plain", session=session)).status == 403
     assert (await one.post(path, good, session=session)).status == 200
-    assert one.queries == [{"word": ["lose", "node", "a"], "output": ["json"]}]
+    words = ["lose", "node", "a", "b c", "--and", "drain", "d"]
+    assert one.queries == [{"word": words, "output": ["json"]}]
 
 
 @on_server
 async def test_four_are_answered_at_once_and_of_what_if_one(one: Served) -> None:
-    session, loss = one.signed_in(), '{"kind": "node", "name": "a"}'
+    session, loss = one.signed_in(), '{"acts": "lose node a"}'
     one.goes_on.clear()
     asked = [asyncio.create_task(one.ask(EXPLAIN, session=session)) for _ in range(7)]
     while len(one.asked) < MOST_ANSWERS:

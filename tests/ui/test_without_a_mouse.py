@@ -40,7 +40,8 @@ def test_everything_is_reached_by_keys() -> None:
             await window.until("return !document.getElementById('panel').hidden")
             assert await window.run(FOCUSED) == "panel-title"
             await tabs_to(window, "copy")
-            await tabs_to(window, "what-if")
+            await tabs_to(window, "what-if-act")
+            await tabs_to(window, "what-if-acts")
             await window.keys(ESCAPE)
             await window.until("return document.getElementById('panel').hidden")
             assert await window.run(FOCUSED) == "wall"

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import shlex
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 from aiohttp import web
@@ -42,11 +43,20 @@ TYPES: Final = {
 }
 
 
-class LossQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """The page's question for `what-if`: the loss of a node or a zone."""
+class ActsQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """The page's question for `what-if`: acts in the words of its command line, nothing else."""
 
-    kind: Literal["node", "zone"]
-    name: str
+    acts: str
+
+    def words(self) -> list[str]:
+        """As a shell splits them. Raises BadInput."""
+        try:
+            found = shlex.split(self.acts)
+        except ValueError:
+            raise BadInput("a quotation mark is not closed", on="what-if") from None
+        if not found:
+            raise BadInput("no act is given", on="what-if", remedy="such as: lose node worker-1")
+        return found
 
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -207,26 +217,30 @@ class PageEndpoint:
             return await self._told(question, query)
 
     async def _what_if(self, request: web.Request) -> web.Response:
-        """The effects of a loss, played in a child of the daemon: one at a time."""
+        """The effects of acts, played in a child of the daemon: one at a time, and no longer than
+        the page waits.
+        """
         self._check(request)
         if self._is_read_only(request):
             raise web.HTTPForbidden
         try:
-            asked = msgspec.json.decode(await self._body(request), type=LossQuestion)
+            asked = msgspec.json.decode(await self._body(request), type=ActsQuestion)
         except msgspec.MsgspecError:
             raise web.HTTPBadRequest from None
         if self._playing.locked():
             raise web.HTTPTooManyRequests
-        query = {"word": ["lose", asked.kind, asked.name], "output": ["json"]}
         async with self._playing:
+            try:
+                query = {"word": asked.words(), "output": ["json"]}
+            except BadInput as error:
+                return _refused(error)
             return await self._told("what_if", query)
 
     async def _told(self, question: str, query: Query) -> web.Response:
         try:
             told = await self._answers[question](query)
         except NodelifeError as error:
-            body = msgspec.json.encode({"error": error_document(error)})
-            return _json(body, HTTPStatus.UNPROCESSABLE_ENTITY)
+            return _refused(error)
         text = told.get("text")
         return _json(text.encode() if isinstance(text, str) else msgspec.json.encode(told))
 
@@ -263,6 +277,11 @@ class PageEndpoint:
 async def _with_headers(request: web.Request, response: web.StreamResponse) -> None:
     for name, value in HEADERS.items():
         response.headers[name] = value
+
+
+def _refused(error: NodelifeError) -> web.Response:
+    body = msgspec.json.encode({"error": error_document(error)})
+    return _json(body, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
 def _json(body: bytes, status: int = HTTPStatus.OK) -> web.Response:

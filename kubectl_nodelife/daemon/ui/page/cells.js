@@ -1,7 +1,7 @@
 // Nodes as equal cells in rows on a canvas. A cell is drawn again only where what it shows is
 // another: its key says what that is. Marks with their rings are drawn once each and kept.
 
-import { ring, shape, turned } from "./shapes.js";
+import { ring, shape, sharp, turned } from "./shapes.js";
 import { shown, when } from "./text.js";
 
 const ROUND_UP = 512; // a canvas grows by so many pixels, since another size empties it
@@ -17,7 +17,7 @@ export class Grid {
 
   /** Which nodes it shows, in cells of a size. */
   take(nodes, wide, high, width) {
-    const ratio = devicePixelRatio || 1;
+    const ratio = devicePixelRatio;
     this.columns = Math.max(1, Math.floor((width + 0.5) / wide));
     const height = Math.ceil(nodes.length / this.columns) * high;
     const kept = Math.ceil(height / ROUND_UP) * ROUND_UP;
@@ -69,29 +69,24 @@ export class Grid {
 export class Painter {
   colours = null; style = "chip"; now = 0; stale = false; chosen = ""; marks = new Map(); fitted = new Map();
 
-  constructor() {
-    this.keyOf = this.keyOf.bind(this);
-    this.paint = this.paint.bind(this);
-  }
-
   /** Forget all that was made with other colours, or for another screen. */
   forget() {
     this.marks.clear();
     this.fitted.clear();
   }
 
-  keyOf(node) {
+  keyOf = (node) => {
     let key = this.stale ? `-${node.state}` : `+${node.state}`;
     if (node.low !== null) key += ` ${turned(node.low - this.now)} ${turned(node.high - this.now)}`;
     if (this.style === "chip") key += `\n${node.name}\n${this.line(node)}`;
     return node.name === this.chosen ? `*${key}` : key;
-  }
+  };
 
   line(node) {
     return node.low === null ? node.word : when(node.low, node.high, this.now);
   }
 
-  paint(context, node, x, y, wide, high, key) {
+  paint = (context, node, x, y, wide, high, key) => {
     if (this.style === "chip") this.chip(context, node, x, y, wide, high);
     else if (node.isFine && this.style === "dot") {
       context.fillStyle = this.colour(node);
@@ -101,10 +96,14 @@ export class Painter {
     context.strokeStyle = this.colours.chosen;
     context.lineWidth = 2;
     context.strokeRect(x + 1, y + 1, wide - 2, high - 2);
-  }
+  };
 
   colour(node) {
     return this.stale ? this.colours.stale : this.colours.of[node.word] ?? this.colours.dim;
+  }
+
+  tone(name) {
+    return this.colours[this.stale ? "stale" : name];
   }
 
   /** A shape and its ring as a picture. */
@@ -113,12 +112,10 @@ export class Painter {
     let made = this.marks.get(name);
     if (!made) {
       if (this.marks.size > MOST_KEPT) this.marks.clear();
-      const ratio = devicePixelRatio || 1;
-      const canvas = new OffscreenCanvas(Math.round(wide * ratio), Math.round(wide * ratio));
-      const context = canvas.getContext("2d");
-      context.setTransform(ratio, 0, 0, ratio, 0, 0);
+      const canvas = new OffscreenCanvas(1, 1);
+      const context = sharp(canvas, wide, wide);
       const [middle, clocked] = [wide / 2, node.low !== null];
-      shape(context, node.word, middle, middle, clocked ? wide * 0.22 : wide * 0.3, this.colour(node));
+      shape(context, node.word, middle, middle, wide * (clocked ? 0.22 : 0.3), this.colour(node));
       if (clocked) this.clock(context, node, middle, middle, wide * 0.4);
       made = canvas.transferToImageBitmap();
       this.marks.set(name, made);
@@ -132,15 +129,14 @@ export class Painter {
     context.textBaseline = "middle";
     shape(context, node.word, x + 15, middle, node.low !== null ? 6 : 8, this.colour(node));
     if (node.low !== null) this.clock(context, node, x + 15, middle, 12);
-    context.fillStyle = this.stale ? this.colours.stale : this.colours.ink;
+    context.fillStyle = this.tone("ink");
     context.fillText(this.fit(context, shown(node.name), wide - 36), x + 32, middle - 7);
-    context.fillStyle = this.stale ? this.colours.stale : this.colours.dim;
+    context.fillStyle = this.tone("dim");
     context.fillText(this.fit(context, this.line(node), wide - 36), x + 32, middle + 8);
   }
 
   clock(context, node, x, y, radius) {
-    const pale = this.stale ? this.colours.stale : this.colours.bar;
-    ring(context, x, y, radius, node.low - this.now, node.high - this.now, this.colour(node), pale);
+    ring(context, x, y, radius, node.low - this.now, node.high - this.now, this.colour(node), this.tone("bar"));
   }
 
   fit(context, text, width) {

@@ -1,11 +1,12 @@
 // The explanation of one object, beside the wall: the daemon's own answer, in its own words.
 
 import { byId, on, post, stretch } from "./rows.js";
-import { counted, duration, make, shown } from "./text.js";
+import { counted, duration, fullName, make, shown } from "./text.js";
 
 const KINDS = { node: "Node", pod: "Pod", daemonset: "DaemonSet", zone: "Zone" };
 const EVERY_MS = 5000;
 const MOST_BANDS = 50;
+const SILENT = "The daemon does not answer.";
 
 /** The object of an address such as #/pod/default/web-1; null: it is none. */
 export function objectOf(hash) {
@@ -20,9 +21,10 @@ export function objectOf(hash) {
   }
 }
 
+const quoted = (word) => (/^[\w./:@-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
 /** The same in a terminal. */
 export function commandFor(object, context) {
-  const quoted = (word) => (/^[\w./:@-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
   const words = ["kubectl nodelife explain", object.word, quoted(object.name)];
   if (object.namespace) words.push("-n", quoted(object.namespace));
   if (context) words.push("--context", quoted(context));
@@ -30,14 +32,14 @@ export function commandFor(object, context) {
 }
 
 export class Panel {
-  object = null; text = ""; readOnly = false;
+  context; refused; object = null; text = ""; readOnly = false; names = []; playing = new AbortController();
 
   constructor(context, refused) {
-    this.context = context;
-    this.refused = refused;
+    Object.assign(this, { context, refused });
     on("panel-close", "click", () => this.close());
     on("copy", "click", () => navigator.clipboard?.writeText(byId("panel-command").textContent));
-    on("what-if", "click", () => this.play());
+    on("what-if-form", "submit", (event) => { event.preventDefault(); this.play(); });
+    on("what-if-act", "change", () => this.fill());
     setInterval(() => { if (this.object && !document.hidden) this.ask(); }, EVERY_MS);
   }
 
@@ -47,12 +49,13 @@ export class Panel {
     this.text = "";
     byId("panel").hidden = !object;
     byId("columns").classList.toggle("open", Boolean(object));
+    byId("what-if-form").hidden = this.readOnly || !["node", "zone"].includes(object?.word);
+    this.names = [object?.name];
+    this.fill();
     if (!object) return;
-    byId("panel-title").textContent = shown(`${object.kind} ${object.namespace ? `${object.namespace}/` : ""}${object.name}`);
+    byId("panel-title").textContent = shown(`${object.kind} ${fullName(object)}`);
     byId("panel-command").textContent = shown(commandFor(object, this.context()));
-    byId("panel-body").replaceChildren(make("p", { class: "dim" }, "Asking …"));
-    byId("what-if-answer").replaceChildren();
-    byId("what-if-tools").hidden = this.readOnly || !["node", "zone"].includes(object.word);
+    byId("panel-body").replaceChildren(said("Asking …"));
     if (opened) byId("panel-title").focus({ preventScroll: true });
     this.ask();
   }
@@ -61,19 +64,43 @@ export class Panel {
     if (this.object) location.hash = "#/";
   }
 
-  /** What its loss would do, which the daemon plays in a child; nothing is changed anywhere. */
+  /** Ask about this node too, or no longer; false: no node is shown. */
+  choose(name) {
+    if (this.object?.word !== "node" || this.readOnly) return false;
+    const others = this.names.filter((each) => each !== name);
+    this.names = others.length < this.names.length && others.length ? others : [...others, name];
+    this.fill();
+    return true;
+  }
+
+  /** The chosen act in words. */
+  fill() {
+    this.giveUp();
+    const what = () => `${this.object?.word} ${this.names.map(quoted).join(" ")}`;
+    byId("what-if-acts").value = byId("what-if-act").value.replace("{}", what);
+  }
+
+  /** What is shown, or being played, was asked about another choice. */
+  giveUp() {
+    this.playing.abort();
+    byId("what-if-answer").replaceChildren();
+  }
+
+  /** What the acts would do, which the daemon plays; nothing is changed anywhere. */
   async play() {
-    const asked = this.object;
-    const show = (...content) => { if (asked === this.object) byId("what-if-answer").replaceChildren(...content); };
-    show(make("p", { class: "dim" }, "Playing …"));
+    this.giveUp();
+    const { signal } = (this.playing = new AbortController());
+    const acts = byId("what-if-acts").value;
+    const show = (...content) => { if (!signal.aborted) byId("what-if-answer").replaceChildren(...content); };
+    show(said("Playing …"));
     try {
-      const answer = await post("/api/v1/what-if", { kind: asked.word, name: asked.name });
+      const answer = await post("/api/v1/what-if", { acts }, signal);
       if (answer.status === 401) { this.refused(); return; }
-      if (answer.status === 429) { show(make("p", {}, "Another question is being played; try again in a moment.")); return; }
+      if (answer.status === 429) { show(said("Another question is being played; try again soon.")); return; }
       const told = await answer.json();
-      show(...(told.error ? wrong(told.error) : lost(told)));
+      show(...(told.error ? wrong(told.error) : changed(told, acts)));
     } catch {
-      show(make("p", {}, "The daemon does not answer."));
+      show(said(SILENT));
     }
   }
 
@@ -90,20 +117,19 @@ export class Panel {
       const told = JSON.parse(text);
       byId("panel-body").replaceChildren(...(told.error ? wrong(told.error) : (told.answers ?? []).flatMap(answered)));
     } catch {
-      if (asked === this.object && !this.text) byId("panel-body").replaceChildren(make("p", {}, "The daemon does not answer."));
+      if (asked === this.object && !this.text) byId("panel-body").replaceChildren(said(SILENT));
     }
   }
 }
 
+const said = (text) => make("p", { class: "dim" }, text);
+
 function wrong(error) {
-  return [make("p", {}, error.on ? `${error.on}: ${error.what}` : error.what), ...(error.remedy ? [make("p", { class: "dim" }, error.remedy)] : [])];
+  return [make("p", {}, error.on ? `${error.on}: ${error.what}` : error.what), ...(error.remedy ? [said(error.remedy)] : [])];
 }
 
 /** A WhatIf document in short: how long each workload and Service is hit, as bands on one line of time. */
-function lost(told) {
-  const verdict = told.verdict ?? {};
-  const figures = Object.entries(verdict).filter(([, both]) => both?.future !== both?.baseline)
-    .map(([key, both]) => make("li", {}, `${key.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)}: ${both.future} instead of ${both.baseline}`));
+function changed(told, acts) {
   const end = told.horizon?.endedSeconds || told.horizon?.untilSeconds || 1;
   const hit = (told.workloads ?? []).filter((each) => each.outage && each.outage !== "none");
   const back = (at) => (at === null ? "not back" : `back after ${duration(at)}`);
@@ -113,15 +139,15 @@ function lost(told) {
     ...(told.services ?? []).filter((each) => each.fromSeconds !== null).slice(0, MOST_BANDS)
       .map((each) => band(each, each.fromSeconds, each.toSeconds, end, true, `Service without endpoints, ${back(each.toSeconds)}`)),
   ];
-  return [make("h3", {}, "What if it were lost?"), make("p", {}, verdict.text ?? ""), make("ul", {}, ...figures),
+  return [make("p", {}, told.verdict?.text ?? ""), ...(told.warnings ?? []).map(said),
     make("ul", { class: "bands" }, ...(bands.length ? [make("li", { class: "dim" }, `The bands are of ${duration(end)} from now.`)] : []), ...bands),
-    make("p", { class: "dim" }, `${counted(hit.length, "workload")} hit; all of it: kubectl nodelife what-if lose ${told.acts?.[0]?.act?.split(" ")[1] ?? ""} ${told.acts?.[0]?.targets?.[0] ?? ""}`)];
+    said(`${counted(hit.length, "workload")} hit; all of it: kubectl nodelife what-if ${acts}`)];
 }
 
 function band(each, from, to, end, full, says) {
   const bar = make("span");
   stretch(bar, Math.min(1, (from ?? 0) / end), Math.min(1, (to ?? end) / end));
-  return make("li", {}, make("b", {}, `${each.namespace}/${each.name}`), ` ${says}`, make("span", { class: full ? "track full" : "track", "aria-hidden": "true" }, bar));
+  return make("li", {}, make("b", {}, fullName(each)), ` ${says}`, make("span", { class: full ? "track full" : "track", "aria-hidden": "true" }, bar));
 }
 
 function answered(part) {

@@ -1,8 +1,8 @@
 // What happened: a lane for each actor, and the changes as rows. A stretch of time can be chosen.
 
 import { byId, on, Rows, write } from "./rows.js";
-import { palette } from "./shapes.js";
-import { counted, duration, make, press, shown } from "./text.js";
+import { palette, sharp } from "./shapes.js";
+import { counted, duration, fullName, make, press, shown } from "./text.js";
 import { timeLine } from "./time_line.js";
 import { addressOf, link } from "./lists.js";
 
@@ -130,11 +130,8 @@ export class Happened {
     this.line = timeLine(changes.map(({ atS }) => [atS, atS]), start, end);
     this.left = Math.min(140, width / 3);
     lanes.hidden = !actors.length;
-    const ratio = devicePixelRatio || 1;
-    [lanes.width, lanes.height] = [Math.round(width * ratio), Math.round(height * ratio)];
     lanes.style.height = `${height}px`;
-    const context = lanes.getContext("2d");
-    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    const context = sharp(lanes, width, height);
     context.font = "12px system-ui, sans-serif";
     context.textBaseline = "middle";
     this.paint(context, palette(model.states), { changes, actors, width, height, start, end });
@@ -198,8 +195,7 @@ export class Happened {
   }
 }
 
-function objectLink({ kind, namespace, name }) {
-  const words = [namespace, name].filter(Boolean);
-  const text = `${kind} ${words.join("/")}`;
-  return LINKED.has(kind) ? link(text, addressOf(kind, ...words)) : make("span", {}, text);
+function objectLink(change) {
+  const text = `${change.kind} ${fullName(change)}`;
+  return LINKED.has(change.kind) ? link(text, addressOf(change.kind, change.namespace, change.name)) : text;
 }

@@ -1,8 +1,8 @@
 // The lists beside the wall: states, the table, what comes next, works in progress.
 
 import { byId, Rows, stretch, write } from "./rows.js";
-import { palette, shape } from "./shapes.js";
-import { counted, duration, make, press, shown, when } from "./text.js";
+import { palette, shape, sharp } from "./shapes.js";
+import { counted, duration, fullName, make, press, shown, when } from "./text.js";
 import { timeLine } from "./time_line.js";
 
 const MOST_ROWS = 200;
@@ -11,9 +11,10 @@ const MOST_NEXT = 40;
 const SETTLED = new Set(["applied", "confirmed", "superseded", "failed", "held"]);
 const MOST_SETTLED = 5;
 const PAST = 1 / 6; // of the time ahead
+const soonest = (a, b) => a.low - b.low;
 
 export const link = (text, address) => press(text, () => { location.hash = address; });
-export const addressOf = (kind, ...names) => `#/${kind.toLowerCase()}/${names.map(encodeURIComponent).join("/")}`;
+export const addressOf = (kind, ...names) => `#/${kind.toLowerCase()}/${names.filter(Boolean).map(encodeURIComponent).join("/")}`;
 
 let legendOf = null;
 
@@ -33,11 +34,9 @@ export function legend(model, nodes) {
 }
 
 function legendItem(state, colour) {
-  const canvas = make("canvas", { width: "36", height: "36", "aria-hidden": "true" });
+  const canvas = make("canvas", { "aria-hidden": "true" });
   canvas.style.width = canvas.style.height = "18px";
-  const context = canvas.getContext("2d");
-  context.setTransform(2, 0, 0, 2, 0, 0);
-  shape(context, state, 9, 9, 6.5, colour);
+  shape(sharp(canvas, 18, 18), state, 9, 9, 6.5, colour);
   return make("li", {}, canvas, make("span"));
 }
 
@@ -59,7 +58,7 @@ const cells = (node) => [node.name, node.zoneName || "<none>", node.word, node.p
 export function upcoming(nodes) {
   const due = nodes.filter((node) => node.low !== null);
   if (due.length <= MOST_NEXT) {
-    return due.map((node) => ({ low: node.low, high: node.high, node: node.name, says: sentence(node) })).sort((a, b) => a.low - b.low);
+    return due.map((node) => ({ low: node.low, high: node.high, node: node.name, says: sentence(node) })).sort(soonest);
   }
   const groups = new Map();
   for (const node of due) {
@@ -73,7 +72,7 @@ export function upcoming(nodes) {
     groups.set(key, group);
   }
   return [...groups.values()].map((group) => ({ ...group, says: `${group.action} on ${counted(group.count, "node")}${group.waiting ? `; ${counted(group.waiting, "pod")} wait for deletion` : ""}` }))
-    .sort((a, b) => a.low - b.low).slice(0, MOST_NEXT);
+    .sort(soonest).slice(0, MOST_NEXT);
 }
 
 const sentence = (node) => (node.waiting > 1 ? `${node.action} (${node.waiting} pods wait for deletion)` : node.action);
@@ -83,7 +82,7 @@ function settled(model, now, past) {
   const found = [...model.changes.values()].filter((change) => SETTLED.has(change.outcome) && change.atS <= now && now - change.atS <= past);
   return found.sort((a, b) => b.id - a.id).slice(0, MOST_SETTLED).sort((a, b) => a.atS - b.atS).map((change) => ({
     low: change.atS, high: change.atS, outcome: change.outcome, id: change.id, node: change.kind === "Node" ? change.name : change.node || undefined,
-    says: change.kind === "Node" ? change.action : `${change.action} ${change.kind} ${change.namespace ? `${change.namespace}/` : ""}${change.name}`,
+    says: change.kind === "Node" ? change.action : `${change.action} ${change.kind} ${fullName(change)}`,
   }));
 }
 
@@ -145,7 +144,7 @@ export function works(model, now) {
 }
 
 function workRow(work) {
-  const name = work.namespace ? `${work.namespace}/${work.name}` : work.name;
+  const name = fullName(work);
   const bar = make("progress", { max: String(Math.max(1, work.total)), "aria-label": shown(`${work.kind} ${name}`) });
   bar.value = work.done;
   return make("li", {}, make("b", {}, `${work.kind} ${name} `), bar, ` ${work.done} of ${work.total} `, work.sentence, make("p", { class: "when" }),

@@ -4,7 +4,7 @@ import { Panel, objectOf } from "./explain.js";
 import { Happened, rangeOf } from "./happened.js";
 import { addressOf, legend, next, table, works } from "./lists.js";
 import { Model } from "./model.js";
-import { byId, on, post } from "./rows.js";
+import { byId, on, post, write } from "./rows.js";
 import { forgetPalette } from "./shapes.js";
 import { connect } from "./stream.js";
 import { counted, make, shown } from "./text.js";
@@ -12,7 +12,6 @@ import { Wall } from "./wall.js";
 
 const ANNOUNCE_MS = 5000;
 const model = new Model();
-const slow = matchMedia("(prefers-reduced-motion: reduce)");
 let drawn = -1;
 let refusedBecause = "";
 let pending = false;
@@ -20,10 +19,10 @@ let again = () => {};
 let announced = { at: -Infinity, text: "" };
 
 const clock = () => ({ now: model.clock(performance.now()), stale: Boolean(refusedBecause || model.stale(performance.now())) });
-const panel = new Panel(() => model.source?.context ?? "", () => refuse());
-const wall = new Wall(byId("wall"), byId("tip"), (name) => { location.hash = addressOf("node", name); });
-const happened = new Happened(() => refuse());
-wall.onChoose = (text) => { byId("announce").textContent = text; };
+const panel = new Panel(() => model.source?.context ?? "", refuse);
+const wall = new Wall(byId("wall"), byId("tip"), (name, more) => { if (!more || !panel.choose(name)) location.hash = addressOf("node", name); });
+const happened = new Happened(refuse);
+wall.onChoose = (text) => write(byId("announce"), text);
 
 function refuse() {
   refusedBecause = "This page has no session any more. Run: kubectl nodelife ui";
@@ -53,7 +52,7 @@ function begun() {
   forgetPalette();
 }
 
-/** The stream was refused: the session is over, or the daemon has too many readers. */
+/** The stream was refused: the session is over, or there are too many readers. */
 async function lost() {
   const answer = await fetch("/session").catch(() => null);
   if (answer?.status === 401) refuse();
@@ -70,11 +69,10 @@ function draw() {
   const began = performance.now();
   const because = refusedBecause || model.stale(began);
   const banner = byId("banner");
-  if (banner.textContent !== because) banner.textContent = shown(because);
+  write(banner, shown(because));
   banner.hidden = !because;
-  const turned = document.body.classList.contains("stale") !== Boolean(because);
-  document.body.classList.toggle("stale", Boolean(because));
-  if (turned) listed.at = -Infinity; // the clocks stop, or go on, everywhere at once
+  const { classList } = document.body;
+  if (classList.contains("stale") !== classList.toggle("stale", Boolean(because))) listed.at = -Infinity; // the clocks stop, or go on, everywhere at once
   if (!model.ready) return;
   const nodes = drawn === model.version ? wall.shownNodes : model.chosen(byId("search").value);
   if (drawn !== model.version) {
@@ -145,7 +143,7 @@ on("search", "input", redraw);
 on("search-form", "submit", (event) => event.preventDefault());
 on("zoom", "change", redraw);
 on("table-box", "toggle", redraw);
-for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) matchMedia(query).addEventListener("change", () => { forgetPalette(); redraw(); });
+for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) matchMedia(query).onchange = () => { forgetPalette(); redraw(); };
 on("help-button", "click", () => byId("help").showModal());
 on("leave", "click", async () => {
   await post("/logout", {});
@@ -164,5 +162,5 @@ if (new URLSearchParams(location.search).has("wall")) {
   document.addEventListener("visibilitychange", awake);
   awake();
 }
-setInterval(() => { if (!document.hidden) wake(); }, slow.matches ? 1000 : 250);
+setInterval(() => { if (!document.hidden) wake(); }, matchMedia("(prefers-reduced-motion: reduce)").matches ? 1000 : 250);
 begin().catch(() => { refusedBecause = "The daemon does not answer."; draw(); });

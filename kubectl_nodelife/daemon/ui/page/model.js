@@ -2,16 +2,9 @@
 
 export class Model {
   source; zones; warnings; works; states; fine; profile; epoch; names;
-
-  constructor() {
-    this.ready = false;
-    this.version = 0;
-    this.nodes = new Map();
-    this.changes = new Map();
-    this.heardAt = -Infinity; // by this page's own clock
-    this.now = 0; // the stream's clock, then
-    this.waiting = "";
-  }
+  ready = false; version = 0; nodes = new Map(); changes = new Map(); waiting = "";
+  heardAt = -Infinity; // by this page's own clock
+  now = 0; // the stream's clock, then
 
   take(event, told, at) {
     this.heardAt = at;

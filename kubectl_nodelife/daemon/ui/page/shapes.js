@@ -10,6 +10,11 @@ function polygon(context, x, y, r, corners, turned = 0) {
   context.closePath();
 }
 
+/** Each path through points, in radii from the middle. */
+function lines(c, x, y, r, ...paths) {
+  for (const path of paths) path.forEach(([right, down], at) => c[at ? "lineTo" : "moveTo"](x + r * right, y + r * down));
+}
+
 const FILLED = {
   healthy: (c, x, y, r) => c.arc(x, y, r * 0.8, 0, TURN),
   "not-ready": (c, x, y, r) => polygon(c, x, y + r * 0.15, r, 3, -TURN / 4),
@@ -19,20 +24,14 @@ const FILLED = {
 };
 
 const DRAWN = {
-  unreachable: (c, x, y, r) => {
-    c.moveTo(x - r * 0.7, y - r * 0.7); c.lineTo(x + r * 0.7, y + r * 0.7);
-    c.moveTo(x + r * 0.7, y - r * 0.7); c.lineTo(x - r * 0.7, y + r * 0.7);
-  },
+  unreachable: (...at) => lines(...at, [[-0.7, -0.7], [0.7, 0.7]], [[0.7, -0.7], [-0.7, 0.7]]),
   silent: (c, x, y, r) => { c.arc(x, y, r * 0.7, TURN * 0.1, TURN * 0.9); },
-  evicting: (c, x, y, r) => {
-    c.moveTo(x, y - r * 0.8); c.lineTo(x, y + r * 0.7);
-    c.moveTo(x - r * 0.6, y + r * 0.1); c.lineTo(x, y + r * 0.75); c.lineTo(x + r * 0.6, y + r * 0.1);
-  },
+  evicting: (...at) => lines(...at, [[0, -0.8], [0, 0.7]], [[-0.6, 0.1], [0, 0.75], [0.6, 0.1]]),
   "never-posted": (c, x, y, r) => { c.arc(x, y, r * 0.7, 0, TURN); },
   tainted: (c, x, y, r) => { c.rect(x - r * 0.8, y - r * 0.8, r * 1.6, r * 1.6); },
   cordoned: (c, x, y, r) => {
     c.rect(x - r * 0.7, y - r * 0.7, r * 1.4, r * 1.4);
-    c.moveTo(x - r * 0.7, y + r * 0.7); c.lineTo(x + r * 0.7, y - r * 0.7);
+    lines(c, x, y, r, [[-0.7, 0.7], [0.7, -0.7]]);
   },
 };
 
@@ -44,6 +43,15 @@ export function shape(context, word, x, y, radius, colour) {
   const drawn = DRAWN[word] ?? (filled ? null : DRAWN["never-posted"]);
   if (filled) { context.beginPath(); filled(context, x, y, radius); context.fill(); }
   if (drawn) { context.beginPath(); drawn(context, x, y, radius); context.stroke(); }
+}
+
+/** The context of a canvas of that size, as sharp as the screen. */
+export function sharp(canvas, wide, high) {
+  const ratio = devicePixelRatio;
+  [canvas.width, canvas.height] = [Math.round(wide * ratio), Math.round(high * ratio)];
+  const context = canvas.getContext("2d");
+  context.setTransform(ratio, 0, 0, ratio, 0, 0);
+  return context;
 }
 
 const STEPS = 60;

@@ -8,7 +8,7 @@ export function connect(take, refused) {
   if (typeof SharedWorker === "undefined") return own(hear);
   // Trusted types: the only address of a script that is ever made here.
   const policy = globalThis.trustedTypes?.createPolicy("nodelife", { createScriptURL: () => "/stream_worker.js" });
-  const worker = new SharedWorker(policy ? policy.createScriptURL("") : "/stream_worker.js", "nodelife");
+  const worker = new SharedWorker(policy?.createScriptURL("") ?? "/stream_worker.js", "nodelife");
   worker.port.onmessage = ({ data }) => hear(data);
   worker.port.start();
   addEventListener("pagehide", () => worker.port.postMessage("leave"));

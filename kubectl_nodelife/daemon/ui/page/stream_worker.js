@@ -11,7 +11,7 @@ function tell(message) {
 }
 
 function begin() {
-  if (source) source.close();
+  source?.close();
   source = new EventSource("/api/v1/stream");
   for (const event of ["snapshot", "delta", "tick", "waiting"]) {
     source.addEventListener(event, ({ data }) => {
@@ -22,9 +22,7 @@ function begin() {
       if (kept.length > MOST_KEPT) { kept = []; begin(); }
     });
   }
-  source.onerror = () => {
-    if (source.readyState === EventSource.CLOSED) tell({ event: "refused", data: "{}" });
-  };
+  source.onerror = () => { if (source.readyState === EventSource.CLOSED) tell({ event: "refused", data: "{}" }); };
 }
 
 /** @type {any} */ (self).onconnect = ({ ports: [port] }) => {

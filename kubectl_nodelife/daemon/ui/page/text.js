@@ -7,7 +7,7 @@ export function shown(text) {
   return String(text ?? "").replace(UNSAFE, (mark) => {
     const code = mark.codePointAt(0);
     if (code < 0x20 || code === 0x7f) return "^" + String.fromCharCode(code ^ 0x40);
-    return code < 0x100 ? "\\x" + code.toString(16).padStart(2, "0") : "\\u" + code.toString(16).padStart(4, "0");
+    return code < 0x100 ? `\\x${code.toString(16)}` : `\\u${code.toString(16).padStart(4, "0")}`;
   });
 }
 
@@ -42,5 +42,7 @@ export function when(low, high, now) {
   if (high - low < 1) return `in ${duration(high - now)}`;
   return `in ${duration(Math.max(0, low - now))} to ${duration(high - now)}`;
 }
+
+export const fullName = ({ namespace, name }) => [namespace, name].filter(Boolean).join("/");
 
 export const counted = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;

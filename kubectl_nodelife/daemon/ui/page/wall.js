@@ -12,14 +12,12 @@ const SIDE = { trouble: 28, cell: 21, dot: 7 };
 const DRAWN_MS = 6; // what is left is drawn in the next frame
 
 export class Wall {
-  blocks = new Map(); painter = new Painter(); shownNodes = []; model; clock; laidOut; ratio; onChoose;
+  blocks = new Map(); painter = new Painter(); shownNodes = []; root; tip; onOpen; onChoose; model; clock; laidOut; ratio;
 
   constructor(root, tip, onOpen) {
-    this.root = root;
-    this.tip = tip;
-    this.onOpen = onOpen;
+    Object.assign(this, { root, tip, onOpen });
     new ResizeObserver(() => { if (root.clientWidth !== this.laidOut) this.layout(); }).observe(root);
-    root.addEventListener("click", (event) => { const node = this.under(event); if (node) this.onOpen(node.name); });
+    root.addEventListener("click", (event) => { const node = this.under(event); if (node) this.onOpen(node.name, event.shiftKey); });
     root.addEventListener("pointermove", (event) => this.hover(event));
     root.addEventListener("pointerleave", () => { tip.hidden = true; });
     root.addEventListener("keydown", (event) => this.key(event));
@@ -145,7 +143,7 @@ export class Wall {
 
   key(event) {
     const { chosen } = this.painter;
-    if (event.key === "Enter" && chosen) { this.onOpen(chosen); event.preventDefault(); }
+    if (event.key === "Enter" && chosen) { this.onOpen(chosen, event.shiftKey); event.preventDefault(); }
     const grids = [...this.blocks.values()].flatMap((block) => block.grids).filter((grid) => grid.nodes.length);
     const found = stepped(grids, chosen, event.key);
     if (!found) return;
@@ -162,7 +160,7 @@ export class Wall {
 
 /** The node to which a key leads from the chosen one; undefined: the key is none of these. */
 function stepped(grids, chosen, key) {
-  if (!["ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "Home", "End"].includes(key) || !grids.length) return undefined;
+  if (!/^(Arrow.*|Home|End)$/.test(key) || !grids.length) return undefined;
   let row = grids.findIndex((grid) => grid.nodes.some((node) => node.name === chosen));
   if (row < 0 || key === "Home") return grids[0].nodes[0];
   if (key === "End") return grids.at(-1).nodes.at(-1);
@@ -173,7 +171,7 @@ function stepped(grids, chosen, key) {
   row += Math.sign(step);
   const to = grids[row];
   if (!to) return from.nodes[at];
-  if (Math.abs(step) === 1 && key !== "ArrowDown" && key !== "ArrowUp") return to.nodes.at(step < 0 ? -1 : 0);
+  if (/Left|Right/.test(key)) return to.nodes.at(step < 0 ? -1 : 0);
   const column = Math.min(to.columns - 1, Math.floor(((at % from.columns) * from.wide) / to.wide));
   const start = step > 0 ? 0 : Math.floor((to.nodes.length - 1) / to.columns) * to.columns;
   return to.nodes[Math.min(start + column, to.nodes.length - 1)];
