@@ -36,7 +36,7 @@ def _findings(view: ClusterView, pod: Pod) -> Iterator[str]:
 
 
 def _lacking(pod: Pod) -> str:
-    """What the status of a scheduled pod lacks that the audit needs, as a sentence; else ""."""
+    """The part that the audit misses in a scheduled pod's status, as a sentence; else ""."""
     if not pod.spec.node_name:
         return ""
     ready, status = pod.status.condition("Ready"), pod.status

@@ -160,7 +160,7 @@ def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> tuple[str, str] | No
 
 
 def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
-    """The hold on a claim by gates, zone, budgets, room or the window; the slots are not asked."""
+    """The hold on a claim apart from the counts: gates, zone, budgets, room, the window."""
     name, node = candidate.name, p.nodes[candidate.name]
     for gate, because in p.gates.items():
         return ClaimHold(gate, because)

@@ -105,7 +105,7 @@ def _came_after(pod: Pod | None, mark: NodeMark) -> bool:
 
 
 def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
-    """The pods that have yet to go, and why they do not, in words; "" where the drain is over."""
+    """The reason why the drain is not over, in words; "" where it is."""
     moving = [p.cache.pod(*key) for key in verdict.moving]
     staying = [pod for pod in moving if pod is not None and pod.spec.node_name == node.name]
     if staying:

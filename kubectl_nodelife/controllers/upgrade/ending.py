@@ -128,7 +128,7 @@ def _delete_pods(p: UpgradePass) -> bool:
 
 
 def _delete_all(p: UpgradePass, kind: str, delete: type[DeleteOfNode]) -> bool:
-    """Delete the run's objects of one kind. True if one of them is there still."""
+    """Delete the run's objects of one kind. True if one of them is not marked as deleted so far."""
     is_left = False
     for found in p.cache.all(kind):
         meta = found.metadata

@@ -200,7 +200,7 @@ def _stranded(of_node: NodeOutlook, rate: float, now_ns: int) -> Iterator[str]:
 
 
 def _add_drain(sample: ClusterSample, of_node: NodeOutlook) -> None:
-    """Count what a drain waits for, as far as the cluster shows it to everybody.
+    """Note how long a drain has waited, by gate, as far as the cluster shows it to everybody.
 
     An eviction that is refused leaves no trace in the cluster: that a drain is under way is then
     known where its program says so by the condition DrainInProgress.

@@ -151,7 +151,7 @@ def _undo_the_mark(case: RepairCase) -> Planned:
 
 
 def _make_the_mark(case: RepairCase) -> Planned:
-    """The write of the node controller (`MarkPodsNotReady`), where it was left out."""
+    """The write that the node controller left out (`MarkPodsNotReady`), or why it is not made."""
     pod, node, now_ns = case.pod, case.node, case.context.now_ns
     if STALE_READY not in case.wishes.classes:
         return (f"only reported; ask for it with --class {STALE_READY}",)

@@ -1,4 +1,4 @@
-"""Finds the writes that the controllers should have made by a dump's moment and it does not show.
+"""Finds writes that the controllers should have made by a dump's moment and that it lacks.
 
 The joined copy of the controllers says what it would write at that moment; since when that was due
 is told by the objects: a condition's transition, a taint's time, the last sign of life. Where
