@@ -9,6 +9,7 @@ it may be any JSON at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from kubectl_nodelife.kube.core import Event
@@ -174,12 +175,13 @@ _ANY_NAME: Final = (PodDisruptionBudget, Event)
 def _check_of(type_: type[KubeObject]) -> Callable[[Any], None]:
     """The check of an object of that type; raises ValueError."""
     values, any_name = _VALUES.get(type_), issubclass(type_, _ANY_NAME)
+    is_namespace = lru_cache(maxsize=1 << 12)(is_dns_subdomain)  # each is named over and over
 
     def check(obj: Any) -> None:
         meta = obj.metadata
         if not (any_name or is_dns_subdomain(meta.name)):
             raise ValueError("metadata.name: is no DNS name, which no API server takes")
-        if meta.namespace and not is_dns_subdomain(meta.namespace):
+        if meta.namespace and not is_namespace(meta.namespace):
             raise ValueError("metadata.namespace: is no DNS name, which no API server takes")
         if values is not None:
             values(obj)
