@@ -68,7 +68,9 @@ class PlanClock:
         """
         asked, agenda, origin_ns = self._asked, self._agenda, self._origin_ns
         while True:
-            at_ns, due_ns = agenda.next_at(), self._controllers_due()
+            at_ns, due_ns = agenda.next_at(), None
+            if self.controllers is not None:
+                due_ns = self.controllers.next_due()
             if at_ns is None and not asked:
                 return
             if at_ns is None and due_ns is None:
@@ -90,9 +92,6 @@ class PlanClock:
         """Forget all calls that were to be made, and who made them."""
         self._asked.clear()
         self.controllers = self._world = None
-
-    def _controllers_due(self) -> int | None:
-        return self.controllers.next_due() if self.controllers is not None else None
 
     def _ask(self) -> None:
         """Make the first of the idle calls."""

@@ -198,10 +198,12 @@ class Scope:
             active = healthy = 0
             moving = []
             for pod in pods:
-                active += is_active(pod)
-                healthy += is_healthy(pod)
-                if stateful or _is_going(pod) or is_on_its_way(pod):
-                    moving.append(pod)
+                if pod.metadata.deletion_timestamp is None:
+                    active += is_active(pod)
+                    healthy += is_healthy(pod)
+                    if not (stateful or is_on_its_way(pod)):
+                        continue
+                moving.append(pod)
             self.counts[uid] = (active, healthy)
             self.moving[uid] = moving
 

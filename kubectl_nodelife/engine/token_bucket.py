@@ -82,10 +82,12 @@ class TokenBucket:
         self._tokens, self._last_ns = float(self._burst - 1), now_ns
 
     def _at(self, now_ns: int) -> float:
-        if self._last_ns is None:
+        tokens, last_ns = self._tokens, self._last_ns
+        if last_ns is None:
             return float(self._burst)
-        elapsed_s = max(0, now_ns - self._last_ns) / 1e9
-        return min(float(self._burst), self._tokens + elapsed_s * self._limit)
+        if now_ns > last_ns:
+            tokens += (now_ns - last_ns) / 1e9 * self._limit
+        return tokens if tokens < self._burst else float(self._burst)
 
     def _enough(self, tokens: float) -> bool:
         if tokens >= 0:

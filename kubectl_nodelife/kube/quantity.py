@@ -90,25 +90,34 @@ def amounts(quantities: Mapping[str, Quantity] | None) -> Amounts:
     return {n: _in_units(n, q) for n, q in quantities.items()}
 
 
-@lru_cache(maxsize=1 << 14)
 def _in_units(name: str, quantity: Quantity) -> int:
     return milli_value(quantity) if name == CPU else value(quantity)
 
 
-def container_requests(resources: ResourceRequirements) -> Amounts:
+def container_requests(resources: ResourceRequirements) -> Mapping[str, int]:
     """What a container requests; where it names a limit only, that is the request, as API defaults.
 
     Raises ValueError.
     """
-    requests = amounts(resources.requests)
-    if resources.limits:
-        for name, limit in resources.limits.items():
-            if name not in requests:
-                requests[name] = _in_units(name, limit)
-    return requests
+    requests, limits = resources.requests, resources.limits
+    return _requested(
+        tuple(requests.items()) if requests else (), tuple(limits.items()) if limits else ()
+    )
 
 
-def pod_requests(pod: Pod) -> Amounts:
+@lru_cache(maxsize=1 << 14)
+def _requested(
+    requests: tuple[tuple[str, Quantity], ...], limits: tuple[tuple[str, Quantity], ...]
+) -> Mapping[str, int]:
+    """The same by what is written, of which a cluster has far less than containers."""
+    found = {name: _in_units(name, quantity) for name, quantity in requests}
+    for name, limit in limits:
+        if name not in found:
+            found[name] = _in_units(name, limit)
+    return found
+
+
+def pod_requests(pod: Pod) -> Mapping[str, int]:
     """What the scheduler reserves for the pod. Follows `PodRequests`. Raises ValueError.
 
     The sum over containers and sidecars, or the peak while init containers run, if that is larger;
@@ -122,11 +131,13 @@ def pod_requests(pod: Pod) -> Amounts:
     if spec.init_containers:
         requests = _with_init_containers(requests, spec.init_containers)
     if spec.resources is not None:
-        requests |= _pod_level(spec)
+        requests = {**requests, **_pod_level(spec)}
     return _sum((requests, amounts(spec.overhead))) if spec.overhead else requests
 
 
-def _with_init_containers(requests: Amounts, init_containers: Iterable[Container]) -> Amounts:
+def _with_init_containers(
+    requests: Mapping[str, int], init_containers: Iterable[Container]
+) -> Amounts:
     """Sidecars (restartPolicy Always) stay; another init container runs beside those before it."""
     sidecars: Amounts = {}
     peak: Amounts = {}
@@ -151,7 +162,7 @@ def _pod_level(spec: PodSpec) -> Amounts:
     }
 
 
-def _sum(parts: Iterable[Amounts]) -> Amounts:
+def _sum(parts: Iterable[Mapping[str, int]]) -> Amounts:
     total: Amounts = {}
     for part in parts:
         for name, amount in part.items():
@@ -159,5 +170,5 @@ def _sum(parts: Iterable[Amounts]) -> Amounts:
     return total
 
 
-def _max(one: Amounts, other: Amounts) -> Amounts:
+def _max(one: Mapping[str, int], other: Mapping[str, int]) -> Amounts:
     return {n: max(one.get(n, 0), other.get(n, 0)) for n in (*one, *other)}

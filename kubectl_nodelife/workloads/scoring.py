@@ -16,7 +16,6 @@ from math import log
 from typing import Any, Final, NamedTuple, Protocol
 
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.kube.quantity import Amounts
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 
 SAMPLE: Final = 3
@@ -92,7 +91,7 @@ class Candidates(Protocol):
         """All of them; the order tells nothing."""
 
     def best(
-        self, requests: Amounts, has_room: Test, obeys: Test | None, siblings: Siblings
+        self, requests: Mapping[str, int], has_room: Test, obeys: Test | None, siblings: Siblings
     ) -> str | None:
         """The best of those that have room and obey the rules; None where none does.
 
@@ -173,7 +172,7 @@ class _Heap:
         return self._admitted
 
     def best(
-        self, requests: Amounts, has_room: Test, obeys: Test | None, siblings: Siblings
+        self, requests: Mapping[str, int], has_room: Test, obeys: Test | None, siblings: Siblings
     ) -> str | None:
         """The top of the heap, once what is out of date or without room is off it."""
         heap, listed = self._own_heap(), self._listed
@@ -261,7 +260,7 @@ class _Round:
         return self._names
 
     def best(
-        self, requests: Amounts, has_room: Test, obeys: Test | None, siblings: Siblings
+        self, requests: Mapping[str, int], has_room: Test, obeys: Test | None, siblings: Siblings
     ) -> str | None:
         """The first with the highest score, of those looked at."""
         found: list[str] = []
@@ -307,14 +306,18 @@ class _Round:
 
 
 def node_scores(
-    nodes: Nodes, prefers: Prefers, names: list[str], requests: Amounts, siblings: Siblings
+    nodes: Nodes,
+    prefers: Prefers,
+    names: list[str],
+    requests: Mapping[str, int],
+    siblings: Siblings,
 ) -> list[float]:
     """The score of each node: the sum over the default plugins that matter here, as
     pkg/scheduler/framework/plugins score and normalize.
     """
     preferences = [prefers(name) for name in names]
-    most_taints = max(p.taints for p in preferences)
-    most_affinity = max(-p.affinity for p in preferences)
+    most_taints = max([p.taints for p in preferences])
+    most_affinity = max([-p.affinity for p in preferences])
     crowds = _crowds(nodes, names, siblings)
     cpu, memory = requests.get("cpu", 0), requests.get("memory", 0)
     scores = []
@@ -339,7 +342,8 @@ def _used_share(info: NodeInfo, name: str, requested: int) -> float:
     allocatable = info.allocatable.get(name, 0)
     if not allocatable:
         return 1.0
-    return min(1.0, (info.requested.get(name, 0) + requested) / allocatable)
+    share = (info.requested.get(name, 0) + requested) / allocatable
+    return share if share < 1 else 1.0
 
 
 def _crowds(nodes: Nodes, names: list[str], siblings: Siblings) -> list[float]:
