@@ -233,9 +233,10 @@ class EventHandlers:
             node = cache.nodes.get(name)
             if node is None:
                 continue
+            there = {_owner_key(pod) for pod in cache.pods_on(name)}
             for tracked in self._index.by_key.values():
                 verdict = tracked.node_index.verdict(node)
-                scheduled = any(_owner_key(pod) == tracked.key for pod in cache.pods_on(name))
+                scheduled = tracked.key in there
                 if (
                     (verdict.should_run and not scheduled)
                     or (not verdict.should_continue_running and scheduled)
