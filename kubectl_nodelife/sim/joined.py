@@ -17,6 +17,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.sign_of_life import LastSignOfLife, sign_of_life
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeMeta
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH, NAMESPACE_NODE_LEASE
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.sim.kubelet_state import Heard
@@ -71,8 +72,16 @@ def _heard(setting: Setting, node: Node, sign: LastSignOfLife) -> Heard:
         first_ns = _next_of(sign.at_ns, every_ns, now_ns)
     ready = node.ready()
     posted = ready.last_heartbeat_time if ready is not None else None
-    posted_ns = first_ns if posted is None else int(posted)
+    posted_ns = first_ns if posted is None else _uncut(int(posted), first_ns, every_ns)
     return Heard(first_ns, every_ns, _next_of(posted_ns, terms.post_every_ns, now_ns))
+
+
+def _uncut(posted_ns: int, first_ns: int, every_ns: int) -> int:
+    """When the status was posted, of which the API keeps the second: with the renewal that fell
+    into that second, if one did.
+    """
+    later_ns = (first_ns - posted_ns) % every_ns
+    return posted_ns + later_ns if later_ns < SECOND_NS else posted_ns
 
 
 def _next_of(at_ns: int | None, every_ns: int, now_ns: int) -> int:

@@ -19,7 +19,13 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS, parse_time
+from kubectl_nodelife.kube.times import (
+    MILLISECOND_NS,
+    MINUTE_NS,
+    SECOND_NS,
+    parse_time,
+    whole_seconds,
+)
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from kubectl_nodelife.sim.container_reading import ContainerEvent, ResourcesEvent
@@ -161,7 +167,10 @@ def assemble(scenario: Scenario, given: Given | None = None) -> Setting:
         sources.append(generate(scenario.generate, start_ns, profile.name))
     sources.append(scenario.objects)
     cluster = Cache()
-    cluster.fill(_completed(chain.from_iterable(sources), start_ns), start_ns)
+    objects = _completed(chain.from_iterable(sources), start_ns)
+    if not scenario.join:
+        objects = (_posted(obj, start_ns) if type(obj) is Node else obj for obj in objects)
+    cluster.fill(objects, start_ns)
     _check_nodes(scenario, cluster.nodes)
     kinds_read = frozenset(kind_of(obj) for obj in scenario.objects)
     if given is not None:
@@ -193,6 +202,21 @@ def _booted(node: Node, number: int) -> Node:
         return node
     info = replace(info, boot_id=made_uid(number, 0xB007))
     return replace(node, status=replace(node.status, node_info=info))
+
+
+def _posted(node: Node, start_ns: int) -> Node:
+    """Conditions that say no lastHeartbeatTime were posted at t=0, as a cluster's nodes have been
+    posted of: a Node of the same name that is made later without one gives another sign of life.
+    """
+    conditions = node.status.conditions
+    if all(condition.last_heartbeat_time is not None for condition in conditions):
+        return node
+    now = whole_seconds(start_ns)
+    conditions = tuple(
+        c if c.last_heartbeat_time is not None else replace(c, last_heartbeat_time=now)
+        for c in conditions
+    )
+    return replace(node, status=replace(node.status, conditions=conditions))
 
 
 def _check_nodes(scenario: Scenario, present: Iterable[str]) -> None:

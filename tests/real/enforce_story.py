@@ -27,7 +27,10 @@ SET = (
     "node-eviction-rate=10",
 )
 NODES = tuple(f"n{i}" for i in range(6))
-_PATIENCE_S = 120
+_PATIENCE_S = 360
+"""Where every third write fails, breakers open; each then tries one write every half minute, and
+may meet a fault several times in a row.
+"""
 _PODS = "/api/v1/namespaces/default/pods"
 _SETS = "/apis/apps/v1/namespaces/default/daemonsets"
 _LOST = "node.kubernetes.io/unreachable"

@@ -341,6 +341,9 @@ func play(s *scenario, out string) {
 				if n, is := o.(*v1.Node); is {
 					for i := range n.Status.Conditions {
 						c := &n.Status.Conditions[i]
+						if c.LastHeartbeatTime.IsZero() {
+							c.LastHeartbeatTime = stamp()
+						}
 						if c.LastTransitionTime.IsZero() {
 							c.LastTransitionTime = stamp()
 						}
