@@ -45,7 +45,7 @@ class RateLimitedTimedQueue:
 
     def __init__(self, limiter: Limiter) -> None:
         self.limiter = limiter
-        self._heap: list[tuple[int, int, str]] = []
+        self._heap: list[tuple[int, str, int]] = []
         self._entries: dict[str, TimedValue] = {}
         self._set: dict[str, None] = {}
         self._line: list[str] = []
@@ -193,7 +193,7 @@ class RateLimitedTimedQueue:
         if entry.standing and entry.process_at_ns == self._renewed_ns:
             heapq.heappush(self._line, entry.value)
             return
-        heapq.heappush(self._heap, (entry.process_at_ns, entry.sequence, entry.value))
+        heapq.heappush(self._heap, (entry.process_at_ns, entry.value, entry.sequence))
         if entry.standing:
             self._apart[entry.value] = None
 
@@ -208,7 +208,7 @@ class RateLimitedTimedQueue:
 
     def _heap_head(self) -> TimedValue | None:
         while self._heap:
-            _, sequence, value = self._heap[0]
+            _, value, sequence = self._heap[0]
             entry = self._entries.get(value)
             if entry is not None and entry.sequence == sequence and not self._is_in_line(entry):
                 return entry
@@ -223,7 +223,6 @@ class RateLimitedTimedQueue:
             heapq.heappop(self._line)
         return None
 
-    def _order(self, entry: TimedValue) -> tuple[int, int, int, str]:
-        if self._is_in_line(entry):
-            return (self._renewed_ns, 1, 0, entry.value)
-        return (entry.process_at_ns, 0, entry.sequence, "")
+    def _order(self, entry: TimedValue) -> tuple[int, str]:
+        """At one instant by name, as a pass looks at nodes."""
+        return self.process_at(entry), entry.value

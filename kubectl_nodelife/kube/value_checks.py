@@ -16,7 +16,7 @@ from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.decode import convert
 from kubectl_nodelife.kube.kinds import KINDS, kind_of
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
-from kubectl_nodelife.kube.names import is_dns_subdomain
+from kubectl_nodelife.kube.names import LONGEST_NAME, is_dns_subdomain
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec, ResourceRequirements
 from kubectl_nodelife.kube.quantity import Quantity, parse_quantity
@@ -172,16 +172,20 @@ _ANY_NAME: Final = (PodDisruptionBudget, Event)
 """Kinds whose names the API server does not check either; see `kube.names`."""
 
 
+_is_namespace = lru_cache(maxsize=1 << 12)(is_dns_subdomain)
+"""A cluster has few, each of which its pods name over and over; none that is too long is kept."""
+
+
 def _check_of(type_: type[KubeObject]) -> Callable[[Any], None]:
     """The check of an object of that type; raises ValueError."""
     values, any_name = _VALUES.get(type_), issubclass(type_, _ANY_NAME)
-    is_namespace = lru_cache(maxsize=1 << 12)(is_dns_subdomain)  # each is named over and over
 
     def check(obj: Any) -> None:
         meta = obj.metadata
         if not (any_name or is_dns_subdomain(meta.name)):
             raise ValueError("metadata.name: is no DNS name, which no API server takes")
-        if meta.namespace and not is_namespace(meta.namespace):
+        namespace = meta.namespace
+        if namespace and not (len(namespace) <= LONGEST_NAME and _is_namespace(namespace)):
             raise ValueError("metadata.namespace: is no DNS name, which no API server takes")
         if values is not None:
             values(obj)

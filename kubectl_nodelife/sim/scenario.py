@@ -19,13 +19,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.times import (
-    MILLISECOND_NS,
-    MINUTE_NS,
-    SECOND_NS,
-    parse_time,
-    whole_seconds,
-)
+from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS, parse_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from kubectl_nodelife.sim.container_reading import ContainerEvent, ResourcesEvent
@@ -169,7 +163,7 @@ def assemble(scenario: Scenario, given: Given | None = None) -> Setting:
     cluster = Cache()
     objects = _completed(chain.from_iterable(sources), start_ns)
     if not scenario.join:
-        objects = (_posted(obj, start_ns) if type(obj) is Node else obj for obj in objects)
+        objects = (_posted(obj) if type(obj) is Node else obj for obj in objects)
     cluster.fill(objects, start_ns)
     _check_nodes(scenario, cluster.nodes)
     kinds_read = frozenset(kind_of(obj) for obj in scenario.objects)
@@ -204,16 +198,16 @@ def _booted(node: Node, number: int) -> Node:
     return replace(node, status=replace(node.status, node_info=info))
 
 
-def _posted(node: Node, start_ns: int) -> Node:
-    """Conditions that say no lastHeartbeatTime were posted at t=0, as a cluster's nodes have been
-    posted of: a Node of the same name that is made later without one gives another sign of life.
+def _posted(node: Node) -> Node:
+    """Conditions that say no lastHeartbeatTime were posted when the node was made, as a cluster's
+    have been: a Node of the same name that is made later without one gives another sign of life.
     """
     conditions = node.status.conditions
     if all(condition.last_heartbeat_time is not None for condition in conditions):
         return node
-    now = whole_seconds(start_ns)
+    made = node.metadata.creation_timestamp
     conditions = tuple(
-        c if c.last_heartbeat_time is not None else replace(c, last_heartbeat_time=now)
+        c if c.last_heartbeat_time is not None else replace(c, last_heartbeat_time=made)
         for c in conditions
     )
     return replace(node, status=replace(node.status, conditions=conditions))

@@ -342,7 +342,7 @@ func play(s *scenario, out string) {
 					for i := range n.Status.Conditions {
 						c := &n.Status.Conditions[i]
 						if c.LastHeartbeatTime.IsZero() {
-							c.LastHeartbeatTime = stamp()
+							c.LastHeartbeatTime = metav1.Time{Time: stamp().Add(-2 * time.Second)} // when it was made
 						}
 						if c.LastTransitionTime.IsZero() {
 							c.LastTransitionTime = stamp()
