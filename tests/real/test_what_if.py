@@ -34,6 +34,7 @@ SETTINGS = tuple(f"--set={flag}" for flag in FLAGS)
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 PODS = "/api/v1/namespaces/default/pods"
 WEB = "/apis/apps/v1/namespaces/default/deployments"
+NODES = ("n1", "n2", "n3", "n4")
 TOLERATES_S = 4
 STEADY_S = 15.0
 
@@ -81,6 +82,11 @@ class Steady:
             <= {c["type"]: c["status"] for c in pod["status"].get("conditions", ())}.items()
         ]
 
+    def takes_pods(self) -> bool:
+        """True if no node has a taint any more, as those have that were just made."""
+        nodes = self.api.get("/api/v1/nodes")["items"]
+        return len(nodes) == len(NODES) and not any(node["spec"].get("taints") for node in nodes)
+
     def until(self, wanted: Callable[[], bool]) -> None:
         """Wait for it."""
         ends = time.monotonic() + 180
@@ -96,9 +102,10 @@ def steady(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Steady]:
         control_plane(controller_manager=flags, scheduler=True) as plane,
         Kubelets(plane.api) as kubelets,
     ):
-        for name in ("n1", "n2", "n3", "n4"):
+        for name in NODES:
             kubelets.add_node(name)
         stand = Steady(plane, kubelets)
+        stand.until(stand.takes_pods)  # else all three land on the first node that does
         plane.api.create(WEB, deployment())
         stand.until(lambda: len(stand.ready()) == 3)
         time.sleep(STEADY_S)
