@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -198,8 +199,13 @@ def test_the_journal_tells_every_write() -> None:
         story.lose_and_return("n2")
         listed = daemon.run("changes", "-o", "json", "--since=1h")
         assert listed.returncode == 0, listed.stderr
-        outcomes = [c["outcome"] for c in json.loads(listed.stdout)["items"]]
-        assert "applied" in outcomes
-        assert "failed" not in outcomes
+        changes = json.loads(listed.stdout)["items"]
+        ends = {"applied": list[Any](), "failed": list[Any]()}
+        for change in changes:
+            about = change["object"]["kind"], change["object"]["name"]
+            ends.setdefault(change["outcome"], []).append((change["action"], *about))
+        assert ends["applied"]
+        # A label of a node that its kubelet is just registering meets a conflict, and is set again.
+        assert [failed for failed in ends["failed"] if failed not in ends["applied"]] == []
         assert daemon.stop() == 0
         judge(plane)
