@@ -147,7 +147,7 @@ class Scope:
         namespaces = {namespace for namespace, _ in new}
         daemon_pods: dict[str, list[Pod]] = {}
         for pod in pods:
-            owner, going = controller_of(pod.metadata), _is_going(pod)
+            owner, going = controller_of(pod.metadata), pod.metadata.deletion_timestamp is not None
             if going or pod.spec.node_name in unsettled:
                 self.unsettled.append(pod)
             if owner is None or owner.uid in self.rules:
@@ -214,7 +214,3 @@ class Scope:
         for pod in pods:
             ledger.pod_changed(None, pod, self.snapshot)
         ledger.begin(now_ns)
-
-
-def _is_going(pod: Pod) -> bool:
-    return pod.metadata.deletion_timestamp is not None

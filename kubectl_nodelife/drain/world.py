@@ -297,7 +297,7 @@ class PlanWorld(KubectlRequests):
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         if old is None or (new is not None and new.uid != old.uid):
             return  # `_replaced` was told of it
-        actor = self.actors.get(old.metadata.uid) or self._actor_of(old)
+        actor = self._actor_of(old)
         if new is None:
             actor.gone_ns = self._now_ns()
             self._stops_counting(actor)

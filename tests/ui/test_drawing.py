@@ -44,6 +44,11 @@ async def shown(
         yield window, told
 
 
+async def explain(query: Any) -> dict[str, Any]:
+    """Nothing is said of any object."""
+    return {"answers": []}
+
+
 async def settled(window: Browser) -> dict[str, int]:
     """What was called to draw, once a second passes without."""
     before: dict[str, Any] = {}
@@ -138,9 +143,6 @@ def test_what_would_be_hit_is_drawn_as_bands() -> None:
     async def what_if(query: Any) -> dict[str, Any]:
         return WHAT_IF
 
-    async def explain(query: Any) -> dict[str, Any]:
-        return {"answers": []}
-
     async def test() -> None:
         async with shown(3, {"what_if": what_if, "explain": explain}) as (window, _):
             await window.run("location.hash = '#/node/node-00001'")
@@ -174,9 +176,6 @@ WORDS = f"{ACTS}.value"
 
 
 def test_an_act_is_chosen_for_nodes_and_zones_and_told_in_words() -> None:
-    async def explain(query: Any) -> dict[str, Any]:
-        return {"answers": []}
-
     async def test() -> None:
         async with shown(3, {"explain": explain}) as (window, _):
             await window.run("location.hash = '#/node/node-00001'")
@@ -219,9 +218,6 @@ def test_a_play_is_given_up_when_the_choice_changes() -> None:
             given_up.append(query["word"])
             raise
         return {}
-
-    async def explain(query: Any) -> dict[str, Any]:
-        return {"answers": []}
 
     async def test() -> None:
         async with shown(3, {"what_if": what_if, "explain": explain}) as (window, _):

@@ -229,12 +229,12 @@ class PageEndpoint:
             raise web.HTTPBadRequest from None
         if self._playing.locked():
             raise web.HTTPTooManyRequests
+        try:
+            words = asked.words()
+        except BadInput as error:
+            return _refused(error)
         async with self._playing:
-            try:
-                query = {"word": asked.words(), "output": ["json"]}
-            except BadInput as error:
-                return _refused(error)
-            return await self._told("what_if", query)
+            return await self._told("what_if", {"word": words, "output": ["json"]})
 
     async def _told(self, question: str, query: Query) -> web.Response:
         try:
