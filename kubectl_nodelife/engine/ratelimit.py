@@ -124,7 +124,7 @@ class RateLimitedTimedQueue:
         """A pass removes and adds all standing entries, apart from these: its owner looks at them
         one by one, in this order.
         """
-        for value in apart_from:
+        for value in apart_from if self._entries else ():
             entry = self._entries.get(value)
             if entry is not None and entry.standing:
                 self._keep_its_instant(entry)

@@ -290,7 +290,8 @@ class NodeLifecycleController:
         if node is not None and is_ready(
             node
         ):  # upstream's pass queues it only once that is written
-            yield from leave_queue(self.memory, node, "its status could not be written")
+            zone = self.memory.zones.place(node)
+            yield from leave_queue(self.memory, node, zone, "its status could not be written")
         self.memory.look_at.add(name)
         self.memory.unconfirmed.add(name)  # it may have been done, and the answer got lost
         tries = self._update_tries.get(name, 0) + 1

@@ -54,7 +54,7 @@ def _stop_everything(
     """Every zone is dark, so the fault is likely ours: take off all taints, stop all queues."""
     because = "no zone has a single ready node: the fault may be this side's, evictions stop"
     for node in sorted(cache.nodes.values(), key=lambda n: n.name):
-        yield from mark_reachable(memory, node, now_ns, because)
+        yield from mark_reachable(memory, node, memory.zones.place(node), because)
         memory.look_at.add(node.name)  # the next pass queues the lost ones anew
     for zone in list(memory.zones.states):
         memory.zones.queues[zone].swap_limiter(0, now_ns)

@@ -7,7 +7,7 @@ pkg/controller/nodelifecycle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.classic import delete_pods
@@ -36,26 +36,24 @@ _AFTER_BUG_NS: Final = 60_000 * MILLISECOND_NS
 
 def taint_or_release(
     memory: Memory, node: Node, zone: str, verdict: HealthUpdate, now_ns: int
-) -> Iterator[Action]:
+) -> Iterable[Action]:
     """The decision after the health update. Follows `processTaintBaseEviction`."""
     on_current = memory.decides_on_current
     deciding = verdict.current if on_current else verdict.observed
     assert deciding is not None
     status = deciding.status
     if status == "True":
-        yield from mark_reachable(memory, node, now_ns, "the node is Ready")
-        return
+        return mark_reachable(memory, node, zone, "the node is Ready")
     taints = NO_EXECUTE_TAINTS.get(status)
     if taints is None:
-        return
+        return ()
     wanted, other = taints
     if node.has_taint(other.key, other.effect):
         because = f"Ready turned {status}: the taint is exchanged at once, whatever the rate"
         cause = memory.ready_cause.get(node.name)
-        yield from swap_taints(node, (wanted,), (), now_ns, because, cause)
-        yield from _take_off(memory, node, other, because, cause)
-    else:
-        yield from _queue_for_tainting(memory, node, zone, wanted, status, now_ns)
+        swapped = swap_taints(node, (wanted,), (), now_ns, because, cause)
+        return [*swapped, *_take_off(memory, node, other, because, cause)]
+    return _queue_for_tainting(memory, node, zone, wanted, status, now_ns)
 
 
 def _queue_for_tainting(
@@ -83,25 +81,29 @@ def _queue_for_tainting(
         yield queued
 
 
-def mark_reachable(memory: Memory, node: Node, now_ns: int, because: str) -> Iterator[Action]:
-    """Take off both NoExecute taints and leave the queue. Follows `markNodeAsReachable`."""
-    cause = memory.ready_cause.get(node.name)
+def mark_reachable(memory: Memory, node: Node, zone: str, because: str) -> list[Action]:
+    """Take off both NoExecute taints and leave the queue. Follows `markNodeAsReachable`.
+
+    `zone`: the node's present one.
+    """
+    decided: list[Action] = []
     if memory.settings.taint_mode and node.spec.taints:
+        cause = memory.ready_cause.get(node.name)
         for taint in (UNREACHABLE, NOT_READY):
-            yield from _take_off(memory, node, taint, because, cause)
-    memory.evicted_nodes.discard(node.name)
-    yield from leave_queue(memory, node, because)
+            decided += _take_off(memory, node, taint, because, cause)
+    memory.evicted_nodes.discard(node.metadata.name)
+    decided += leave_queue(memory, node, zone, because)
+    return decided
 
 
-def leave_queue(memory: Memory, node: Node, because: str) -> Iterator[Action]:
+def leave_queue(memory: Memory, node: Node, zone: str, because: str) -> tuple[Action, ...]:
     """Take the node out of the queue of its present zone, if it is there."""
-    zone = memory.zones.place(node)
-    queue = memory.zones.queues.get(zone)
-    if queue is not None and node.name in queue:
-        waited = queue.is_waiting(node.name)
-        queue.remove(node.name)
-        if waited:
-            yield _unqueue(memory, node.name, node.uid, zone, because)
+    queue, name = memory.zones.queues.get(zone), node.metadata.name
+    if queue is None or name not in queue:
+        return ()
+    waited = queue.is_waiting(name)
+    queue.remove(name)
+    return (_unqueue(memory, name, node.uid, zone, because),) if waited else ()
 
 
 def _take_off(
@@ -209,16 +211,15 @@ def _ready_as_written(memory: Memory, node: Node) -> NodeCondition | None:
 
 def evict_or_cancel(
     memory: Memory, node: Node, zone: str, health: NodeHealth, verdict: HealthUpdate, now_ns: int
-) -> Iterator[Action]:
+) -> Iterable[Action]:
     """Follows `processNoTaintBaseEviction`."""
     status = verdict.observed.status
     if status == "True":
-        yield from mark_reachable(memory, node, now_ns, "the node is Ready")
-        return
+        return mark_reachable(memory, node, zone, "the node is Ready")
     timeout_ns = memory.settings.pod_eviction_timeout_ns
     since_ns = health.ready_transition_ns if status == "False" else health.probe_ns
     if status not in ("False", "Unknown") or now_ns <= since_ns + timeout_ns:
-        return
+        return ()
     if memory.zones.queues[zone].add(node.name, node.uid, now_ns):
         queued = QueueNode(
             controller=CONTROLLER,
@@ -230,7 +231,8 @@ def evict_or_cancel(
             zone=zone,
         )
         memory.queued_cause[node.name] = queued
-        yield queued
+        return (queued,)
+    return ()
 
 
 def _evict_node(

@@ -88,6 +88,12 @@ class Memory:
         """Nodes a second for a zone of that state and size, while not all zones are dark."""
         return eviction_rate(state, size, self.settings)
 
+    def passes_that_saw(self, node: str, now_ns: int) -> Passes:
+        """Those in which the node was there, of which the one at `now_ns` sees it."""
+        if not self.unseen_since:  # as nearly always
+            return self.passes
+        return self.passes.that_saw_it(self.unseen_since.pop(node, None), now_ns)
+
     def knows_phase(self, now_ns: int) -> bool:
         """True if passes begin when those of the controller that was joined do: its drift makes
         that unknown again after some minutes.

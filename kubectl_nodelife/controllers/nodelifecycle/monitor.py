@@ -9,7 +9,7 @@ part of its own: one at which we fail is looked at again in the next pass, and t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import cast
+from typing import Final, cast
 
 from msgspec.structs import replace
 
@@ -36,6 +36,9 @@ from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
+
+_PAUSE_AFTER: Final = 64
+"""Of so many nodes at which nothing is decided one is told of: a live driver may pause there."""
 
 
 def note(memory: Memory, change: Change, now_ns: int) -> None:
@@ -70,10 +73,13 @@ def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[A
     memory.look_at = set(unplaced)
     for name, error in unplaced.items():
         yield part(name, _fail(error))
-    for name in sorted(look_at - unplaced.keys()):
-        node = cache.node(name)
+    bugs = cache.quarantine.bugs
+    for number, name in enumerate(sorted(look_at - unplaced.keys())):
+        node = cache.nodes.get(name)
         if node is not None:
-            yield part(node.name, check_apart(memory, node, cache, now_ns))
+            decided = check_apart(memory, node, cache, now_ns)
+            if decided or bugs or number % _PAUSE_AFTER == 0:
+                yield part(name, decided)
     yield count_zones(memory, cache, now_ns)
 
 
@@ -87,16 +93,21 @@ def part(node: str, actions: Iterable[Action]) -> TurnPart:
     return TurnPart(CONTROLLER, ("Node", ("", node)), actions)
 
 
-def check_apart(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterator[Action]:
-    """One node, unless it is in quarantine; one at which we fail is looked at in the next pass."""
+def check_apart(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterable[Action]:
+    """One node, unless it is in quarantine; one at which we fail is looked at in the next pass.
+
+    What fails is raised once the actions decided before it have been taken.
+    """
     if cache.is_quarantined("Node", ("", node.name)):
         memory.look_at.add(node.name)
-        return
+        return ()
+    decided: list[Action] = []
     try:
-        yield from check_node(memory, node, cache, now_ns)
-    except Exception:
+        check_node(memory, node, cache, now_ns, decided)
+    except Exception as error:
         memory.look_at.add(node.name)
-        raise
+        return _fail(error, decided)
+    return decided
 
 
 def _expired(memory: Memory, now_ns: int) -> Iterator[str]:
@@ -119,9 +130,9 @@ def _place(memory: Memory, cache: Cache) -> dict[str, Exception]:
     return failed
 
 
-def _fail(error: Exception) -> Iterator[Action]:
-    """A part of the pass that could not be taken."""
-    yield from ()
+def _fail(error: Exception, decided: Iterable[Action] = ()) -> Iterator[Action]:
+    """A part of the pass that could not be taken, or not beyond what is decided."""
+    yield from decided
     raise error
 
 
@@ -138,28 +149,31 @@ def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Tu
         memory.zones.ensure(zone)
     for name in added:
         node = memory.known[name] = cache.nodes[name]
-        yield part(name, _register(memory, node, now_ns))
+        yield part(name, _register(memory, node))
     for name in deleted:
         node = memory.known.pop(name)
         memory.expiry.drop(name)
         yield _node_event(node, "RemovingNode", f"Removing Node {name} from Controller")
 
 
-def _register(memory: Memory, node: Node, now_ns: int) -> Iterator[Action]:
+def _register(memory: Memory, node: Node) -> Iterator[Action]:
     """A node that no pass has seen before."""
     yield _node_event(node, "RegisteredNode", f"Registered Node {node.name} in Controller")
-    yield from mark_reachable(memory, node, now_ns, "a new node starts without such taints")
+    zone = memory.zones.place(node)
+    yield from mark_reachable(memory, node, zone, "a new node starts without such taints")
 
 
-def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterator[Action]:
-    """One node's part of the pass: health, zone sample, taint or evict, pods."""
+def check_node(
+    memory: Memory, node: Node, cache: Cache, now_ns: int, decided: list[Action]
+) -> None:
+    """One node's part of the pass: health, zone sample, taint or evict, pods. Adds to `decided`."""
     name, settings = node.name, memory.settings
     heartbeat = cache.heartbeat(name)
     health, verdict = update_node_health(
         node,
         memory.health.get(name),
         heartbeat,
-        memory.passes.that_saw_it(memory.unseen_since.pop(name, None), now_ns),
+        memory.passes_that_saw(name, now_ns),
         now_ns,
         settings.node_monitor_grace_period_ns,
         settings.node_startup_grace_period_ns,
@@ -171,7 +185,7 @@ def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterato
         lost = _set_conditions(node, verdict, heartbeat)
         posted(health, node, verdict.current, now_ns)
         memory.ready_cause[name] = memory.last_loss = lost
-        yield lost
+        decided.append(lost)
         node = _read_anew(memory, node)
     _plan_next_look(memory, name, health, verdict, heartbeat)
     current = verdict.current
@@ -191,11 +205,11 @@ def check_node(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterato
             memory.retry.add(name)
         return
     if settings.taint_mode:
-        yield from taint_or_release(memory, node, zone, verdict, now_ns)
+        decided += taint_or_release(memory, node, zone, verdict, now_ns)
     else:
-        yield from evict_or_cancel(memory, node, zone, health, verdict, now_ns)
+        decided += evict_or_cancel(memory, node, zone, health, verdict, now_ns)
     if marks:
-        yield from _mark_pods(memory, node, verdict, lost, pods, now_ns)
+        decided += _mark_pods(memory, node, verdict, lost, pods, now_ns)
 
 
 def _read_anew(memory: Memory, node: Node) -> Node:
