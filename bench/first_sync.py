@@ -41,7 +41,7 @@ async def _status_milliseconds(one: Running) -> float:
     from kubectl_nodelife.answers.view import ClusterView
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
     from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
-    from kubectl_nodelife.daemon.one_time_lists import ListedOnce, list_once
+    from kubectl_nodelife.daemon.run import ListedOnce, list_once
 
     cluster = WatchedCluster("bench", "bench", one.client.server)
 

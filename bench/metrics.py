@@ -19,7 +19,7 @@ from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts
 from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample, sample_steps
-from kubectl_nodelife.daemon.metrics.exposition import expose
+from kubectl_nodelife.daemon.metrics.endpoint import expose
 from kubectl_nodelife.daemon.metrics.values import cluster_values, work_values
 
 NODES = 5_000

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity
-from kubectl_nodelife.daemon.own_program import installed_link
-from kubectl_nodelife.daemon.spawning import own_command
+from kubectl_nodelife.daemon.spawning import installed_link, own_command
 
 _KEPT = ("KUBECONFIG", "PATH", "NODELIFE_RUNTIME_DIR", "NODELIFE_STATE_DIR", "NODELIFE_CONFIG")
 """Variables that decide which cluster it is, and let credential plugins be found."""

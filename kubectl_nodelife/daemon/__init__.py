@@ -1,9 +1,16 @@
 """The per-user process that watches one cluster, plans in dry-run, and answers at once.
 
 `paths`, `client` and `identity_cache` are the half that every quick command loads: nothing in them
-imports more than a socket and json. The rest is the process itself: `instance` (one for each user
-and cluster), `run` (plugs it together), `decisions` (the one task that touches the engine), `gate`
-(whether the controllers may decide), `controller_host` (the engine with its overlay), `follow`
-(what other controllers do), `cluster_view` (what an answer is made from), `journal`, `server`,
-`config` and `reload`.
+imports more than a socket and json. The rest is the process itself, in the order of a run:
+
+- `spawning` starts it in the background, `instance` sees that there is one for each user and
+  cluster, `process` takes its state folder, `options`, `config` and `settings` say how it runs, and
+  `run` plugs it together, up to `own_program`, which hands over to a newer version.
+- News come by `feed` to `decisions`, the one task that touches the engine; `gate` and `lease_check`
+  say whether the controllers may decide, `clock` what time it is, `kinds` what is watched.
+- `controller_host` is the engine with its overlay, with `follow` for what other controllers do.
+  `ledger` numbers what is planned; `journal` keeps it as `changes`, in the file of `store`.
+- `enforce` writes, after `preflight` and `cluster_checks`; `intents` is its journal of writes.
+- `server` answers: from `cluster_view`, `health`, `forked_answers` and `divergence_recorder`;
+  `metrics`, `notify` and `ui` show the same to others.
 """

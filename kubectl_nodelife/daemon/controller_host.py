@@ -3,23 +3,27 @@
 What the cluster shows comes in by `observe`; `step` brings it and what is due through the engine,
 and lays each decision over the view, whose events go through the engine again, until nothing is
 left to decide. Every decision is noted in the ledger and handed to the executor. What other
-controllers do in the cluster is the follower's affair (`follow`).
+controllers do in the cluster is the follower's affair (`follow`). A list of a kind becomes events
+by comparing it with the objects shown so far (`events_of`), for every host alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.changes import patch_text
-from kubectl_nodelife.daemon.follow.contained import ContainedFollower, about_event
-from kubectl_nodelife.daemon.follow.follower import ControllerFollower, Follower
-from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.daemon.open_plans import outcome_of
+from kubectl_nodelife.daemon.follow.follower import (
+    ContainedFollower,
+    ControllerFollower,
+    Follower,
+    about_event,
+)
+from kubectl_nodelife.daemon.ledger import Ledger, outcome_of
 from kubectl_nodelife.daemon.quarantine_log import log_bug, take_in
 from kubectl_nodelife.engine.actions import Action, CreatePod, RecordEvent
 from kubectl_nodelife.engine.cache import Cache, Key
@@ -40,8 +44,13 @@ from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.unreadable import NAMELESS
+from kubectl_nodelife.live.loop import TimeSlices
+from kubectl_nodelife.live.news import ListNews
 
 Onlooker = Callable[[KubeObject, KubeObject | None, int], None]
+
+ShownEvent = Put | Gone | Unreadable
 """Told of an object as the cluster showed it before and shows it now (None: gone), and when."""
 
 FOLLOWER: Final = "follower"
@@ -331,3 +340,33 @@ def same_version(before: KubeObject, after: KubeObject) -> bool:
     """True if these are the same version of one object."""
     version = after.metadata.resource_version
     return version != "" and version == before.metadata.resource_version
+
+
+class ShownObjects(Protocol):
+    """The objects as the cluster has shown them so far."""
+
+    def shown(self, kind: str, key: Key) -> KubeObject | None:
+        """The object, or None."""
+
+    def shown_keys(self, kind: str) -> Iterator[Key]:
+        """The keys of all objects of a kind."""
+
+
+async def events_of(listed: ListNews, before: ShownObjects, slices: TimeSlices) -> list[ShownEvent]:
+    """The list as events. What is missing in it is gone; but where it holds an object without a
+    name, that may be the one, and it is set aside instead.
+    """
+    kind = listed.kind
+    events: list[ShownEvent] = []
+    keys = {found.key for found in listed.unreadable}  # there all the same
+    for obj in listed.objects:
+        keys.add(obj.key)
+        known = before.shown(kind, obj.key)
+        if known is None or not same_version(known, obj):
+            events.append(Put(kind, obj))
+        await slices.pause()
+    why = "it may be the one that the list does not name"
+    for key in before.shown_keys(kind):
+        if key not in keys:
+            events.append(Unreadable(kind, key, why) if NAMELESS in keys else Gone(kind, key))
+    return events

@@ -1,33 +1,32 @@
 """The daemon's decision task: the one place from which the engine is touched.
 
 News of the watches, new settings, outcomes of actions and the passing of time come through one
-queue. Each batch becomes ticks for the host, which `live.loop` plays in slices of some 10 ms, so
-that a burst (a zone lost is 50,000 actions) never holds up who asks; nothing interrupts a batch.
+queue (`feed`). Each batch becomes ticks for the host, which `live.loop` plays in slices of some 10
+ms, so that a burst (a zone lost is 50,000 actions) never holds up who asks; nothing interrupts a
+batch.
 
 No decision is taken while a required watch (Node, Lease, Pod) is down, and after a suspend, a gap,
 a stop of this process or a change of the server's clock none before each kind has been listed anew
-(`gate`). The node lifecycle controller then warms up besides: silence so far counts for nothing,
-and no node is called lost before a full grace period has been watched.
+(`gate`). What is seen meanwhile is held: the last event of each object, and all outcomes. The node
+lifecycle controller then warms up besides: silence so far counts for nothing, and no node is called
+lost before a full grace period has been watched.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, Final
 
 from kubectl_nodelife.daemon.clock import DaemonClock
-from kubectl_nodelife.daemon.controller_host import ControllerHost
+from kubectl_nodelife.daemon.controller_host import ControllerHost, events_of
 from kubectl_nodelife.daemon.feed import ChangeSettings, Feed, ManagerBegan, Message
-from kubectl_nodelife.daemon.garbage_collection import collect_seldom
 from kubectl_nodelife.daemon.gate import DecisionGate
-from kubectl_nodelife.daemon.held_events import HeldEvents, Seen, kind_of_event
 from kubectl_nodelife.daemon.kinds import out_of_reach, runnable
 from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeases
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.daemon.list_changes import events_of
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.quarantine_log import fill, log_bug, take_in
 from kubectl_nodelife.engine.cache import Cache
@@ -35,6 +34,7 @@ from kubectl_nodelife.engine.events import Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.loop import Tick
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.loop import TimeSlices, drive, play
 from kubectl_nodelife.live.news import ListNews, News, OtherCluster, WatchNews
@@ -44,6 +44,12 @@ _GATHER_S = 0.05
 _LOOK_AROUND_S = 1.0
 _EVENTS_AT_ONCE = 100
 _MOST_STANDSTILL_NS = 5 * SECOND_NS
+
+_THRESHOLDS: Final = (5_000, 5, 1_000_000_000)
+
+Key = tuple[str, str]
+Seen = tuple[int | None, Sequence[Put | Gone | Unreadable | Outcome]]
+"""When something was seen, None for now, and what."""
 
 
 class DecisionTask:
@@ -404,3 +410,58 @@ class DecisionTask:
         self.cold_since_ns = self.clock.now_ns()
         self.cold_until_ns = self.cold_since_ns + self.settings.node_monitor_grace_period_ns
         self.cold_because = because
+
+
+def collect_seldom() -> None:
+    """Set what was read aside for the garbage collector, and from now on look at new objects only.
+
+    A full collection would look at everything for a third of a second, and find next to nothing:
+    objects of the cluster refer to no others in circles.
+    """
+    gc.enable()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_THRESHOLDS)
+
+
+class HeldEvents:
+    """Keeps what is seen while no decision is taken: last events and all outcomes. `objects`:
+    (kind, key) -> the last event about the object.
+    """
+
+    def __init__(self) -> None:
+        self.objects: dict[tuple[str, tuple[str, str]], Put | Gone | Unreadable] = {}
+        self._outcomes: list[Outcome] = []
+
+    def add(self, seen: Iterable[Seen]) -> None:
+        """Keep these until the controllers may go on."""
+        for _, events in seen:
+            for event in events:
+                if isinstance(event, Outcome):
+                    self._outcomes.append(event)
+                else:
+                    key = event.obj.key if isinstance(event, Put) else event.key
+                    self.objects[event.kind, key] = event
+
+    def listed(self, kind: str) -> None:
+        """A list of the kind tells all that was held of it, and newer."""
+        self.objects = {key: event for key, event in self.objects.items() if key[0] != kind}
+
+    def told(self, kind: str, seen: Iterable[Seen]) -> dict[Key, KubeObject]:
+        """The newest of each object of a kind that was told, and is not in the cache yet: held
+        back, or just `seen`.
+        """
+        held = [event for (of, _), event in self.objects.items() if of == kind]
+        events = [*held, *(event for _, events in seen for event in events)]
+        return {e.obj.key: e.obj for e in events if isinstance(e, Put) and e.kind == kind}
+
+    def pop(self) -> list[Put | Gone | Unreadable | Outcome]:
+        """The events that were held, outcomes first; none is held any more."""
+        held = [*self._outcomes, *self.objects.values()]
+        self._outcomes, self.objects = [], {}
+        return held
+
+
+def kind_of_event(event: Put | Gone | Unreadable | Outcome) -> str:
+    """The kind of the object, "" for what came of an action."""
+    return "" if isinstance(event, Outcome) else event.kind

@@ -2,7 +2,10 @@
 
 An action without a write of its own (a timer, a place in a queue, an Event) is settled with its
 cause or its consequence. An action that an earlier daemon had decided and that is decided again, in
-whatever words, keeps its numbers, so that a restart does not tell it twice.
+whatever words, keeps its numbers, so that a restart does not tell it twice. A plan that an earlier
+daemon left open and that is not decided again is judged by what the cluster shows now
+(`outcome_of`): the journal keeps it as data (`engine.actions.data`). Rows of journals older than
+that hold no data, and end as superseded.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from secrets import token_bytes
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.changes import ENFORCE, HELD, WOULD, ChangeRecord, changes_of
@@ -25,11 +29,15 @@ from kubectl_nodelife.engine.actions import (
     SetZoneState,
     UnqueueNode,
 )
+from kubectl_nodelife.engine.actions.data import decode_action
 from kubectl_nodelife.engine.actions.numbering import ActionNumbers
-from kubectl_nodelife.engine.overlay import APPLIED, CONFIRMED, SUPERSEDED
+from kubectl_nodelife.engine.overlay import APPLIED, CONFIRMED, SUPERSEDED, Overlay
+from kubectl_nodelife.engine.settlement import settle_action
 from kubectl_nodelife.kube.redaction import KEY_BYTES, Digests
 
 _SETTLED_KEPT: Final = 50_000
+
+_RESTARTED = "the daemon was restarted, and no longer plans it"
 """Settled actions that later ones can still name as their cause."""
 
 # A decision of our own -> the one about the same thing that it takes the place of.
@@ -339,3 +347,26 @@ def _is_decision(action: Action) -> bool:
 def _unseen(action: Action) -> bool:
     """True if the cluster never shows it."""
     return not action.writes or isinstance(action, RecordEvent)
+
+
+def outcome_of(change: ChangeRecord, overlay: Overlay) -> tuple[str, str]:
+    """(outcome, why) of an open plan that was not made again."""
+    action = planned_action(change)
+    if action is None:
+        return SUPERSEDED, _RESTARTED
+    shown = overlay.shown(*action.target)
+    if shown is not None:
+        return settle_action(action, shown) or (SUPERSEDED, _RESTARTED)
+    if action.deletes:
+        return CONFIRMED, f"{change.kind} {change.name} is gone"
+    return SUPERSEDED, _RESTARTED
+
+
+def planned_action(change: ChangeRecord) -> Action | None:
+    """The action of an open plan; None where the journal does not hold it."""
+    if not change.data:
+        return None
+    try:
+        return decode_action(change.data).action
+    except msgspec.MsgspecError:
+        return None

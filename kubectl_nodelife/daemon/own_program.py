@@ -1,34 +1,45 @@
-"""Notices that an upgrade has removed or replaced the program that a daemon was started from.
+"""Notices that an upgrade has removed or replaced the program that a daemon was started from, and
+hands its work over to the program that is installed now.
 
 krew unpacks the new version beside the old one, leads its link there, and then deletes the old one;
 pip puts the new one in its place. The daemon has imported all that it needs (`process.py`) and goes
 on; but it is the old version, and its user believes that the new one runs: so each answer says what
-to do. Without files it hands over (`hand_over.py`) to the program that is installed now.
+to do.
+
+Without files it hands over: the process becomes that program (exec), so that a service manager or a
+terminal keeps its child. By then nothing is on its way, and Lease, journal, socket and lock are
+released. The new program gets the same orders and begins as after a restart; but it joins, as a
+restarted controller manager would strip taints that are months old.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
-import kubectl_nodelife
 from kubectl_nodelife import __version__
 from kubectl_nodelife.build_info import COMMIT
+from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.options import Options
+from kubectl_nodelife.daemon.spawning import PACKAGE, PROGRAM, filled_pipe, installed_link
+from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.live.child import TooMuchOutput, run_program
 
 UPGRADE_SECONDS: Final = 600.0
+
+_ANSWER_SECONDS: Final = 20.0
+_ASK_AGAIN_SECONDS: Final = 60.0
 """For so long a daemon goes on where its program was removed and no other one is installed."""
 
 SETTLE_SECONDS: Final = 10.0
 """For so long it goes on where another one is installed: an upgrade may still be under way."""
 
-PROGRAM: Final = "kubectl-nodelife"
-
-_PACKAGE: Final = os.path.dirname(os.path.abspath(kubectl_nodelife.__file__ or ""))
 _REMEDY: Final = "run: kubectl nodelife daemon restart"
 _VERSION: Final = re.compile(r'^__version__ = "([^"]+)"$', re.MULTILINE)
 _COMMIT: Final = re.compile(r'^COMMIT = "([^"]*)"$', re.MULTILINE)
@@ -38,7 +49,7 @@ class OwnProgram:
     """The package as it is in this process, against what lies in its folder now."""
 
     def __init__(self, environ: Mapping[str, str], package: str = "") -> None:
-        self._package = package or _PACKAGE
+        self._package = package or PACKAGE
         self._path = environ.get("PATH")
         self._seen_at = time.monotonic()
         self._stamp: tuple[int, int] | None = None
@@ -97,12 +108,92 @@ class OwnProgram:
         return found[1] if found else ""
 
 
-def installed_link(package: str = _PACKAGE) -> str:
-    """krew's link to the program of which this is the package, whatever its version; "" for none.
+class HandOver:
+    """Finds out if the daemon must end because what it stands on was removed, and what takes over.
 
-    `$KREW_ROOT/store/nodelife/VERSION/nodelife/lib/kubectl_nodelife` belongs to
-    `$KREW_ROOT/bin/kubectl-nodelife`.
+    `because`: why it ends; "" while it need not. `successor`: the program that takes over.
     """
-    parents = Path(package).parents
-    in_store = len(parents) > 5 and parents[3].name == "nodelife" and parents[4].name == "store"
-    return str(parents[5] / "bin" / PROGRAM) if in_store else ""
+
+    def __init__(self, program: OwnProgram, options: Options) -> None:
+        self.because = self.successor = ""
+        self.program = program
+        self._options = options
+        self._refused, self._ask_again_at = "", 0.0
+
+    async def look(self, *, has_socket: bool) -> None:
+        """Find out. Asks the program that is installed now whether it runs."""
+        gone = self.program.seconds_gone()
+        if not has_socket:
+            self.because = "its socket was removed"
+        elif gone >= SETTLE_SECONDS:
+            self.successor = await self._running(self.program.successor(), gone)
+            if self.successor or gone > UPGRADE_SECONDS:
+                self.because = "its program was removed"
+
+    def leave(self) -> None:
+        """Become the successor, if there is one. Otherwise raises Failed where it enforced."""
+        if self.because and self.successor:
+            try:
+                _become(self.successor, self._options)
+            except OSError as error:
+                log.error("%s cannot be run: %s", self.successor, error.strerror)
+        if self.because and self._options.orders.controllers:
+            raise Failed(
+                f"ended, because {self.because}, and no other takes over: nothing is enforced any "
+                "more; what it has written stays",
+                on=f"daemon (pid {os.getpid()})",
+                remedy="install it again, then run: " + command_of(self._options),
+            )
+
+    async def _running(self, found: str, gone: float) -> str:
+        """That program, if it runs; one that did not is asked again a minute later."""
+        if not found or (found == self._refused and gone < self._ask_again_at):
+            return ""
+        self._refused = "" if await self._runs(found) else found
+        self._ask_again_at = gone + _ASK_AGAIN_SECONDS
+        return "" if self._refused else found
+
+    async def _runs(self, program: str) -> bool:
+        """True if it says its version in time; if not, the log says so."""
+        words, environ = [program, "version"], self._options.environ
+        try:
+            ended = await run_program(words, environ, seconds=_ANSWER_SECONDS)
+        except TimeoutError:  # an OSError, too
+            log.error("%s does not take over: no answer", program)
+            return False
+        except OSError as error:
+            log.error("%s cannot be run, and does not take over: %s", program, error.strerror)
+            return False
+        except TooMuchOutput:
+            log.error("%s does not take over: that is no version", program)
+            return False
+        if ended.code != 0:
+            said = (ended.stdout + ended.stderr).decode(errors="replace").strip()
+            log.error("%s does not take over: %s", program, said)
+        return ended.code == 0
+
+
+def arguments_of(options: Options) -> list[str]:
+    """The arguments of the daemon that takes over: the same orders, and it joins."""
+    return ["--begin=join" if a.startswith("--begin=") else a for a in options.arguments]
+
+
+def command_of(options: Options) -> str:
+    """The command by which a person starts a daemon like it again."""
+    words = [word for word in arguments_of(options)[2:] if word != "--yes"]
+    return shlex.join(["kubectl", "nodelife", "daemon", "start", *words])
+
+
+def _become(program: str, options: Options) -> None:
+    """Replace this process. Raises OSError where that cannot be done."""
+    words = arguments_of(options)
+    kept = []
+    if token := options.overrides.token:
+        kept.append(filled_pipe(json.dumps({"token": token}).encode()))
+        words.append(f"--secrets-fd={kept[-1]}")
+    if options.ready_fd is not None:  # behind the terminal: no parent waits, stderr is the log
+        kept.append(os.open(os.devnull, os.O_WRONLY))
+        words.append(f"--ready-fd={kept[-1]}")
+    for descriptor in kept:
+        os.set_inheritable(descriptor, True)
+    os.execve(program, [program, *words], dict(options.environ))

@@ -1,7 +1,11 @@
 """The daemon: plugs source, decision task, journal and server together until told to stop.
 
 It has no client that could write, unless it was ordered to enforce (`enforce/`). `process.py` makes
-the process in which it runs.
+the process in which it runs. Metrics and notifications are built from its options (`make_metrics`);
+prometheus_client is imported for a daemon that serves metrics only. Kinds that it does not watch
+are listed for one question (`list_once`), with the daemon's own rights. `upgrade` is answered from
+the watched nodes and the run's Lease, without the checks of nodes: they need kinds that are read
+for `upgrade status` alone.
 """
 
 from __future__ import annotations
@@ -11,11 +15,12 @@ import os
 import signal
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from kubectl_nodelife import __version__
+from kubectl_nodelife.answers.upgrade_status import upgrade_status
 from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.daemon.answer_port import ADDRESS, AnswerPort, port_warning
 from kubectl_nodelife.daemon.clock import DaemonClock
@@ -23,22 +28,24 @@ from kubectl_nodelife.daemon.cluster_view import WatchedCluster, blind_warnings,
 from kubectl_nodelife.daemon.config import Config, load_config
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
-from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
-from kubectl_nodelife.daemon.enforce.plug import make_enforcement, pausing_orders
-from kubectl_nodelife.daemon.enforce.tee import Tee
-from kubectl_nodelife.daemon.hand_over import HandOver
+from kubectl_nodelife.daemon.enforce.enforcement import (
+    Enforcement,
+    make_enforcement,
+    pausing_orders,
+)
+from kubectl_nodelife.daemon.feed import Tee
 from kubectl_nodelife.daemon.health import health, up_seconds
 from kubectl_nodelife.daemon.instance import Instance, card
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.metrics.answer_times import timed
-from kubectl_nodelife.daemon.metrics.change_counts import Histogram
+from kubectl_nodelife.daemon.metrics.change_counts import Histogram, timed
 from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
-from kubectl_nodelife.daemon.metrics.plug import make_metrics
-from kubectl_nodelife.daemon.one_time_lists import ListedOnce, list_once
+from kubectl_nodelife.daemon.metrics.polled_objects import read_run
+from kubectl_nodelife.daemon.metrics.recorder import Measured, MetricsRecorder
+from kubectl_nodelife.daemon.notify.delivery import Notifier
 from kubectl_nodelife.daemon.options import Options, target_now
-from kubectl_nodelife.daemon.own_program import OwnProgram
+from kubectl_nodelife.daemon.own_program import HandOver, OwnProgram
 from kubectl_nodelife.daemon.paths import config_file, log_path
 from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug, log_end
 from kubectl_nodelife.daemon.reload import FileWatch
@@ -52,25 +59,42 @@ from kubectl_nodelife.daemon.settings import (
 )
 from kubectl_nodelife.daemon.spawning import tell_parent
 from kubectl_nodelife.daemon.ui.host import PageHost
-from kubectl_nodelife.daemon.upgrade_answer import upgrade_answer
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError
-from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.unreadable import Unreadable
+from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.clock import spread_warnings, steady_ns
 from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
-from kubectl_nodelife.live.listing import read_leases
+from kubectl_nodelife.live.listing import read_leases, read_or_refusal
 from kubectl_nodelife.live.news import OtherCluster
 from kubectl_nodelife.live.pacing import DAEMON_PACING, ENFORCING_PACING
 from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import connection_warnings
 
+if TYPE_CHECKING:
+    from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint
+
+
 _KEEP_SECONDS: Final = 2.0
 _REREAD_SECONDS: Final = 30.0
 
 Look = Callable[[], ClusterView]
+
+
+class ListedOnce(NamedTuple):
+    """The objects of these kinds. `unread`: kinds that may not be listed, and what the server says;
+    `unreadable`: objects that cannot be decoded.
+    """
+
+    objects: list[KubeObject]
+    unread: dict[str, str]
+    unreadable: list[Unreadable]
+
+
 ListKinds = Callable[[Sequence[str]], Coroutine[Any, Any, ListedOnce]]
 MakeAnswers = Callable[
     [Look, Journal, Callable[[], int], Callable[[], list[str]], ListKinds],
@@ -402,3 +426,56 @@ class Daemon:
 
 async def _hello(query: Query) -> dict[str, Any]:
     return {}
+
+
+async def list_once(client: Client, kinds: Sequence[str]) -> ListedOnce:
+    """All objects of these kinds, none of those that are not served. Raises ApiError, Failed,
+    Unreachable.
+    """
+    aside: list[Unreadable] = []
+    lists = await asyncio.gather(
+        *(read_or_refusal(client, resource_of(kind), None, aside) for kind in kinds)
+    )
+    found = dict(zip(kinds, lists, strict=True))
+    unread = {kind: each.what for kind, each in found.items() if isinstance(each, ApiError)}
+    objects = [obj for each in found.values() if isinstance(each, list) for obj in each]
+    return ListedOnce(objects, unread, aside)
+
+
+def upgrade_answer(client: Client, look: Callable[[], ClusterView]) -> Answer:
+    """The answer; the Lease is read for each question."""
+
+    async def upgrade_now(query: Query) -> dict[str, Any]:
+        lease = await read_run(client)
+        view = look()
+        names = query.get("node", ())
+        nodes = list(view.cache.nodes.values())
+        status = upgrade_status(nodes, lease, view.now_ns, view.source, names)
+        return {**status, "warnings": [*view.warnings, *status["warnings"]]}
+
+    return upgrade_now
+
+
+class Metrics(NamedTuple):
+    """The recorder, who serves what it keeps, and who notifies of it; None where not asked for."""
+
+    recorder: MetricsRecorder
+    endpoint: MetricsEndpoint | None
+    notifier: Notifier | None
+
+
+def make_metrics(options: Options, daemon: Measured) -> Metrics | None:
+    """None where neither was asked for."""
+    notify = options.notify
+    asked = bool(notify.command or notify.webhook)
+    if not options.metrics.bind_address and not asked:
+        return None
+    recorder = MetricsRecorder(daemon, per_node=options.metrics.per_node)
+    notifier = None
+    if asked:
+        notifier = Notifier(recorder, notify, daemon.cluster.server, options.environ)
+    if not options.metrics.bind_address:
+        return Metrics(recorder, None, notifier)
+    from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint
+
+    return Metrics(recorder, MetricsEndpoint(recorder, options.metrics), notifier)

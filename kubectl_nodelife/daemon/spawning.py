@@ -14,12 +14,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
+import kubectl_nodelife
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance
 from kubectl_nodelife.errors import Failed
 
 READY_SECONDS: Final = 60.0
+
+PROGRAM: Final = "kubectl-nodelife"
+PACKAGE: Final = os.path.dirname(os.path.abspath(kubectl_nodelife.__file__ or ""))
 
 
 class NotStarted(Failed):
@@ -37,6 +42,17 @@ def own_command() -> list[str]:
     if before and not before[-1].startswith("-") and os.path.isfile(before[-1]):
         before[-1] = os.path.abspath(before[-1])
     return [sys.executable, *before]
+
+
+def installed_link(package: str = PACKAGE) -> str:
+    """krew's link to the program of which this is the package, whatever its version; "" for none.
+
+    `$KREW_ROOT/store/nodelife/VERSION/nodelife/lib/kubectl_nodelife` belongs to
+    `$KREW_ROOT/bin/kubectl-nodelife`.
+    """
+    parents = Path(package).parents
+    in_store = len(parents) > 5 and parents[3].name == "nodelife" and parents[4].name == "store"
+    return str(parents[5] / "bin" / PROGRAM) if in_store else ""
 
 
 def spawn(

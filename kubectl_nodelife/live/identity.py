@@ -3,7 +3,7 @@
 A context's name alone says nothing: many kubeconfigs call theirs `default`. What counts is the
 server's address, the authority that vouches for it, and the user. Secrets that rotate (tokens,
 certificates) do not count, or each renewal would be another cluster. Which cluster it really is
-only the server can say (`daemon/ownership.py`).
+only the server can say (`daemon/process.py`).
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
-from kubectl_nodelife.daemon.enforce.plug import make_enforcement
+from kubectl_nodelife.daemon.enforce.enforcement import Enforcement, make_enforcement
 from kubectl_nodelife.daemon.intents import APPLIED, SENT, Intent, Intents
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.preflight import Orders

@@ -9,10 +9,14 @@ from types import SimpleNamespace
 import pytest
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.daemon import hand_over, own_program
-from kubectl_nodelife.daemon.hand_over import HandOver
+from kubectl_nodelife.daemon import own_program
 from kubectl_nodelife.daemon.options import Options, from_anywhere
-from kubectl_nodelife.daemon.own_program import SETTLE_SECONDS, UPGRADE_SECONDS, OwnProgram
+from kubectl_nodelife.daemon.own_program import (
+    SETTLE_SECONDS,
+    UPGRADE_SECONDS,
+    HandOver,
+    OwnProgram,
+)
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.live.connection import Connection
@@ -130,7 +134,7 @@ def test_the_other_gets_the_same_orders_and_joins(
     upgrade: Upgrade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     became: list[tuple[str, list[str], dict[str, str]]] = []
-    monkeypatch.setattr(hand_over.os, "execve", lambda *words: became.append(words))
+    monkeypatch.setattr(own_program.os, "execve", lambda *words: became.append(words))
     upgrade.install("echo Client Version: v2.0.0")
     departure = HandOver(upgrade.program, options({"A": "1"}, *ENFORCE))
     assert upgrade.ends(departure, SETTLE_SECONDS - 1) == ""

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.decisions import ChangeSettings
 from kubectl_nodelife.daemon.follow.daemonset_acts import MOST_DEFERRED
-from kubectl_nodelife.daemon.follow.event_order import in_order
+from kubectl_nodelife.daemon.follow.follower import in_order
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.live.news import WatchNews

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.divergence_queries import POLL_SECONDS, LeaseWatch, who_removed
+from kubectl_nodelife.daemon.divergence_recorder import POLL_SECONDS, LeaseWatch, who_removed
 from kubectl_nodelife.daemon.node_write_observer import author_of
 from kubectl_nodelife.engine.events import Gone
 from kubectl_nodelife.kube.decode import decode

@@ -10,10 +10,9 @@ from typing import Any, cast
 import pytest
 
 from kubectl_nodelife.daemon.clock import DaemonClock
-from kubectl_nodelife.daemon.enforce.gone_nodes import GoneNodes
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
 from kubectl_nodelife.daemon.enforce.pausing import Pause
-from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
+from kubectl_nodelife.daemon.enforce.tripwires import GoneNodes, Tripwires
 from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.ledger import Ledger

@@ -22,7 +22,7 @@ from kubectl_nodelife.daemon.enforce.settling import (
     settle_unsettled,
 )
 from kubectl_nodelife.daemon.intents import Intent, Intents
-from kubectl_nodelife.daemon.ownership import claim_state
+from kubectl_nodelife.daemon.process import claim_state
 from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.engine.guard import UPSTREAM, Guard
 from kubectl_nodelife.errors import Refused

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.daemon.enforce.field_writers import WriterLookup
-from kubectl_nodelife.daemon.enforce.tripwires import ALL_AT_ONCE, SURPRISE, Tripwires
+from kubectl_nodelife.daemon.enforce.tripwires import ALL_AT_ONCE, SURPRISE, Tripwires, WriterLookup
 from kubectl_nodelife.engine.actions import AddTaints, CreatePod, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get

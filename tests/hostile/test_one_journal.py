@@ -12,7 +12,7 @@ import pytest
 
 from kubectl_nodelife.daemon.instance import AlreadyRuns
 from kubectl_nodelife.daemon.journal import open_journal
-from kubectl_nodelife.daemon.ownership import claim_state
+from kubectl_nodelife.daemon.process import claim_state
 from kubectl_nodelife.daemon.store import ChangeFilter, Store
 from tests.daemon.lab import T0, run
 from tests.daemon.plans import lost

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.daemon.metrics.answer_times import timed
-from kubectl_nodelife.daemon.metrics.change_counts import Histogram
+from kubectl_nodelife.daemon.metrics.change_counts import Histogram, timed
 from kubectl_nodelife.errors import Failed
 
 

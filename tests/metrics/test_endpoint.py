@@ -19,8 +19,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from kubectl_nodelife.daemon.metrics.change_counts import Histogram
-from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint
-from kubectl_nodelife.daemon.metrics.exposition import expose
+from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint, expose
 from kubectl_nodelife.daemon.metrics.families import FAMILIES, HISTOGRAM
 from kubectl_nodelife.daemon.metrics.options import MetricsOptions
 from kubectl_nodelife.errors import BadInput

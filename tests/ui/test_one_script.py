@@ -6,8 +6,7 @@ from graphlib import CycleError
 
 import pytest
 
-from kubectl_nodelife.daemon.ui.endpoint import page_files
-from kubectl_nodelife.daemon.ui.one_script import one_script
+from kubectl_nodelife.daemon.ui.endpoint import one_script, page_files
 from tests.loopback import play
 from tests.ui.browser import needs_chromium
 from tests.ui.test_drawing import shown

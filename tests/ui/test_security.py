@@ -16,9 +16,16 @@ import pytest
 import kubectl_nodelife.daemon.ui
 from kubectl_nodelife.daemon.bounded_listener import MOST_CONNECTIONS
 from kubectl_nodelife.daemon.ui import endpoint as endpoint_module
-from kubectl_nodelife.daemon.ui.admission import HEADERS, MOST_BODY_BYTES, POSTED
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
-from kubectl_nodelife.daemon.ui.endpoint import MOST_ANSWERS, PageEndpoint, listen, page_files
+from kubectl_nodelife.daemon.ui.endpoint import (
+    HEADERS,
+    MOST_ANSWERS,
+    MOST_BODY_BYTES,
+    POSTED,
+    PageEndpoint,
+    listen,
+    page_files,
+)
 from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.errors import BadInput, NotFound
 from tests.loopback import play

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.answers.works import WorkInProgress
-from kubectl_nodelife.daemon.ui import works_feed
-from kubectl_nodelife.daemon.ui.works_feed import WorksFeed
+from kubectl_nodelife.daemon.ui import live_feed
+from kubectl_nodelife.daemon.ui.live_feed import WorksFeed
 from kubectl_nodelife.errors import Failed
 from tests.loopback import KUBECTL, play
 from tests.ui.browser import needs_chromium
@@ -28,7 +28,7 @@ def work(kind: str, name: str, namespace: str = "") -> WorkInProgress:
 
 
 def test_each_kind_of_work_is_asked_for_in_its_own_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(works_feed, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(live_feed, "_LOOK_SECONDS", 0.001)
     asked: list[tuple[str, Mapping[str, list[str]]]] = []
 
     def answer(name: str, told: dict[str, Any]) -> Any:
@@ -60,7 +60,7 @@ def test_each_kind_of_work_is_asked_for_in_its_own_words(monkeypatch: pytest.Mon
 
 
 def test_an_answer_that_cannot_be_had_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(works_feed, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(live_feed, "_LOOK_SECONDS", 0.001)
 
     async def fails(query: object) -> dict[str, Any]:
         raise Failed("two questions are being answered")

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kubectl_nodelife.daemon.clock import DaemonClock
-from kubectl_nodelife.daemon.enforce.tee import Tee
+from kubectl_nodelife.daemon.controller_host import events_of
+from kubectl_nodelife.daemon.feed import Tee
 from kubectl_nodelife.daemon.gate import DecisionGate
 from kubectl_nodelife.daemon.kinds import out_of_reach
-from kubectl_nodelife.daemon.list_changes import events_of
 from kubectl_nodelife.daemon.quarantine_log import take_in
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Gone, Put

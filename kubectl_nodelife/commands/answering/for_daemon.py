@@ -23,8 +23,7 @@ from kubectl_nodelife.daemon.cluster_view import journal_warnings
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
-from kubectl_nodelife.daemon.one_time_lists import ListedOnce
-from kubectl_nodelife.daemon.run import ListKinds
+from kubectl_nodelife.daemon.run import ListedOnce, ListKinds
 from kubectl_nodelife.daemon.server import Answer, Stream, sliced
 from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.kube.times import HOUR_NS

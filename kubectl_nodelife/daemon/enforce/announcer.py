@@ -1,7 +1,9 @@
-"""Says when enforcing begins and ends, by whose order, and which breaker opens and closes.
+"""Says when enforcing begins and ends, by whose order, which breaker opens and closes, and what is
+left behind.
 
 Each is an Event on our Lease, so that `kubectl describe` shows it to everybody, a row of the
-journal of changes, and a line of the log. An Event that is lost is no failure.
+journal of changes, and a line of the log. An Event that is lost is no failure. What nobody cleans
+up once enforcing ends is listed with the kubectl lines that would do it.
 """
 
 from __future__ import annotations
@@ -10,13 +12,20 @@ import asyncio
 import contextlib
 import getpass
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from typing import Final
 
+from kubectl_nodelife.controllers.nodelifecycle.taints import is_own
+from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.engine.actions import RecordEvent
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.guard import Breaker
+from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import UNKNOWN
+from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.lease import LeaseKeeper
 
@@ -24,6 +33,9 @@ BEGAN, ENDED = "EnforcingBegan", "EnforcingEnded"
 OPENED, CLOSED = "BreakerOpened", "BreakerClosed"
 _WARNINGS: Final = frozenset({ENDED, OPENED})
 _FLUSH_S: Final = 2.0
+
+MOST: Final = 10
+"""So many lines of each sort are told."""
 
 
 class Announcer:
@@ -97,3 +109,64 @@ def user_and_host() -> str:
     except (OSError, KeyError):  # a container's user has no name
         user = "an unknown user"
     return f"{user} on {socket.gethostname()}"
+
+
+def left_behind(
+    cache: Cache,
+    eviction: TaintEvictionController | None,
+    controllers: Collection[str],
+    now_ns: int,
+) -> list[str]:
+    """A line for each thing, of the controllers that were enforced."""
+    sorts = []
+    if "node-lifecycle" in controllers:
+        sorts += [_tainted(cache), _unknown(cache)]
+    if "taint-eviction" in controllers and eviction is not None:
+        sorts.append(_evictions(cache, eviction, now_ns))
+    if "daemonset" in controllers:
+        sorts.append(_rollouts(cache))
+    return [line for sort in sorts for line in _some(list(sort))]
+
+
+def _some(lines: list[str]) -> list[str]:
+    what = lines[0].partition("/")[0] if lines else ""
+    more = [f"{what}: and {len(lines) - MOST} more"] if len(lines) > MOST else []
+    return [*lines[:MOST], *more]
+
+
+def _tainted(cache: Cache) -> Iterator[str]:
+    for name in sorted(cache.nodes):
+        taints = [f"{t.key}:{t.effect}" for t in cache.nodes[name].spec.taints if is_own(t)]
+        if taints:
+            off = " ".join(f"{taint}-" for taint in taints)
+            yield f"node/{name} keeps {', '.join(taints)}: kubectl taint node {name} {off}"
+
+
+def _unknown(cache: Cache) -> Iterator[str]:
+    for name in sorted(cache.nodes):
+        ready = cache.nodes[name].ready()
+        if ready is not None and ready.status == UNKNOWN:
+            yield f"node/{name} is Unknown until its kubelet posts: kubectl describe node {name}"
+
+
+def _evictions(cache: Cache, eviction: TaintEvictionController, now_ns: int) -> Iterator[str]:
+    for node in sorted(eviction.workers.nodes()):
+        for work in eviction.pending(node):
+            namespace, name = work.pod
+            left = format_duration(max(0, work.due_ns - now_ns) // SECOND_NS * SECOND_NS)
+            yield (
+                f"pod/{name} was to be evicted in {left}: kubectl delete pod -n {namespace} {name}"
+            )
+
+
+def _rollouts(cache: Cache) -> Iterator[str]:
+    for found in cache.all("DaemonSet"):
+        assert isinstance(found, DaemonSet)
+        status = found.status
+        if status.updated_number_scheduled < status.desired_number_scheduled:
+            namespace, name = found.key
+            yield (
+                f"daemonset/{name} has {status.updated_number_scheduled} of "
+                f"{status.desired_number_scheduled} pods up to date: "
+                f"kubectl rollout undo -n {namespace} daemonset/{name}"
+            )

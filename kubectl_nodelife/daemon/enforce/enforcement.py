@@ -1,39 +1,50 @@
 """Enforcing from preflight to the release of the Lease.
 
-It enforces in terms. A term is a decision task with controllers that begin anew and an executor;
-it ends when the Lease is lost or when writing was not allowed for longer than one monitor period,
-and the next begins, on fresh lists, once all is well again. Between terms nothing is decided.
-Only the first begins as `--begin` says: the others join, so that no pause ends with taints gone.
+It enforces in terms. A term is a decision task with controllers that begin anew and an executor; it
+ends when the Lease is lost or when writing was not allowed for longer than one monitor period, and
+the next begins, on fresh lists, once all is well again. Between terms nothing is decided. Only the
+first begins as `--begin` says: the others join, so that no pause ends with taints gone.
+
+`make_enforcement` builds it from the daemon's orders; a person pauses and resumes it through the
+socket (`pausing_orders`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
+from kubectl_nodelife.daemon import server
+from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.cluster_checks import ClusterChecks
 from kubectl_nodelife.daemon.config import ClusterConfig
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.enforce.announcer import Announcer, user_and_host
-from kubectl_nodelife.daemon.enforce.fault_breaker import FaultBreaker
-from kubectl_nodelife.daemon.enforce.field_writers import WriterLookup
-from kubectl_nodelife.daemon.enforce.forbidden import ForbiddenCheck
-from kubectl_nodelife.daemon.enforce.gone_nodes import GoneNodes
+from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
+from kubectl_nodelife.daemon.enforce.breakers import FaultBreaker, ForbiddenCheck
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.lease_reread import LeaseReread
-from kubectl_nodelife.daemon.enforce.left_behind import left_behind
-from kubectl_nodelife.daemon.enforce.limits import caps_of, daemon_set_syncs, set_of
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
-from kubectl_nodelife.daemon.enforce.pausing import SETTINGS, KeptBreakers, Pause
+from kubectl_nodelife.daemon.enforce.pausing import SETTINGS, KeptBreakers, Pause, adopt
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
-from kubectl_nodelife.daemon.enforce.settling import settle_all, settle_later
-from kubectl_nodelife.daemon.enforce.tee import Tee, TeeFeed
-from kubectl_nodelife.daemon.enforce.tripwires import ALL_AT_ONCE, Tripwires
+from kubectl_nodelife.daemon.enforce.settling import moved_journals, settle_all, settle_later
+from kubectl_nodelife.daemon.enforce.tripwires import (
+    ALL_AT_ONCE,
+    GoneNodes,
+    Tripwires,
+    WriterLookup,
+)
 from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
-from kubectl_nodelife.daemon.enforce.writers import controller_writers
-from kubectl_nodelife.daemon.intents import Intents
+from kubectl_nodelife.daemon.enforce.writers import (
+    caps_of,
+    controller_writers,
+    daemon_set_syncs,
+    set_of,
+)
+from kubectl_nodelife.daemon.feed import Tee, TeeFeed
+from kubectl_nodelife.daemon.intents import WRITES, Intents
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.logs import log
@@ -46,7 +57,8 @@ from kubectl_nodelife.engine.calls.call import NO_ANSWER
 from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.guard import Breaker, Guard
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.errors import Refused
+from kubectl_nodelife.errors import BadInput, Refused
+from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.events import EventSender
@@ -442,3 +454,49 @@ class Enforcement:
             self._daemon.options.tell(line)
         self.began_ns = now_ns
         self._announcer.began(",".join(self.orders.controllers))
+
+
+def make_enforcement(orders: Orders, daemon: EnforceHost) -> Enforcement:
+    """Raises Refused where there is no journal that can be kept, or it has just been replaced, and
+    where one that was moved cannot be looked into.
+    """
+    path = daemon.journal.store.path
+    if fault := daemon.journal.fault():
+        raise Refused(
+            fault,
+            on="journal",
+            remedy="enforcing needs a journal on disk that is whole; look at it, then start again",
+        )
+    intents = Intents(path.removesuffix(".db") + WRITES)
+    moved: list[Intents] = []
+    try:
+        moved = moved_journals(intents.path)
+        for journal in moved:
+            adopt(intents, journal)
+    except sqlite3.Error as error:
+        raise Refused(
+            f"a pause or a breaker may be lost: {error}",
+            on=intents.path,
+            remedy="make room on the disk",
+        ) from None
+    daemon.journal.ledger.untold = frozenset(orders.controllers)
+    return Enforcement(orders, daemon, intents, moved)
+
+
+def pausing_orders(enforcement: Enforcement | None, clock: DaemonClock) -> dict[str, server.Answer]:
+    """The orders `pause` and `resume` of the socket."""
+
+    async def pause(query: server.Query) -> dict[str, Any]:
+        if enforcement is None:
+            raise BadInput("this daemon does not enforce: there is nothing to pause")
+        text = (query.get("for") or [""])[0]
+        until_ns = clock.now_ns() + parse_duration(text) if text else 0
+        warning = enforcement.pause.begin(until_ns)
+        return {"paused": enforcement.pause.because(clock.now_ns()), "warning": warning}
+
+    async def resume(query: server.Query) -> dict[str, Any]:
+        if enforcement is None:
+            raise BadInput("this daemon does not enforce: there is nothing to resume")
+        return {"resumed": True, "warning": enforcement.resume()}
+
+    return {"pause": pause, "resume": resume}

@@ -1,34 +1,35 @@
 """Signs that somebody else is at work, or that we are the ones cut off: they open the breaker.
 
 - *surprise*: a write that only such a controller makes, on what we enforce, and that is not ours by
-  what we have sent and by the node's managedFields (`field_writers.py`);
-- *nodes gone*: many Node objects vanish with pods on them that are no DaemonSet's;
+  what we have sent and by the node's managedFields. What the API server notes of an object's fields
+  is exact where our own memory is not: it knows our writes of before a restart, and a second writer
+  that does the same as we a moment later. Times there have whole seconds; of two writers in one
+  second it tells nothing;
+- *nodes gone*: many Node objects vanish within ten minutes with pods on them that are no
+  DaemonSet's. What vanished while nobody watched counts from the moment it is missed, and the count
+  is kept with the journal of writes: a restart must not make a wiped list of nodes look like one
+  that was always short;
 - *all at once*: many nodes fall silent while our own connection was in trouble, or kubelets set
   Ready right after we had called their nodes lost, twice on several nodes: what we read is stale.
 
-Pure but for what it remembers: it is told what the cluster shows, what we send and when something
-went wrong on the way. A person must say `daemon resume` then; but *all at once* is over once
-nothing went wrong for two grace periods, the time in which a node's silence tells again.
+`Tripwires` is told what the cluster shows, what we send and when something went wrong on the way. A
+person must say `daemon resume` then; but *all at once* is over once nothing went wrong for two
+grace periods, the time in which a node's silence tells again.
 """
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from typing import Final
 
-from kubectl_nodelife.daemon.enforce.field_writers import (
-    A_MANAGER,
-    A_PERSON,
-    MADE,
-    NOT_TOLD,
-    OURS,
-    Path,
-    Target,
-    writer_of,
-)
-from kubectl_nodelife.daemon.enforce.gone_nodes import GoneNodes
+import msgspec
+
 from kubectl_nodelife.daemon.follow.foreign_writes import ForeignWriteDetector
+from kubectl_nodelife.daemon.intents import Intents
+from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
@@ -37,16 +38,32 @@ from kubectl_nodelife.engine.actions import (
     SetPodCondition,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.guard import NODES_GONE, Breaker, Guard
 from kubectl_nodelife.engine.write_risk import is_harm
-from kubectl_nodelife.kube.field_managers import condition_field
+from kubectl_nodelife.kube.field_managers import TAINTS, condition_field, manager_of
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import CONTROLLER_MANAGERS
 
 ShownObjects = dict[tuple[str, Key], KubeObject | None]
+
+OURS, A_PERSON, A_MANAGER, NOT_TOLD = "ours", "a person", "a manager", ""
+_OUR_PREFIX: Final = "kubectl-nodelife-"
+_KUBELET: Final = "kubelet"
+MADE: Final = ("f:metadata", "f:ownerReferences")
+"""The fields that the maker of a pod owns."""
+
+Path = tuple[str, ...]
+ReadObject = Callable[[Get], Awaitable[Answer]]
+Target = tuple[str, tuple[str, str]]
+
+WITHIN_NS: Final = 600 * SECOND_NS
+_MARK: Final = "nodes"
+_KEEP_NS: Final = SECOND_NS
 """(kind, key) -> the object as it was seen last; None: gone."""
 
 SURPRISE, ALL_AT_ONCE = "surprise", "all at once"
@@ -251,3 +268,124 @@ def _is_telling(action: Action) -> bool:
     return isinstance(action, (SetNodeConditions, SetPodCondition)) or (
         isinstance(action, AddTaints) and is_harm(action)
     )
+
+
+def writer_of(action: Action, node: Node) -> tuple[str, str]:
+    """(which of the four, the field manager's name) of what was seen to be done to a node."""
+    if isinstance(action, SetNodeConditions):
+        fields = frozenset(condition_field(c.type) for c in action.conditions)
+    elif isinstance(action, AddTaints):
+        fields = frozenset((TAINTS,))
+    else:
+        return NOT_TOLD, ""
+    entries = [e for e in node.managers.entries if e.fields & fields and e.name != _KUBELET]
+    newest_ns = max((e.time_ns for e in entries), default=0)
+    names = sorted({e.name for e in entries if e.time_ns == newest_ns})
+    if len(names) != 1:
+        return NOT_TOLD, " or ".join(names)
+    return kind_of_writer(names[0]), names[0]
+
+
+def kind_of_writer(name: str) -> str:
+    """Which of the four a field manager is; another program is not told apart from a controller."""
+    if name.startswith(_OUR_PREFIX):
+        return OURS
+    if name == "kubectl" or name.startswith("kubectl-"):
+        return A_PERSON
+    return A_MANAGER if name in CONTROLLER_MANAGERS else NOT_TOLD
+
+
+class WriterLookup:
+    """Names who wrote a pod, whose managedFields no watch keeps: by a read, into open breakers."""
+
+    def __init__(self, read: ReadObject, guard: Guard, told: Callable[[], None]) -> None:
+        """`told` is called once a breaker says more than it did."""
+        self._read = read
+        self._guard = guard
+        self._told = told
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def ask(self, rule: str, target: Target, path: Path) -> None:
+        """Say in the breaker of that rule who owns the field."""
+        task = asyncio.get_running_loop().create_task(self._look(rule, target, path))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _look(self, rule: str, target: Target, path: Path) -> None:
+        answer = await self._read(Get(*target))
+        meta = (answer.raw or {}).get("metadata") or {}
+        if answer.ok and (name := manager_of(meta.get("managedFields"), path)):
+            self._guard.add_to(rule, f"written by field manager {name}")
+            log.warning("%s %s: written by field manager %s", target[0], "/".join(target[1]), name)
+            self._told()
+
+
+class _Kept(msgspec.Struct):
+    """`gone`: name -> when, in ns since the epoch. `there`: the nodes seen last."""
+
+    gone: dict[str, int] = {}
+    there: list[str] = []
+
+
+class GoneNodes:
+    """Counts Node objects that vanished within ten minutes while pods of no DaemonSet were on them.
+    Without `intents` it remembers for as long as the process lives.
+
+    `unreadable`: why nobody knows what was gone before, "" where that is known.
+    """
+
+    def __init__(self, intents: Intents | None = None) -> None:
+        self._intents = intents
+        text = intents.mark(_MARK) if intents is not None else ""
+        self.unreadable, kept = "", _Kept()
+        try:
+            kept = msgspec.json.decode(text, type=_Kept) if text else kept
+        except msgspec.MsgspecError as error:
+            self.unreadable = f"which nodes were gone before cannot be read: {error}"
+        self._gone = kept.gone
+        self._there = set(kept.there)
+        self._changed = False
+        self._kept_ns = 0
+
+    def begin(self, cache: Cache, now_ns: int) -> None:
+        """All lists are read: what was there when somebody last looked, and is not now."""
+        for name in sorted(self._there - cache.nodes.keys()):
+            self.gone(name, cache, now_ns)
+        self._there = set(cache.nodes)
+        self._changed = True
+
+    def came(self, name: str) -> None:
+        """A node is there."""
+        if name not in self._there:
+            self._there.add(name)
+            self._changed = True
+
+    def gone(self, name: str, cache: Cache, now_ns: int) -> bool:
+        """A node is not there any more; whether it counts."""
+        self._there.discard(name)
+        self._changed = True
+        owners = (controller_of(pod.metadata) for pod in cache.pods_on(name))
+        if all(owner is not None and owner.kind == "DaemonSet" for owner in owners):
+            return False
+        self._gone[name] = now_ns
+        return True
+
+    def count(self, now_ns: int) -> int:
+        """How many have vanished within ten minutes."""
+        self._gone = {name: at for name, at in self._gone.items() if at > now_ns - WITHIN_NS}
+        return len(self._gone)
+
+    def forget(self) -> None:
+        """A person has seen it, and said go on."""
+        self._gone, self._changed, self.unreadable = {}, True, ""
+
+    def keep(self, now_ns: int) -> None:
+        """Bring it to the disk, at most once a second."""
+        if self._intents is None or not self._changed or now_ns < self._kept_ns + _KEEP_NS:
+            return
+        self._changed, self._kept_ns = False, now_ns
+        text = msgspec.json.encode(_Kept(self._gone, sorted(self._there))).decode()
+        try:
+            self._intents.mark(_MARK, text)
+        except sqlite3.Error as error:
+            log.error("which nodes are gone is lost with the process, it is not kept: %s", error)

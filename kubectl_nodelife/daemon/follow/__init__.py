@@ -2,8 +2,7 @@
 
 What the running controllers do is seen as changes of objects. `foreign_writes` reads their actions
 off two versions of an object; that is detection alone, and where we enforce it says that somebody
-else writes what only such a controller does. Following is for planning only: `follower` tells what
-was done before ours was due, `pass_phase` adjusts our passes and tokens to it, and `daemonset_acts`
-holds the DaemonSet controller's acts against what our copy plans, with `event_order` for events of
-several watches.
+else writes what only such a controller does. Following is for planning only: `follower` puts events
+in order and tells what was done before ours was due, `pass_phase` adjusts our passes and tokens to
+it, and `daemonset_acts` holds the DaemonSet controller's acts against what our copy plans.
 """

@@ -1,14 +1,20 @@
 """Relates a planning copy to writes that other controllers made before it.
 
 Each such write is told as done by another controller, becomes the cause of what follows from it,
-and adjusts our copy where it shows what cannot be known otherwise (`pass_phase`,
-`daemonset_acts`). A host that enforces all of its controllers takes a bare `Follower`.
+and adjusts our copy where it shows what cannot be known otherwise (`pass_phase`, `daemonset_acts`).
+A host that enforces all of its controllers takes a bare `Follower`.
+
+The events of several watches are put in the order in which they happened before, by the cluster's
+one counter of versions; upstream's informers have no need of this, for their controllers wait for
+expectations instead. An exception of a follower stops nothing: `ContainedFollower` logs it as a
+bug, and the event is taken as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar, cast
+import math
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Final, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -16,7 +22,6 @@ from kubectl_nodelife.controllers.daemonset import DaemonSetController
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.follow.daemonset_acts import DaemonSetFollower
-from kubectl_nodelife.daemon.follow.event_order import in_order
 from kubectl_nodelife.daemon.follow.foreign_writes import ForeignWriteDetector
 from kubectl_nodelife.daemon.follow.pass_phase import PassPhase
 from kubectl_nodelife.daemon.ledger import Ledger
@@ -39,6 +44,12 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS
 C = TypeVar("C")
 
 BY_ANOTHER = "already done by another controller"
+
+T = TypeVar("T")
+Contain = Callable[[Hashable, Exception], None]
+"""Told of what a call was about, and of its exception."""
+
+_ORDER: Final = "the order of events"
 
 
 class Follower:
@@ -194,3 +205,82 @@ class ControllerFollower(Follower):
 
 def _find(controllers: Iterable[Controller], kind: type[C]) -> C | None:
     return next((c for c in controllers if isinstance(c, kind)), None)
+
+
+def in_order(events: Sequence[Event]) -> Sequence[Event]:
+    """Events of several watches in the order in which they happened, as far as versions tell.
+
+    Each kind has a connection of its own, and a pod's deletion may come before the change of the
+    set that led to it. What is gone tells no version: it stays before what came next of its kind.
+    Anything but numbers for versions leaves the order as it is.
+    """
+    if len({_kind(event) for event in events}) < 2:
+        return events
+    numbers: list[float] = []
+    upcoming: dict[str, float] = {}
+    for event in reversed(events):
+        if isinstance(event, Put):
+            version = event.obj.metadata.resource_version
+            if not version.isdecimal():
+                return events
+            upcoming[event.kind] = float(version)
+        numbers.append(upcoming.get(_kind(event), math.inf))
+    ranked = sorted(zip(reversed(numbers), range(len(events)), strict=True))
+    return [events[position] for _, position in ranked]
+
+
+def _kind(event: Event) -> str:
+    return event.kind if isinstance(event, (Put, Gone)) else ""
+
+
+class ContainedFollower(Follower):
+    """Asks another follower; where that raises, the answer is that of a bare `Follower`."""
+
+    def __init__(self, follower: Follower, contain: Contain) -> None:
+        self._follower = follower
+        self._contain = contain
+        self._observed: Hashable = ""  # what `before` was asked about last
+
+    def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
+        return self._ask(_ORDER, events, lambda f: f.arrange(events))
+
+    def is_act(self, event: Event) -> bool:
+        return self._ask(about_event(event), False, lambda f: f.is_act(event))
+
+    def defers(self, event: Event, act: bool, now_ns: int) -> bool:
+        return self._ask(about_event(event), False, lambda f: f.defers(event, act, now_ns))
+
+    def pop_deferred(self) -> list[Put | Gone]:
+        return self._follower.pop_deferred()
+
+    def before(
+        self, event: Put | Gone, old: KubeObject | None, now_ns: int
+    ) -> tuple[Put | Gone, list[Event]]:
+        self._observed = about_event(event)
+        as_it_is: tuple[Put | Gone, list[Event]] = (event, [])
+        return self._ask(self._observed, as_it_is, lambda f: f.before(event, old, now_ns))
+
+    def after(self, event: Put | Gone) -> list[Event]:
+        return self._ask(self._observed, [], lambda f: f.after(event))
+
+    def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
+        return self._ask(self._observed, [], lambda f: f.learn(confirmed, now_ns))
+
+    def within(self, action: Action, now_ns: int) -> tuple[int, int] | None:
+        return self._ask(action.target, None, lambda f: f.within(action, now_ns))
+
+    def decided(self, action: Action, now_ns: int) -> list[Event]:
+        return self._ask(action.target, [], lambda f: f.decided(action, now_ns))
+
+    def _ask(self, about: Hashable, otherwise: T, ask: Callable[[Follower], T]) -> T:
+        try:
+            return ask(self._follower)
+        except Exception as error:
+            self._contain(about, error)
+            return otherwise
+
+
+def about_event(event: Event) -> Hashable:
+    """The object that an event is about, for a bug's name."""
+    obj = event.obj if isinstance(event, Put) else event
+    return (getattr(event, "kind", ""), getattr(obj, "key", ""))

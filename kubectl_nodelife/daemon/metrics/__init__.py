@@ -1,5 +1,5 @@
 """Metrics of the daemon: `families` is the table of them, `recorder` keeps their values in memory,
-`exposition` makes the text with prometheus_client, and `endpoint` serves it.
+and `endpoint` makes the text with prometheus_client and serves it.
 
 The other modules of the folder are where values come from: nodes and zones (`cluster_sample`), the
 changes of the journal (`change_counts`), and what the daemon does not watch (`polled_objects`).

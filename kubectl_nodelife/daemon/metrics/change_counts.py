@@ -1,19 +1,23 @@
-"""Counts the changes of the journal for the metrics, as they come and as they end.
+"""Counts the changes of the journal for the metrics, as they come and as they end, and the times of
+answers.
 
 Each change counts once as `would`, when it is predicted, and once for each outcome that it comes
-to. What an earlier process predicted counts by its end alone. Pure but for what it remembers.
+to. What an earlier process predicted counts by its end alone. Pure but for what it remembers. The
+answers that are timed are those made in child processes, of `what-if`.
 """
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 from kubectl_nodelife.daemon.changes import ENFORCE, HELD, WOULD, ChangeRecord
 from kubectl_nodelife.daemon.metrics.families import DELETION_BUCKETS, ERROR_BUCKETS
+from kubectl_nodelife.daemon.server import Answer, Query
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.diverge.observations import EVICTION, JUDGED, POD_GC, WRITES
 
@@ -119,3 +123,16 @@ def _error_ns(change: ChangeRecord, settled_ns: int) -> int:
     if change.earliest_ns is not None and change.latest_ns is not None:
         low_ns, high_ns = change.earliest_ns, change.latest_ns
     return min(0, settled_ns - low_ns) or max(0, settled_ns - high_ns)
+
+
+def timed(answer: Answer, times: Histogram) -> Answer:
+    """The same answer, whose time is kept, also where it is an error."""
+
+    async def with_time(query: Query) -> dict[str, Any]:
+        began = time.monotonic()
+        try:
+            return await answer(query)
+        finally:
+            times.observe(time.monotonic() - began)
+
+    return with_time

@@ -2,8 +2,7 @@
 
 Nodes and zones are looked at every two seconds, and less often where a look takes long, so that it
 costs a twentieth of a core at most. Counters come from the journal and from what is sent and read.
-Everything is called in the daemon's loop; `values` is what the text is made from.
-"""
+Everything is called in the daemon's loop; `values` is what the text is made from."""
 
 from __future__ import annotations
 
@@ -11,8 +10,8 @@ import asyncio
 import contextlib
 import os
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Set
 from hashlib import blake2b
 from typing import Final, Protocol
 
@@ -34,7 +33,6 @@ from kubectl_nodelife.daemon.metrics.polled_objects import (
     read_run,
     upgrade_sample,
 )
-from kubectl_nodelife.daemon.metrics.remembered import FlappingNodes, RisingCounts
 from kubectl_nodelife.daemon.metrics.values import (
     Values,
     cluster_values,
@@ -47,7 +45,7 @@ from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.daemon.ui.host import PageHost
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.node import Lease
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.news import ABSENT, REFUSED, WATCHING
@@ -59,6 +57,9 @@ _SHARE: Final = 20
 _RUN_SECONDS: Final = 15.0
 _BUDGETS_SECONDS: Final = 60.0
 _JUDGE_SECONDS: Final = 5.0
+
+FLAPPING_NS: Final = 15 * MINUTE_NS
+FLAPPING_TIMES: Final = 3
 
 
 class Measured(Protocol):
@@ -285,3 +286,41 @@ def _size(path: str) -> int:
         return os.stat(path).st_size
     except OSError:
         return 0
+
+
+class RisingCounts:
+    """Counts that begin anew where a controller does, added up so that they never fall."""
+
+    def __init__(self) -> None:
+        self.total: Counter[str] = Counter()
+        self._last: dict[str, int] = {}
+
+    def take(self, now: Mapping[str, int]) -> None:
+        """The counts as they are now."""
+        for key, count in now.items():
+            last = self._last.get(key, 0)
+            self.total[key] += count - last if count >= last else count
+        self._last = dict(now)
+
+
+class FlappingNodes:
+    """Nodes that are lost again and again."""
+
+    def __init__(self) -> None:
+        self._lost: Set[str] = frozenset()
+        self._times: dict[str, deque[int]] = {}
+
+    def take(self, lost: Set[str], now_ns: int) -> None:
+        """The nodes that are lost now."""
+        for name in lost - self._lost:
+            self._times.setdefault(name, deque(maxlen=FLAPPING_TIMES)).append(now_ns)
+        self._lost = frozenset(lost)
+        old_ns = now_ns - FLAPPING_NS
+        self._times = {name: times for name, times in self._times.items() if times[-1] > old_ns}
+
+    def count(self, now_ns: int) -> int:
+        """How many were lost so often within that time."""
+        return sum(
+            len(times) == FLAPPING_TIMES and times[0] > now_ns - FLAPPING_NS
+            for times in self._times.values()
+        )

@@ -1,7 +1,8 @@
 """Brings notices to a command and to a webhook, one after another, never two at once.
 
-Of several notices of one key that wait only the newest is sent. A webhook that does not take one
-is tried again after 1, 2, 4 ... 60 s, for an hour at most; a hundred notices wait, and no more than
+`Notifier` looks for notices every second, and hands them to the ways out that were asked for. Of
+several notices of one key that wait only the newest is sent. A webhook that does not take one is
+tried again after 1, 2, 4 ... 60 s, for an hour at most; a hundred notices wait, and no more than
 one a second and twenty an hour are sent: one more says that others are left out. No redirect is
 followed, and answers are not kept.
 """
@@ -12,16 +13,17 @@ import asyncio
 import contextlib
 import time
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, Protocol
 
 import aiohttp
 import msgspec
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.notify.notices import FIRING, Notice
-from kubectl_nodelife.daemon.notify.options import where
+from kubectl_nodelife.daemon.notify.notices import FIRING, NotedCondition, Notice, NoticeBoard
+from kubectl_nodelife.daemon.notify.options import NotifyOptions, where
+from kubectl_nodelife.kube.times import SECOND_NS
 
 COMMAND_SECONDS: Final = 10.0
 POST_SECONDS: Final = 10.0
@@ -33,6 +35,9 @@ _GIVES_UP_S: Final = 3600.0
 _READ_BYTES: Final = 4096
 
 Deliver = Callable[[Notice], Awaitable[bool]]
+
+TOKEN: Final = "NODELIFE_WEBHOOK_TOKEN"
+_LOOK_SECONDS: Final = 1.0
 """Sends a notice; True if it was taken."""
 
 
@@ -177,3 +182,51 @@ class WebhookDelivery:
         if not self._failed:
             log.warning("--webhook: %s does not take notices: %s", where(self._url), why)
         self._failed = True
+
+
+class ConditionSource(Protocol):
+    """Says what holds; None: that cannot be judged now."""
+
+    def conditions(self) -> dict[str, NotedCondition] | None:
+        """By key."""
+
+    def now_ns(self) -> int:
+        """The instant, by the API server's clock."""
+
+
+class Notifier:
+    """Looks for notices every second, and hands them to the ways out that were asked for."""
+
+    def __init__(
+        self,
+        source: ConditionSource,
+        options: NotifyOptions,
+        server: str,
+        environ: Mapping[str, str],
+    ) -> None:
+        self._source = source
+        self._wanted = options.wanted
+        self._board = NoticeBoard(server)
+        self._outboxes: list[Outbox] = []
+        if options.command:
+            self._outboxes.append(Outbox(CommandDelivery(options.argv())))
+        if options.webhook:
+            webhook = WebhookDelivery(options.webhook, environ.get(TOKEN, ""))
+            self._outboxes.append(Outbox(webhook))
+
+    async def run(self) -> None:
+        """Notify until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for outbox in self._outboxes:
+                group.create_task(outbox.run())
+            group.create_task(self._look())
+
+    async def _look(self) -> None:
+        while True:
+            now = self._source.conditions()
+            if now is not None:
+                wanted = {key: it for key, it in now.items() if it.event in self._wanted}
+                notices = self._board.take(wanted, self._source.now_ns() // SECOND_NS * SECOND_NS)
+                for outbox in self._outboxes:
+                    outbox.put(notices)
+            await asyncio.sleep(_LOOK_SECONDS)

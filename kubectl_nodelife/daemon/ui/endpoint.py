@@ -1,16 +1,26 @@
 """HTTP server of the live page, on loopback: files, the session, the stream, and the daemon's own
 answers. Nothing that writes is reachable here, neither to a cluster nor to a file.
 
-`admission` is asked before a request is looked at, for paths that do not exist too.
+Each request is judged before it is looked at, for paths that do not exist too (`refusal`, a pure
+rule). Loopback alone keeps no web site out: a name that is rebound to 127.0.0.1 makes a browser
+take the site's scripts for our own, and then it sends no Origin. So `Host` is checked before
+anything else, on every path.
+
+The page's modules go out as one script (`one_script`), so that a browser asks once for all of them.
+They stay as they are written, and nothing is built: each becomes a function that is called once and
+returns what it exports, after those that it imports. Left out on purpose: all of the language of
+modules that the page does not use; a line of it that is not known here is an error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
+import re
 import shlex
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from graphlib import TopologicalSorter
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Final
@@ -21,9 +31,7 @@ from aiohttp import web
 from kubectl_nodelife.daemon.bounded_listener import REQUEST_SECONDS, BoundedListener
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.server import Answer, Query, error_document
-from kubectl_nodelife.daemon.ui.admission import HEADERS, MOST_BODY_BYTES, refusal
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast, Subscriber
-from kubectl_nodelife.daemon.ui.one_script import one_script
 from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.errors import BadInput, NodelifeError
 
@@ -41,6 +49,36 @@ TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+
+_IMPORT = re.compile(r'^import (\{ [\w, ]+ \}) from "\./(\w+)\.js";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+_UNKNOWN = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
+
+MOST_HEADER_BYTES: Final = 8 * 1024
+MOST_BODY_BYTES: Final = 4 * 1024
+READING: Final = frozenset({"GET", "HEAD"})
+POSTED: Final = frozenset({"/session", "/logout", "/api/v1/what-if"})
+"""The only paths to which something may be posted."""
+
+_SITES: Final = frozenset({"same-origin", "none"})
+HEADERS: Final[Mapping[str, str]] = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'; require-trusted-types-for 'script'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": (
+        "accelerometer=(), camera=(), display-capture=(), geolocation=(), gyroscope=(), "
+        "microphone=(), midi=(), payment=(), usb=()"
+    ),
+    "Cache-Control": "no-store",
+    "Server": "nodelife",
+}
+"""Of every response, errors and streams included."""
 
 
 class ActsQuestion(msgspec.Struct, forbid_unknown_fields=True):
@@ -286,3 +324,81 @@ def _refused(error: NodelifeError) -> web.Response:
 
 def _json(body: bytes, status: int = HTTPStatus.OK) -> web.Response:
     return web.Response(body=body, status=status, headers={"Content-Type": "application/json"})
+
+
+def one_script(modules: Mapping[str, str], entry: str) -> str:
+    """The module `entry` and those that it needs, as one script. `modules`: text by name.
+
+    Raises ValueError for an import or export of another form, KeyError for a module that is not
+    there, CycleError for modules that need each other.
+    """
+    needs: dict[str, list[str]] = {}
+    left = [entry]
+    while left:
+        name = left.pop()
+        if name not in needs:
+            needs[name] = [found[2] for found in _IMPORT.finditer(modules[name])]
+            left += needs[name]
+    order = TopologicalSorter({name: sorted(found) for name, found in sorted(needs.items())})
+    return "".join(_called(name, modules[name]) for name in order.static_order())
+
+
+def _called(name: str, text: str) -> str:
+    """The module as a constant that holds what it exports."""
+    exported = ", ".join(found[1] for found in _EXPORT.finditer(text))
+    body = _EXPORT.sub("", _IMPORT.sub(r"const \1 = of_\2;", text))
+    if unknown := _UNKNOWN.search(body):
+        raise ValueError(f"{name}.js: {unknown[0]}")
+    return f"const of_{name} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
+
+
+def refusal(
+    method: str,
+    path: str,
+    version: tuple[int, int],
+    headers: Sequence[tuple[str, str]],
+    port: int,
+) -> HTTPStatus | None:
+    """Why a request is refused; None: it is not. `headers`: as they came, names in any case."""
+    if version != (1, 1) or not _is_ours(headers, port):
+        return HTTPStatus.FORBIDDEN
+    if sum(len(name) + len(value) for name, value in headers) > MOST_HEADER_BYTES:
+        return HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+    if method == "POST" and path in POSTED:
+        return _refused_post(headers)
+    return None if method in READING else HTTPStatus.METHOD_NOT_ALLOWED
+
+
+def authorities(port: int) -> frozenset[str]:
+    """The allowed values of `Host`."""
+    return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+
+
+def _is_ours(headers: Sequence[tuple[str, str]], port: int) -> bool:
+    """True if the request means this server, and comes from its own page or from no page."""
+    allowed = authorities(port)
+    hosts = values(headers, "host")
+    if len(hosts) != 1 or hosts[0].lower() not in allowed:
+        return False
+    if any(origin.lower() != f"http://{hosts[0].lower()}" for origin in values(headers, "origin")):
+        return False
+    return all(site in _SITES for site in values(headers, "sec-fetch-site"))
+
+
+def _refused_post(headers: Sequence[tuple[str, str]]) -> HTTPStatus | None:
+    """A form cannot send these headers, and a script of another origin may not."""
+    if values(headers, "x-nodelife") != ["1"]:
+        return HTTPStatus.FORBIDDEN
+    if values(headers, "content-type") != ["application/json"]:
+        return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    lengths = values(headers, "content-length")
+    if len(lengths) != 1 or not lengths[0].isdecimal():
+        return HTTPStatus.LENGTH_REQUIRED
+    if int(lengths[0]) > MOST_BODY_BYTES:
+        return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    return None
+
+
+def values(headers: Sequence[tuple[str, str]], name: str) -> list[str]:
+    """All values of a header."""
+    return [value for key, value in headers if key.lower() == name]
