@@ -63,7 +63,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "Drain nodes as planned, wave by wave, and keep time.",
     ),
     "upgrade": (
-        "kubectl_nodelife.commands.upgrade.verbs:upgrade",
+        "kubectl_nodelife.commands.upgrade:upgrade",
         "Upgrade nodes: take them out, have work done, prove them.",
     ),
     "budgets": (

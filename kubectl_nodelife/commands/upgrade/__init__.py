@@ -1,1 +1,60 @@
-"""`kubectl nodelife upgrade`, a file for each verb."""
+"""`kubectl nodelife upgrade`: the group, and a file for each of its verbs.
+
+They share the flags of work and policy (`flags`), the run as it stands in the cluster (`run`), and
+becoming its leader (`leading`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.lazy_group import LazyGroup
+
+VERBS: Final[dict[str, tuple[str, str]]] = {
+    "plan": (
+        "kubectl_nodelife.commands.upgrade.plan:plan",
+        "Show what an upgrade would do, how long it takes, and how low the cluster gets.",
+    ),
+    "start": (
+        "kubectl_nodelife.commands.upgrade.start:start",
+        "Show the plan, ask, and lead the run to its end.",
+    ),
+    "status": (
+        "kubectl_nodelife.commands.upgrade.status:status",
+        "Show a run: leader, gates, each node's state and why.",
+    ),
+    "pause": (
+        "kubectl_nodelife.commands.upgrade.pause:pause",
+        "Pause a run: nothing more is taken out of service.",
+    ),
+    "resume": (
+        "kubectl_nodelife.commands.upgrade.resume:resume",
+        "End a pause, and lead the run if it has no leader.",
+    ),
+    "abort": (
+        "kubectl_nodelife.commands.upgrade.abort:abort",
+        "End a run in good order.",
+    ),
+    "prove": (
+        "kubectl_nodelife.commands.upgrade.prove:prove",
+        "Prove that nodes are usable, as they are.",
+    ),
+    "clean": (
+        "kubectl_nodelife.commands.upgrade.clean:clean",
+        "Take off what runs have left behind.",
+    ),
+}
+"""Verb -> where its click command is, and its line in --help. The order is the one of --help."""
+
+
+@click.group(cls=LazyGroup, verbs=VERBS)
+@connection_flags
+def upgrade(connection: Connection) -> None:
+    """Take nodes out of service, have something done to them, prove them, and give them back.
+
+    Never below a floor of available nodes, one node first and then more; a run can be left at any
+    point and gone on with on any machine, for all that it knows stands on the nodes.
+    """

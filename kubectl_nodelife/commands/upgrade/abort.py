@@ -39,7 +39,7 @@ def abort(
       kubectl nodelife upgrade abort
       kubectl nodelife upgrade abort --now --because wrong-image
     """
-    from kubectl_nodelife.commands.upgrade.continuing import go_on
+    from kubectl_nodelife.commands.upgrade.resume import go_on
     from kubectl_nodelife.controllers.upgrade.document import Verb, Wish
     from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from kubectl_nodelife.commands.flags import Connection, connection_flags
-from kubectl_nodelife.commands.upgrade.ordering import order_flags, order_session
-from kubectl_nodelife.commands.upgrade.reading import read_left_objects, read_run
+from kubectl_nodelife.commands.upgrade.run import (
+    order_flags,
+    order_session,
+    read_left_objects,
+    read_run,
+)
 from kubectl_nodelife.commands.write_flags import ActFlags, is_confirmed, run_interruptible
 from kubectl_nodelife.errors import EXIT_FAILED
 from kubectl_nodelife.report import terminal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.commands.flags import Connection, connection_flags
-from kubectl_nodelife.commands.upgrade.ordering import (
+from kubectl_nodelife.commands.upgrade.run import (
     ask_leader,
     has_holder,
     order_flags,

@@ -9,23 +9,20 @@ import click
 
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags
-from kubectl_nodelife.commands.upgrade.detaching import (
-    DetachFlags,
-    StartingTerminal,
-    detach,
-    detach_flags,
-)
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of
 from kubectl_nodelife.commands.upgrade.leading import (
+    DetachFlags,
     LeadFlags,
+    StartingTerminal,
     checked_images,
+    detach,
+    detach_flags,
     lead_flags,
     lead_run,
     rehearse_run,
 )
-from kubectl_nodelife.commands.upgrade.look import look_for_upgrade
-from kubectl_nodelife.commands.upgrade.plan import check_named, rendered
-from kubectl_nodelife.commands.upgrade.reading import read_run
+from kubectl_nodelife.commands.upgrade.plan import check_named, look_for_upgrade, rendered
+from kubectl_nodelife.commands.upgrade.run import read_run
 from kubectl_nodelife.errors import BadInput, Failed, Refused
 from kubectl_nodelife.report import terminal
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
-from kubectl_nodelife.commands.upgrade.reading import ALL, read_run
+from kubectl_nodelife.commands.upgrade.run import ALL, read_run
 from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
 
