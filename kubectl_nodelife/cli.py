@@ -19,7 +19,7 @@ import click
 
 from kubectl_nodelife import __version__, errors
 from kubectl_nodelife.commands.flags import Connection, connection_flags
-from kubectl_nodelife.commands.lazy_group import LazyGroup
+from kubectl_nodelife.commands.groups import LazyGroup
 from kubectl_nodelife.report import terminal
 
 PROGRAM = "kubectl nodelife"

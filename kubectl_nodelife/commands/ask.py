@@ -7,18 +7,21 @@ answer is accepted only from a daemon that watches the server that the flags sel
 from __future__ import annotations
 
 import os
+import time
 
 from kubectl_nodelife.commands.daemon_endpoint import DaemonEndpoint
 from kubectl_nodelife.commands.daemon_endpoint import resolve as resolve
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.identity_cache import recall
-from kubectl_nodelife.daemon.paths import check_private, runtime_folder, socket_path
-from kubectl_nodelife.errors import EXIT_NO, BadInput, Unreachable
+from kubectl_nodelife.daemon.paths import check_private, make_private, runtime_folder, socket_path
+from kubectl_nodelife.errors import EXIT_NO, BadInput, NodelifeError, Unreachable
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.screen import this_screen
 
 FIRST_LOOK = "a first look, not through a daemon that has watched for longer (daemon start)"
 
+_FIRST_LOOK_EVERY_S = 60
+_FIRST_LOOK_FILE = "first-look"
 _FORKED_SECONDS = 75.0
 """How long a daemon is given for a forked answer: its child has a minute, and lists come before."""
 
@@ -38,7 +41,7 @@ def find(connection: Connection) -> DaemonEndpoint | None:
     with --via, NodelifeError where that daemon cannot be reached.
     """
     if connection.via:
-        from kubectl_nodelife.commands.via.endpoint import find as find_via
+        from kubectl_nodelife.commands.via import find as find_via
 
         return find_via(connection)
     runtime = runtime_folder(os.environ)
@@ -105,12 +108,25 @@ def answer(
         told = None if where.direct else ask(where.connection, question, seconds, **query)
         if told is not None:
             return show(told, exit_code=exit_code)
-        from kubectl_nodelife.commands.first_look import say_first_look
-
         say_first_look(FIRST_LOOK)
-    from kubectl_nodelife.commands.answering import direct
+    return show(_direct_answer(where, question, query), exit_code=exit_code)
 
-    return show(direct.answer(where, question, query), exit_code=exit_code)
+
+def _direct_answer(where: Where, question: str, query: dict[str, Any]) -> dict[str, Any]:
+    """Answer from a dump or from one direct look at the cluster. Raises NodelifeError.
+
+    `question`: the module in `answering/` that says what must be read for it, and answers; only
+    that one is imported.
+    """
+    from importlib import import_module
+
+    from kubectl_nodelife.commands.answering.query import as_sent
+    from kubectl_nodelife.commands.cluster.look import look
+
+    asked = import_module(f"kubectl_nodelife.commands.answering.{question}")
+    sent = as_sent(query)
+    response: dict[str, Any] = asked.answer(look(where, asked.reading(sent)), sent)
+    return response
 
 
 def forked_answer(
@@ -194,3 +210,28 @@ def _checked(line: DaemonEndpoint, answers: Iterator[dict[str, Any]]) -> Iterato
     for answer in answers:
         line.check(answer)
         yield answer
+
+
+def say_first_look(text: str) -> None:
+    """Put the line on stderr, unless it was put there within the last minute.
+
+    The moment is kept as the age of an empty file beside the daemons' sockets; where there can be
+    none, the line is put there each time.
+    """
+    path = os.path.join(runtime_folder(os.environ), _FIRST_LOOK_FILE)
+    if not _said_lately(path):
+        terminal.note(text)
+
+
+def _said_lately(path: str) -> bool:
+    folder = os.path.dirname(path)
+    try:
+        make_private(folder)
+        age = time.time() - os.stat(path).st_mtime if os.path.exists(path) else None
+        if age is not None and 0 <= age < _FIRST_LOOK_EVERY_S:
+            return True
+        with open(path, "w"):
+            os.utime(path)
+    except (OSError, NodelifeError):
+        pass
+    return False

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kubectl_nodelife.commands.ask import say_first_look
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
@@ -58,7 +59,6 @@ def audit_command(
     from kubectl_nodelife.answers.audit import only, pod_audit, seen_in
     from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
     from kubectl_nodelife.commands.cluster.look import look, namespace_of, none_found
-    from kubectl_nodelife.commands.first_look import say_first_look
     from kubectl_nodelife.report.audit import AuditPage
 
     check_classes(classes)

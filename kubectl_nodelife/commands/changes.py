@@ -5,7 +5,8 @@ of a dump, what was changed and by whom.
 from __future__ import annotations
 
 import os
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import click
 
@@ -22,6 +23,10 @@ from kubectl_nodelife.report.screen import this_screen
 from kubectl_nodelife.report.table import Widths
 
 OUTCOMES = ("would", "applied", "confirmed", "superseded", "failed", "held", "sent")
+
+
+_AHEAD_NS: Final = 5 * 10**9
+"""Clocks of kubelets and of the server differ a little."""
 
 
 @click.command()
@@ -88,7 +93,6 @@ def _show(items: list[dict[str, Any]], source: dict[str, Any], output: Output) -
 
 def _of_dump(where: Where, query: dict[str, Any], watch: bool, output: Output) -> None:
     """Show what a dump tells. Raises BadInput."""
-    from kubectl_nodelife.commands.changes_of_dump import changes_of_dump
 
     if watch:
         raise BadInput("a dump does not change", on="--watch", remedy="leave -w away, or -f")
@@ -116,7 +120,7 @@ def _query(
             query["namespace"] = namespace or (line.known.namespace if line else "default")
             query["pod"] = name
     if since:
-        from kubectl_nodelife.commands.durations import duration_ns
+        from kubectl_nodelife.commands.flags import duration_ns
 
         query["since"] = duration_ns(since, "--since")
     return query
@@ -211,3 +215,25 @@ def _from_file(
         "identity": known.identity,
         "warnings": ["no daemon watches this cluster: this is what the last one has left"],
     }
+
+
+def changes_of_dump(
+    filename: Sequence[str], now: str | None, query: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The answer that a daemon would give: items, source, warnings.
+
+    `query`: as `changes` asks it, the duration `since` counted back from the dump's moment. Raises
+    BadInput.
+    """
+    from kubectl_nodelife.answers.changes_seen import changes_seen
+    from kubectl_nodelife.commands.replay_sources import traces_of_dump
+    from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
+
+    found = traces_of_dump(filename, now).traces
+    pod = (query["namespace"], query["pod"]) if "pod" in query else None
+    since_ns = found.now_ns - query["since"] if "since" in query else 0
+    wanted = ReplayFilter(since_ns, found.now_ns + _AHEAD_NS, query.get("node", ""), pod)
+    items = changes_seen(timeline(found.sources, wanted))
+    outcome = query.get("outcome")
+    chosen = [item for item in items if outcome in (None, item["outcome"])]
+    return {"items": chosen, "source": found.source, "warnings": found.warnings}

@@ -1,15 +1,30 @@
-"""`kubectl nodelife daemon`: start, stop and look at the process that watches a cluster."""
+"""`kubectl nodelife daemon`: start, stop and look at the process that watches a cluster; pause and
+resume what it enforces, or what every writer of the cluster does.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import time
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Final, TextIO
 
 import click
 
-from kubectl_nodelife.commands import ask, daemon_install, daemon_pause, enforce_flags
+from kubectl_nodelife.commands import ask, daemon_install
+from kubectl_nodelife.commands.daemon_flags import (
+    confirm_enforcing,
+    enforce_arguments,
+    enforce_flags,
+    metrics_arguments,
+    metrics_flags,
+    metrics_of,
+    notify_arguments,
+    notify_flags,
+    notify_of,
+    orders_of,
+)
 from kubectl_nodelife.commands.flags import (
     Connection,
     Output,
@@ -17,10 +32,7 @@ from kubectl_nodelife.commands.flags import (
     connection_flags,
     output_flags,
 )
-from kubectl_nodelife.commands.log_lines import log_lines
-from kubectl_nodelife.commands.metrics_flags import metrics_arguments, metrics_flags, metrics_of
-from kubectl_nodelife.commands.notify_flags import notify_arguments, notify_flags, notify_of
-from kubectl_nodelife.commands.pflag import SpellingGroup
+from kubectl_nodelife.commands.groups import SpellingGroup
 from kubectl_nodelife.daemon import client
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, instances
@@ -32,6 +44,8 @@ from kubectl_nodelife.errors import (
     EXIT_UNREACHABLE,
     Failed,
     NodelifeError,
+    Refused,
+    Unreachable,
 )
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.report import terminal
@@ -58,6 +72,9 @@ _SERVE_ANSWERS = click.option(
 )
 
 
+_GROWING_SECONDS: Final = 0.3
+
+
 def _settings_flags(callback: Any) -> Any:
     for option in reversed(_SETTINGS):
         callback = option(callback)
@@ -69,7 +86,7 @@ def _arguments(
 ) -> list[str]:
     """The arguments of a daemon like this one, without secrets."""
     words = _run_arguments(connection, profile, assignments)
-    words += [*enforce_flags.as_arguments(given), *metrics_arguments(given)]
+    words += [*enforce_arguments(given), *metrics_arguments(given)]
     words += [f"--serve-answers={given['serve_answers']}"] if given["serve_answers"] else []
     return words + notify_arguments(given)
 
@@ -86,7 +103,7 @@ def daemon(connection: Connection) -> None:
 
 @daemon.command("start")
 @_settings_flags
-@enforce_flags.enforce_flags
+@enforce_flags
 @metrics_flags
 @notify_flags
 @_SERVE_ANSWERS
@@ -103,8 +120,8 @@ def start(
       kubectl nodelife daemon start --metrics-bind-address 127.0.0.1:9876
     """
     known, instance = _instance(connection)
-    if enforce_flags.orders_of(given).controllers:
-        enforce_flags.confirm(given, known)
+    if orders_of(given).controllers:
+        confirm_enforcing(given, known)
         given["yes"] = True
     words = _arguments(connection, profile, assignments, given)
     try:
@@ -128,7 +145,7 @@ def begin(connection: Connection) -> None:
 
 @daemon.command("run")
 @_settings_flags
-@enforce_flags.enforce_flags
+@enforce_flags
 @metrics_flags
 @notify_flags
 @_SERVE_ANSWERS
@@ -156,12 +173,12 @@ def run(
     from kubectl_nodelife.daemon.options import Options
     from kubectl_nodelife.daemon.process import run_daemon
 
-    daemon_pause.refuse_via(connection)
+    refuse_via(connection)
     token = read_secrets(secrets_fd).get("token", connection.token)
     connection = connection._replace(token=token, in_cluster=in_cluster)
-    orders = enforce_flags.orders_of(given)
+    orders = orders_of(given)
     if orders.controllers:
-        enforce_flags.confirm(given, ask.resolve(connection))
+        confirm_enforcing(given, ask.resolve(connection))
     options = Options(
         overrides=connection,
         environ=dict(os.environ),
@@ -190,7 +207,7 @@ def stop(every: bool, force: bool, connection: Connection) -> int:
       kubectl nodelife daemon stop
       kubectl nodelife daemon stop --all
     """
-    daemon_pause.refuse_via(connection)
+    refuse_via(connection)
     chosen = _all_instances() if every else [_instance(connection)[1]]
     ended = [instance for instance in chosen if instance.stop(force=force, tell=_tell_left)]
     if not ended:
@@ -248,10 +265,6 @@ def status(output: Output, connection: Connection) -> int:
     return EXIT_DONE if all(state_of(item) in AT_WORK for item in items) else EXIT_FAILED
 
 
-daemon.add_command(daemon_pause.pause)
-daemon.add_command(daemon_pause.resume)
-
-
 @daemon.command("logs")
 @click.option("-f", "--follow", is_flag=True, help="Go on as lines come.")
 @click.option("--tail", type=int, default=_TAIL_LINES, show_default=True, help="Lines; -1: all.")
@@ -296,7 +309,7 @@ def _instance(connection: Connection) -> tuple[CachedIdentity, Instance]:
     """The daemon of the cluster that the flags mean, whether or not it runs. Raises Refused for one
     that is reached through the API server.
     """
-    daemon_pause.refuse_via(connection)
+    refuse_via(connection)
     runtime = make_private(runtime_folder(os.environ))
     known = ask.resolve(connection)
     return known, Instance(runtime, known.identity)
@@ -353,3 +366,111 @@ def _tell_beginning(known: CachedIdentity, instance: Instance) -> None:
     terminal.write(f"started, still reading {where}; pid {health.get('pid', '?')}\n")
     if errors:
         terminal.warn(errors[0])
+
+
+@daemon.command("pause")
+@click.option("--for", "duration", default="", metavar="DURATION", help="Go on after this time.")
+@click.option("--everyone", is_flag=True, help="Every writer of this cluster, on any machine.")
+@connection_flags
+def pause(duration: str, everyone: bool, connection: Connection) -> None:
+    """Stop what the daemon enforces at once; a restart of the daemon does not end it.
+
+    \b
+    Examples:
+      kubectl nodelife daemon pause
+      kubectl nodelife daemon pause --everyone
+    """
+    import asyncio
+
+    refuse_via(connection)
+    if everyone:
+        terminal.write(asyncio.run(_kill_switch(connection, make=True)))
+        return
+    query: dict[str, Any] = {"for": duration} if duration else {}
+    answer = client.ask(_socket(connection), "pause", **query)
+    _warn(answer)
+    terminal.write(f"{answer['paused']}\n")
+
+
+@daemon.command("resume")
+@click.option("--everyone", is_flag=True, help="Every writer of this cluster, on any machine.")
+@connection_flags
+def resume(everyone: bool, connection: Connection) -> None:
+    """Let the daemon go on, after a pause or after something that needs a person's word.
+
+    \b
+    Examples:
+      kubectl nodelife daemon resume
+      kubectl nodelife daemon resume --everyone
+    """
+    import asyncio
+
+    refuse_via(connection)
+    if everyone:
+        terminal.write(asyncio.run(_kill_switch(connection, make=False)))
+        return
+    _warn(client.ask(_socket(connection), "resume"))
+    terminal.write("resumed\n")
+
+
+def refuse_via(connection: Connection) -> None:
+    """Raises Refused where an order would be given to a daemon in the cluster."""
+    if connection.via:
+        raise Refused(
+            "answers come through the API server, orders do not",
+            on="--via",
+            remedy="give the order in the pod, by kubectl exec; `daemon pause --everyone` without "
+            "--via stops every writer of the cluster",
+        )
+
+
+def _warn(answer: dict[str, Any]) -> None:
+    if warning := answer.get("warning"):
+        terminal.note(f"warning: {warning}")
+
+
+def _socket(connection: Connection) -> str:
+    runtime = make_private(runtime_folder(os.environ))
+    return Instance(runtime, ask.resolve(connection).identity).socket
+
+
+async def _kill_switch(connection: Connection, *, make: bool) -> str:
+    from kubectl_nodelife.live.kill_switch import change_kill_switch
+    from kubectl_nodelife.live.target import find_target
+
+    environ = dict(os.environ)
+    target = find_target(connection, environ)
+    answer = await change_kill_switch(target, environ, make=make)
+    name = "configmap kube-system/nodelife-stop"
+    if answer.ok:
+        return f"{name} {'made: every writer stops' if make else 'removed'}\n"
+    if answer.code == (409 if make else 404):
+        terminal.note(f"{name} is {'there' if make else 'not there'} already")
+        return ""
+    raise Failed(answer.message, on=name)
+
+
+def log_lines(path: str, tail: int, follow: bool) -> Iterator[str]:
+    """The last lines of the log, then what comes, over rotations. Raises Unreachable."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            lines = file.readlines()
+            yield "".join(lines if tail < 0 else lines[len(lines) - min(tail, len(lines)) :])
+            if follow:
+                yield from _growing(file, path)
+        while follow:
+            with open(path, encoding="utf-8", errors="replace") as file:
+                yield from _growing(file, path)
+    except OSError as error:
+        raise Unreachable(f"the log cannot be read: {error.strerror}", on=path) from None
+
+
+def _growing(file: TextIO, path: str) -> Iterator[str]:
+    """What is added to the file, until another one has taken its place."""
+    while True:
+        if text := file.read():
+            yield text
+        elif os.path.exists(path) and not os.path.samestat(os.stat(path), os.fstat(file.fileno())):
+            return
+        else:
+            time.sleep(_GROWING_SECONDS)

@@ -1,17 +1,28 @@
-"""`kubectl nodelife daemon install`: prints what makes a service manager or a cluster run it."""
+"""`kubectl nodelife daemon install`: prints what makes a service manager or a cluster run it.
+
+For a service manager that is a systemd user unit or a launchd agent, which runs it at each login.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from kubectl_nodelife.commands import ask, service_units
-from kubectl_nodelife.commands.enforce_flags import controller_names
+from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.daemon_flags import controller_names, notify_of
 from kubectl_nodelife.commands.flags import Connection, connection_arguments, connection_flags
-from kubectl_nodelife.commands.notify_flags import notify_of
+from kubectl_nodelife.daemon.identity_cache import CachedIdentity
+from kubectl_nodelife.daemon.spawning import installed_link, own_command
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
+
+_KEPT = ("KUBECONFIG", "PATH", "NODELIFE_RUNTIME_DIR", "NODELIFE_STATE_DIR", "NODELIFE_CONFIG")
+"""Variables that decide which cluster it is, and let credential plugins be found."""
 
 
 @click.command("install")
@@ -82,7 +93,7 @@ def install(
             remedy="put it into the kubeconfig, or its file's path as tokenFile",
         )
     known = ask.resolve(connection)
-    terminal.write(service_units.unit(manager, known, connection_arguments(connection)))
+    terminal.write(unit(manager, known, connection_arguments(connection)))
 
 
 def _of_deployment(given: dict[str, Any], connection: Connection) -> dict[str, Any]:
@@ -119,3 +130,65 @@ def _print_deployment(wanted: dict[str, Any]) -> None:
 
     made = json.loads(json.dumps(objects(DeploymentOrder()._replace(**wanted))))  # nothing shared
     terminal.write(yaml.safe_dump_all(made, sort_keys=False, width=100))
+
+
+def unit(manager: str | None, known: CachedIdentity, arguments: Sequence[str]) -> str:
+    """The text for the service manager; None: the one of this system."""
+    if manager is None:
+        manager = "launchd" if sys.platform == "darwin" else "systemd"
+    link = installed_link()  # an upgrade by krew removes the folder that it leads to now
+    command = [*([link] if link else own_command()), "daemon", "run", *arguments]
+    environment = {name: os.environ[name] for name in _KEPT if os.environ.get(name)}
+    make = _launchd if manager == "launchd" else _systemd
+    return make(known, command, environment)
+
+
+def _systemd(known: CachedIdentity, command: list[str], environment: dict[str, str]) -> str:
+    name = f"nodelife-{known.identity}.service"
+    quoted = " ".join(_systemd_quoted(word) for word in command)
+    variables = "".join(
+        f"Environment={_systemd_quoted(f'{key}={value}')}\n" for key, value in environment.items()
+    )
+    return (
+        f"# ~/.config/systemd/user/{name}\n"
+        f"# then: systemctl --user daemon-reload && systemctl --user enable --now {name}\n"
+        "[Unit]\n"
+        f"Description=kubectl nodelife daemon for {known.context or known.server}\n"
+        "After=network-online.target\n\n"
+        "[Service]\n"
+        "Type=simple\n"
+        f"{variables}"
+        f"ExecStart={quoted}\n"
+        "ExecReload=/bin/kill -HUP $MAINPID\n"
+        "Restart=on-failure\n"
+        "RestartSec=10\n\n"
+        "[Install]\n"
+        "WantedBy=default.target\n"
+    )
+
+
+def _systemd_quoted(word: str) -> str:
+    """As systemd reads it: its own specifiers and variables doubled, blanks in quotes."""
+    word = word.replace("%", "%%").replace("$", "$$")
+    if word == shlex.quote(word):
+        return word
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _launchd(known: CachedIdentity, command: list[str], environment: dict[str, str]) -> str:
+    import plistlib
+
+    label = f"dev.nodelife.{known.identity}"
+    agent = {
+        "Label": label,
+        "ProgramArguments": command,
+        "EnvironmentVariables": environment,
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "ProcessType": "Background",
+    }
+    path = f"~/Library/LaunchAgents/{label}.plist"
+    comment = f"<!-- {path}, then: launchctl load {path} -->\n"
+    head, _, rest = plistlib.dumps(agent, sort_keys=False).decode().partition("\n")
+    return f"{head}\n{comment}{rest}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.answering.set_words import NODES, QUESTION, SUMMARY
+from kubectl_nodelife.commands.answering.query import NODES, QUESTION, SUMMARY
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.errors import BadInput

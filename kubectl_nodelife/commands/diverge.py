@@ -20,6 +20,10 @@ _CODES: Final = {"differs": EXIT_NO, "not-evaluated": EXIT_FAILED}
 _ONLY_A_DAEMON: Final = "and only one that watches can see it"
 
 
+_KINDS: Final = ("Node", "Pod", "Lease", "Event")
+_NOTED: Final = "noted in the snapshot"
+
+
 @click.command()
 @click.option("-w", "--watch", is_flag=True, help="Go on: each finding as it comes.")
 @click.option("--since", metavar="DURATION", help="Only what was seen since, such as 10m (1h).")
@@ -82,7 +86,6 @@ def _of_dump(where: Where, since_ns: int | None, *, watch: bool) -> dict[str, An
         return None
     if watch:
         raise BadInput("a dump does not change", on="--watch", remedy="leave -w away, or -f")
-    from kubectl_nodelife.commands.divergence_of_dump import divergence_of_dump
 
     made, warnings = divergence_of_dump(where, since_ns)
     for warning in warnings:
@@ -102,7 +105,7 @@ def _duration(text: str | None) -> int | None:
     """Ns. Raises BadInput."""
     if text is None:
         return None
-    from kubectl_nodelife.commands.durations import duration_ns
+    from kubectl_nodelife.commands.flags import duration_ns
 
     span_ns = duration_ns(text, "--since")
     if span_ns <= 0:
@@ -145,3 +148,41 @@ def _one_line(made: dict[str, Any]) -> str:
     import json
 
     return terminal.escape_json(json.dumps(made, ensure_ascii=False)) + "\n"
+
+
+def divergence_of_dump(where: Where, since_ns: int | None) -> tuple[dict[str, Any], list[str]]:
+    """The Divergence document, and what the reading warns of.
+
+    `since_ns`: how far back others' writes are told, None for all. Raises BadInput.
+    """
+    from msgspec.structs import replace
+
+    from kubectl_nodelife.answers.divergence import divergence_document
+    from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, load
+    from kubectl_nodelife.commands.cluster.look import view_of_dump
+    from kubectl_nodelife.kube.core import Event
+    from kubectl_nodelife.outlook.diverge.dump_observations import dump_observations
+    from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
+    from kubectl_nodelife.outlook.join_controllers import join_controllers
+
+    dump = load(where.filename, where.now, where.profile)
+    view = view_of_dump(dump, _KINDS, where.assignments)
+    if "Node" in view.unread:
+        remedy = "dump them as well: kubectl get nodes -o json --show-managed-fields"
+        raise BadInput("no nodes were read, so that nothing can be judged", remedy=remedy)
+    blind = "nothing in the dump says when it was taken"
+    outlook, overdue = join_controllers(view.cache, view.settings, view.now_ns)
+    record = dump_observations(
+        outlook,
+        overdue,
+        [obj for obj in dump.objects if isinstance(obj, Event)],
+        blind=blind if dump.moment_origin == OWN_CLOCK else "",
+        noted=dump.moment_origin == _NOTED,
+        unread=view.unread,
+    )
+    if since_ns is not None:
+        record = replace(record, since_ns=max(record.since_ns, view.now_ns - since_ns))
+    judgement = divergence_judgement(record, view.now_ns)
+    source: dict[str, Any] = {"kind": "snapshot", "server": ", ".join(where.filename)}
+    source |= {"context": None, "moment": view.moment}
+    return divergence_document(judgement, record, view.now_ns, source), view.warnings

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import os
+import platform
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
 import click
 
+from kubectl_nodelife import __version__
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
-from kubectl_nodelife.errors import EXIT_DONE, EXIT_NO
+from kubectl_nodelife.errors import EXIT_DONE, EXIT_NO, NodelifeError
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.live.target import Target
+    from kubectl_nodelife.report.doctor import Finding
+
+
+CLUSTER_SECONDS: Final = 10
+_KUBECTL_SECONDS: Final = 10
+_OLDEST_KUBECTL: Final = 26
+"""Minor version of the first kubectl that asks plugins for completion."""
 
 
 @click.command()
@@ -26,10 +46,178 @@ def doctor(exit_code: bool, output: Output, connection: Connection) -> int:
       kubectl nodelife doctor
       kubectl nodelife doctor -o json
     """
-    from kubectl_nodelife.commands.doctor_checks import diagnose
     from kubectl_nodelife.report.doctor import FAILED, DoctorPage
 
     findings = list(diagnose(connection))
     output.show(DoctorPage(findings))
     failed = any(finding.result == FAILED for finding in findings)
     return EXIT_NO if exit_code and failed else EXIT_DONE
+
+
+def diagnose(connection: Connection) -> Iterator[Finding]:
+    """All checks, in order; those of the cluster only where the flags mean one."""
+    from kubectl_nodelife.commands.cluster.direct import target_of
+    from kubectl_nodelife.live.identity import cluster_identity
+    from kubectl_nodelife.report.doctor import FAILED, OK, Finding
+
+    yield from (check() for check in (_program, _kubectl, _completion))
+    try:
+        target = target_of(connection)
+    except (NodelifeError, OSError) as error:
+        yield Finding("kubeconfig", FAILED, str(error), "see: kubectl config get-contexts")
+        return
+    where = f"context {target.context or '<none>'}, {target.server}"
+    yield Finding("kubeconfig", OK, where)
+    yield from _cluster(target)
+    identity = cluster_identity(target)
+    yield _attempt("daemon", lambda: _daemon(identity))
+    yield _attempt("journal", lambda: _journal(identity))
+
+
+def _attempt(name: str, check: Callable[[], Finding]) -> Finding:
+    from kubectl_nodelife.report.doctor import FAILED, Finding
+
+    try:
+        return check()
+    except NodelifeError as error:
+        what = f"{error.on}: {error.what}" if error.on else error.what
+        return Finding(name, FAILED, what, error.remedy)
+
+
+def _program() -> Finding:
+    from kubectl_nodelife.commands.completion import PROGRAM
+    from kubectl_nodelife.commands.version import installation
+    from kubectl_nodelife.report.doctor import OK, WARNING, Finding
+
+    found = installation()
+    said = f"v{__version__} by {found.by}, Python {platform.python_version()}"
+    on_path = shutil.which(PROGRAM)
+    if on_path is None:
+        return Finding("program", WARNING, f"{said}; {PROGRAM} is not on PATH",
+                       "put a link to it on PATH, or kubectl does not find it")  # fmt: skip
+    return Finding("program", OK, f"{said}, {on_path}")
+
+
+def _kubectl() -> Finding:
+    import subprocess
+
+    from kubectl_nodelife.report.doctor import OK, WARNING, Finding
+
+    program = shutil.which("kubectl")
+    if program is None:
+        return Finding("kubectl", WARNING, "not on PATH", "install kubectl")
+    try:
+        done = subprocess.run(
+            [program, "version", "--client", "-o", "json"],
+            capture_output=True, timeout=_KUBECTL_SECONDS, check=True,
+        )  # fmt: skip
+        version = str(json.loads(done.stdout)["clientVersion"]["gitVersion"])
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError):
+        return Finding("kubectl", WARNING, f"{program} does not say its version")
+    minor = re.match(r"v1\.(\d+)", version)
+    if minor is not None and int(minor[1]) < _OLDEST_KUBECTL:
+        need = f"v1.{_OLDEST_KUBECTL} or newer completes plugins' words"
+        return Finding("kubectl", WARNING, version, need)
+    return Finding("kubectl", OK, version)
+
+
+def _completion() -> Finding:
+    from kubectl_nodelife.commands.completion import SHIM
+    from kubectl_nodelife.report.doctor import OK, WARNING, Finding
+
+    shim = shutil.which(SHIM)
+    if shim is None:
+        remedy = "run: kubectl nodelife completion install"
+        return Finding("completion", WARNING, f"{SHIM} is not on PATH", remedy)
+    return Finding("completion", OK, shim)
+
+
+def _cluster(target: Target) -> Iterator[Finding]:
+    """One finding if the cluster does not answer; else its version, and by how much our clock is
+    off its own.
+    """
+    import asyncio
+
+    from kubectl_nodelife.live.clock import SKEW_WARNED_NS
+    from kubectl_nodelife.report.doctor import FAILED, OK, WARNING, Finding
+
+    try:
+        version, skew_ns = asyncio.run(_ask_version(target))
+    except NodelifeError as error:
+        remedy = error.remedy or "see: kubectl get --raw /version"
+        yield Finding("cluster", FAILED, error.what, remedy)
+        return
+    yield Finding("cluster", OK, f"Kubernetes {version}")
+    seconds = abs(skew_ns) / 1e9
+    if abs(skew_ns) > SKEW_WARNED_NS:
+        yield Finding("clock", WARNING, f"{seconds:.1f}s off the API server's",
+                      "set this machine's clock, by NTP for instance")  # fmt: skip
+    else:
+        yield Finding("clock", OK, f"within {seconds:.1f}s of the API server's")
+
+
+async def _ask_version(target: Target) -> tuple[str, int]:
+    import msgspec
+
+    from kubectl_nodelife.live.auth import Session
+    from kubectl_nodelife.live.client import Client
+    from kubectl_nodelife.live.clock import steady_ns
+
+    limit_ns = CLUSTER_SECONDS * 1_000_000_000
+    asked = msgspec.structs.replace(
+        target, request_timeout_ns=min(target.request_timeout_ns or limit_ns, limit_ns)
+    )
+    connected = Client(Session(asked, os.environ))
+    try:
+        answer = json.loads(await connected.read("/version", retry=False))
+        return str(answer["gitVersion"]), connected.clock.skew_ns(steady_ns(), time.time_ns())
+    finally:
+        await connected.close()
+
+
+def _daemon(identity: str) -> Finding:
+    from kubectl_nodelife.daemon import client
+    from kubectl_nodelife.daemon.paths import check_private, runtime_folder, socket_path
+    from kubectl_nodelife.report.doctor import OK, WARNING, Finding
+
+    runtime = runtime_folder(os.environ)
+    if not os.path.isdir(runtime):
+        return Finding("daemon", OK, "none runs", "to watch: kubectl nodelife daemon start")
+    check_private(runtime)
+    try:
+        health = client.ask(socket_path(runtime, identity), "health", seconds=2.0)
+    except client.NotRunning:
+        return Finding("daemon", OK, "none runs", "to watch: kubectl nodelife daemon start")
+    version, warnings = str(health.get("version")), list(health.get("warnings") or ())
+    said = f"v{version}, pid {health.get('pid')}"
+    if version != __version__:
+        return Finding("daemon", WARNING, f"{said}, and this is v{__version__}",
+                       "run: kubectl nodelife daemon restart")  # fmt: skip
+    if warnings or not health.get("synced"):
+        what = str(warnings[0]) if warnings else "still reading the cluster"
+        return Finding("daemon", WARNING, f"{said}: {what}", "see: kubectl nodelife daemon status")
+    return Finding("daemon", OK, said)
+
+
+def _journal(identity: str) -> Finding:
+    import sqlite3
+
+    from kubectl_nodelife.daemon.paths import journal_path, state_folder
+    from kubectl_nodelife.report.doctor import FAILED, OK, Finding
+
+    folder = os.path.join(state_folder(os.environ), identity)
+    if not os.path.isdir(folder):
+        return Finding("journal", OK, "none yet")
+    path = journal_path(dict(os.environ), identity)
+    if path == ":memory:" or not os.path.exists(path):
+        return Finding("journal", OK, "none yet")
+    try:
+        with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=2) as db:
+            fault = str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+    except sqlite3.Error as error:
+        fault = str(error)
+    size = os.path.getsize(path) / 1e6
+    if fault != "ok":
+        return Finding("journal", FAILED, f"{path}: {fault}",
+                       f"stop the daemon and move it away: mv {path} {path}.old")  # fmt: skip
+    return Finding("journal", OK, f"{path}, {size:.1f} MB")

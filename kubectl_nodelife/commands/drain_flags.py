@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kubectl_nodelife.commands.durations import waiting_ns
+from kubectl_nodelife.commands.flags import waiting_ns
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.selectors import parse_selector

@@ -14,11 +14,14 @@ from typing import Any, NamedTuple
 
 import click
 
+from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.live.connection import Connection as Connection
 from kubectl_nodelife.report.formats import FORMATTERS
 from kubectl_nodelife.report.formats import Output as Output
 from kubectl_nodelife.report.screen import ALWAYS, AUTO, NEVER, choose_color
 from kubectl_nodelife.report.terminal import choose_verbose
+
+Callback = Callable[..., Any]
 
 
 class ConnectionFlag(NamedTuple):
@@ -121,9 +124,6 @@ def connection_arguments(connection: Connection) -> list[str]:
         elif value:
             words.append(f"{name}={value}")
     return words
-
-
-Callback = Callable[..., Any]
 
 
 def gathered_flags(
@@ -240,3 +240,20 @@ def output_flags(*formats: str) -> Callable[[Callback], Callback]:
         return output(no_headers(color(with_output)))
 
     return decorate
+
+
+def duration_ns(text: str, flag: str) -> int:
+    """A duration in Go's notation, in nanoseconds. Raises BadInput."""
+    from kubectl_nodelife.kube.duration import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise BadInput(str(error), on=flag) from None
+
+
+def waiting_ns(text: str, flag: str) -> int:
+    """The same of one that may not be negative."""
+    if (parsed := duration_ns(text, flag)) < 0:
+        raise BadInput("must not be negative", on=flag)
+    return parsed

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kubectl_nodelife.commands.flags import Output, output_flags
-from kubectl_nodelife.commands.pflag import SpellingGroup
+from kubectl_nodelife.commands.groups import SpellingGroup
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 

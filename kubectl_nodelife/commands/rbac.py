@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kubectl_nodelife.commands.enforce_flags import controller_names
+from kubectl_nodelife.commands.daemon_flags import controller_names
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.report import terminal
 
@@ -69,6 +69,14 @@ DAEMON_RULES = (
 )
 """What a daemon in dry-run asks for by itself. Asked `what-if`, it lists the other kinds of RULES
 once; in a cluster it has no right to that, and says what is not evaluated."""
+
+
+VIA_RULES = (
+    ("apps", ("deployments",), ("get",)),
+    ("", ("pods",), ("get", "list")),
+    ("", ("pods/portforward",), ("get", "create")),  # create: since 1.35, for WebSockets as well
+)
+"""What `--via` asks for in the namespace of the daemon."""
 
 
 def rules_of(
@@ -153,14 +161,6 @@ class AccountPage:
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": self._name}
         account = {"kind": "ServiceAccount", "name": self._name, "namespace": _KUBE_SYSTEM}
         return self._object(f"{kind}Binding", namespace, roleRef=role, subjects=[account])
-
-
-VIA_RULES = (
-    ("apps", ("deployments",), ("get",)),
-    ("", ("pods",), ("get", "list")),
-    ("", ("pods/portforward",), ("get", "create")),  # create: since 1.35, for WebSockets as well
-)
-"""What `--via` asks for in the namespace of the daemon."""
 
 
 class AskerPage:

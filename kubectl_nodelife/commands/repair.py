@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from kubectl_nodelife.commands.ask import say_first_look
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.durations import duration_ns
-from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.commands.flags import Output, duration_ns, output_flags
 from kubectl_nodelife.commands.write_flags import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.outlook.audit import CAP
@@ -138,7 +138,6 @@ def earlier(
     """The look that shows what has been so since: an earlier dump, or the cluster, and then the
     wait. Raises NodelifeError."""
     from kubectl_nodelife.commands.audit import FIRST_LOOK
-    from kubectl_nodelife.commands.first_look import say_first_look
     from kubectl_nodelife.kube.times import SECOND_NS
 
     if before:

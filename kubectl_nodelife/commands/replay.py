@@ -17,10 +17,13 @@ from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
     from kubectl_nodelife.commands.cluster.dump import Dump
-    from kubectl_nodelife.commands.drain_review import DrainTraces
-    from kubectl_nodelife.commands.replay_sources import Traces
+    from kubectl_nodelife.commands.replay_sources import DrainTraces, Traces
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter
     from kubectl_nodelife.report.replay import ReplayPage
+
+
+_AHEAD_NS = 5_000_000_000
+"""Clocks of kubelets and of the server differ a little."""
 
 
 @click.command()
@@ -66,9 +69,7 @@ def replay(
       kubectl nodelife replay -f must-gather.tar.gz
       kubectl nodelife replay --drain worker-1 --since 6h -f monday.json.gz
     """
-    from kubectl_nodelife.commands.drain_review import review_page
-    from kubectl_nodelife.commands.replay_sources import read_traces
-    from kubectl_nodelife.commands.replay_sources_of_dump import traces_of_dump
+    from kubectl_nodelife.commands.replay_sources import read_traces, review_page, traces_of_dump
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter
 
     since_ns = _since_ns(since)
@@ -97,8 +98,7 @@ def _page(found: Traces, wanted: ReplayFilter, begin_ns: int, *, whole: bool) ->
 
 
 def _drain_traces(dump: Dump | None, connection: Connection) -> DrainTraces:
-    from kubectl_nodelife.commands.drain_review import drain_traces
-    from kubectl_nodelife.commands.replay_sources_of_dump import drain_traces_of
+    from kubectl_nodelife.commands.replay_sources import drain_traces, drain_traces_of
 
     return drain_traces_of(dump) if dump is not None else drain_traces(connection)
 
@@ -121,12 +121,8 @@ def _show(page: ReplayPage, output: Output, subject: str) -> None:
         output.show(page)
 
 
-_AHEAD_NS = 5_000_000_000
-"""Clocks of kubelets and of the server differ a little."""
-
-
 def _since_ns(since: str) -> int:
-    from kubectl_nodelife.commands.durations import duration_ns
+    from kubectl_nodelife.commands.flags import duration_ns
 
     since_ns = duration_ns(since, "--since")
     if since_ns <= 0:

@@ -1,30 +1,47 @@
-"""Reads what a replay is made from: the journal, Events, nodes with who wrote them, pods."""
+"""Reads what a replay is made from, of a cluster or a dump, and the review of a drain made of it.
+
+That is the journal, which a dump has not, Events, nodes with who wrote them, and pods; for a review
+the budgets as well.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.cluster.dump import Dump, load
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.acts_journal import changes_of_acts
 from kubectl_nodelife.daemon.changes import document
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.daemon.store import ChangeFilter as ChosenChanges
 from kubectl_nodelife.daemon.store import read_only
-from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.core import Event
+from kubectl_nodelife.kube.documents import Json
+from kubectl_nodelife.kube.kinds import Kind, kind_named
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS
 from kubectl_nodelife.kube.unreadable import Unreadable, told
-from kubectl_nodelife.outlook.replay.timeline import ReplaySources
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.outlook.replay.drain_review import drain_review
+from kubectl_nodelife.outlook.replay.lines import last_seen_ns
+from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.drain_review import DrainReviewPage
 from kubectl_nodelife.report.progress import progress_bar
 
 if TYPE_CHECKING:
+    import msgspec
+
     from kubectl_nodelife.live.target import Target
+
 
 NO_DAEMON: Final = (
     "no daemon has watched this cluster: only Events and what objects keep are shown, without what "
@@ -38,6 +55,15 @@ _LOST: Final = {
     "Node": "who cordoned or tainted nodes",
     "Pod": "which pods are being deleted, and where pods are",
 }
+
+
+_NO_EVENTS: Final = "no Events were read: only what objects keep is shown; dump 'events -A', too"
+_NO_BUDGETS: Final = "no PodDisruptionBudgets were read: for how long one was at zero is unknown"
+_MANAGED, _QUOTED = "managedFields", b'"managedFields"'
+_NO_MANAGERS: Final = (
+    "no node has managedFields: who cordoned or tainted nodes is unknown; dump them with "
+    "'kubectl get nodes -o yaml --show-managed-fields'"
+)
 
 
 class Traces(NamedTuple):
@@ -135,3 +161,111 @@ async def _read(
     warnings += told(aside)
     now_ns = server_now_ns(client)
     return cast(Any, tuple([] if isinstance(f, ApiError) else f for f in lists)), now_ns
+
+
+class DrainTraces(NamedTuple):
+    """What is left of drains besides a replay's traces."""
+
+    budgets: list[PodDisruptionBudget]
+    warnings: list[str]
+
+
+def review_page(
+    found: Traces, more: DrainTraces, begin_ns: int, node: str, plan: str | None
+) -> DrainReviewPage:
+    """The drain of the node since then, with warnings said. `plan`: what `drain-plan -o json` said.
+
+    Raises NodelifeError.
+    """
+    node = node.removeprefix("node/").removeprefix("nodes/")
+    names = [known.name for known in found.sources.nodes]
+    if node not in names:
+        raise NotFound("nodes", node, among=names)
+    promised = None if plan is None else _promised(plan)
+    lines = timeline(found.sources, ReplayFilter(begin_ns, found.now_ns + 10**9))
+    warnings = [*found.warnings, *more.warnings]
+    for warning in warnings:
+        terminal.warn(warning)
+    review = drain_review(lines, found.sources.pods, more.budgets, node)
+    return DrainReviewPage(review, found.source, promised, warnings)
+
+
+def drain_traces(connection: Connection) -> DrainTraces:
+    """Those of a cluster. Raises NodelifeError."""
+    import asyncio
+
+    warnings: list[str] = []
+    budgets = asyncio.run(_budgets(connection, warnings))
+    return DrainTraces(budgets, warnings)
+
+
+async def _budgets(connection: Connection, warnings: list[str]) -> list[PodDisruptionBudget]:
+    from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
+    from kubectl_nodelife.live.client import ApiError
+    from kubectl_nodelife.live.listing import read_all
+    from kubectl_nodelife.live.requests import Resource
+
+    async with bulk_client(target_of(connection)) as client:
+        kind = kind_named("PodDisruptionBudget")
+        found = await or_refused(read_all(client, Resource(kind), lambda count: None, []))
+    if isinstance(found, ApiError):
+        warnings.append(f"PodDisruptionBudget cannot be read ({found.what}): budgets are left out")
+        return []
+    return [budget for budget in found if isinstance(budget, PodDisruptionBudget)]
+
+
+def _promised(path: str) -> dict[str, float]:
+    """The estimate of a plan that was kept. Raises BadInput."""
+    try:
+        plan = json.loads(Path(path).read_bytes())
+        estimate: Any = plan["estimate"] or (plan.get("withFlags") or {}).get("estimate")
+        return {key: float(estimate[key]) for key in ("lowSeconds", "highSeconds")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        remedy = "name what 'drain-plan -o json' printed for a drain that finishes"
+        raise BadInput(f"holds no estimate: {error}", on=path, remedy=remedy) from None
+
+
+class DumpTraces(NamedTuple):
+    """A dump and its traces."""
+
+    dump: Dump
+    traces: Traces
+
+
+def traces_of_dump(
+    filename: Sequence[str], now: str | None, profile: str | None = None
+) -> DumpTraces:
+    """The traces in a dump. Its moment is the newest Event's, where that is newer and none is given
+    with `now` (RFC 3339). Raises BadInput.
+    """
+    managed = False
+
+    def note(kind: Kind, raw: Json | msgspec.Raw | dict[str, Any]) -> None:
+        nonlocal managed
+        if kind.type is Node:
+            found = raw["metadata"] if isinstance(raw, dict) else bytes(raw)
+            managed = managed or (
+                _MANAGED in found if isinstance(found, dict) else _QUOTED in found
+            )
+
+    dump = load(filename, now, profile, note)
+    events = [obj for obj in dump.objects if isinstance(obj, Event)]
+    nodes = [obj for obj in dump.objects if isinstance(obj, Node)]
+    pods = [obj for obj in dump.objects if isinstance(obj, Pod)]
+    warnings = list(dump.warnings)
+    if not dump.has_read("Event"):
+        warnings.append(_NO_EVENTS)
+    if nodes and not managed:
+        warnings.append(_NO_MANAGERS)
+    newest = max((last_seen_ns(event) or 0 for event in events), default=0)
+    moment_ns = dump.moment_ns if now else max(dump.moment_ns, newest)
+    source = {"kind": "snapshot", "context": None, "server": ", ".join(filename)}
+    sources = ReplaySources(None, events, nodes, pods)
+    return DumpTraces(dump, Traces(sources, source, moment_ns, warnings))
+
+
+def drain_traces_of(dump: Dump) -> DrainTraces:
+    """What a dump tells of drains besides: its budgets."""
+    budgets = [obj for obj in dump.objects if isinstance(obj, PodDisruptionBudget)]
+    unread = [] if dump.has_read("PodDisruptionBudget") else [_NO_BUDGETS]
+    return DrainTraces(budgets, unread)

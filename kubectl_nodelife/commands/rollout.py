@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.answering.set_words import HISTORY, QUESTION, STATUS, UNDO
+from kubectl_nodelife.commands.answering.query import HISTORY, QUESTION, STATUS, UNDO
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
-from kubectl_nodelife.commands.pflag import SpellingGroup
+from kubectl_nodelife.commands.groups import SpellingGroup
 from kubectl_nodelife.commands.write_flags import CLIENT, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
+if TYPE_CHECKING:
+    from kubectl_nodelife.engine.actions import RollBackDaemonSet
+    from kubectl_nodelife.outlook.daemonset.rollout_outlook import UndoOutlook
+
+
 _KINDS = frozenset({"daemonset", "daemonsets", "ds", "daemonset.apps", "daemonsets.apps"})
 _SECOND_NS = 1_000_000_000
+
+
+_subject = click.argument("subject", nargs=-1, metavar="daemonset NAME")
 
 
 @click.group(cls=SpellingGroup)
@@ -26,9 +34,6 @@ def rollout(connection: Connection) -> None:
 
     Answered by the daemon where one watches the cluster, else by a first look at it.
     """
-
-
-_subject = click.argument("subject", nargs=-1, metavar="daemonset NAME")
 
 
 @rollout.command("status")
@@ -120,7 +125,6 @@ def undo(
     if where.filename or act.dry_run == CLIENT:
         query = _query(UNDO, where, name, output)
         return ask.answer(where, QUESTION, {**query, "revision": to_revision or None})
-    from kubectl_nodelife.commands.rollout_undo import roll_back
 
     return roll_back(where, name, to_revision, act, output)
 
@@ -147,6 +151,46 @@ def _seconds(timeout: str | None) -> float:
     """A duration in seconds, 0 for none. Raises BadInput."""
     if not timeout:
         return 0.0
-    from kubectl_nodelife.commands.durations import duration_ns
+    from kubectl_nodelife.commands.flags import duration_ns
 
     return duration_ns(timeout, "--timeout") / _SECOND_NS
+
+
+def roll_back(where: Where, name: str, to_revision: int, act: ActFlags, output: Output) -> int:
+    """Show, ask, and send. The exit code. Raises NodelifeError."""
+    from kubectl_nodelife.answers.daemonset import daemon_sets
+    from kubectl_nodelife.commands.answering import daemonset as answering
+    from kubectl_nodelife.commands.answering.query import as_sent
+    from kubectl_nodelife.commands.cluster.look import look
+    from kubectl_nodelife.commands.write_sending import send_rollback
+    from kubectl_nodelife.report.daemonset import UndoPage
+
+    namespace = ask.namespace_for(where)
+    query = as_sent({"about": UNDO, "namespace": namespace, "name": name})
+    view = look(where, answering.reading(query))
+    for warning in view.warnings:
+        terminal.warn(warning)
+    question = answering.SetQuestion(UNDO, namespace, name, to_revision, output)
+    sets, names = daemon_sets(view, namespace, name)(), answering.set_names(view)
+    found = answering.DaemonSetsView(sets, view.source, [], names)
+    outlook = answering.undo_of(found, question)
+    output.show(UndoPage(outlook, view.source, dry_run=False))
+    if outlook.plan.skipped:
+        return 0
+    return send_rollback(outlook.view.daemon_set, _action(outlook), where.connection, act)
+
+
+def _action(outlook: UndoOutlook) -> RollBackDaemonSet:
+    from kubectl_nodelife.commands.write_sending import ROLLOUT
+    from kubectl_nodelife.engine.actions import RollBackDaemonSet
+
+    daemon_set, revision = outlook.view.daemon_set, outlook.plan.revision
+    return RollBackDaemonSet(
+        controller=ROLLOUT,
+        because=f"rollout undo to revision {revision.revision}",
+        namespace=daemon_set.namespace,
+        name=daemon_set.name,
+        object_uid=daemon_set.uid,
+        revision=revision.revision,
+        patch=outlook.plan.patch,
+    )

@@ -123,7 +123,7 @@ def _for_one(kwargs: Mapping[str, Any], context: str) -> dict[str, Any]:
 
 def _ask_all(given: SeveralClusters, kwargs: Mapping[str, Any], timeout_flag: str) -> int:
     """Ask, show, and return the exit code. Raises BadInput."""
-    from kubectl_nodelife.commands.durations import duration_ns
+    from kubectl_nodelife.commands.flags import duration_ns
     from kubectl_nodelife.report import terminal
     from kubectl_nodelife.report.clusters import ClustersPage
 

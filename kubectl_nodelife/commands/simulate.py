@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, read_named, read_stdin
-from kubectl_nodelife.commands.durations import duration_ns
-from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.commands.flags import Output, duration_ns, output_flags
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal

@@ -87,7 +87,7 @@ def _port(port: int) -> int | None:
 
 def _seconds(duration: str) -> int:
     """Raises BadInput."""
-    from kubectl_nodelife.commands.durations import waiting_ns
+    from kubectl_nodelife.commands.flags import waiting_ns
     from kubectl_nodelife.errors import BadInput
 
     seconds = waiting_ns(duration, "--for") // 10**9

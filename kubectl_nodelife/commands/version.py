@@ -1,17 +1,23 @@
-"""`kubectl nodelife version`."""
+"""`kubectl nodelife version`, and how this program came here: by krew, as an archive, a wheel, or a
+checkout; from which commit.
+"""
 
 from __future__ import annotations
 
+import os
 import platform
+import subprocess
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 import click
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.answers.api import API_VERSION
+from kubectl_nodelife.build_info import COMMIT
 from kubectl_nodelife.commands.flags import Output, output_flags
-from kubectl_nodelife.commands.installation import installation
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block
 
@@ -75,3 +81,41 @@ def version(output: Output) -> None:
         folder=found.folder,
     )
     output.show(answer)
+
+
+PACKAGE = Path(__file__).parents[1]
+
+
+class Installation(NamedTuple):
+    """`by`: krew, archive, pipx, uv, pip or checkout. `commit` is empty where nobody knows it."""
+
+    by: str
+    folder: str
+    commit: str
+
+
+def installation() -> Installation:
+    """What can be told from where the package lies."""
+    folder = PACKAGE.parent
+    if (folder.parent / "kubectl-nodelife").is_file() and folder.name == "lib":
+        home = folder.parent
+        by = "krew" if "store" in home.parts and home.parts[-3:-2] == ("nodelife",) else "archive"
+        return Installation(by, str(home), COMMIT)
+    if (folder / ".git").exists():
+        return Installation("checkout", str(folder), COMMIT or _git_head(folder))
+    where = Path(sys.prefix).parts
+    by = "pipx" if "pipx" in where else "uv" if {"uv", "tools"} <= set(where) else "pip"
+    return Installation(by, sys.prefix, COMMIT)
+
+
+def _git_head(folder: Path) -> str:
+    try:
+        done = subprocess.run(
+            ["git", "-C", os.fspath(folder), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()

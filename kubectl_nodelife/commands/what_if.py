@@ -8,10 +8,9 @@ import json
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.acts_files import acts_and_dumps
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
-from kubectl_nodelife.commands.what_if_flags import QuestionFlags, question_flags
+from kubectl_nodelife.commands.what_if_flags import QuestionFlags, acts_and_dumps, question_flags
 from kubectl_nodelife.errors import EXIT_INTERRUPTED, EXIT_NO, BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import FORMATTERS
@@ -85,12 +84,11 @@ def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Ou
     """
     from kubectl_nodelife.commands.answering.what_if import exceeds, reading
     from kubectl_nodelife.commands.cluster.look import look
-    from kubectl_nodelife.commands.first_look import say_first_look
     from kubectl_nodelife.commands.what_if_each import rank
     from kubectl_nodelife.report.what_if import RankingPage
 
     if not where.filename:
-        say_first_look("a first look: what was not seen is taken from the objects")
+        ask.say_first_look("a first look: what was not seen is taken from the objects")
     view = look(where, reading({}))
     for warning in view.warnings:
         terminal.warn(warning)

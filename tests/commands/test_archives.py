@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.commands.cluster import archive
+from kubectl_nodelife.commands.cluster import dump_files
 from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.errors import BadInput
 from tests.commands.test_dumps_as_they_come import (
@@ -99,7 +99,7 @@ def test_an_archive_bomb_is_refused(
     long.write_bytes(header.tobuf() + b"a" * 5000)
     with pytest.raises(BadInput, match="a header of 67,108,864 bytes"):
         read_dump([str(long)])
-    monkeypatch.setattr(archive, "MOST_MEMBERS", 2)
+    monkeypatch.setattr(dump_files, "MOST_MEMBERS", 2)
     for name in ("many.tar", "many.zip"):
         with pytest.raises(BadInput, match="holds more than 2 files"):
             read_dump([archive_of(STRANGERS, tmp_path / name)])

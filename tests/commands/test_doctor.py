@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife import cli
-from kubectl_nodelife.commands import doctor_checks
+from kubectl_nodelife.commands import doctor
 from kubectl_nodelife.live.identity import cluster_identity
 from tests.loopback import play, sandbox, target_of
 
@@ -92,6 +92,6 @@ def test_a_clock_that_is_off_is_told(
     async def five_seconds_off(target: object) -> tuple[str, int]:
         return "v1.36.3", -5_000_000_000
 
-    monkeypatch.setattr(doctor_checks, "_ask_version", five_seconds_off)
+    monkeypatch.setattr(doctor, "_ask_version", five_seconds_off)
     found = checks(capsys, "--server", "http://127.0.0.1:9")
     assert found["clock"]["found"] == "5.0s off the API server's"

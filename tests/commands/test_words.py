@@ -11,11 +11,10 @@ from msgspec.structs import replace
 
 from kubectl_nodelife import cli
 from kubectl_nodelife.answers.status import NodeLifeStatus, status_steps
-from kubectl_nodelife.commands.answering.status import finished
-from kubectl_nodelife.commands.answering.status_lines import StatusLines
+from kubectl_nodelife.commands.answering.status import StatusLines, finished
+from kubectl_nodelife.commands.ask import say_first_look
 from kubectl_nodelife.commands.cluster.dump import load
 from kubectl_nodelife.commands.cluster.look import view_of_dump
-from kubectl_nodelife.commands.first_look import say_first_look
 
 DUMP = str(Path(__file__).parents[1] / "dumps" / "two-zones")
 

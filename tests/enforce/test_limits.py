@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.enforce_flags import orders_of
+from kubectl_nodelife.commands.daemon_flags import orders_of
 from kubectl_nodelife.daemon.config import ClusterConfig
 from kubectl_nodelife.daemon.enforce.writers import caps_of, set_of
 from kubectl_nodelife.daemon.preflight import Orders

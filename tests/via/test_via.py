@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.commands.via.pods import parse_via
+from kubectl_nodelife.commands.via import parse_via
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.sandbox.listening import Sandbox
 from tests.daemon.user import SET, User, user

@@ -13,14 +13,18 @@ from typing import Any, Final, NamedTuple
 from kubectl_nodelife.answers.daemonset import KINDS, daemon_sets, not_told, pods_take_room
 from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.commands.answering.query import (
+    HISTORY,
+    NODES,
+    STATUS,
+    SUMMARY,
+    UNDO,
     Query,
     Response,
     number,
     output_of,
     word,
 )
-from kubectl_nodelife.commands.answering.set_words import HISTORY, NODES, STATUS, SUMMARY, UNDO
-from kubectl_nodelife.commands.answering.set_words import QUESTION as QUESTION
+from kubectl_nodelife.commands.answering.query import QUESTION as QUESTION
 from kubectl_nodelife.commands.cluster.look import KindsToRead, none_found
 from kubectl_nodelife.errors import BadInput, Failed, NotFound, Unreachable
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (

@@ -16,7 +16,7 @@ from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.answering import daemonset, explain, names, status, wall
 from kubectl_nodelife.commands.answering.query import Query, Response, number, word
-from kubectl_nodelife.commands.answering.status_lines import StatusLines
+from kubectl_nodelife.commands.answering.status import StatusLines
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.daemon.changes import ChangeRecord, document
 from kubectl_nodelife.daemon.cluster_view import journal_warnings

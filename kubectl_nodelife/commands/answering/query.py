@@ -15,6 +15,11 @@ Response = dict[str, Any]
 """`text` for stdout, `warnings` and `note` for stderr, `inTrouble` for --exit-code."""
 
 
+SUMMARY, NODES, STATUS, HISTORY, UNDO = "counts", "nodes", "status", "history", "undo"
+QUESTION = "daemonset"
+"""The daemon's name for all of them; one of the five words says which."""
+
+
 def as_sent(query: Mapping[str, Any]) -> Query:
     """The query as the daemon gets it: every value as words, None and "" left out."""
     found: dict[str, list[str]] = {}

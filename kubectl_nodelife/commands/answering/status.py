@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from kubectl_nodelife.answers.status import KINDS, NodeLifeStatus, not_told, status_steps
+from msgspec.structs import replace
+
+from kubectl_nodelife.answers.status import KINDS, NodeEntry, NodeLifeStatus, not_told, status_steps
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering.query import (
     Query,
@@ -13,7 +15,9 @@ from kubectl_nodelife.commands.answering.query import (
     word,
 )
 from kubectl_nodelife.commands.cluster.look import KindsToRead
+from kubectl_nodelife.report.screen import ENDLESS
 from kubectl_nodelife.report.status import StatusPage
+from kubectl_nodelife.report.table import Widths
 
 NOTHING_TO_SHOW = ("table", "wide", "name", "markdown")
 """The formats that show nothing at all where no node is left."""
@@ -74,3 +78,70 @@ def finished(made: Generator[None, None, NodeLifeStatus]) -> NodeLifeStatus:
         except StopIteration as end:
             status: NodeLifeStatus = end.value
             return status
+
+
+class StatusLines:
+    """Remembers what was told, and makes text of what is new."""
+
+    def __init__(self, query: Query) -> None:
+        self._query = query
+        self._output = output_of(query)
+        self._headers = self._output.headers
+        self._widths = Widths()
+        self._gone = "deleted"
+        if word(query, "trouble") == "true":
+            self._gone = "not in trouble any more, or deleted"
+        elif word(query, "selector") or word(query, "fields"):
+            self._gone = "not selected any more, or deleted"
+        self._nodes: dict[str, object] = {}
+        self._zones: dict[str, str] = {}
+
+    def news(self, status: NodeLifeStatus) -> str:
+        """What there is to say now, "" for nothing."""
+        gists = {n.outlook.node.name: _gist(n) for n in status.nodes}
+        changed = [n for n in status.nodes if self._nodes.get(_name(n)) != gists[_name(n)]]
+        gone = sorted(self._nodes.keys() - gists.keys())
+        zones = list(self._zone_changes(status))
+        self._nodes = gists
+        if not (changed or gone or zones):
+            return ""
+        shown = replace(status, nodes=changed, deleted=gone)
+        if self._output.format not in ("table", "wide"):
+            return self._output.render(page(shown, self._query))
+        lines = page(shown, self._query).node_lines(
+            self._widths,
+            wide=self._output.format == "wide",
+            headers=self._headers,
+            screen=self._output.screen or ENDLESS,
+        )
+        self._headers = self._headers and not lines
+        return "".join([*lines, *(f"{name}: {self._gone}\n" for name in gone), *zones])
+
+    def _zone_changes(self, status: NodeLifeStatus) -> list[str]:
+        states = {zone.name: zone.state for zone in status.zones}
+        before, self._zones = self._zones, states
+        if not before:
+            return []
+        changed = [zone for zone in status.zones if before.get(zone.name) != zone.state]
+        said = [
+            f"zone {z.name}: {before.get(z.name, 'new')} -> {z.state}: {z.why}\n" for z in changed
+        ]
+        return said + [f"zone {name} is gone\n" for name in sorted(before.keys() - states.keys())]
+
+
+def _gist(node: NodeEntry) -> object:
+    """What makes a node worth another line: anything but the time that goes by."""
+    outlook, verdict = node.outlook, node.verdict
+    return (
+        verdict.state,
+        verdict.next.action.partition(" ")[0] if verdict.next is not None else "",
+        outlook.ready,
+        outlook.node.spec.taints,
+        outlook.node.spec.unschedulable,
+        outlook.queued is not None,
+        bool(outlook.timers),
+    )
+
+
+def _name(node: NodeEntry) -> str:
+    return node.outlook.node.name

@@ -4,6 +4,16 @@ Folders and archives are read as other tools leave them (`dump_files`). Of an ob
 twice the newer counts. The moment of a snapshot is what it says itself (`snapshot save`
 notes it, and what ran there), else its newest sign of life, so that ages mean what they meant when
 it was taken.
+
+One input may hold dumps of several moments: a must-gather holds archives of the Insights Operator
+that are hours older; a folder of bundles, or two names, may hold the same cluster of two days. What
+is deleted since must not come back to life: what a newer dump tells of a kind is the whole of it,
+so that of an older one only kinds count that the newer lacks, and Events, which are history.
+
+`kubectl cluster-info dump` without `--output-directory` prints Lists one after another, and between
+them each container's log between two lines that name it (kubectl/pkg/cmd/clusterinfo/
+clusterinfo_dump.go); these are taken out. A log may hold anything, Kubernetes objects included, and
+need not end with a line's end.
 """
 
 from __future__ import annotations
@@ -11,32 +21,39 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kubectl_nodelife.commands.cluster.container_logs import without_logs
+import msgspec
+
 from kubectl_nodelife.commands.cluster.dump_files import SkippedFiles, dump_files, is_stranger
-from kubectl_nodelife.commands.cluster.dump_parts import DumpPart, newest_sign, of_newest_dump
-from kubectl_nodelife.commands.cluster.merging import MergedObjects
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, nearest_profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.load import InputError, Loaded, load_pieces
+from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.field_managers import NOBODY
+from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.kube.load import Loaded, load_pieces
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.object_reader import Seen
-from kubectl_nodelife.kube.times import format_micro_time, parse_time
-from kubectl_nodelife.kube.unreadable import Unreadable, told
-from kubectl_nodelife.kube.wellknown import ANNOTATION_MOMENT, ANNOTATION_RUNNING
+from kubectl_nodelife.kube.times import MINUTE_NS, format_micro_time, parse_time
+from kubectl_nodelife.kube.unreadable import Ref, Unreadable, told
+from kubectl_nodelife.kube.wellknown import (
+    ANNOTATION_MOMENT,
+    ANNOTATION_RUNNING,
+    NAMESPACE_NODE_LEASE,
+)
+from kubectl_nodelife.report.ages import age
 from kubectl_nodelife.report.progress import progress_bar
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.daemon.settings import (
-        DetectedSettings,  # which knows how to ask a cluster
-    )
+    from kubectl_nodelife.daemon.settings import DetectedSettings
+
 
 NEWEST_KUBELET = "the newest kubelet"
 """The origin of a profile that the nodes' kubelets tell."""
@@ -46,6 +63,16 @@ OWN_CLOCK = "this machine's clock"
 
 _NAMED: Final = 12
 """So many kinds that no decision reads are named; a support bundle has hundreds."""
+
+
+APART_NS: Final = 15 * MINUTE_NS
+"""So long the reading of one dump may take, with kubelets that post a status every 5 minutes."""
+_HISTORY: Final = frozenset({"Event"})
+_BEGINS: Final = b"==== START logs for container "
+_ENDS: Final = b"==== END logs for container "
+_CLOSES: Final = b" ===="
+_LONGEST_LINE: Final = 1 << 10
+"""Of the lines around a log; names are far shorter."""
 
 
 class Dump(NamedTuple):
@@ -259,3 +286,189 @@ def _moment(
         return sign.time_ns, f"newest sign of life, {sign.told_by}"
     warnings.append("nothing in the input says when it was taken: ages count from now")
     return time.time_ns(), OWN_CLOCK
+
+
+class SignOfLife(NamedTuple):
+    """When a node last gave a sign (ns since the epoch), and what it was."""
+
+    time_ns: int
+    told_by: str
+
+
+class DumpPart(NamedTuple):
+    """What one file holds. `dump`: the name or archive that it belongs to."""
+
+    dump: str
+    source: str
+    loaded: Loaded
+
+
+def newest_sign(objects: Iterable[KubeObject]) -> SignOfLife | None:
+    """The newest sign of life of any node; None where there is none."""
+    signs = filter(None, map(_sign_of_life, objects))
+    return max(signs, key=lambda sign: sign.time_ns, default=None)
+
+
+def of_newest_dump(parts: Sequence[DumpPart]) -> tuple[list[DumpPart], list[str]]:
+    """The parts without what a newer dump among them tells, and a sentence on each older dump.
+
+    A dump in which nothing tells its moment counts as of any.
+    """
+    moments = _moments(parts)
+    newest_ns = max(moments.values(), default=0)
+    older = {name for name, at_ns in moments.items() if newest_ns - at_ns > APART_NS}
+    kept = [part for part in parts if part.dump not in older]
+    known = {kind for part in kept for kind in part.loaded.kinds_read} - _HISTORY
+    warnings = []
+    for name in sorted(older, key=lambda name: -moments[name]):
+        mine = [part for part in parts if part.dump == name]
+        told = {kind for part in mine for kind in part.loaded.kinds_read}
+        more = told - known
+        kept += [_only(part, more) for part in mine]
+        known |= more - _HISTORY
+        if more == told:
+            continue
+        older_by = age(moments[name], newest_ns)
+        rest = f"of it only {', '.join(sorted(more))} counts" if more else "nothing of it counts"
+        warnings.append(f"{name} is {older_by} older than the newest dump here: {rest}")
+    return kept, warnings
+
+
+def _moments(parts: Iterable[DumpPart]) -> Mapping[str, int]:
+    moments: dict[str, int] = {}
+    for part in parts:
+        sign = newest_sign(part.loaded.objects)
+        times = [sign.time_ns] if sign is not None else []
+        with suppress(ValueError):  # most note none
+            times.append(int(parse_time(part.loaded.annotations.get(ANNOTATION_MOMENT, ""))))
+        for at_ns in times:
+            moments[part.dump] = max(at_ns, moments.get(part.dump, at_ns))
+    return moments
+
+
+def _only(part: DumpPart, kinds: set[str]) -> DumpPart:
+    found = part.loaded
+    return part._replace(
+        loaded=Loaded(
+            objects=[obj for obj in found.objects if kind_of(obj) in kinds],
+            unreadable=[one for one in found.unreadable if one.kind in kinds],
+            unknown_kinds=found.unknown_kinds,
+            kinds_read=found.kinds_read & kinds,
+        )
+    )
+
+
+def _sign_of_life(obj: KubeObject) -> SignOfLife | None:
+    if isinstance(obj, Lease) and obj.namespace == NAMESPACE_NODE_LEASE:
+        if obj.spec.renew_time is not None:
+            return SignOfLife(int(obj.spec.renew_time), f"the lease of node {obj.name}")
+    elif isinstance(obj, Node):
+        ready = obj.ready()
+        if ready is not None and ready.last_heartbeat_time is not None:
+            return SignOfLife(int(ready.last_heartbeat_time), f"the status of node {obj.name}")
+    return None
+
+
+class MergedObjects:
+    """Objects by kind and key. The newer resourceVersion counts, in whatever order they come; where
+    two differ and nothing tells which is newer, the input is refused: the last name would be luck.
+    """
+
+    def __init__(self) -> None:
+        self.readable: dict[Ref, KubeObject] = {}
+        self.unreadable: dict[Ref, Unreadable] = {}
+        self._sources: dict[Ref, str] = {}
+        self._twice: list[str] = []
+
+    def add(self, loaded: Loaded, source: str) -> None:
+        """Take in what a file holds. Raises BadInput."""
+        for obj in loaded.objects:
+            ref = kind_of(obj), obj.key
+            before = self.readable.get(ref)
+            if before is None or self._is_newer(obj, before, ref, source):
+                self.readable[ref] = obj
+                self._sources[ref] = source
+                self.unreadable.pop(ref, None)
+        for found in loaded.unreadable:
+            ref = found.kind, found.key
+            self.readable.pop(ref, None)
+            self.unreadable[ref] = found
+
+    def warnings(self) -> list[str]:
+        """The sentence about objects that are there twice."""
+        if not self._twice:
+            return []
+        more = f", and of {len(self._twice) - 1} more" if len(self._twice) > 1 else ""
+        return [f"the newer resourceVersion counts of {self._twice[0]}{more}"]
+
+    def _is_newer(self, obj: KubeObject, before: KubeObject, ref: Ref, source: str) -> bool:
+        if obj == before:
+            return False
+        name = f"{ref[0]} {'/'.join(filter(None, ref[1]))}"
+        where = f"in {self._sources[ref]} and in {source}"
+        old, new = before.metadata.resource_version, obj.metadata.resource_version
+        if isinstance(obj, Node) and isinstance(before, Node) and _alike(obj, before):
+            return bool(obj.managers)
+        if not (old.isdecimal() and new.isdecimal()) or int(old) == int(new):
+            what = f"is {where}, not alike, and no resourceVersion says which is newer"
+            raise BadInput(what, on=name, remedy="take one of them out")
+        self._twice.append(f"{name}, {where}")
+        return int(new) > int(old)
+
+
+def _alike(one: Node, other: Node) -> bool:
+    """True if they differ in managedFields at most, as `kubectl get` prints them or does not."""
+    plain, also = (msgspec.structs.replace(n.metadata, managed_fields=NOBODY) for n in (one, other))
+    return plain == also and (one.spec, one.status) == (other.spec, other.status)
+
+
+def without_logs(pieces: Iterator[bytes], source: str) -> Iterator[bytes]:
+    """The pieces of a file without the logs in it, none of them empty.
+
+    Raises InputError where a log has no end.
+    """
+    held, end = b"", b""
+    starts_line = True
+    for piece in pieces:
+        text = held + piece if held else piece
+        while True:
+            if end:
+                at = text.find(end)
+                if at < 0:
+                    held = text[-len(end) :]
+                    break
+                text, end, starts_line = b"\n" + text[at + len(end) :], b"", True
+            at = _begin_of_log(text, starts_line)
+            line = text[at : at + _LONGEST_LINE]
+            name, closes, _ = line.removeprefix(_BEGINS).partition(_CLOSES)
+            if not line.startswith(_BEGINS) or not closes:
+                kept, held = text[:at], text[at:]
+                if len(held) > _LONGEST_LINE:  # a line like those, and none of them
+                    kept, held = text, b""
+                if kept:
+                    starts_line = kept.endswith(b"\n")
+                    yield kept
+                break
+            if at:
+                yield text[:at]
+            end = _ENDS + name + _CLOSES
+            text = text[at + len(_BEGINS) :]
+    if end:
+        whose = end.removeprefix(_ENDS).removesuffix(_CLOSES).decode(errors="replace")
+        what = f"is cut off in the logs of container {whose}"
+        raise InputError(what, source=source, remedy="write it again")
+    if held:
+        yield held
+
+
+def _begin_of_log(text: bytes, starts_line: bool) -> int:
+    """Where a log begins, or may begin with what comes next; the length where none does."""
+    if starts_line and (text.startswith(_BEGINS) or _BEGINS.startswith(text)):
+        return 0
+    at = text.find(b"\n" + _BEGINS)
+    if at >= 0:
+        return at + 1
+    last = text.rfind(b"\n") + 1
+    if last and _BEGINS.startswith(text[last:]):
+        return last
+    return len(text)

@@ -3,25 +3,42 @@
 A folder or an archive is taken as `kubectl cluster-info dump`, must-gather, Troubleshoot's support
 bundles, the Insights Operator or Sonobuoy wrote it. Their logs are left out by the names' endings,
 and links are not followed. Where a document does not say its kind, its path may.
+
+tar and zip archives are read in memory; nothing is unpacked to the disk. Archives inside archives
+are read in their turn. Links, devices and sparse files are passed over, so that an archive can name
+no file outside itself. What an archive holds counts as one file for `--max-file-size`, with what is
+passed over in it and what the archives inside unpack to.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
-from collections.abc import Iterator, Sequence
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Final, NamedTuple
+from typing import IO, Any, Final, NamedTuple, Self, cast
 
-from kubectl_nodelife.commands.cluster.archive import (
-    NotAnArchive,
-    archived_files,
-    holds_archive,
-    is_archive,
+from kubectl_nodelife.commands.cluster.file_size import (
+    DAMAGE,
+    PACKED_SUFFIXES,
+    ZSTD_SUFFIXES,
+    Peekable,
+    Readable,
+    first_bytes,
+    is_strict,
+    limited_pieces,
+    most_bytes,
+    pieces_of,
+    pieces_of_stdin,
+    too_long,
+    unpacked,
 )
-from kubectl_nodelife.commands.cluster.file_size import is_strict, pieces_of, pieces_of_stdin
-from kubectl_nodelife.commands.cluster.unpacking import PACKED_SUFFIXES, ZSTD_SUFFIXES
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.errors import InputError, NotKubernetes
@@ -32,6 +49,40 @@ _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _NAMED: Final = 3
 _TEMPLATE: Final = re.compile(rb"^[^\"'#\n]*\{\{", re.MULTILINE)
 _SONOBUOY: Final = re.compile(r"(?P<group>[a-z0-9.-]+)_v\d\w*_(?P<plural>[a-z]+)")
+
+
+SUFFIXES: Final = (
+    *(".tar", *(f".tar{packed}" for packed in PACKED_SUFFIXES)),
+    *(".tgz", ".tbz", ".tbz2", ".txz", ".zip", ".tar.zst", ".tzst"),
+)
+DEEPEST: Final = 4
+"""So many archives are opened inside one another; a zip file can hold itself."""
+MOST_MEMBERS: Final = 200_000
+"""tarfile keeps the header of each, some 0.7 KB."""
+MOST_HEADER_BYTES: Final = 1 << 20
+"""Of the headers that hold long names: tarfile reads each of them as a whole."""
+MOST_INNER_ZIP_BYTES: Final = 64 << 20
+"""A zip file's table of contents is at its end: one inside an archive is held as a whole."""
+_MOST_DIRECTORY_BYTES: Final = 256 * MOST_MEMBERS
+"""Of that table, which zipfile reads as a whole."""
+_TAR_BLOCK: Final = tarfile.BLOCKSIZE
+_ZIP: Final = b"PK\x03\x04"
+_ZIP_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""Of the others Python unpacks a piece whole, however long it is."""
+_DAMAGE: Final = (
+    *(tarfile.TarError, zipfile.BadZipFile),
+    *(NotImplementedError, ValueError, struct.error),  # of zip files with nonsense in their tables
+)
+_BUFFER: Final = 1 << 18
+_LONG_HEADERS: Final = (
+    tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+    tarfile.XHDTYPE,
+    tarfile.XGLTYPE,
+    tarfile.SOLARIS_XHDTYPE,
+)
+NotOpened = Callable[[str, str], None]
+"""Is told the name of an archive inside that is passed over, and why."""
 
 
 class DumpFile(NamedTuple):
@@ -188,3 +239,230 @@ def _or_refused(files: Iterator[DumpFile], name: str, what: str) -> Iterator[Dum
             remedy=f"name a {what} with what 'kubectl get -o json' printed",
         )
     return chain((first,), files)
+
+
+class ArchivedFile(NamedTuple):
+    """A file in an archive, or in one inside it, whose name `inside` is then.
+
+    `pieces` must be read before the next file is asked for.
+    """
+
+    inside: str
+    name: str
+    pieces: Iterator[bytes]
+
+
+class NotAnArchive(BadInput):
+    """A file that is called an archive, and of which no file can be read."""
+
+
+def is_archive(name: str) -> bool:
+    """True if a file of that name is an archive."""
+    return name.endswith(SUFFIXES)
+
+
+def holds_archive(path: Path) -> bool:
+    """True if a file is an archive, whatever its name: what a browser saved has lost its suffix."""
+    if is_archive(path.name):
+        return True
+    with suppress(OSError, *DAMAGE):
+        if path.is_file():
+            with path.open("rb") as file:
+                begins = first_bytes(file)
+                return begins.startswith(_ZIP) or _is_tar(unpacked(file).read(_TAR_BLOCK))
+    return False
+
+
+def _is_tar(block: bytes) -> bool:
+    return len(block) == _TAR_BLOCK and block[257:262] == b"ustar"
+
+
+def archived_files(path: Path, not_opened: NotOpened) -> Iterator[ArchivedFile]:
+    """The regular files of an archive, in its order, those of archives inside where they are.
+
+    Raises BadInput.
+    """
+    name = str(path)
+    opened = _OpenedArchive(name, _UnpackedBytes(name), not_opened)
+    with opened.damage_as_input_error(), path.open("rb") as file:
+        yield from opened.files(file)
+
+
+class _UnpackedBytes:
+    """How much of a named archive was unpacked, archives inside it included."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._bytes = 0
+        self._members = 0
+
+    def add(self, count: int) -> None:
+        """Count bytes. Raises BadInput beyond the limit."""
+        self._bytes += count
+        if self._bytes > most_bytes():
+            raise too_long(self._name)
+
+    def add_member(self) -> None:
+        """Count a file. Raises BadInput beyond the limit."""
+        self._members += 1
+        if self._members > MOST_MEMBERS:
+            raise _too_many(self._name)
+
+
+class _LimitedStream(io.RawIOBase):
+    """What is unpacked of an archive, counted."""
+
+    def __init__(self, file: Readable, counted: _UnpackedBytes) -> None:
+        self._file = file
+        self._counted = counted
+
+    def readable(self) -> bool:
+        """It is there to be read."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """The next bytes. Raises BadInput beyond the limit."""
+        piece = self._file.read(len(buffer))
+        self._counted.add(len(piece))
+        buffer[: len(piece)] = piece
+        return len(piece)
+
+
+class _OpenedArchive:
+    """An archive, and how deep inside others it is."""
+
+    def __init__(
+        self, name: str, counted: _UnpackedBytes, not_opened: NotOpened, depth: int = 0
+    ) -> None:
+        self.name = name
+        self._counted = counted
+        self._not_opened = not_opened
+        self._depth = depth
+        self._begun = False
+
+    def files(self, file: Peekable) -> Iterator[ArchivedFile]:
+        """The files in it. Raises BadInput."""
+        with self.damage_as_input_error():
+            if first_bytes(file).startswith(_ZIP):
+                yield from self._zipped(cast(IO[bytes], file))
+            else:
+                yield from self._tarred(file)
+
+    @contextmanager
+    def damage_as_input_error(self) -> Iterator[None]:
+        """Raises BadInput for what reading a damaged archive raises."""
+        try:
+            yield
+        except (*_DAMAGE, *DAMAGE) as error:
+            refused = BadInput if self._begun else NotAnArchive
+            what = f"is cut off or no tar or zip archive: {error}"
+            raise refused(what, on=self.name, remedy="write it again") from None
+        except OSError as error:
+            what = f"cannot be read: {error.strerror or error}"
+            raise BadInput(what, on=self.name, remedy="check the path") from None
+
+    def _tarred(self, file: Peekable) -> Iterator[ArchivedFile]:
+        stream = self._limited(unpacked(file))
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER, tarinfo=_Header) as archive:
+            for member in archive:
+                self._begun = True
+                self._counted.add_member()
+                if member.isreg() and not member.issparse():
+                    opened = archive.extractfile(member)
+                    if opened is not None:
+                        yield from self._member(member.name, opened)
+
+    def _zipped(self, file: IO[bytes]) -> Iterator[ArchivedFile]:
+        if _directory_bytes(file) > _MOST_DIRECTORY_BYTES:
+            raise _too_many(self.name)
+        with zipfile.ZipFile(file) as archive:
+            for member in archive.infolist():
+                self._begun = True
+                self._counted.add_member()
+                if not member.filename or member.is_dir() or _is_zipped_link(member):
+                    continue
+                if member.compress_type not in _ZIP_METHODS or member.flag_bits & 1:
+                    self._not_opened(f"{self.name}: {member.filename}", "encrypted or packed oddly")
+                    continue
+                with archive.open(member) as opened:
+                    name = member.filename.replace("\\", "/")
+                    yield from self._member(name, self._limited(opened))
+
+    def _limited(self, file: Readable) -> io.BufferedReader:
+        return io.BufferedReader(_LimitedStream(file, self._counted), _BUFFER)
+
+    def _member(self, name: str, file: IO[bytes]) -> Iterator[ArchivedFile]:
+        """The file, or what is in it where it is an archive."""
+        if _is_hidden(name):
+            return
+        if not is_archive(name):
+            packed = name.endswith(PACKED_SUFFIXES)
+            opened = self._limited(unpacked(cast(Peekable, file))) if packed else file
+            yield ArchivedFile(self.name, name, self._pieces(opened))
+            return
+        whole = f"{self.name}: {name}"
+        inner = _OpenedArchive(whole, self._counted, self._not_opened, self._depth + 1)
+        if self._depth == DEEPEST:
+            self._not_opened(whole, "too many archives inside one another")
+        elif name.endswith(ZSTD_SUFFIXES):
+            self._not_opened(whole, "zstd is not read")
+        else:
+            yield from inner._inside(file)
+
+    def _inside(self, file: IO[bytes]) -> Iterator[ArchivedFile]:
+        """The files of this archive inside another. One that is none at all is passed over."""
+        source = cast(Peekable, file)
+        if first_bytes(source).startswith(_ZIP):
+            text = file.read(MOST_INNER_ZIP_BYTES + 1)
+            if len(text) > MOST_INNER_ZIP_BYTES:
+                self._not_opened(self.name, "too long to be read inside another")
+                return
+            source = cast(Peekable, io.BufferedReader(io.BytesIO(text)))
+        try:
+            yield from self.files(source)
+        except NotAnArchive as error:
+            self._not_opened(self.name, error.what)
+
+    def _pieces(self, file: IO[bytes]) -> Iterator[bytes]:
+        """A file's pieces; damage shows up while they are read, too."""
+        with self.damage_as_input_error():
+            yield from limited_pieces(file, self.name)
+
+
+def _is_hidden(name: str) -> bool:
+    """True if a part of the path begins with a dot, as what macOS adds to an archive does."""
+    return any(part.startswith(".") and part != ".." for part in PurePosixPath(name).parts)
+
+
+def _too_many(name: str) -> BadInput:
+    what = f"holds more than {MOST_MEMBERS:,} files"
+    return BadInput(what, on=name, remedy="unpack the ones with Kubernetes objects")
+
+
+def _is_zipped_link(member: zipfile.ZipInfo) -> bool:
+    return (member.external_attr >> 16) & 0o170000 == 0o120000
+
+
+def _directory_bytes(file: IO[bytes]) -> int:
+    """How long a zip file's table of contents is, as its end says."""
+    at = file.seek(0, io.SEEK_END)
+    file.seek(max(0, at - (64 << 10) - 22))
+    text = file.read()
+    file.seek(0)
+    end, end64 = text.rfind(b"PK\x05\x06"), text.rfind(b"PK\x06\x06")
+    if end < 0:
+        raise zipfile.BadZipFile("its table of contents is missing")
+    size = int.from_bytes(text[end + 12 : end + 16], "little")
+    if end64 >= 0:
+        size = max(size & 0x7FFFFFFF, int.from_bytes(text[end64 + 40 : end64 + 48], "little"))
+    return size
+
+
+class _Header(tarfile.TarInfo):
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        """A header that holds a name tells how long it is before it is read."""
+        found = super().frombuf(buf, encoding, errors)
+        if found.type in _LONG_HEADERS and found.size > MOST_HEADER_BYTES:
+            raise tarfile.ReadError(f"a header of {found.size:,} bytes")
+        return found

@@ -2,19 +2,26 @@
 
 click says which parameter the word belongs to. What that parameter stands for follows from its
 metavar, which --help shows as well: one table, and a test that every metavar has a row in it.
+Names of objects come from a daemon that runs, those of contexts from the kubeconfig; everything
+heavy is imported where it is needed. A daemon has 200 ms to answer, and none is started.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from click.shell_completion import CompletionItem, _resolve_context, _resolve_incomplete
 
-from kubectl_nodelife.commands.completing import names
 from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.wellknown import LABEL_ZONE
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.live.kubeconfig import KubeConfig
+
 
 Candidate = tuple[str, str]
 """What the word becomes, and a description, which may be empty."""
@@ -28,11 +35,11 @@ FOLDERS: Final = 16
 Source = Callable[[click.Context, str], Iterable[Candidate]]
 
 _FLAG_SOURCES: Final[Mapping[str, Source]] = {
-    "--context": lambda ctx, _: names.contexts(_connection(ctx)),
-    "--cluster": lambda ctx, _: names.clusters(_connection(ctx)),
-    "--user": lambda ctx, _: names.users(_connection(ctx)),
-    "--namespace": lambda ctx, word: names.ask(_connection(ctx), "namespaces", word),
-    "--selector": lambda ctx, word: names.ask(_connection(ctx), "zones", word),
+    "--context": lambda ctx, _: _contexts(_connection(ctx)),
+    "--cluster": lambda ctx, _: _clusters(_connection(ctx)),
+    "--user": lambda ctx, _: _users(_connection(ctx)),
+    "--namespace": lambda ctx, word: _ask(_connection(ctx), "namespaces", word),
+    "--selector": lambda ctx, word: _ask(_connection(ctx), "zones", word),
 }
 
 _EXPLAINED: Final = ("node", "pod", "zone", "daemonset", "budget")
@@ -50,18 +57,18 @@ _ACTS: Final[Mapping[str, tuple[str, ...]]] = {
 """The verbs of what-if -> what they are about."""
 
 _METAVAR_SOURCES: Final[Mapping[str, Source]] = {
-    "FLAG=VALUE": lambda *_: names.settings(),
-    "v1.N": lambda *_: names.profiles(),
+    "FLAG=VALUE": lambda *_: _settings(),
+    "v1.N": lambda *_: _profiles(),
     "WHAT": lambda *_: [("node", ""), ("zone", ""), ("label=", ""), ("pair-of", "")],
     "WHERE": lambda *_: [("local", "processes of this machine"), ("dask://", "a scheduler")],
     "ACT [TARGET...]": lambda ctx, word: _acts(ctx, word),
     "NS/KIND/NAME|node/NAME": lambda ctx, word: _as_named("node", _nodes(ctx, word[5:])),
-    "NODE": lambda ctx, word: names.ask(_connection(ctx), "nodes", word),
+    "NODE": lambda ctx, word: _ask(_connection(ctx), "nodes", word),
     "NODE...": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
     "[NODE...]": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
     "[POD...]": lambda ctx, word: _without_given(ctx, "pods", _pods(ctx, word)),
     "[NAME]": lambda ctx, word: _sets(ctx, word),
-    "NS": lambda ctx, word: names.ask(_connection(ctx), "namespaces", word),
+    "NS": lambda ctx, word: _ask(_connection(ctx), "namespaces", word),
     "KIND NAME": lambda ctx, word: _subject(ctx, word, ("node", "pod")),
     "[node NAME | pod NAME]": lambda ctx, word: _subject(ctx, word, ("node", "pod")),
     "KIND NAME...": lambda ctx, word: _subject(ctx, word, _EXPLAINED),
@@ -70,6 +77,9 @@ _METAVAR_SOURCES: Final[Mapping[str, Source]] = {
 
 FILE_METAVARS: Final = frozenset({"PATH", "FILE", "SCENARIO"})
 FOLDER_FLAGS: Final = frozenset({"--cache-dir"})
+
+
+SECONDS = 0.2
 
 
 def is_known(metavar: str) -> bool:
@@ -130,16 +140,16 @@ def _connection(ctx: click.Context) -> Connection:
 
 
 def _nodes(ctx: click.Context, word: str) -> Iterable[Candidate]:
-    return names.ask(_connection(ctx), "nodes", word)
+    return _ask(_connection(ctx), "nodes", word)
 
 
 def _pods(ctx: click.Context, word: str) -> Iterable[Candidate]:
-    return names.ask(_connection(ctx), "pods", word)
+    return _ask(_connection(ctx), "pods", word)
 
 
 def _sets(ctx: click.Context, word: str) -> Iterable[Candidate]:
     everywhere = bool(ctx.params.get("all_namespaces"))
-    return names.ask(_connection(ctx), "daemonsets", word, everywhere=everywhere)
+    return _ask(_connection(ctx), "daemonsets", word, everywhere=everywhere)
 
 
 def _subject(ctx: click.Context, word: str, kinds: tuple[str, ...]) -> Iterable[Candidate]:
@@ -162,9 +172,9 @@ def _acts(ctx: click.Context, word: str) -> Iterable[Candidate]:
         return [(verb, "") for verb in _ACTS]
     verb, named = given[0], [w for w in given[1:] if not w.startswith("-")]
     if verb == "set":
-        return [("toleration-seconds=", ""), *names.settings()]
+        return [("toleration-seconds=", ""), *_settings()]
     if verb == "delete" and named[:1] == ["pod"]:
-        return names.ask(_connection(ctx), "pods", word)
+        return _ask(_connection(ctx), "pods", word)
     if named[:1] == ["link"]:
         named = named[1:]
     first = _ACTS.get(verb, ()) if len(given) == 1 else ()
@@ -180,7 +190,7 @@ def _acts(ctx: click.Context, word: str) -> Iterable[Candidate]:
 def _zones(ctx: click.Context, word: str) -> Iterable[Candidate]:
     """The zones, which are told as selectors of their nodes."""
     label = f"{LABEL_ZONE}="
-    found = names.ask(_connection(ctx), "zones", label + word)
+    found = _ask(_connection(ctx), "zones", label + word)
     return [(selector.removeprefix(label), said) for selector, said in found]
 
 
@@ -193,3 +203,68 @@ def _without_given(
 ) -> Iterable[Candidate]:
     given = set(ctx.params.get(param) or ())
     return [candidate for candidate in found if candidate[0] not in given]
+
+
+def _ask(
+    connection: Connection, kind: str, prefix: str, *, everywhere: bool = False
+) -> list[Candidate]:
+    """The names of that kind that begin so, with descriptions; none where no daemon tells them."""
+    from kubectl_nodelife.commands.ask import find
+    from kubectl_nodelife.daemon import client
+
+    try:
+        endpoint = find(connection)
+        if endpoint is None:
+            return []
+        namespace = connection.namespace or endpoint.known.namespace
+        answer = client.ask(
+            endpoint.socket,
+            "names",
+            seconds=SECONDS,
+            kind=kind,
+            prefix=prefix,
+            namespace="" if everywhere else namespace,
+        )
+    except NodelifeError:
+        return []
+    if answer.get("server") != endpoint.known.server:
+        return []
+    return [(str(name), str(said)) for name, said in answer.get("items", ())]
+
+
+def _contexts(connection: Connection) -> Iterable[Candidate]:
+    """The kubeconfig's contexts, with their clusters."""
+    config = _kubeconfig(connection)
+    return [(name, config.contexts[name].cluster) for name in sorted(config.contexts)]
+
+
+def _clusters(connection: Connection) -> Iterable[Candidate]:
+    """The kubeconfig's clusters, with their servers."""
+    config = _kubeconfig(connection)
+    return [(name, config.clusters[name].server) for name in sorted(config.clusters)]
+
+
+def _users(connection: Connection) -> Iterable[Candidate]:
+    """The kubeconfig's users."""
+    return [(name, "") for name in sorted(_kubeconfig(connection).users)]
+
+
+def _settings() -> Iterable[Candidate]:
+    """What --set takes, as `flag=`, each with its newest default."""
+    from kubectl_nodelife.engine.settings import FLAGS
+
+    return [(f"{flag.name}=", f"default {flag.defaults[-1][1]}") for flag in FLAGS.values()]
+
+
+def _profiles() -> Iterable[Candidate]:
+    """The Kubernetes releases whose behaviour can be followed, newest first."""
+    from kubectl_nodelife.engine.profiles import NEWEST, OLDEST
+
+    newest, oldest = (int(profile.removeprefix("v1.")) for profile in (NEWEST, OLDEST))
+    return [(f"v1.{minor}", "") for minor in range(newest, oldest - 1, -1)]
+
+
+def _kubeconfig(connection: Connection) -> KubeConfig:
+    from kubectl_nodelife.live.kubeconfig import kubeconfig_files, load_kubeconfig
+
+    return load_kubeconfig(kubeconfig_files(connection.kubeconfig, os.environ))

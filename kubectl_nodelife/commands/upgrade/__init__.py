@@ -11,7 +11,7 @@ from typing import Final
 import click
 
 from kubectl_nodelife.commands.flags import Connection, connection_flags
-from kubectl_nodelife.commands.lazy_group import LazyGroup
+from kubectl_nodelife.commands.groups import LazyGroup
 
 VERBS: Final[dict[str, tuple[str, str]]] = {
     "plan": (

@@ -1,7 +1,10 @@
-"""Flags of enforce mode, and the question before it begins."""
+"""Flags of `daemon start`, `run` and `install`: enforce mode and the question before it begins, the
+metrics that a daemon serves, how it notifies people.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +14,10 @@ from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.errors import BadInput, Refused
 
 if TYPE_CHECKING:
+    from kubectl_nodelife.daemon.metrics.options import MetricsOptions
+    from kubectl_nodelife.daemon.notify.options import NotifyOptions
     from kubectl_nodelife.daemon.preflight import Orders
+
 
 NAMES: Final = {
     "node-lifecycle": "node-lifecycle",
@@ -27,7 +33,7 @@ NAMES: Final = {
 }
 """Names of controllers, upstream's too -> ours."""
 
-_OPTIONS = (
+_ENFORCE_OPTIONS = (
     click.option("--enforce", metavar="C[,C...]", help="Controllers whose writes are sent."),
     click.option(
         "--assume-stopped", metavar="C[,C...]", help="You vouch that nothing else runs these."
@@ -55,9 +61,33 @@ _OPTIONS = (
 )
 
 
+_METRICS_OPTIONS = (
+    click.option(
+        "--metrics-bind-address",
+        metavar="HOST:PORT",
+        default="",
+        help="Serve /metrics, /healthz, /readyz there, as in 127.0.0.1:9876. Default: off.",
+    ),
+    click.option("--metrics-per-node", is_flag=True, help="Two more metrics for each node."),
+    click.option("--metrics-plain-zones", is_flag=True, help="Zones as in status: REGION/ZONE."),
+    click.option("--metrics-token-file", metavar="FILE", default="", help="A bearer token."),
+    click.option("--metrics-tls-cert-file", metavar="FILE", default="", help="Serve by TLS."),
+    click.option("--metrics-tls-key-file", metavar="FILE", default="", help="Its key."),
+)
+_NOTIFY_OPTIONS = (
+    click.option(
+        "--notify", metavar="CMD", default="", help="Run it with each notice as JSON on stdin."
+    ),
+    click.option(
+        "--webhook", metavar="URL", default="", help="Post each notice there as JSON; https."
+    ),
+    click.option("--notify-on", metavar="LIST", default="", help="Only these events."),
+)
+
+
 def enforce_flags(callback: Any) -> Any:
     """The flags of `daemon start` and `daemon run`."""
-    for option in reversed(_OPTIONS):
+    for option in reversed(_ENFORCE_OPTIONS):
         callback = option(callback)
     return callback
 
@@ -89,7 +119,7 @@ def orders_of(given: dict[str, Any]) -> Orders:
     )
 
 
-def as_arguments(given: dict[str, Any]) -> list[str]:
+def enforce_arguments(given: dict[str, Any]) -> list[str]:
     """The flags as arguments of another call of this program; none where nothing is enforced."""
     if not given["enforce"]:
         return []
@@ -103,7 +133,7 @@ def as_arguments(given: dict[str, Any]) -> list[str]:
     return words + [flag for name, flag in flags.items() if given[name]]
 
 
-def confirm(given: dict[str, Any], known: CachedIdentity) -> None:
+def confirm_enforcing(given: dict[str, Any], known: CachedIdentity) -> None:
     """Ask a person before anything is enforced. Raises Refused without an answer."""
     if given["yes"]:
         return
@@ -134,3 +164,70 @@ def controller_names(text: str | None, flag: str) -> tuple[str, ...]:
         if name not in found:
             found.append(name)
     return tuple(found)
+
+
+def metrics_flags(callback: Any) -> Any:
+    """The flags of `daemon start` and `daemon run`."""
+    for option in reversed(_METRICS_OPTIONS):
+        callback = option(callback)
+    return callback
+
+
+def metrics_of(given: dict[str, Any]) -> MetricsOptions:
+    """The flags as a value, with absolute paths. Raises BadInput."""
+    from kubectl_nodelife.daemon.metrics.options import MetricsOptions
+
+    def path(name: str) -> str:
+        return os.path.abspath(given[name]) if given[name] else ""
+
+    options = MetricsOptions(
+        bind_address=given["metrics_bind_address"],
+        per_node=given["metrics_per_node"],
+        plain_zones=given["metrics_plain_zones"],
+        token_file=path("metrics_token_file"),
+        tls_cert_file=path("metrics_tls_cert_file"),
+        tls_key_file=path("metrics_tls_key_file"),
+    )
+    options.check()
+    return options
+
+
+def metrics_arguments(given: dict[str, Any]) -> list[str]:
+    """The flags as arguments of another call of this program. Raises BadInput."""
+    options = metrics_of(given)
+    flags = {
+        "--metrics-bind-address": options.bind_address,
+        "--metrics-token-file": options.token_file,
+        "--metrics-tls-cert-file": options.tls_cert_file,
+        "--metrics-tls-key-file": options.tls_key_file,
+    }
+    switches = {
+        "--metrics-per-node": options.per_node,
+        "--metrics-plain-zones": options.plain_zones,
+    }
+    words = [f"{flag}={value}" for flag, value in flags.items() if value]
+    return words + [flag for flag, is_on in switches.items() if is_on]
+
+
+def notify_flags(callback: Any) -> Any:
+    """The flags of `daemon start` and `daemon run`."""
+    for option in reversed(_NOTIFY_OPTIONS):
+        callback = option(callback)
+    return callback
+
+
+def notify_of(given: dict[str, Any]) -> NotifyOptions:
+    """The flags as a value. Raises BadInput."""
+    from kubectl_nodelife.daemon.notify.options import NotifyOptions
+
+    events = tuple(filter(None, given["notify_on"].split(",")))
+    options = NotifyOptions(given["notify"], given["webhook"], events)
+    options.check()
+    return options
+
+
+def notify_arguments(given: dict[str, Any]) -> list[str]:
+    """The flags as arguments of another call of this program. Raises BadInput."""
+    notify_of(given)
+    flags = ("notify", "webhook", "notify_on")
+    return [f"--{name.replace('_', '-')}={given[name]}" for name in flags if given[name]]
