@@ -326,7 +326,7 @@ class VirtualUpgrades:
 
     def lead(self, now_ns: int) -> VirtualLeader:
         """A process takes the Lease, with the next epoch."""
-        cache = self._host.engine.cache.fork()
+        cache = self._host.engine.cache.copy()
         lease = self._lease()
         assert lease is not None
         epoch = (lease.spec.lease_transitions or 0) + 1

@@ -183,4 +183,4 @@ def note_eviction(p: UpgradePass, pod: Pod) -> None:
     if owner is not None and owner.kind == "DaemonSet":
         daemon_set = p.cache.get("DaemonSet", (pod.namespace, owner.name))
         uid = uid if daemon_set is not None else ""
-    p.memory.evicted[pod.key] = EvictedPod(uid, p.now_ns, p.view.clock_ns)
+    p.memory.evicted.add(pod.key, EvictedPod(uid, p.now_ns, p.view.clock_ns))

@@ -6,7 +6,6 @@ A gate holds claims, evictions and the start of work (`window`: claims alone), n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from operator import is_
 from typing import Final
 
@@ -139,9 +138,8 @@ def failed_and_down(p: UpgradePass, zone_key: str) -> str:
 def _displaced(p: UpgradePass) -> str:
     """More than a tenth of the pods that we evicted have no Ready replacement ten minutes after."""
     evicted = p.memory.evicted
-    for key in [k for k, pod in evicted.items() if p.now_ns - pod.at_ns > EVICTED_NS]:
-        del evicted[key]
-    missing = list(_without_replacement(p))
+    evicted.forget_before(p.now_ns - EVICTED_NS)
+    missing = _without_replacement(p)
     if not missing or len(missing) * 100 <= DISPLACED_PERCENT * len(evicted):
         return ""
     share = len(missing) * 100 // len(evicted)
@@ -151,21 +149,22 @@ def _displaced(p: UpgradePass) -> str:
     )
 
 
-def _without_replacement(p: UpgradePass) -> Iterator[str]:
+def _without_replacement(p: UpgradePass) -> list[str]:
     """The pods, evicted ten minutes ago or more, in whose place no pod of their owner was Ready.
 
     Each Ready pod that the owner made since takes the place of one that was evicted.
     """
+    missing = []
     pods_of: dict[str, list[Pod]] = {}
-    for (namespace, name), pod in p.memory.evicted.items():
-        owner = pod.owner_uid
-        if not owner or pod.is_replaced:
-            continue  # nobody makes it anew, or somebody has
-        others = pods_of.get(owner)
+    for key, pod in list(p.memory.evicted.waiting.items()):
+        others = pods_of.get(pod.owner_uid)
         if others is None:
-            others = pods_of[owner] = list(p.cache.pods_of(owner))
-        if not _is_replaced(p, pod, others) and p.is_over(pod.at_ns, REPLACED_NS):
-            yield f"{namespace}/{name}"
+            others = pods_of[pod.owner_uid] = p.cache.pods_of(pod.owner_uid)
+        if _is_replaced(p, pod, others):
+            p.memory.evicted.replaced(key)
+        elif p.is_over(pod.at_ns, REPLACED_NS):
+            missing.append("/".join(key))
+    return missing
 
 
 def _is_replaced(p: UpgradePass, pod: EvictedPod, others: list[Pod]) -> bool:
@@ -178,7 +177,6 @@ def _is_replaced(p: UpgradePass, pod: EvictedPod, others: list[Pod]) -> bool:
         born = other.metadata.creation_timestamp or 0
         serves = other.ready() or other.status.phase == "Succeeded"
         if other.uid not in taken and serves and born + SECOND_NS > pod.clock_ns:
-            pod.is_replaced, pod.others = True, []
             taken.add(other.uid)
             return True
     return False

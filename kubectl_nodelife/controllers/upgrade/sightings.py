@@ -20,7 +20,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.upgrade.census import NodeReadings
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, WorkReport
+from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey, WorkReport
 from kubectl_nodelife.engine.actions import (
     Action,
     CreateCanary,
@@ -166,14 +166,52 @@ class ProofSight(msgspec.Struct):
 class EvictedPod(msgspec.Struct):
     """A pod that we evicted at `at_ns`, by the API server's time at `clock_ns`.
 
-    `others`: its owner's pods when none of them was found to take its place.
+    `owner_uid`: "" where nobody makes it anew. `others`: its owner's pods when none of them was
+    found to take its place.
     """
 
     owner_uid: str
     at_ns: int
     clock_ns: int
-    is_replaced: bool = False
     others: list[Pod] = []
+
+
+class EvictedPods:
+    """The pods that we evicted, for as long as their replacements are looked for.
+
+    `waiting`: those of them that an owner makes anew and in whose place no Ready pod was seen yet.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: dict[PodKey, EvictedPod] = {}
+        self._pods: dict[PodKey, EvictedPod] = {}
+        """In the order in which they were evicted."""
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def add(self, key: PodKey, pod: EvictedPod) -> None:
+        """The pod is evicted now; one of its name that was evicted before is forgotten."""
+        self._forget(key)
+        self._pods[key] = pod
+        if pod.owner_uid:
+            self.waiting[key] = pod
+
+    def replaced(self, key: PodKey) -> None:
+        """A Ready pod of the same owner has taken its place."""
+        self.waiting.pop(key, None)
+
+    def forget_before(self, at_ns: int) -> None:
+        """Forget those that were evicted before that instant."""
+        while self._pods:
+            key, pod = next(iter(self._pods.items()))
+            if pod.at_ns >= at_ns:
+                return
+            self._forget(key)
+
+    def _forget(self, key: PodKey) -> None:
+        self._pods.pop(key, None)
+        self.waiting.pop(key, None)
 
 
 class UpgradeMemory:
@@ -204,7 +242,7 @@ class UpgradeMemory:
         self.failing: dict[str, str] = {}
         self.claim_seen_ns: dict[str, int] = {}
         self.replacements: set[str] = set()
-        self.evicted: dict[tuple[str, str], EvictedPod] = {}
+        self.evicted = EvictedPods()
         self.proven: set[str] = set()
         self.last_marks: dict[str, tuple[str, NodeMark]] = {}
         self.written_marks: dict[str, tuple[str, NodeMark]] = {}
