@@ -8,7 +8,7 @@ minute by minute, and the cheapest change that unblocks it, is the planner's own
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -192,17 +192,14 @@ def spares(budget: PodDisruptionBudget) -> int:
     return max(status.disruptions_allowed, status.expected_pods - status.desired_healthy, 0)
 
 
-def pods_taken(
-    nodes: Collection[str], pods_on: Mapping[str, Iterable[Pod]], facts: DrainFacts
-) -> dict[BudgetKey, int]:
-    """How many pods of each budget are still to leave these nodes."""
+def pods_taken(pods: Iterable[Pod], facts: DrainFacts) -> dict[BudgetKey, int]:
+    """How many pods of each budget are still to leave a node with these pods."""
     taken: dict[BudgetKey, int] = {}
-    for name in nodes:
-        for pod in pods_on.get(name, ()):
-            decision = decide(pod, facts.options, facts.snapshot, facts.snapshot.now_ns)
-            if decision.verb == DELETE:
-                for budget in facts.budgets_asked(pod):
-                    taken[budget.key] = taken.get(budget.key, 0) + 1
+    for pod in pods:
+        decision = decide(pod, facts.options, facts.snapshot, facts.snapshot.now_ns)
+        if decision.verb == DELETE:
+            for budget in facts.budgets_asked(pod):
+                taken[budget.key] = taken.get(budget.key, 0) + 1
     return taken
 
 

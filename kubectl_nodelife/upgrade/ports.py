@@ -8,7 +8,9 @@ most where looking would cost as much as answering.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any, Final
 
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
@@ -29,6 +31,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.near_names import did_you_mean
 from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet
@@ -37,8 +40,12 @@ from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, pods_taken
 from kubectl_nodelife.upgrade.room import RoomElsewhere
 from kubectl_nodelife.workloads.force_advice import Release
+from kubectl_nodelife.workloads.waves import BudgetKey
 
 MEMORY_NS: Final = 10 * SECOND_NS
+
+Leaving = dict[str, tuple[PodKey, ...]]
+"""The pods that have yet to leave each node that is out of service."""
 
 
 DRAIN_FLAGS: Final[dict[str, tuple[str, type]]] = {
@@ -89,10 +96,11 @@ class DrainAnswers:
         self._facts: DrainFacts | None = None
         self._of: Cache | None = None
         self._until_ns = 0
-        self._budgets: tuple[int, ...] = ()
+        self._budgets: list[KubeObject] = []
         self._draining: frozenset[str] = frozenset()
         self._taken_ns = -1
-        self._answers: dict[str, tuple[tuple[int, ...], DrainVerdict]] = {}
+        self._taken_of: dict[str, tuple[list[Pod], Mapping[BudgetKey, int]]] = {}
+        self._answers: dict[str, tuple[list[Pod], DrainVerdict]] = {}
 
     def verdict(
         self, cache: Cache, node: str, draining: Collection[str], now_ns: int
@@ -102,10 +110,9 @@ class DrainAnswers:
         if node not in draining:
             self._take(facts, cache, frozenset(draining), now_ns)
         pods = cache.pods_on(node)
-        seen = tuple(map(id, pods))
         known = self._answers.get(node)
-        if known is None or known[0] != seen:
-            known = self._answers[node] = (seen, drain_answer(node, pods, facts))
+        if known is None or not _are_same(known[0], pods):
+            known = self._answers[node] = (pods, drain_answer(node, pods, facts))
         return known[1]
 
     def _take(self, facts: DrainFacts, cache: Cache, draining: frozenset[str], now_ns: int) -> None:
@@ -113,19 +120,25 @@ class DrainAnswers:
         if draining == self._draining and now_ns == self._taken_ns:
             return
         self._draining, self._taken_ns = draining, now_ns
-        taken = pods_taken(draining, {name: cache.pods_on(name) for name in draining}, facts)
+        taken: Counter[BudgetKey] = Counter()
+        for name in draining:
+            pods = cache.pods_on(name)
+            known = self._taken_of.get(name)
+            if known is None or not _are_same(known[0], pods):
+                known = self._taken_of[name] = (pods, pods_taken(pods, facts))
+            taken.update(known[1])
         if taken != facts.taken:
             facts.taken = taken
             self._answers.clear()
 
     def _look(self, cache: Cache, now_ns: int) -> DrainFacts:
         """The facts of all but pods; made anew when a budget has changed, or is old."""
-        budgets = tuple(map(id, cache.all("PodDisruptionBudget")))
+        budgets = list(cache.all("PodDisruptionBudget"))
         if (
             self._facts is None
             or cache is not self._of
             or now_ns >= self._until_ns
-            or budgets != self._budgets
+            or not _are_same(budgets, self._budgets)
         ):
             snapshot = PlanSnapshot(
                 _objects(cache, without_pods=True), now_ns, self._kinds_read, (), self._release
@@ -133,20 +146,31 @@ class DrainAnswers:
             self._facts = DrainFacts.of(snapshot, self._options)
             self._of, self._until_ns, self._budgets = cache, now_ns + MEMORY_NS, budgets
             self._answers.clear()
+            self._taken_of.clear()
             self._taken_ns = -1
         return self._facts
 
 
+def _are_same(known: Sequence[KubeObject], now: Sequence[KubeObject]) -> bool:
+    """True if these are the very objects that are known, in the same order."""
+    return len(known) == len(now) and all(map(is_, known, now))
+
+
 class RoomByScheduler:
-    """`RoomAfterClaim` by `RoomElsewhere`, on a snapshot that is at most `MEMORY_NS` old."""
+    """`RoomAfterClaim` by `RoomElsewhere`, on a snapshot that is at most `MEMORY_NS` old.
+
+    A node is asked for when it is named and again when it is claimed; where the same leaves it and
+    the nodes out of service as before, the answer is the one before.
+    """
 
     def __init__(self, low_water: float, kinds_read: Collection[str] | None) -> None:
         self._low_water = low_water
         self._kinds_read = kinds_read
         self._room: RoomElsewhere | None = None
         self._of: Cache | None = None
-        self._leaving: dict[str, tuple[PodKey, ...]] = {}
+        self._leaving: Leaving = {}
         self._until_ns = 0
+        self._answers: dict[str, tuple[Collection[PodKey], Leaving, str]] = {}
 
     def shortage(
         self,
@@ -157,13 +181,23 @@ class RoomByScheduler:
         now_ns: int,
     ) -> str:
         """Why what leaves the node finds no room; "" where it does."""
-        grown = all(name in leaving for name in self._leaving)
-        if self._room is None or cache is not self._of or now_ns >= self._until_ns or not grown:
+        out = {name: tuple(keys) for name, keys in leaving.items()}
+        if cache is self._of and now_ns < self._until_ns:
+            known = self._answers.get(node)
+            if known is not None and known[:2] == (moving, out):
+                return known[2]
+            grown = all(name in out for name in self._leaving)
+        else:
+            self._of, self._until_ns = cache, now_ns + MEMORY_NS
+            self._answers.clear()
+            grown = False
+        if self._room is None or not grown:
             snapshot = PlanSnapshot(_objects(cache), now_ns, self._kinds_read)
             self._room = RoomElsewhere(snapshot, self._low_water)
-            self._of, self._until_ns = cache, now_ns + MEMORY_NS
-        self._leaving = {name: tuple(keys) for name, keys in leaving.items()}
-        return self._room.shortage(node, moving, leaving)
+        self._leaving = out
+        short = self._room.shortage(node, moving, out)
+        self._answers[node] = (moving, out, short)
+        return short
 
 
 class DaemonSetPlacement:

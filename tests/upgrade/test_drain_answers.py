@@ -39,7 +39,8 @@ def answer(
 ) -> DrainVerdict:
     made = snapshot(NODES, *objects)
     facts = DrainFacts.of(made, OPTIONS)
-    facts.taken = pods_taken(draining, made.pods_by_node, facts)
+    leaving = [pod for name in draining for pod in made.pods_on(name)]
+    facts.taken = pods_taken(leaving, facts)
     return drain_answer("a1", made.pods_on("a1"), facts)
 
 

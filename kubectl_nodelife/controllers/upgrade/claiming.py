@@ -189,8 +189,10 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
 def _leaving(p: UpgradePass) -> dict[str, tuple[PodKey, ...]]:
     """The pods that have yet to leave each node that is out of service."""
     draining = [*p.names_in(NodeState.DRAINING), *p.claimed]
-    verdict, leaving = p.ports.drains.verdict, dict.fromkeys(p.unavailable_after_claim(), ())
-    return leaving | {n: verdict(p.cache, n, draining, p.now_ns).moving for n in draining}
+    for name in draining:
+        if name not in p.leaving:
+            p.leaving[name] = p.ports.drains.verdict(p.cache, name, draining, p.now_ns).moving
+    return dict.fromkeys(p.unavailable_after_claim(), ()) | p.leaving
 
 
 def _control_plane_hold(p: UpgradePass, node: Node) -> str:

@@ -33,7 +33,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     encode_mark,
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, UpgradeView
+from kubectl_nodelife.controllers.upgrade.ports import PodKey, UpgradePorts, UpgradeView
 from kubectl_nodelife.controllers.upgrade.sightings import (
     NodeSightings,
     ProofSight,
@@ -67,8 +67,9 @@ _WARNINGS: Final = frozenset({NodeState.FAILED, NodeState.HELD})
 class UpgradePass:
     """`nodes` and `marks` show writes that are under way as done. `strangers`: nodes with marks
     that are not ours to touch, and why; `forged`: those of them with an epoch in which nobody has
-    led. `next` is the document as it shall be. `to_list`: nodes whose pods are to be listed, for a
-    watch may be behind.
+    led. `leaving`: the pods that have yet to leave nodes Draining, or claimed in this pass, as far
+    as asked. `next` is the document as it shall be. `to_list`: nodes whose pods are to be listed,
+    for a watch may be behind.
     """
 
     def __init__(
@@ -96,6 +97,7 @@ class UpgradePass:
         self.forged: list[str] = []
         self.awaited: dict[str, str] = {}
         self.claimed: list[str] = []
+        self.leaving: dict[str, tuple[PodKey, ...]] = {}
         self.to_list: set[str] = set()
         self.passed_over: list[UpgradeCandidate] = []
         self.nodes: dict[str, Node] = {}
