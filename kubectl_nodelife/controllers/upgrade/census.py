@@ -12,7 +12,7 @@ pass costs a look-up for each node, and what changed is read anew.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.counts import (
@@ -76,14 +76,14 @@ class NodeReading(NamedTuple):
 
 
 class NodeReadings:
-    """The readings of all nodes, for one policy. `counts`: of the last pass, for the next one."""
+    """The readings of all nodes, for one policy."""
 
     def __init__(self, policy: UpgradePolicy, zones: ZoneStates) -> None:
-        self.counts = NodeCounts(limits_of(policy))
+        self.fresh_until_ns: dict[str, int] = {}
+        """Until when the Lease of each node is fresh, as far as its renewals were looked at."""
         self._policy = policy
         self._zones = zones
         self._known: dict[str, NodeReading] = {}
-        self._fresh_until_ns: dict[str, int] = {}
 
     def of(self, node: Node) -> NodeReading:
         """The node's account of itself, read anew only where it has changed."""
@@ -94,13 +94,13 @@ class NodeReadings:
 
     def is_fresh(self, cache: Cache, name: str, now_ns: int, grace_ns: int) -> bool:
         """True if the node's Lease was renewed within the grace period, as we saw it."""
-        if now_ns <= self._fresh_until_ns.get(name, -1):
+        if now_ns <= self.fresh_until_ns.get(name, -1):
             return True
         beat = cache.heartbeat(name)
         seen = beat.renewal(now_ns) if beat is not None else None
         if seen is None:
             return False
-        until_ns = self._fresh_until_ns[name] = seen[1] + grace_ns
+        until_ns = self.fresh_until_ns[name] = seen[1] + grace_ns
         return now_ns <= until_ns
 
     def _read(self, node: Node) -> NodeReading:
@@ -135,43 +135,91 @@ _GOING_DOWN = frozenset({NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLI
 
 
 class Census:
-    """The counts of one pass."""
+    """The counts of a run's nodes, kept from one pass to the next.
+
+    `unavailable`: why a node is not available, by name. `down`: nodes that are not Ready.
+    """
 
     def __init__(
         self,
         known: NodeReadings,
-        readings: Mapping[str, NodeReading],
-        marks: Mapping[str, NodeMark],
         policy: UpgradePolicy,
         ports: UpgradePorts,
         cache: Cache,
         now_ns: int,
     ) -> None:
-        self._cache, self._now_ns, self._ports = cache, now_ns, ports
-        self._policy = policy
-        self._known, self._readings = known, readings
-        self._size: Counter[str] = Counter()
-        self._down: set[str] = set()
-        self._ours: set[str] = set()
+        self.counts = NodeCounts(limits_of(policy))
+        self._cache, self._now_ns = cache, now_ns
         self.unavailable: dict[str, str] = {}
-        self.counts = known.counts
-        self.counts.keep(readings.keys())
-        grace_ns = ports.grace_period_ns
-        for name, node in readings.items():
-            self._size[node.zone_key] += node.counts
-            counted, mark = node.counted, marks.get(name)
-            if node.is_down:
-                self._down.add(name)
-            elif not known.is_fresh(cache, name, now_ns, grace_ns):
-                counted = counted._replace(unavailable=STALE)
-            if counted.unavailable:
-                self.unavailable[name] = counted.unavailable
-            if mark is not None and mark.state in TAKEN:
-                counted = counted._replace(claimed=True)
-                if mark.state in _GOING_DOWN:
-                    self._ours.add(name)
-            self.counts.put(counted)
-        self.counts.begin_from({})
+        self.down: set[str] = set()
+        self._known, self._policy, self._ports = known, policy, ports
+        self._readings: dict[str, NodeReading] = {}
+        self._size: Counter[str] = Counter()
+        self._ours: set[str] = set()
+        self._stale: set[str] = set()
+        self._claimed: set[str] = set()
+        """Nodes that the last pass counted as claimed, or as going down."""
+        self._fresh_until_ns = -1
+        """Until then no Lease that is fresh can become stale."""
+
+    def look(
+        self,
+        readings: Mapping[str, NodeReading],
+        marks: Mapping[str, NodeMark],
+        changed: Collection[str],
+        cache: Cache,
+        now_ns: int,
+    ) -> set[str]:
+        """Count anew the nodes that changed, and those whose Lease may have become fresh or stale.
+        Returns their names.
+        """
+        self._cache, self._now_ns = cache, now_ns
+        until_ns = self._known.fresh_until_ns
+        anew = {*changed, *self._claimed, *self._stale}
+        if now_ns > self._fresh_until_ns:
+            anew.update(n for n in self._readings if until_ns.get(n, -1) < now_ns)
+        self._claimed.clear()
+        for name in sorted(anew):
+            self._forget(name)
+            reading = readings.get(name)
+            if reading is None:
+                self.counts.remove(name)
+            else:
+                self._count(name, reading, marks.get(name))
+        if now_ns > self._fresh_until_ns:
+            fresh = self._readings.keys() - self.down - self._stale
+            self._fresh_until_ns = min((until_ns[n] for n in fresh), default=now_ns)
+        return anew
+
+    def _forget(self, name: str) -> None:
+        """The node is not counted as it was."""
+        old = self._readings.pop(name, None)
+        if old is not None:
+            self._size[old.zone_key] -= old.counts
+        for names in (self.down, self._ours, self._stale):
+            names.discard(name)
+        self.unavailable.pop(name, None)
+
+    def _count(self, name: str, reading: NodeReading, mark: NodeMark | None) -> None:
+        """The node counts as it is now."""
+        self._readings[name] = reading
+        self._size[reading.zone_key] += reading.counts
+        counted = reading.counted
+        if reading.is_down:
+            self.down.add(name)
+        elif not self.is_fresh(name):
+            self._stale.add(name)
+            counted = counted._replace(unavailable=STALE)
+        else:
+            until_ns = self._known.fresh_until_ns[name]
+            self._fresh_until_ns = min(self._fresh_until_ns, until_ns)
+        if counted.unavailable:
+            self.unavailable[name] = counted.unavailable
+        if mark is not None and mark.state in TAKEN:
+            counted = counted._replace(claimed=True)
+            if mark.state in _GOING_DOWN:
+                self._ours.add(name)
+        self.counts.put(counted)
 
     def begin_from(self, base_counts: Mapping[str, int]) -> None:
         """Count from the numbers at the start of the run, by `NodeScope.key`."""
@@ -200,8 +248,9 @@ class Census:
         self.goes_down(name)
 
     def goes_down(self, name: str) -> None:
-        """The node's zone loses it."""
+        """The node's zone loses it in this pass."""
         self._ours.add(name)
+        self._claimed.add(name)
 
     def zone_hold(self, name: str) -> str:
         """Why the zone brake holds the node; "" where it does not."""
@@ -209,7 +258,7 @@ class Census:
         if not node.counts:
             return ""
         ours = self._in_zone(node.zone_key, self._ours)
-        down = self._in_zone(node.zone_key, self._down - self._ours - {name})
+        down = self._in_zone(node.zone_key, self.down - self._ours - {name})
         return zone_hold(
             ZoneCounts(self._size[node.zone_key], down, ours),
             self._ports.zone_threshold,
@@ -219,7 +268,7 @@ class Census:
 
     def down_in(self, zone: str) -> str:
         """How many nodes of a zone are not Ready, and of how many."""
-        return f"{self._in_zone(zone, self._down)} of {self._size[zone]} nodes are not Ready"
+        return f"{self._in_zone(zone, self.down)} of {self._size[zone]} nodes are not Ready"
 
     def _in_zone(self, zone: str, names: Iterable[str]) -> int:
         """How many of the nodes count in the zone."""
@@ -246,7 +295,7 @@ class Census:
     def broken_by_others(self, name: str, flying: Mapping[str, NodeMark]) -> bool:
         """True if the node's zone is disrupted even if all of ours in flight are thought Ready."""
         zone = self._readings[name].zone_key
-        size, down = self._size[zone], self._in_zone(zone, self._down - flying.keys())
+        size, down = self._size[zone], self._in_zone(zone, self.down - flying.keys())
         if down and down == size:
             return True
         share = as_float32(as_float32(down) / as_float32(size)) if size else 0.0

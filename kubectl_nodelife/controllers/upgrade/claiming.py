@@ -294,22 +294,38 @@ def claim(p: UpgradePass) -> bool:
 def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
     """The nodes that could be claimed but for slots and gates. The others are named as skipped."""
     found = []
+    _judge_candidates(p)
+    known, marks = p.memory.candidates, p.marks
     for name in p.selected:
-        mark = p.marks.get(name)
+        mark = marks.get(name)
         if mark is not None:
             if mark.state in (NodeState.FAILED, NodeState.HELD):
                 p.skipped[name] = f"{mark.state}: {mark.reason}"
             continue
-        node = p.nodes[name]
-        why = why_no_candidate(p, node)
+        candidate = known[name]
+        if isinstance(candidate, str):
+            p.skipped[name] = candidate
+        else:
+            found.append(candidate)
+    return found
+
+
+def _judge_candidates(p: UpgradePass) -> None:
+    """Judge each node that was looked at anew; all of them where what they share has changed."""
+    memory, document = p.memory, p.document
+    failed = document.failed if document.proof_only else ()
+    judged_by = (document.run, document.given_back, document.proof_only, failed, p.control_planes)
+    if memory.candidates_by != judged_by:
+        memory.candidates_by = judged_by
+        memory.candidates.clear()
+        memory.looked_at.update(p.selected)
+    for name in memory.looked_at & p.readings.keys():
+        why = why_no_candidate(p, p.nodes[name])
         pool = _pool(p, name)
         if not why and p.policy.pools and pool not in (*p.policy.pools, CONTROL_PLANE):
             why = f"pool {pool or '(none)'} is not in --pools"
-        if why:
-            p.skipped[name] = why
-            continue
-        found.append(UpgradeCandidate(name, pool, p.readings[name].zone))
-    return found
+        memory.candidates[name] = why or UpgradeCandidate(name, pool, p.readings[name].zone)
+    memory.looked_at.clear()
 
 
 def _note_unproven(p: UpgradePass) -> None:
@@ -363,24 +379,26 @@ def _pool_in_turn(
 
 
 def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) -> None:
-    for index in range(len(candidates) - 1, -1, -1):
-        candidate = candidates[index]
-        if candidate.pool != pool or p.document.proof_only:
+    """Give the candidates of the pool their costs; those that cannot be drained now leave."""
+    if p.document.proof_only:
+        return
+    kept = []
+    for candidate in reversed(candidates):
+        if candidate.pool != pool:
+            kept.append(candidate)
             continue
-        cost = drain_cost(p, candidate.name)
-        why = why_undrainable(cost, p.policy)
+        name = candidate.name
+        _, cost, why = drain_cost(p, name)
         if why:
-            p.skipped[candidate.name] = why
-            del candidates[index]
-        elif cost.waits or candidate.name in p.memory.roomless:
-            short = p.memory.roomless.get(candidate.name)
-            p.holds[candidate.name] = (BY_ROOM, short) if short else ("budget", cost.sentence)
+            p.skipped[name] = why
+        elif cost.waits or name in p.memory.roomless:
+            short = p.memory.roomless.get(name)
+            p.holds[name] = (BY_ROOM, short) if short else ("budget", cost.sentence)
             p.passed_over.append(candidate._replace(verdict=cost.verdict))
-            del candidates[index]
         else:
-            name, _, zone, *_ = candidate
             costs = (cost.verdict, cost.high_seconds, len(cost.moving))
-            candidates[index] = UpgradeCandidate(name, pool, zone, *costs)
+            kept.append(UpgradeCandidate(name, pool, candidate.zone, *costs))
+    candidates[:] = reversed(kept)
 
 
 def _begin_pool(p: UpgradePass, pool: str) -> None:

@@ -31,15 +31,10 @@ from kubectl_nodelife.controllers.upgrade.document import (
 )
 from kubectl_nodelife.controllers.upgrade.draining import drain
 from kubectl_nodelife.controllers.upgrade.ending import soak
-from kubectl_nodelife.controllers.upgrade.job_manifest import claims_of
 from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
     IN_FLIGHT,
     NodeMark,
     NodeState,
-    decode_mark,
-    is_beyond_epoch,
-    left_by_another,
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import (
@@ -50,6 +45,7 @@ from kubectl_nodelife.controllers.upgrade.ports import (
 )
 from kubectl_nodelife.controllers.upgrade.proving import prove
 from kubectl_nodelife.controllers.upgrade.restoring import fail, update_mark
+from kubectl_nodelife.controllers.upgrade.run_nodes import RunNodes
 from kubectl_nodelife.controllers.upgrade.settling import settle
 from kubectl_nodelife.controllers.upgrade.sightings import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
@@ -63,7 +59,6 @@ from kubectl_nodelife.engine.actions import Action, CreateCanary, NodeMarkPatch
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
 
 STATES: Final[dict[NodeState, Callable[[UpgradePass, Node, NodeMark], None]]] = {
     NodeState.DRAINING: drain,
@@ -95,6 +90,7 @@ class UpgradeController:
         self.policy, self.ports, self.epoch = policy, ports, epoch
         self.memory = UpgradeMemory(began_ns, NodeReadings(policy, ports.zones))
         self.memory.claims.update(ports.planned_claims)
+        self._nodes = RunNodes(self.memory, epoch)
         self.superseded = ""
         self.is_over = False
         self.last: UpgradePass | None = None
@@ -119,7 +115,8 @@ class UpgradeController:
         p = UpgradePass(
             view, now_ns, self.policy, self.ports, self.memory, lease, document, self.epoch
         )
-        self._look(p)
+        self._nodes.look(p)
+        self.superseded = self._nodes.superseded
         if self.superseded:
             return []
         before, self.last = self.last, p
@@ -203,87 +200,6 @@ class UpgradeController:
             for name in before.memory.hands_off
             if name in before.memory.last_marks
         )
-
-    def _look(self, p: UpgradePass) -> None:
-        """Read nodes and marks, with the writes under way laid over them."""
-        pending, run, seen = self.memory.pending, p.document.run, self.memory.seen
-        busy, read = pending.names_of("Node"), self.memory.readings.of
-        for name, shown in sorted(p.cache.nodes.items()):
-            node = self._laid_over(shown, p.now_ns) if name in busy else shown
-            p.nodes[name] = node
-            reading = read(node)
-            if not reading.is_readable:
-                p.strangers[name] = f"annotation {ANNOTATION} cannot be read"
-                continue
-            mark = reading.mark
-            if seen.get(name) is not shown or name in busy:
-                seen[name] = shown
-                self.memory.claims.setdefault(shown.uid, claims_of(shown))
-                self._note_edits(shown)
-                self._note_taints(node, p.now_ns)
-            if mark is not None and is_beyond_epoch(mark, run, self.epoch):
-                self._look_at_epoch(p, name, mark.epoch)
-            if name in self.memory.hands_off:
-                p.strangers[name] = self.memory.hands_off[name]
-            elif p.document.proof_only and left_by_another(node, run) is not None:
-                pass  # of a run that is over: to be proven as it is
-            elif mark is not None and mark.run != run:
-                p.strangers[name] = f"annotation {ANNOTATION} of run {mark.run}"
-            elif mark is not None:
-                p.marks[name] = mark
-                self.memory.last_marks[name] = (node.uid, mark)
-            elif name in self.memory.nodes and name not in busy:
-                self._forget(node)
-
-    def _look_at_epoch(self, p: UpgradePass, name: str, epoch: int) -> None:
-        """A mark of a greater epoch than ours: another leads, if the Lease knows of it."""
-        led = max(self.epoch, p.lease.spec.lease_transitions or 0)
-        if epoch <= led:
-            self.superseded = f"node {name} has epoch {epoch}, ours is {self.epoch}"
-        else:
-            p.forged.append(name)
-            self.memory.hands_off[name] = (
-                f"annotation {ANNOTATION} has epoch {epoch}, and the run's Lease is at {led}: "
-                "forged, or of another cluster"
-            )
-
-    def _laid_over(self, shown: Node, now_ns: int) -> Node:
-        """The node with the write under way on it."""
-        node = self.memory.pending.laid_over("Node", ("", shown.name), shown, now_ns)
-        assert isinstance(node, Node)
-        return node
-
-    def _forget(self, node: Node) -> None:
-        """A node that has lost its mark is none of ours any more; one that went may come back."""
-        uid, _ = self.memory.last_marks.get(node.name, ("", None))
-        if uid == node.uid:
-            self.memory.forget(node.name)
-
-    def _note_edits(self, shown: Node) -> None:
-        """An annotation that changed, and not by us: hands off from then on.
-
-        A write of ours whose answer was lost may show late, and so may one of an earlier epoch.
-        """
-        name, text = shown.name, (shown.metadata.annotations or {}).get(ANNOTATION)
-        uid, known = self.memory.marks.get(name, (shown.uid, text))
-        by_us = text in self.memory.sent_marks.get(name, ())
-        if uid == shown.uid and text != known and not by_us and not self._is_older(text):
-            what = "was removed" if text is None else "was edited"
-            self.memory.hands_off[name] = f"annotation {ANNOTATION} {what} by somebody else"
-        self.memory.marks[name] = (shown.uid, text)
-
-    def _is_older(self, text: str | None) -> bool:
-        """True if the annotation is of an earlier epoch."""
-        return text is not None and decode_mark(text).epoch < self.epoch
-
-    def _note_taints(self, node: Node, now_ns: int) -> None:
-        """Which nodes lose the cordon's taint: the lifecycle controller acts (P2)."""
-        tainted = self.memory.cordon_tainted
-        if node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE):
-            tainted.add(node.name)
-        elif node.name in tainted:
-            tainted.discard(node.name)
-            self.memory.cordon_taint_lost_ns[node.name] = now_ns
 
     def _decide(self, p: UpgradePass) -> None:
         wishes.take(p)

@@ -54,8 +54,8 @@ def report_of(p: UpgradePass) -> LeaderReport:
         if mark.state not in _NOTHING_MORE and name in sights and sights[name].waits_for
     }
     holds = {name: f"{what}: {why}" if why else what for name, (what, why) in p.holds.items()}
-    costs = [verdict.high_seconds for name, (_, verdict) in p.memory.costs.items()
-             if name not in p.marks]  # fmt: skip
+    known = p.memory.costs.items()
+    costs = [cost.verdict.high_seconds for name, cost in known if name not in p.marks]
     return LeaderReport(
         p.document.run,
         p.stamp,

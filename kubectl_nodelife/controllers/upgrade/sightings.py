@@ -14,11 +14,12 @@ write is no longer pending once the cache shows it, shows a later version, or it
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kubectl_nodelife.controllers.upgrade.census import NodeReadings
+from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey, WorkReport
 from kubectl_nodelife.engine.actions import (
@@ -176,6 +177,17 @@ class EvictedPod(msgspec.Struct):
     others: list[Pod] = []
 
 
+class KnownCost(NamedTuple):
+    """The drain planner's verdict on a node, good for an order before `until_ns`.
+
+    `why_not`: why the node cannot be drained by the policy, "" where it can.
+    """
+
+    until_ns: int
+    verdict: DrainVerdict
+    why_not: str
+
+
 class EvictedPods:
     """The pods that we evicted, for as long as their replacements are looked for.
 
@@ -238,7 +250,13 @@ class UpgradeMemory:
         self.shrunk_to: dict[str, int] = {}
         """The base counts that the document gets once these nodes have left."""
         self.hands_off: dict[str, str] = {}
-        self.costs: dict[str, tuple[int, DrainVerdict]] = {}
+        self.costs: dict[str, KnownCost] = {}
+        self.candidates: dict[str, UpgradeCandidate | str] = {}
+        """The candidate that each node is but for its drain, or why it is none."""
+        self.candidates_by: tuple[Any, ...] = ()
+        """What else they were judged by when they were."""
+        self.looked_at: set[str] = set()
+        """Nodes that were looked at anew since the candidates were judged."""
         self.failing: dict[str, str] = {}
         self.claim_seen_ns: dict[str, int] = {}
         self.replacements: set[str] = set()

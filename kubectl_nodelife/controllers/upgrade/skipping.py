@@ -12,7 +12,8 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     left_by_another,
 )
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
-from kubectl_nodelife.controllers.upgrade.selection import why_skipped, why_too_few
+from kubectl_nodelife.controllers.upgrade.selection import why_skipped, why_too_few, why_undrainable
+from kubectl_nodelife.controllers.upgrade.sightings import KnownCost
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
@@ -44,7 +45,7 @@ def why_no_candidate(p: UpgradePass, node: Node) -> str:
     else:
         why = why_skipped(node, policy, lease_is_fresh=is_fresh)
     if not why and p.readings[name].is_control_plane and not p.document.proof_only:
-        why = why_too_few(sum(reading.is_control_plane for reading in p.readings.values()))
+        why = why_too_few(p.control_planes)
     if not why and _is_too_new(p, node):
         return "made after the start of the run, which has no target"
     return why
@@ -58,14 +59,13 @@ def _is_too_new(p: UpgradePass, node: Node) -> bool:
     return born > parse_time(p.document.started)
 
 
-def drain_cost(p: UpgradePass, name: str) -> DrainVerdict:
+def drain_cost(p: UpgradePass, name: str) -> KnownCost:
     """The drain planner's verdict, from memory where that is young enough for an order."""
     known = p.memory.costs.get(name)
-    if known is not None:
-        at_ns, verdict = known
-        if p.now_ns - at_ns < _good_for_ns(verdict):
-            return verdict
-    return ask_planner(p, name)
+    if known is None or p.now_ns >= known.until_ns:
+        ask_planner(p, name)
+        known = p.memory.costs[name]
+    return known
 
 
 def _good_for_ns(verdict: DrainVerdict) -> int:
@@ -79,5 +79,7 @@ def ask_planner(p: UpgradePass, name: str) -> DrainVerdict:
     draining = [other for other in p.names_in(NodeState.DRAINING) if other != name]
     draining += [other for other in p.claimed if other != name]
     verdict = p.ports.drains.verdict(p.cache, name, draining, p.now_ns)
-    p.memory.costs[name] = (p.now_ns, verdict)
+    p.memory.costs[name] = KnownCost(
+        p.now_ns + _good_for_ns(verdict), verdict, why_undrainable(verdict, p.policy)
+    )
     return verdict

@@ -101,22 +101,16 @@ class UpgradePass:
         self.to_list: set[str] = set()
         self.passed_over: list[UpgradeCandidate] = []
         self.nodes: dict[str, Node] = {}
+        self.readings: dict[str, NodeReading] = {}
         self.marks: dict[str, NodeMark] = {}
         self.wake_ns: int | None = None
 
     @cached_property
     def census(self) -> Census:
-        """Counts of nodes and zones; claims of this pass lower them."""
-        known = self.memory.readings
-        return Census(
-            known, self.readings, self.marks, self.policy, self.ports, self.cache, self.now_ns
-        )
-
-    @cached_property
-    def readings(self) -> dict[str, NodeReading]:
-        """Each node's account of itself."""
-        of = self.memory.readings.of
-        return {name: of(node) for name, node in self.nodes.items()}
+        """Counts of nodes and zones; claims of this pass lower them. Of no node before they were
+        looked at.
+        """
+        return Census(self.memory.readings, self.policy, self.ports, self.cache, self.now_ns)
 
     @property
     def phase(self) -> RunPhase:
@@ -145,6 +139,11 @@ class UpgradePass:
         return [name for name, node in self.readings.items() if node.is_selected]
 
     @cached_property
+    def control_planes(self) -> int:
+        """How many nodes of the control plane the cluster has."""
+        return sum([node.is_control_plane for node in self.readings.values()])
+
+    @cached_property
     def flying(self) -> dict[str, NodeMark]:
         """The nodes in flight, by name."""
         return {name: mark for name, mark in self.marks.items() if mark.state in IN_FLIGHT}
@@ -168,6 +167,7 @@ class UpgradePass:
     def leave_alone(self, name: str, because: str) -> None:
         """From now on the node's mark is not ours to touch, and says nothing."""
         self.memory.hands_off[name] = self.strangers[name] = because
+        self.memory.looked_at.add(name)
         del self.marks[name]
         for of_marks in ("flying", "_by_state"):
             self.__dict__.pop(of_marks, None)
