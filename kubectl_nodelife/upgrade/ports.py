@@ -34,6 +34,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import TRUE
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -225,30 +226,38 @@ class DaemonSetPlacement:
 
 
 class LifecycleZones:
-    """`ZoneStates` by the node lifecycle controller's arithmetic."""
+    """`ZoneStates` by the node lifecycle controller's arithmetic; nodes that changed are counted
+    anew.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._known: dict[str, tuple[Node, str | None, bool]] = {}
+        self._known: dict[str, Node] = {}
+        self._read: dict[str, tuple[str, bool]] = {}
+        """The zone in which each node counts, and whether it is not Ready."""
+        self._counts: dict[str, list[int]] = {}
+        """How many nodes of each zone are Ready, and how many are not."""
 
     def states(self, cache: Cache, now_ns: int) -> Mapping[str, str]:
         """The state of each zone that has a counted node."""
-        counts: dict[str, list[int]] = {}
-        for name, node in cache.nodes.items():
-            known = self._known.get(name)
-            if known is None or known[0] is not node:
-                known = self._known[name] = (node, *self._read(node))
-            _, zone, is_down = known
-            if zone is not None:
-                counts.setdefault(zone, [0, 0])[is_down] += 1
+        known, nodes = self._known, cache.nodes
+        changed = {name for name, node in nodes.items() if known.get(name) is not node}
+        if changed or len(nodes) != len(known):
+            for name in sorted(changed | known.keys() - nodes.keys()):
+                self._count_anew(name, nodes.get(name))
+            self._known = dict(nodes.items())
         threshold = self._settings.unhealthy_zone_threshold
-        return {z: compute_zone_state(of[0], of[1], threshold) for z, of in counts.items()}
+        return {z: compute_zone_state(n[0], n[1], threshold) for z, n in self._counts.items() if any(n)}
 
-    def _read(self, node: Node) -> tuple[str | None, bool]:
-        """Its zone, None where it counts in none, and whether it is not Ready."""
-        ready = node.ready()
-        zone = zone_key(node.metadata.labels) if self.counts(node) else None
-        return zone, ready is None or ready.status != "True"
+    def _count_anew(self, name: str, node: Node | None) -> None:
+        old = self._read.pop(name, None)
+        if old is not None:
+            self._counts[old[0]][old[1]] -= 1
+        if node is not None and self.counts(node):
+            ready, zone = node.ready(), zone_key(node.metadata.labels)
+            is_down = ready is None or ready.status != TRUE
+            self._read[name] = (zone, is_down)
+            self._counts.setdefault(zone, [0, 0])[is_down] += 1
 
     def counts(self, node: Node) -> bool:
         """True if the node counts in its zone."""

@@ -387,17 +387,16 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
         if candidate.pool != pool:
             kept.append(candidate)
             continue
-        name = candidate.name
-        _, cost, why = drain_cost(p, name)
-        if why:
-            p.skipped[name] = why
+        name, known = candidate.name, drain_cost(p, candidate)
+        cost = known.verdict
+        if known.why_not:
+            p.skipped[name] = known.why_not
         elif cost.waits or name in p.memory.roomless:
             short = p.memory.roomless.get(name)
             p.holds[name] = (BY_ROOM, short) if short else ("budget", cost.sentence)
             p.passed_over.append(candidate._replace(verdict=cost.verdict))
         else:
-            costs = (cost.verdict, cost.high_seconds, len(cost.moving))
-            kept.append(UpgradeCandidate(name, pool, candidate.zone, *costs))
+            kept.append(known.priced or candidate)
     candidates[:] = reversed(kept)
 
 

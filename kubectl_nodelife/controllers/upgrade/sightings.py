@@ -180,12 +180,15 @@ class EvictedPod(msgspec.Struct):
 class KnownCost(NamedTuple):
     """The drain planner's verdict on a node, good for an order before `until_ns`.
 
-    `why_not`: why the node cannot be drained by the policy, "" where it can.
+    `why_not`: why the node cannot be drained by the policy, "" where it can. `priced`: the
+    candidate `asked`, with what its drain costs; None where nobody asked for an order yet.
     """
 
     until_ns: int
     verdict: DrainVerdict
     why_not: str
+    asked: UpgradeCandidate | None = None
+    priced: UpgradeCandidate | None = None
 
 
 class EvictedPods:

@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
     has_our_cordon,
@@ -59,12 +60,18 @@ def _is_too_new(p: UpgradePass, node: Node) -> bool:
     return born > parse_time(p.document.started)
 
 
-def drain_cost(p: UpgradePass, name: str) -> KnownCost:
+def drain_cost(p: UpgradePass, candidate: UpgradeCandidate) -> KnownCost:
     """The drain planner's verdict, from memory where that is young enough for an order."""
-    known = p.memory.costs.get(name)
+    name, costs = candidate.name, p.memory.costs
+    known = costs.get(name)
     if known is None or p.now_ns >= known.until_ns:
         ask_planner(p, name)
-        known = p.memory.costs[name]
+        known = costs[name]
+    if known.asked is not candidate:
+        found = known.verdict
+        seconds, pods = found.high_seconds, len(found.moving)
+        priced = candidate._replace(verdict=found.verdict, drain_seconds=seconds, moving_pods=pods)
+        known = costs[name] = known._replace(asked=candidate, priced=priced)
     return known
 
 

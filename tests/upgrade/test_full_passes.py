@@ -1,0 +1,68 @@
+"""A pass that looks at what may have changed decides what a pass over all nodes decides.
+
+The judge is the same controller that forgets before each pass what it saw of the nodes, and zones
+that are counted from nothing; runs with seeded faults are played with both. Forty seeds, or what
+`--seeds` asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state
+from kubectl_nodelife.controllers.upgrade.run_nodes import RunNodes
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.zones import zone_key
+from kubectl_nodelife.upgrade.ports import LifecycleZones
+from tests.upgrade.fault_plan import plan_of
+from tests.upgrade.simulation import Fleet
+
+_BATCH = 10
+_DEFAULT = 40
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test for each batch of seeds."""
+    if "first_seed" in metafunc.fixturenames:
+        seeds = max(_DEFAULT, metafunc.config.getoption("--seeds"))
+        metafunc.parametrize("first_seed", range(0, seeds, _BATCH))
+
+
+def decisions(seed: int) -> list[str]:
+    fleet = Fleet(plan_of(seed))
+    fleet.play()
+    return [f"{at_ns} {action}" for at_ns, action in fleet.timeline.entries]
+
+
+def look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = RunNodes.look
+
+    def look_anew(nodes: RunNodes, p: UpgradePass) -> None:
+        nodes.forget()
+        look(nodes, p)
+
+    monkeypatch.setattr(RunNodes, "look", look_anew)
+    monkeypatch.setattr(LifecycleZones, "states", states_of_all)
+
+
+def states_of_all(zones: LifecycleZones, cache: Cache, now_ns: int) -> Mapping[str, str]:
+    """The zones by one count over all nodes."""
+    counts: dict[str, list[int]] = {}
+    for node in cache.nodes.values():
+        if zones.counts(node):
+            ready = node.ready()
+            is_ready = ready is not None and ready.status == "True"
+            counts.setdefault(zone_key(node.metadata.labels), [0, 0])[not is_ready] += 1
+    return {zone: compute_zone_state(up, down, 0.55) for zone, (up, down) in counts.items()}
+
+
+def test_both_decide_the_same(first_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds = range(first_seed, first_seed + _BATCH)
+    found = {seed: decisions(seed) for seed in seeds}
+    look_at_all(monkeypatch)
+    for seed in seeds:
+        assert decisions(seed) == found[seed], f"seed {seed}: {plan_of(seed)}"
+    assert any("ClaimNode" in entry for entry in found[first_seed])
