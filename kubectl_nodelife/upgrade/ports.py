@@ -247,7 +247,9 @@ class LifecycleZones:
                 self._count_anew(name, nodes.get(name))
             self._known = dict(nodes.items())
         threshold = self._settings.unhealthy_zone_threshold
-        return {z: compute_zone_state(n[0], n[1], threshold) for z, n in self._counts.items() if any(n)}
+        return {
+            z: compute_zone_state(n[0], n[1], threshold) for z, n in self._counts.items() if any(n)
+        }
 
     def _count_anew(self, name: str, node: Node | None) -> None:
         old = self._read.pop(name, None)
