@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import pytest
 
 from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state
-from kubectl_nodelife.controllers.upgrade.run_nodes import RunNodes
+from kubectl_nodelife.controllers.upgrade.observed_nodes import ObservedNodes
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.zones import zone_key
@@ -38,13 +38,13 @@ def decisions(seed: int) -> list[str]:
 
 
 def look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    look = RunNodes.look
+    look = ObservedNodes.look
 
-    def look_anew(nodes: RunNodes, p: UpgradePass) -> None:
+    def look_anew(nodes: ObservedNodes, p: UpgradePass) -> None:
         nodes.forget()
         look(nodes, p)
 
-    monkeypatch.setattr(RunNodes, "look", look_anew)
+    monkeypatch.setattr(ObservedNodes, "look", look_anew)
     monkeypatch.setattr(LifecycleZones, "states", states_of_all)
 
 

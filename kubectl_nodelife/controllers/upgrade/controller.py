@@ -36,6 +36,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeMark,
     NodeState,
 )
+from kubectl_nodelife.controllers.upgrade.observed_nodes import ObservedNodes
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import (
     NOT_SENT,
@@ -45,7 +46,6 @@ from kubectl_nodelife.controllers.upgrade.ports import (
 )
 from kubectl_nodelife.controllers.upgrade.proving import prove
 from kubectl_nodelife.controllers.upgrade.restoring import fail, update_mark
-from kubectl_nodelife.controllers.upgrade.run_nodes import RunNodes
 from kubectl_nodelife.controllers.upgrade.settling import settle
 from kubectl_nodelife.controllers.upgrade.sightings import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
@@ -90,7 +90,7 @@ class UpgradeController:
         self.policy, self.ports, self.epoch = policy, ports, epoch
         self.memory = UpgradeMemory(began_ns, NodeReadings(policy, ports.zones))
         self.memory.claims.update(ports.planned_claims)
-        self._nodes = RunNodes(self.memory, epoch)
+        self._nodes = ObservedNodes(self.memory, epoch)
         self.superseded = ""
         self.is_over = False
         self.last: UpgradePass | None = None

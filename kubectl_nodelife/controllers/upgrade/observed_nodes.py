@@ -28,7 +28,7 @@ from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABL
 T = TypeVar("T")
 
 
-class RunNodes:
+class ObservedNodes:
     """Nodes, their readings, the run's marks and those of others, each in the order of names.
 
     `superseded`: why this leader must end, "" while it leads.
