@@ -36,7 +36,7 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 class NodeInfo:
     """A node, and the sum of what its pods take. Pods that are going count until they are gone."""
 
-    __slots__ = ("allocatable", "node", "pod_count", "ports", "requested")
+    __slots__ = ("_free", "allocatable", "node", "pod_count", "ports", "requested")
 
     def __init__(self, node: Node, pods: Iterable[Pod] = ()) -> None:
         self.node = node
@@ -44,6 +44,7 @@ class NodeInfo:
         self.requested: Amounts = {}
         self.pod_count = 0
         self.ports: dict[HostPort, int] = {}
+        self._free: Amounts | None = None
         for pod in pods:
             self.add(pod_requests(pod), host_ports(pod))
 
@@ -52,6 +53,7 @@ class NodeInfo:
         copy = NodeInfo.__new__(NodeInfo)
         copy.node, copy.allocatable, copy.pod_count = self.node, self.allocatable, self.pod_count
         copy.requested, copy.ports = dict(self.requested), dict(self.ports)
+        copy._free = self._free
         return copy
 
     def add(
@@ -59,6 +61,7 @@ class NodeInfo:
     ) -> None:
         """So many pods with these requests and ports each are here."""
         self.pod_count += pods
+        self._free = None
         requested = self.requested
         for name, amount in requests.items():
             requested[name] = requested.get(name, 0) + amount * pods
@@ -68,6 +71,7 @@ class NodeInfo:
     def remove(self, requests: Mapping[str, int], ports: Iterable[HostPort] = ()) -> None:
         """A pod with these requests and ports has left."""
         self.pod_count -= 1
+        self._free = None
         for name, amount in requests.items():
             self.requested[name] -= amount
         for port in ports:
@@ -77,14 +81,20 @@ class NodeInfo:
 
     def shortages(self, requests: Mapping[str, int]) -> list[str]:
         """What the node is short of, in upstream's words. Follows `fitsRequest`."""
-        short: list[str] = []
-        allocatable, requested = self.allocatable, self.requested
-        if self.pod_count + 1 > allocatable.get(PODS, 0):
-            short.append("Too many pods")
+        free = self._free
+        if free is None:
+            free = self._free = self._count_free()
+        full = self.pod_count + 1 > self.allocatable.get(PODS, 0)
+        short = ["Too many pods"] if full else []
         for name, amount in requests.items():
-            if amount > 0 and amount > allocatable.get(name, 0) - requested.get(name, 0):
+            if amount > 0 and (name not in free or amount > free[name]):
                 short.append(f"Insufficient {name}")
         return short
+
+    def _count_free(self) -> Amounts:
+        """What is left of each resource that the node has."""
+        requested = self.requested
+        return {name: most - requested.get(name, 0) for name, most in self.allocatable.items()}
 
     def port_taken(self, wanted: Iterable[HostPort]) -> bool:
         """True if one of the host ports is taken. Follows `HostPortInfo.CheckConflict`."""

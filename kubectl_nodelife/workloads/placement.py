@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from copy import copy
+from functools import partial
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.copy_on_write import fork_dict
@@ -169,6 +170,11 @@ class PlacementSimulator:
             info = self._infos[name] = self._cache.stock(name)
         return info
 
+    def infos(self, names: Iterable[str]) -> list[NodeInfo]:
+        """What each of the nodes has left."""
+        infos = self._infos
+        return [infos[name] if name in infos else self.info(name) for name in names]
+
     def pod_count(self, name: str) -> int:
         """How many pods take room on the node."""
         return self._cache.pod_count(name)
@@ -182,6 +188,11 @@ class PlacementSimulator:
                 return ""
             zone = self._zones[name] = zone_key(node.metadata.labels)
         return zone
+
+    def zones(self, names: Iterable[str]) -> list[str]:
+        """The zone of each of the nodes, "" for none."""
+        zones = self._zones
+        return [zones[name] if name in zones else self.zone(name) for name in names]
 
     # --- where to --------------------------------------------------------------------------------
 
@@ -197,7 +208,7 @@ class PlacementSimulator:
         has_rules = wanted.needs is not NO_NEEDS or wanted.spread or wanted.interpod
         return self._candidates_for(demands).best(
             wanted.requests,
-            lambda name: not self._short(wanted, name),
+            partial(self._has_room, wanted),
             (lambda name: self._obeys(wanted, name)) if has_rules else None,
             self._owners.siblings(pod, self._cache),
         )
@@ -237,7 +248,7 @@ class PlacementSimulator:
             return []
         found: list[str] = []
         for name in self._candidates_for(demands).names():
-            if not self._short(wanted, name) and self._obeys(wanted, name):
+            if self._has_room(wanted, name) and self._obeys(wanted, name):
                 found.append(name)
                 if len(found) >= most:
                     break
@@ -272,11 +283,11 @@ class PlacementSimulator:
         node = self._cache.nodes.get(name)
         if node is None or self._keeps_off(wanted.pod, node) is not None:
             return False
-        return not self._short(wanted, name) and self._obeys(wanted, name)
+        return self._has_room(wanted, name) and self._obeys(wanted, name)
 
     def _lacks(self, wanted: PodRequirements, name: str) -> list[str]:
         """Why the node has no room now."""
-        if self._short(wanted, name):
+        if not self._has_room(wanted, name):
             return resource_reasons(wanted, self.info(name))
         reason = rule_reason(wanted, self._cache.nodes[name])
         return [] if reason is None else [reason]
@@ -285,11 +296,12 @@ class PlacementSimulator:
         """True if volumes, the spread and other pods let the pod go there."""
         return rule_reason(wanted, self._cache.nodes[name]) is None
 
-    def _short(self, wanted: PodRequirements, name: str) -> bool:
-        """True if the node itself has no room."""
+    def _has_room(self, wanted: PodRequirements, name: str) -> bool:
+        """True if the node itself has room."""
         if self._unstated_room and not self._cache.nodes[name].status.allocatable:
-            return False
-        return bool(resource_reasons(wanted, self.info(name)))
+            return True
+        infos = self._infos
+        return not resource_reasons(wanted, infos[name] if name in infos else self.info(name))
 
     def _keeps_off(self, pod: Pod, node: Node) -> str | None:
         """Why the node is out of the question for the pod, whatever runs there."""

@@ -53,11 +53,11 @@ class Nodes(Protocol):
     def rank(self, name: str) -> int:
         """The node's place in the order in which nodes were first seen."""
 
-    def info(self, name: str) -> NodeInfo:
-        """What the node has left."""
+    def infos(self, names: Iterable[str]) -> list[NodeInfo]:
+        """What each of the nodes has left."""
 
-    def zone(self, name: str) -> str:
-        """The node's zone, "" for none."""
+    def zones(self, names: Iterable[str]) -> list[str]:
+        """The zone of each of the nodes, "" for none."""
 
 
 class Preference(NamedTuple):
@@ -273,7 +273,9 @@ class _Round:
                     break
         if len(found) < 2:
             return found[0] if found else None
-        scores = node_scores(self._nodes, self._preference, found, requests, siblings)
+        liked = self._liked
+        preferences = [liked[n] if n in liked else self._preference(n) for n in found]
+        scores = node_scores(self._nodes, preferences, found, requests, siblings)
         return found[max(range(len(found)), key=scores.__getitem__)]
 
     def _next_few(self, names: list[str], has_room: Test, obeys: Test | None) -> list[str]:
@@ -307,7 +309,7 @@ class _Round:
 
 def node_scores(
     nodes: Nodes,
-    prefers: Prefers,
+    preferences: list[Preference],
     names: list[str],
     requests: Mapping[str, int],
     siblings: Siblings,
@@ -315,14 +317,12 @@ def node_scores(
     """The score of each node: the sum over the default plugins that matter here, as
     pkg/scheduler/framework/plugins score and normalize.
     """
-    preferences = [prefers(name) for name in names]
     most_taints = max([p.taints for p in preferences])
     most_affinity = max([-p.affinity for p in preferences])
     crowds = _crowds(nodes, names, siblings)
     cpu, memory = requests.get("cpu", 0), requests.get("memory", 0)
     scores = []
-    for name, preference, crowd in zip(names, preferences, crowds, strict=True):
-        info = nodes.info(name)
+    for info, preference, crowd in zip(nodes.infos(names), preferences, crowds, strict=True):
         used_cpu = _used_share(info, "cpu", cpu)
         used_memory = _used_share(info, "memory", memory)
         taints = 1 - preference.taints / most_taints if most_taints else 1
@@ -354,9 +354,9 @@ def _crowds(nodes: Nodes, names: list[str], siblings: Siblings) -> list[float]:
     if not siblings:
         return [1.0] * len(names)
     by_zone: Counter[str] = Counter()
-    for name, count in siblings.items():
-        by_zone[nodes.zone(name)] += count
-    zone_of = [nodes.zone(name) for name in names]
+    for zone, count in zip(nodes.zones(siblings), siblings.values(), strict=True):
+        by_zone[zone] += count
+    zone_of = nodes.zones(names)
     zones = set(zone_of)
     zone_weight, host_weight = log(len(zones) + 2), log(len(names) + 2)
     per_zone = {

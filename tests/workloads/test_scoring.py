@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pytest
 
@@ -32,10 +32,13 @@ class Nodes:
     def rank(self, name: str) -> int:
         return sorted(self._used).index(name)
 
-    def zone(self, name: str) -> str:
-        return name[0]
+    def zones(self, names: Iterable[str]) -> list[str]:
+        return [name[0] for name in names]
 
-    def info(self, name: str) -> NodeInfo:
+    def infos(self, names: Iterable[str]) -> list[NodeInfo]:
+        return [self._info(name) for name in names]
+
+    def _info(self, name: str) -> NodeInfo:
         amounts = {"cpu": "1000", "memory": "1000", "pods": "10"}
         made = decode("Node", {**node(name), "status": {"allocatable": amounts}})
         assert isinstance(made, Node)
@@ -52,7 +55,7 @@ def best(
     names = sorted(used)
     scores = node_scores(
         Nodes(**used),
-        lambda name: (preferences or {}).get(name, Preference()),
+        [(preferences or {}).get(name, Preference()) for name in names],
         names,
         {"cpu": 100_000, "memory": 100},
         siblings or {},
