@@ -435,7 +435,7 @@ def _socket(connection: Connection) -> str:
 
 
 async def _kill_switch(connection: Connection, *, make: bool) -> str:
-    from kubectl_nodelife.live.kill_switch import change_kill_switch
+    from kubectl_nodelife.daemon.enforce.kill_switch import change_kill_switch
     from kubectl_nodelife.live.target import find_target
 
     environ = dict(os.environ)

@@ -55,9 +55,8 @@ def resolve(connection: Connection, runtime: str = "") -> CachedIdentity:
 
     Raises BadInput.
     """
-    from kubectl_nodelife.live.identity import cluster_identity
     from kubectl_nodelife.live.kubeconfig import kubeconfig_files
-    from kubectl_nodelife.live.target import find_target
+    from kubectl_nodelife.live.target import cluster_identity, find_target
 
     overrides = connection._replace(namespace=None)
     target = find_target(overrides, os.environ)

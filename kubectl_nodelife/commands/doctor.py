@@ -57,7 +57,7 @@ def doctor(exit_code: bool, output: Output, connection: Connection) -> int:
 def diagnose(connection: Connection) -> Iterator[Finding]:
     """All checks, in order; those of the cluster only where the flags mean one."""
     from kubectl_nodelife.commands.cluster.direct import target_of
-    from kubectl_nodelife.live.identity import cluster_identity
+    from kubectl_nodelife.live.target import cluster_identity
     from kubectl_nodelife.report.doctor import FAILED, OK, Finding
 
     yield from (check() for check in (_program, _kubectl, _completion))

@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
-from kubectl_nodelife.live.backoff import Backoff
+from kubectl_nodelife.live.pacing import Backoff
 
 READ_SECONDS = 15.0
 

@@ -13,8 +13,7 @@ from kubectl_nodelife.daemon.metrics.options import MetricsOptions
 from kubectl_nodelife.daemon.notify.options import NotifyOptions
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.live.connection import Connection
-from kubectl_nodelife.live.identity import cluster_identity
-from kubectl_nodelife.live.target import Target, find_target
+from kubectl_nodelife.live.target import Target, cluster_identity, find_target
 
 
 class Options(msgspec.Struct, frozen=True):

@@ -51,9 +51,8 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.identity import cluster_identity, user_parts
 from kubectl_nodelife.live.same_cluster import cluster_uid
-from kubectl_nodelife.live.target import Target, find_target
+from kubectl_nodelife.live.target import Target, cluster_identity, find_target, user_parts
 
 LOCK: Final = "journal.lock"
 NAMING_SECONDS: Final = 5.0

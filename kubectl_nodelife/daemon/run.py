@@ -66,14 +66,13 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.clock import spread_warnings, steady_ns
-from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
 from kubectl_nodelife.live.listing import read_leases, read_or_refusal
 from kubectl_nodelife.live.news import OtherCluster
 from kubectl_nodelife.live.pacing import DAEMON_PACING, ENFORCING_PACING
 from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import ListWatchSource
-from kubectl_nodelife.live.target import connection_warnings
+from kubectl_nodelife.live.target import cluster_identity, connection_warnings
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint

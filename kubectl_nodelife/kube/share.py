@@ -3,7 +3,7 @@
 A list is in order of namespace and name, so the replicas of a workload stand next to each other,
 and a pod's labels, owners, tolerations and containers nearly always equal those of the pod before
 it. That halves a big cluster's memory, and costs less time than it saves in allocation. Comparing
-with one neighbour needs no table that would have to forget. `live.shared_parts` does the same for
+with one neighbour needs no table that would have to forget. `live.source` does the same for
 pods that come in any order.
 """
 

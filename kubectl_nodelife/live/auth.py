@@ -21,9 +21,9 @@ from multidict import CIMultiDict
 from kubectl_nodelife import __version__
 from kubectl_nodelife.errors import BadInput, Failed, NodelifeError
 from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.live.backoff import Backoff
 from kubectl_nodelife.live.kubeconfig import User
 from kubectl_nodelife.live.oidc import OidcProvider
+from kubectl_nodelife.live.pacing import Backoff
 from kubectl_nodelife.live.plugin import PLUGIN_SECONDS, Credential, CredentialPlugin, load_policy
 from kubectl_nodelife.live.requests import PORT_FORWARD_PROTOCOL, PodPort, port_forward_url
 from kubectl_nodelife.live.target import Target

@@ -1,8 +1,9 @@
 """Sends one request and interprets what comes back, errors of the API included.
 
-Reads only. As in client-go, a request answered by 429 or 5xx with a Retry-After is sent again,
-with the pauses of `backoff.py` and for a minute at most. Everything else that fails is raised, in
-our own words; the HTTP library's exceptions end here. No answer is longer than the target allows.
+Reads only. As in client-go, a request answered by 429 or 5xx with a Retry-After is sent again, with
+the pauses of `Backoff` (pacing.py) and for a minute at most. Everything else that fails is raised,
+in our own words; the HTTP library's exceptions end here. No answer is longer than the target
+allows.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ import msgspec
 
 from kubectl_nodelife.errors import Failed, Unreachable
 from kubectl_nodelife.live.auth import Session
-from kubectl_nodelife.live.backoff import Backoff
 from kubectl_nodelife.live.clock import ServerClock, steady_ns
+from kubectl_nodelife.live.pacing import Backoff
 from kubectl_nodelife.live.requests import PodPort
 from kubectl_nodelife.live.transport import read_body
 

@@ -1,13 +1,46 @@
-"""Timeouts, pauses and page sizes of lists and watches, and those that the daemon uses."""
+"""Timeouts, pauses and page sizes of lists and watches, and how long to wait after a request that
+failed.
+
+`Backoff` is the one policy for all requests. Pauses are client-go's (tools/cache/reflector.go):
+from 0.8 to 30 seconds, doubled each time, and up to twice as long by chance. What a server asks for
+by Retry-After is obeyed only between that pause and a minute: 0 or a negative number would be a
+storm, and 999999999999 would be for ever. Other than client-go's, the pauses begin anew once a
+watch has worked for a while, and not two minutes after the last one: no decision is taken while a
+required watch is down.
+"""
 
 from __future__ import annotations
 
+import random
 from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.live.backoff import FIRST_S, LAST_S
 from kubectl_nodelife.live.requests import PAGE_SIZE
+
+FIRST_S = 0.8
+LAST_S = 30.0
+MOST_RETRY_AFTER_S = 60.0
+
+
+class Backoff:
+    """The pauses of one kind, or of one request. `failures`: since it last went well."""
+
+    def __init__(self, first_s: float = FIRST_S, last_s: float = LAST_S) -> None:
+        self.failures = 0
+        self._first_s = first_s
+        self._last_s = last_s
+
+    def next_s(self, retry_after_s: float | None = None) -> float:
+        """Count a failure; seconds to wait after it."""
+        pause_s = min(self._first_s * 2.0 ** min(self.failures, 20), self._last_s)
+        pause_s *= 1 + random.random()
+        self.failures += 1
+        return max(pause_s, min(retry_after_s or 0.0, MOST_RETRY_AFTER_S))
+
+    def went_well(self) -> None:
+        """The next failure is a first one."""
+        self.failures = 0
 
 
 class WatchPacing(msgspec.Struct, frozen=True):
@@ -37,16 +70,11 @@ class WatchPacing(msgspec.Struct, frozen=True):
 
 
 DAEMON_PACING: Final = WatchPacing(silence_by_kind={"Lease": 15.0}, gather_by_kind={"Lease": 0.15})
-
-
 """Leases are never quiet for long, and most of what comes. What controllers do is to be seen soon,
 so that our copy decides on what they decided on."""
-
 
 ENFORCING_PACING: Final = WatchPacing(
     silence_by_kind=DAEMON_PACING.silence_by_kind,
     gather_by_kind={**DAEMON_PACING.gather_by_kind, "DaemonSet": 0.0, "ControllerRevision": 0.0},
 )
-
-
 """A set and its revisions are read in the order in which they change."""

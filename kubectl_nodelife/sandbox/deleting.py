@@ -21,9 +21,8 @@ from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.sandbox.merging import merge_back
 from kubectl_nodelife.sandbox.resources import BY_KIND, RESOURCES
-from kubectl_nodelife.sandbox.served import ServedApi
+from kubectl_nodelife.sandbox.served import ServedApi, merge_back
 from kubectl_nodelife.sandbox.status import StatusError, bad_request, unmet
 from kubectl_nodelife.sandbox.store import Key, StoredObject
 from kubectl_nodelife.sandbox.writing import Document, RequestApplier, WriteTarget

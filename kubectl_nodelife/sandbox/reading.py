@@ -1,8 +1,9 @@
-"""Get, list and watch.
+"""Get, list and watch, of the objects that a request's selectors choose.
 
 Lists page by key with a token that holds the version of the first page; watches replay the log from
-a version on and then follow it. Follows apiserver's cacher (pkg/storage/cacher) as clients see it:
-bookmarks, initial events, 410 for versions that the log has forgotten.
+a version on and then follow it. Label and field selectors are one question about an object
+(`read_filter`). Follows apiserver's cacher (pkg/storage/cacher) as clients see it: bookmarks,
+initial events, 410 for versions that the log has forgotten.
 """
 
 from __future__ import annotations
@@ -10,12 +11,19 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.sandbox.filters import Filter, read_filter
+from kubectl_nodelife.kube.core import Event
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.selectors import (
+    matches,
+    matches_fields,
+    parse_field_selector,
+    parse_selector,
+)
 from kubectl_nodelife.sandbox.resources import ServedResource
 from kubectl_nodelife.sandbox.status import StatusError, bad_request, expired, invalid
 from kubectl_nodelife.sandbox.store import (
@@ -32,6 +40,17 @@ from kubectl_nodelife.sandbox.tables import table
 
 _INITIAL_AT_ONCE = 500
 _INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+
+Filter = Callable[[KubeObject], bool]
+# `kubectl describe` asks for the events of an object by these.
+_EVENT_FIELDS: Mapping[str, Callable[[Event], str]] = {
+    "involvedObject.kind": lambda e: e.involved_object.kind,
+    "involvedObject.namespace": lambda e: e.involved_object.namespace,
+    "involvedObject.name": lambda e: e.involved_object.name,
+    "involvedObject.uid": lambda e: e.involved_object.uid,
+    "reason": lambda e: e.reason,
+    "type": lambda e: e.type,
+}
 
 
 class Accept(NamedTuple):
@@ -260,3 +279,49 @@ def _read_token(text: str) -> tuple[tuple[str, str], int]:
     except (binascii.Error, msgspec.MsgspecError, ValueError):
         raise bad_request("continue key is not valid") from None
     return (namespace, name), version
+
+
+def read_filter(
+    resource: ServedResource, namespace: str, query: Mapping[str, str]
+) -> Filter | None:
+    """What the request's selectors and namespace ask for; None: everything. Raises StatusError."""
+    parts: list[Filter] = []
+    if namespace:
+        parts.append(lambda obj: obj.metadata.namespace == namespace)
+    labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+    try:
+        if labels:
+            selector = parse_selector(labels)
+            parts.append(lambda obj: matches(selector, obj.metadata.labels))
+    except ValueError as error:
+        raise bad_request(f"unable to parse requirement: {error}") from None
+    try:
+        if fields:
+            parts.append(_field_filter(resource, fields))
+    except ValueError:
+        unknown = fields.partition("=")[0].rstrip("!")
+        raise bad_request(f"field label not supported: {unknown}") from None
+    if not parts:
+        return None
+    return lambda obj: all(part(obj) for part in parts)
+
+
+def _field_filter(resource: ServedResource, text: str) -> Filter:
+    if resource.kind != "Event":
+        wanted = parse_field_selector(text, resource.type)
+        return lambda obj: matches_fields(wanted, obj)
+    terms: list[tuple[Callable[[Any], str], bool, str]] = []
+    others = []
+    for term in filter(None, text.split(",")):
+        field, _, value = term.partition("=")
+        equal = not field.endswith("!")
+        read = _EVENT_FIELDS.get(field.removesuffix("!"))
+        if read is None:
+            others.append(term)
+        else:
+            terms.append((read, equal, value.removeprefix("=")))
+    rest = parse_field_selector(",".join(others), resource.type)
+    return lambda obj: (
+        all((read(obj) == value) == equal for read, equal, value in terms)
+        and matches_fields(rest, obj)
+    )

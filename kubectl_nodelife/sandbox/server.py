@@ -1,34 +1,49 @@
-"""The HTTP face of the sandbox: requests in, JSON or a stream out. On loopback only."""
+"""The HTTP face of the sandbox: requests in, JSON or a stream out. On loopback only.
+
+`read_path` says what a URL's path and method ask for, `review` answers what a client can ask about
+itself (may I, what may I, who am I). `Faults` is what can be made to go wrong, request by request:
+each fault is a plain field that a test or the sandbox's control path sets; nothing happens by
+chance. Counted faults (`fail_next`, `cut_watches`) go away as they are used.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 from aiohttp import web
 
 from kubectl_nodelife.sandbox import discovery
 from kubectl_nodelife.sandbox.deleting import Deleter, read_options
-from kubectl_nodelife.sandbox.faults import Faults
-from kubectl_nodelife.sandbox.managing import manager_of
 from kubectl_nodelife.sandbox.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from kubectl_nodelife.sandbox.paths import ResourceRequest, read_path
 from kubectl_nodelife.sandbox.reading import Accept, Reader, WatchPlan
-from kubectl_nodelife.sandbox.reviews import review
+from kubectl_nodelife.sandbox.resources import BY_PATH, ServedResource
 from kubectl_nodelife.sandbox.served import ServedApi
-from kubectl_nodelife.sandbox.status import StatusError, bad_request, no_such_path
+from kubectl_nodelife.sandbox.status import (
+    StatusError,
+    bad_request,
+    expired,
+    forbidden,
+    no_such_path,
+)
 from kubectl_nodelife.sandbox.tables import table
-from kubectl_nodelife.sandbox.writing import Document, RequestApplier, WriteTarget
+from kubectl_nodelife.sandbox.writing import Document, RequestApplier, WriteTarget, manager_of
 
 USER = "sandbox-admin"
 _AGGREGATED = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _BODY_LIMIT = 8 << 20
 _PATCHES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH)
+
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_POSTED = ("eviction", "binding")
+
+WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 
 class ApiServer:
@@ -287,3 +302,145 @@ def _object(body: Any) -> Document:
     if not isinstance(body, dict):
         raise bad_request("the body is not an object")
     return body
+
+
+class ResourceRequest(NamedTuple):
+    """A request for a resource: the verb, in RBAC's words, and what it is about."""
+
+    verb: str
+    target: WriteTarget
+
+
+def read_path(method: str, path: str, query: Mapping[str, str]) -> ResourceRequest:
+    """The request for a resource. Raises StatusError 404 or 405."""
+    parts = [unquote(part) for part in path.strip("/").split("/")]
+    if parts[0] == "api" and len(parts) >= 3:
+        api_version, rest = parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) >= 4:
+        api_version, rest = f"{parts[1]}/{parts[2]}", parts[3:]
+    else:
+        raise no_such_path()
+    target = _target(api_version, rest)
+    if method in ("GET", "HEAD"):
+        if target.name:
+            return ResourceRequest("get", target)
+        watching = query.get("watch") in ("true", "1")
+        return ResourceRequest("watch" if watching else "list", target)
+    verb = _VERBS.get(method)
+    on_collection = not target.name
+    if verb == "delete" and on_collection:
+        verb = "deletecollection"
+    elif verb is None or (verb == "create") != (on_collection or target.subresource in _POSTED):
+        raise _not_allowed(method)
+    return ResourceRequest(verb, target)
+
+
+def _target(api_version: str, rest: list[str]) -> WriteTarget:
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and (api_version, rest[2]) in BY_PATH:
+        namespace, rest = rest[1], rest[2:]
+    resource: ServedResource | None = BY_PATH.get((api_version, rest[0]))
+    if resource is None or len(rest) > 3:
+        raise no_such_path()
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    if subresource and subresource not in resource.subresources:
+        raise no_such_path()
+    if resource.namespaced and name and not namespace:
+        raise no_such_path()
+    return WriteTarget(resource, namespace, name, subresource)
+
+
+def _not_allowed(method: str) -> StatusError:
+    return StatusError(405, "MethodNotAllowed", f"{method} is not supported here")
+
+
+def review(body: Any, faults: Faults, user: str) -> dict[str, Any]:
+    """The review with its status filled in. Raises StatusError."""
+    if not isinstance(body, dict):
+        raise bad_request("the body is not an object")
+    kind = body.get("kind")
+    if kind == "SelfSubjectAccessReview":
+        asked = (body.get("spec") or {}).get("resourceAttributes") or {}
+        allowed = asked.get("resource") not in faults.forbid
+        status: dict[str, Any] = {"allowed": allowed}
+        if not allowed:
+            status["reason"] = "refused in this run"
+    elif kind == "SelfSubjectRulesReview":
+        rule = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        status = {"resourceRules": [rule], "nonResourceRules": [], "incomplete": False}
+    elif kind == "SelfSubjectReview":
+        status = {"userInfo": {"username": user, "groups": ["system:masters"]}}
+    else:
+        raise no_such_path()
+    return {**body, "status": status}
+
+
+class Failure(msgspec.Struct):
+    """The next `times` requests of these verbs and resources (empty: all) are answered so."""
+
+    code: int
+    times: int = 1
+    verbs: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    retry_after_s: int = 0
+    reason: str = ""
+    message: str = "injected"
+
+    def applies(self, verb: str, resource: ServedResource | None) -> bool:
+        """True if the request is one of those."""
+        if self.times <= 0 or (self.verbs and verb not in self.verbs):
+            return False
+        return not self.resources or (resource is not None and resource.plural in self.resources)
+
+
+class Faults(msgspec.Struct):
+    """All faults of a server. Seconds, and plurals of resources such as `pods`.
+
+    `latency_s`: before each answer; `list_latency_s`: before the answer to a list, by plural.
+    `hang_watches`: watches of these stay open and say nothing. `cut_watches`: so many watches are
+    cut off in the middle of their next event; `torn`: with half a line sent. `forbid`: plurals
+    that RBAC refuses. `expire_watches`: the next watch of each of these plurals gets a 410.
+    `fail_writes`: every write is refused and remembered in `writes_seen`. `clock_skew_s`: added to
+    the `Date` of answers. `down`: connections are closed without an answer. `refuse_tokens`:
+    whatever token comes is no longer good.
+    """
+
+    latency_s: float = 0.0
+    list_latency_s: dict[str, float] = {}
+    failures: list[Failure] = []
+    hang_watches: set[str] = set()
+    cut_watches: int = 0
+    torn: bool = False
+    forbid: set[str] = set()
+    expire_watches: set[str] = set()
+    watch_list: bool = True
+    fail_writes: bool = False
+    writes_seen: list[str] = []
+    clock_skew_s: float = 0.0
+    down: bool = False
+    refuse_tokens: bool = False
+
+    def check(
+        self, verb: str, resource: ServedResource | None, namespace: str, user: str, path: str
+    ) -> None:
+        """Raises StatusError where this request is to fail."""
+        if self.fail_writes and verb in WRITES:
+            self.writes_seen.append(f"{verb} {path}")
+            raise StatusError(500, "InternalError", f"writes are not allowed in this run: {verb}")
+        for failure in self.failures:
+            if failure.applies(verb, resource):
+                failure.times -= 1
+                raise StatusError(
+                    failure.code,
+                    failure.reason,
+                    failure.message,
+                    retry_after_s=failure.retry_after_s,
+                )
+        if resource is None:
+            return
+        if resource.plural in self.forbid:
+            raise forbidden(user, verb, resource, namespace)
+        if verb == "watch" and resource.plural in self.expire_watches:
+            self.expire_watches.discard(resource.plural)
+            raise expired()

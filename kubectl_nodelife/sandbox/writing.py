@@ -2,27 +2,40 @@
 
 Follows apiserver/pkg/registry/rest (create.go, update.go) and the strategies of the kinds as far as
 clients notice: names and uids, versions as preconditions, generations, status apart from the rest,
-no write where nothing changes, finalizers that let go. Left out: validation, admission but for the
-default tolerations of pods, managed fields.
+no write where nothing changes, finalizers that let go. Left out: validation, and admission but for
+the default tolerations of pods.
+
+A node's managedFields are kept as far as they are read here: who wrote taints, cordon, conditions
+(`with_writer`). As for updates and patches that are not server-side apply, whoever changes a field
+owns it alone, by the name in fieldManager, else the first word of its User-Agent. The simulated
+controllers' own writes are not noted.
 """
 
 from __future__ import annotations
 
 import secrets
 import uuid
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.field_managers import (
+    TAINTS,
+    UNSCHEDULABLE,
+    FieldManager,
+    FieldManagers,
+    condition_field,
+    read_field_managers,
+)
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import format_time
-from kubectl_nodelife.sandbox.managing import with_writer
-from kubectl_nodelife.sandbox.merging import merge_back
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS
 from kubectl_nodelife.sandbox.patches import PatchError, apply_patch
 from kubectl_nodelife.sandbox.resources import ServedResource
-from kubectl_nodelife.sandbox.served import ServedApi
+from kubectl_nodelife.sandbox.served import ServedApi, merge_back
 from kubectl_nodelife.sandbox.status import (
     already_exists,
     bad_request,
@@ -59,6 +72,8 @@ _KEPT = (
     "generation",
 )
 """Metadata that a write cannot change."""
+
+_UNKNOWN: Final = "unknown"
 
 
 class WriteTarget(NamedTuple):
@@ -277,3 +292,36 @@ def _defaulted_pod(document: Document, api: ServedApi) -> Document:
 
 def _suffix() -> str:
     return "".join(secrets.choice(_SUFFIX) for _ in range(5))
+
+
+def manager_of(query: Mapping[str, str], headers: Mapping[str, str]) -> str:
+    """The field manager that a request names, or that its User-Agent stands for."""
+    agent = headers.get("User-Agent", "").partition("/")[0]
+    return query.get("fieldManager") or agent or _UNKNOWN
+
+
+def with_writer(before: Document, after: Document, manager: str, now_ns: int) -> dict[str, Any]:
+    """The node `after` a write of that manager, with its managedFields."""
+    old, new = _fields(before), _fields(after)
+    changed = frozenset(key for key in old.keys() | new.keys() if old.get(key) != new.get(key))
+    known = read_field_managers(before["metadata"].get("managedFields")).entries
+    entries = [entry._replace(fields=entry.fields - changed) for entry in known]
+    at_ns = now_ns // SECOND_NS * SECOND_NS
+    for fields in (changed & {TAINTS, UNSCHEDULABLE}, changed - {TAINTS, UNSCHEDULABLE}):
+        if written := fields & new.keys():
+            entries.append(FieldManager(manager, "Update", at_ns, written))
+    managed = FieldManagers(tuple(entry for entry in entries if entry.fields)).document()
+    metadata = {**after["metadata"], "managedFields": managed}
+    if not managed:
+        del metadata["managedFields"]
+    return {**after, "metadata": metadata}
+
+
+def _fields(node: Document) -> dict[str, Any]:
+    """The fields that count, by their name in fieldsV1, with their values."""
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    found = {TAINTS: spec.get("taints"), UNSCHEDULABLE: spec.get("unschedulable")}
+    for condition in status.get("conditions") or ():
+        if condition.get("type") in LIFECYCLE_CONDITIONS:
+            found[condition_field(condition["type"])] = condition
+    return {key: value for key, value in found.items() if value}

@@ -9,7 +9,7 @@ import pytest
 
 from kubectl_nodelife import cli
 from kubectl_nodelife.commands import doctor
-from kubectl_nodelife.live.identity import cluster_identity
+from kubectl_nodelife.live.target import cluster_identity
 from tests.loopback import play, sandbox, target_of
 
 

@@ -22,8 +22,7 @@ from aiohttp import web
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.sandbox.cluster import SandboxCluster
-from kubectl_nodelife.sandbox.paths import read_path
-from kubectl_nodelife.sandbox.server import ApiServer
+from kubectl_nodelife.sandbox.server import ApiServer, read_path
 from kubectl_nodelife.sandbox.status import StatusError
 from kubectl_nodelife.sandbox.store import DELETED
 from kubectl_nodelife.sim.scenario import Setting

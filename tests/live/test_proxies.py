@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.live.proxies import proxy_for
+from kubectl_nodelife.live.transport import proxy_for
 
 P = "http://proxy:3128"
 

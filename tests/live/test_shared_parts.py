@@ -10,7 +10,7 @@ import msgspec
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.live.shared_parts import SharedParts
+from kubectl_nodelife.live.source import SharedParts
 
 
 def pod(name: str, **changes: Any) -> Pod:

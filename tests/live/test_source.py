@@ -19,8 +19,8 @@ from kubectl_nodelife.live.news import ABSENT, FAILING, REFUSED, WATCHING, KindP
 from kubectl_nodelife.live.pacing import WatchPacing
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.source import ListWatchSource
-from kubectl_nodelife.sandbox.faults import Failure
 from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.server import Failure
 from tests.loopback import client, play, sandbox, target_of, until
 from tests.source_reader import Seen
 

@@ -10,9 +10,14 @@ import pytest
 
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.live.identity import cluster_identity
 from kubectl_nodelife.live.kubeconfig import Cluster, Context, ExecConfig, KubeConfig, User
-from kubectl_nodelife.live.target import Target, find_target, parse_timeout, resolve
+from kubectl_nodelife.live.target import (
+    Target,
+    cluster_identity,
+    find_target,
+    parse_timeout,
+    resolve,
+)
 
 
 def config(**changes: Any) -> KubeConfig:

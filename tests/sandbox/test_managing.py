@@ -11,7 +11,7 @@ from kubectl_nodelife.kube.field_managers import (
     read_field_managers,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sandbox.managing import manager_of, with_writer
+from kubectl_nodelife.sandbox.writing import manager_of, with_writer
 
 NODE: dict[str, Any] = {"metadata": {"name": "a1"}, "spec": {}, "status": {}}
 TAINT = {"key": "dedicated", "effect": "NoSchedule"}

@@ -8,7 +8,7 @@ from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.sandbox.merging import merge_back, overlay
+from kubectl_nodelife.sandbox.served import merge_back, overlay
 
 NODE = {
     "apiVersion": "v1",

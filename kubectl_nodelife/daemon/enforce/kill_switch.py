@@ -1,21 +1,25 @@
-"""Reads the kill switch: the ConfigMap kube-system/nodelife-stop, which stops all writers.
+"""The kill switch: the ConfigMap kube-system/nodelife-stop, which stops all writers of a cluster.
 
 Whoever made it, all writers stop within five seconds; a failure to read it counts as its being
-there. It is read by a client of its own, which waits for nobody's tokens.
+there. `KillSwitch` reads it with a client of its own, which waits for nobody's tokens;
+`change_kill_switch` makes and removes it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from typing import Final
 
-from kubectl_nodelife.engine.calls import Request
+from kubectl_nodelife.engine.calls import Answer, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
-from kubectl_nodelife.live.writer import Writer
+from kubectl_nodelife.live.target import Target
+from kubectl_nodelife.live.writer import Writer, WritingSession
 
 KILL_SWITCH: Final = "nodelife-stop"
-KILL_SWITCH_PATH: Final = f"/api/v1/namespaces/kube-system/configmaps/{KILL_SWITCH}"
+_CONFIGMAPS: Final = "/api/v1/namespaces/kube-system/configmaps"
+KILL_SWITCH_PATH: Final = f"{_CONFIGMAPS}/{KILL_SWITCH}"
 LOOK_SECONDS: Final = 2.0
 _READ_SECONDS: Final = 5.0
 
@@ -47,3 +51,17 @@ class KillSwitch:
         while True:
             await self.look()
             await asyncio.sleep(LOOK_SECONDS)
+
+
+async def change_kill_switch(target: Target, environ: Mapping[str, str], *, make: bool) -> Answer:
+    """One request, and its answer."""
+    writer = Writer(WritingSession(target, environ), "kill-switch", time.time_ns)
+    if make:
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": KILL_SWITCH}}
+        request = Request("POST", _CONFIGMAPS, "application/json", body)
+    else:
+        request = Request("DELETE", KILL_SWITCH_PATH, "application/json", {})
+    try:
+        return await writer.send(request, "ConfigMap")
+    finally:
+        await writer.close()
