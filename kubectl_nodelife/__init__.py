@@ -3,7 +3,7 @@
 One loop, three plugs: a source says what happened and what time it is, the engine decides, an
 executor acts. A real cluster and a simulated one differ in the two plugs only.
 
-    API server - list + watch -> live/source -+                  +-> engine/executor: planning only,
+    API server - list + watch -> live/source -+                  +-> engine/loop: planning only,
                                               +-> loop -> engine +      or a writer
     scenario, dump ------------> sim/source --+    ^   cache ->  +-> sim/world: applies, answers,
                                               |    |   controllers     makes the next events

@@ -19,12 +19,12 @@ from kubectl_nodelife.acts.carrier import HELD, Carrier, LiveCarrier, ServerDryR
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.engine.actions import DeletePod, EvictPod
 from kubectl_nodelife.engine.calls import Answer, Get, Request
-from kubectl_nodelife.engine.calls.after_eviction import (
+from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.engine.calls.pod_calls import (
     ASK_AGAIN,
     NAMESPACE_TERMINATING,
     after_eviction,
 )
-from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.errors import InputError

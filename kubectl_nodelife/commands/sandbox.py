@@ -102,8 +102,7 @@ def _content(path: str) -> bytes:
 
 def _settings(setting: Setting, assignments: tuple[str, ...]) -> Settings:
     """The scenario's flags, and on top those of the command line. Raises BadInput."""
-    from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
-    from kubectl_nodelife.engine.settings import make_settings
+    from kubectl_nodelife.engine.settings import SettingsError, make_settings, parse_assignments
 
     flags = {**setting.scenario.flags, **parse_assignments(assignments)}
     try:

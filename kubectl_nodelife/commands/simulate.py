@@ -172,8 +172,7 @@ def read_given(scenario: Scenario) -> Given | None:
 
 def settings_of(setting: Setting, assignments: tuple[str, ...]) -> Settings:
     """The scenario's flags with `--set` on top. Raises BadInput."""
-    from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
-    from kubectl_nodelife.engine.settings import make_settings
+    from kubectl_nodelife.engine.settings import SettingsError, make_settings, parse_assignments
 
     scenario = setting.scenario
     on_top = parse_assignments(assignments)

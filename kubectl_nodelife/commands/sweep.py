@@ -298,8 +298,7 @@ def _flags(settings: Settings) -> dict[str, Any]:
 
 def _settings(study: Study, profile: str, flags: dict[str, Any]) -> Settings:
     """Those flags, and the study's on top. Raises BadInput."""
-    from kubectl_nodelife.engine.flag_values import SettingsError
-    from kubectl_nodelife.engine.settings import make_settings
+    from kubectl_nodelife.engine.settings import SettingsError, make_settings
 
     try:
         return make_settings(profile, {**flags, **study.flags})

@@ -30,7 +30,7 @@ from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import request_of
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import NO_ANSWER, Event, Gone, Outcome, Put, Unreadable
-from kubectl_nodelife.engine.executor import Executor, PlanningOnly
+from kubectl_nodelife.engine.loop import Executor, PlanningOnly
 from kubectl_nodelife.engine.overlay import (
     APPLIED,
     CONFIRMED,

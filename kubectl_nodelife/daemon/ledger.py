@@ -30,7 +30,7 @@ from kubectl_nodelife.engine.actions import (
     UnqueueNode,
 )
 from kubectl_nodelife.engine.actions.data import decode_action
-from kubectl_nodelife.engine.actions.numbering import ActionNumbers
+from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.overlay import APPLIED, CONFIRMED, SUPERSEDED, Overlay
 from kubectl_nodelife.engine.settlement import settle_action
 from kubectl_nodelife.kube.redaction import KEY_BYTES, Digests

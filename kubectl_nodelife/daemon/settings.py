@@ -15,9 +15,15 @@ import msgspec
 
 from kubectl_nodelife.daemon.config import ClusterConfig, Config
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
-from kubectl_nodelife.engine.settings import FLAGS, GATES, Settings, make_settings
+from kubectl_nodelife.engine.settings import (
+    FLAGS,
+    GATES,
+    Settings,
+    SettingsError,
+    make_settings,
+    parse_assignments,
+)
 from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.node import Node

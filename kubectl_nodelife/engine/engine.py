@@ -3,21 +3,33 @@
 `step` is an iterator, so that a live driver can take the actions of a burst in slices of some
 milliseconds; it must be exhausted before the next step, and events that come meanwhile wait.
 
-What a controller decides on an object in quarantine is refused here, whoever carries out the rest:
-the controller is told a moment later that the call failed. Where somebody asks to be told of bugs
-(`on_bug`), a controller that raises ends nothing either; otherwise, as in tests, it is raised.
+What a controller decides on an object in quarantine is refused here (`is_refused`), whoever carries
+out the rest: the controller is told a moment later that the call failed. Where somebody asks to be
+told of bugs (`on_bug`), a controller that raises ends nothing either; otherwise, as in tests, it is
+raised.
+
+An action depends on its target, the node that a pod is made for, the heartbeat of a pod's node
+where its controller decides from heartbeats, and the set that the target belongs to where it
+decides from sets. If one of them is in quarantine, the action is refused. An object without a name
+may be the one that is missing: the Lease of a node that has none, or any set's revision.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Sequence
 from copy import copy
 from itertools import chain
 from typing import Final, ParamSpec, TypeGuard, cast
 
-from kubectl_nodelife.engine.actions import Action, RecordEvent, Requeue
-from kubectl_nodelife.engine.actions.numbering import ActionNumbers
+from kubectl_nodelife.engine.actions import (
+    Action,
+    CreateControllerRevision,
+    CreatePod,
+    RecordEvent,
+    Requeue,
+)
+from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, Controller, TurnPart
 from kubectl_nodelife.engine.events import (
@@ -30,11 +42,11 @@ from kubectl_nodelife.engine.events import (
     Synced,
 )
 from kubectl_nodelife.engine.quarantine import Bug
-from kubectl_nodelife.engine.refusal import is_refused
 from kubectl_nodelife.engine.timers import Timers
-from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.unreadable import Ref
 
 QUARANTINED: Final = 423
 """The code of the outcome of an action on an object in quarantine: locked."""
@@ -345,3 +357,52 @@ def _about(about: Hashable | Change) -> Hashable:
         return about
     obj = about.new if about.new is not None else about.old
     return (about.kind, obj.key if obj is not None else ("", ""))
+
+
+def is_refused(action: Action, cache: Cache, watches: Collection[str]) -> bool:
+    """True if the action concerns something in quarantine. `watches`: its controller's kinds."""
+    quarantine, target = cache.quarantine, action.target
+    if cache.is_quarantined(*target) or (action.controller, target) in quarantine.bugs:
+        return True
+    if isinstance(action, CreatePod) and quarantine.holds_room_on(action.node):
+        return True
+    if "Heartbeat" in watches and _is_heartbeat_unknown(target, cache):
+        return True
+    if _may_be_nameless(target, cache, watches):
+        return True
+    owner = _owner(action, cache)
+    if owner is None or owner[0] not in watches:
+        return False
+    return quarantine.holds(owner) or (action.controller, owner) in quarantine.bugs
+
+
+def _may_be_nameless(target: Ref, cache: Cache, watches: Collection[str]) -> bool:
+    """True if what the action's target lacks may be there, without a name."""
+    quarantine = cache.quarantine
+    if "ControllerRevision" in watches and quarantine.is_nameless("ControllerRevision"):
+        return True
+    node = target[1][1] if target[0] == "Node" else ""
+    if target[0] == "Pod" and (pod := cache.pods.get(target[1])) is not None:
+        node = pod.spec.node_name
+        if quarantine.is_nameless("Node") and node not in cache.nodes:
+            return True
+    return quarantine.is_nameless("Lease") and bool(node) and node not in cache.heartbeats
+
+
+def _is_heartbeat_unknown(target: Ref, cache: Cache) -> bool:
+    """True if the target is a pod, and its node's Lease cannot be read."""
+    pod = cache.pods.get(target[1]) if target[0] == "Pod" else None
+    return pod is not None and cache.quarantine.holds(("Node", ("", pod.spec.node_name)))
+
+
+def _owner(action: Action, cache: Cache) -> Ref | None:
+    """The object that controls the action's target."""
+    kind, key = action.target
+    if isinstance(action, CreatePod):
+        return ("DaemonSet", (action.namespace, action.owner))
+    if isinstance(action, CreateControllerRevision):
+        obj: KubeObject | None = action.revision
+    else:
+        obj = cache.get(kind, key)
+    owner = controller_of(obj.metadata) if obj is not None else None
+    return (owner.kind, (key[0], owner.name)) if owner is not None else None

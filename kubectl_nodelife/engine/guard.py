@@ -13,25 +13,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import Final
+from typing import Final, TypeGuard
 
 import msgspec
 
 from kubectl_nodelife.engine.actions import (
     Action,
+    AddTaints,
     ClaimNode,
     DeletePod,
     EvictPod,
+    MarkPodNotReady,
     RecordEvent,
-)
-from kubectl_nodelife.engine.write_risk import (
-    is_capped_deletion,
-    is_capped_taint,
-    is_daemon_deletion,
-    is_harm,
-    is_recovery,
+    RemoveTaints,
+    SetNodeConditions,
+    SetPodReady,
+    SetPodReason,
+    SetUnschedulable,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TRUE, UNKNOWN
 
 MINUTE_NS: Final = 60 * SECOND_NS
 KILL_SWITCH_NS: Final = 5 * SECOND_NS
@@ -377,3 +378,42 @@ def _within(times: deque[int], most: int | None, what: str, now_ns: int) -> Admi
     if not most:
         return Refuse(f"no {what} are allowed (cap 0)")
     return Hold(times[0] + MINUTE_NS, f"{most} {what} in the last minute are the cap")
+
+
+def is_harm(action: Action) -> bool:
+    """True if it hurts if it is wrong."""
+    if isinstance(action, SetNodeConditions):
+        return any(c.type == "Ready" and c.status == UNKNOWN for c in action.conditions)
+    if isinstance(action, AddTaints):
+        return any(t.effect == NO_EXECUTE for t in action.taints)
+    if isinstance(action, DeletePod):
+        if action.controller == "pod-gc":
+            return bool(action.if_node_gone or action.if_node_out_of_service)
+        return action.controller != "daemonset"
+    if isinstance(action, SetPodReady):
+        return action.status != TRUE
+    return isinstance(action, (MarkPodNotReady, SetPodReason, EvictPod))
+
+
+def is_recovery(action: Action) -> bool:
+    """True if it takes a lifecycle taint, a cordon or the mark of a lost node's pod back."""
+    if isinstance(action, RemoveTaints):
+        return True
+    if isinstance(action, SetPodReady):
+        return action.status == TRUE
+    return isinstance(action, SetUnschedulable) and not action.unschedulable
+
+
+def is_capped_deletion(action: Action) -> bool:
+    """True if it counts as one of the deletions a minute."""
+    return isinstance(action, (DeletePod, EvictPod))
+
+
+def is_daemon_deletion(action: Action) -> TypeGuard[DeletePod]:
+    """True if it deletes a pod for the DaemonSet controller."""
+    return isinstance(action, DeletePod) and action.controller == "daemonset"
+
+
+def is_capped_taint(action: Action) -> bool:
+    """True if it counts as one of the NoExecute taints a minute."""
+    return isinstance(action, AddTaints) and is_harm(action)

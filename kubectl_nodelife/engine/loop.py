@@ -1,8 +1,16 @@
-"""The loop on virtual time, and the interfaces of source and host that both loops drive.
+"""The loop on virtual time, and the interfaces of source, host and executor, which both loops
+drive.
 
 A source says what happened and when, in ticks; the host takes a tick through the engine and hands
 each decision to an executor. `drive` does so on virtual time until the source ends; `live.loop` has
 the same loop as an asyncio task, which pauses between decisions. There are no other drivers.
+
+The host hands every writing action to `Executor.start`, on virtual time what was decided together
+to `BatchExecutor.start_all`; both begin it and return at once. What came of it arrives later as an
+`events.Outcome`, the same way as all other events: by the source's next tick on virtual time, by
+the decision task's queue on a live cluster. There are three executors: `PlanningOnly` (dry-run,
+nothing is ever sent), the virtual cluster (`sim.world.World`), and the one that writes to a real
+cluster.
 """
 
 from __future__ import annotations
@@ -14,7 +22,6 @@ from typing import Protocol
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event
-from kubectl_nodelife.engine.executor import BatchExecutor
 
 Tick = tuple[int, Iterable[Event]]
 """An instant in ns since the epoch, and what happened until then."""
@@ -78,3 +85,24 @@ def drive(source: TickSource, host: Host) -> None:
     """Drive the host on virtual time until the source ends."""
     while (tick := source.next(host.next_due())) is not None:
         deque(host.step(*tick), maxlen=0)
+
+
+class Executor(Protocol):
+    """Carries actions out. `start` neither blocks nor raises for what an API server may answer."""
+
+    def start(self, action: Action, now_ns: int) -> None:
+        """Begin one action, decided at `now_ns`. What comes of it arrives later, as an event."""
+
+
+class BatchExecutor(Protocol):
+    """An executor on virtual time, where nobody waits for a pause between two actions."""
+
+    def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
+        """Carry out what was decided together, in that order."""
+
+
+class PlanningOnly:
+    """The executor of a dry run: nothing is sent, so that no `Outcome` ever comes."""
+
+    def start(self, action: Action, now_ns: int) -> None:
+        """Leave the action a plan."""

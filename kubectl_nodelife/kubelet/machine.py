@@ -41,11 +41,11 @@ from kubectl_nodelife.kubelet.conditions import (
     containers_ready_condition,
     ready_condition,
 )
-from kubectl_nodelife.kubelet.merge import merge_pod_status
 from kubectl_nodelife.kubelet.pods import PodTable, is_mirror_pod, is_static_pod
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.kubelet.status import (
     is_status_equal_by_kubelet,
+    merge_pod_status,
     normalize_status,
     with_condition,
     with_last_transition_times,

@@ -46,9 +46,8 @@ from kubectl_nodelife.engine.calls.call import (
     request_of_call,
 )
 from kubectl_nodelife.engine.events import NOT_SENT
-from kubectl_nodelife.engine.guard import GO, Hold, Refuse
+from kubectl_nodelife.engine.guard import GO, Hold, Refuse, is_harm
 from kubectl_nodelife.engine.settlement import is_newer, is_ready, lost_premise
-from kubectl_nodelife.engine.write_risk import is_harm
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod

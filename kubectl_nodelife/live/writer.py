@@ -6,7 +6,9 @@ answer 429 or 5xx with a Retry-After is waited for and sent again, ten times and
 most; a broken connection is not tried again, since nobody knows what became of the request. A 404
 counts as absence only where it is a Status of reason NotFound; anything else with that code, a
 proxy's page, is an error of the way. A 2xx counts only where it is the object that was asked for,
-or a Status of it (`engine/calls/answer_check.py`); else nobody knows what became of the request.
+or a Status of it: a login page, a captive portal or a proxy may say 200 to anything, with a page of
+its own or with another object. Such an answer counts as none, and the object is read before
+anything follows from it.
 
 `tests/test_layers.py` names who may import this module.
 """
@@ -16,8 +18,9 @@ from __future__ import annotations
 import asyncio
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import unquote
 
 import aiohttp
 import msgspec
@@ -25,8 +28,7 @@ import msgspec
 from kubectl_nodelife import __version__
 from kubectl_nodelife.build_info import COMMIT
 from kubectl_nodelife.engine.calls import Answer, Read, Request, Write, request_of_call
-from kubectl_nodelife.engine.calls.answer_check import why_no_answer
-from kubectl_nodelife.engine.calls.call import NO_ANSWER, as_dry_run
+from kubectl_nodelife.engine.calls.call import NO_ANSWER, Body, as_dry_run
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.decode import decode_json
 from kubectl_nodelife.kube.errors import InputError
@@ -48,6 +50,8 @@ LONG_NAMES: Final[Mapping[str, str]] = {
 
 _MOST_BYTES: Final = 64 << 20
 _MANAGED: Final = frozenset({"POST", "PUT", "PATCH"})
+
+_STATUS: Final = "Status"
 
 
 class _Details(msgspec.Struct, frozen=True, rename="camel"):
@@ -232,3 +236,58 @@ def _success(request: Request, code: int, body: bytes, kind: str, now_ns: int) -
         except (InputError, KeyError):
             obj = None
     return Answer(code, obj, raw, now_ns=now_ns)
+
+
+def why_no_answer(request: Request, kind: str, raw: Any) -> str:
+    """Why the document is no answer to the request, "" where it is one.
+
+    `kind`: of the object that the request is about, such as `Pod` or, of a list, `PodList`; ""
+    where any document will do. `raw`: the decoded body of the answer, None where it is no JSON.
+    """
+    if not isinstance(raw, dict):
+        return "it is no JSON object"
+    if not kind:
+        return ""
+    namespace, name, subresource = _asked(request)
+    sent = request.body
+    if subresource == "eviction" and raw.get("kind") in (_STATUS, "Eviction"):
+        return "" if raw.get("status", "Success") == "Success" else "its Status is no Success"
+    if request.method == "DELETE" and raw.get("kind") == _STATUS:
+        details = _part(raw, "details")
+        uid = _part(sent, "preconditions").get("uid")
+        same = details.get("name") == name and uid in (None, details.get("uid", uid))
+        return "" if raw.get("status") == "Success" and same else "its Status is of something else"
+    if raw.get("kind") != kind:
+        return f"it is no {kind}"
+    wanted = dict(_wanted(request.method, namespace, name, sent))
+    found = _part(raw, "metadata")
+    if request.method == "POST" and wanted and not found.get("uid"):
+        return "it has no uid: it is what was sent, and not what was stored"
+    other = [key for key, value in wanted.items() if found.get(key) != value]
+    return f"it is a {kind} of another {other[0]}" if other else ""
+
+
+def _wanted(method: str, namespace: str, name: str, sent: Body) -> Iterator[tuple[str, str]]:
+    """What the metadata of the answer must say."""
+    meta = _part(sent, "preconditions" if method == "DELETE" else "metadata")
+    name = name or str(meta.get("name", "") if method == "POST" else "")
+    for key, value in (("namespace", namespace), ("name", name), ("uid", meta.get("uid"))):
+        if value and (key != "namespace" or name):
+            yield key, str(value)
+
+
+def _asked(request: Request) -> tuple[str, str, str]:
+    """(namespace, name, subresource) of the request's path, "" for what it does not say."""
+    parts = [unquote(part) for part in request.path.partition("?")[0].strip("/").split("/")]
+    parts = parts[2:] if parts[0] == "api" else parts[3:]
+    namespace = ""
+    if len(parts) > 2 and parts[0] == "namespaces":
+        namespace, parts = parts[1], parts[2:]
+    _, name, subresource = (*parts, "", "", "")[:3]
+    return namespace, name, subresource
+
+
+def _part(body: Any, key: str) -> Body:
+    """A member that is an object, {} where there is none."""
+    part = body.get(key) if isinstance(body, dict) else None
+    return part if isinstance(part, dict) else {}

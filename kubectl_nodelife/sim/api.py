@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self, TypeVar, cast
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.actions.numbering import ActionNumbers
+from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import ConditionsChange, ConditionsChanged, Event, Gone, Put
 from kubectl_nodelife.kube.meta import KubeObject

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.daemonset.availability import available_from, is_past
 from kubectl_nodelife.controllers.daemonset.hashing import canonical_json, fnv1a_32, safe_encode
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.actions.created import created_pod
+from kubectl_nodelife.engine.actions.action import created_pod
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.deletion import delete_pod

@@ -46,7 +46,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Timeline:
-    """The journal of a simulated run. Each action in it has a number (`actions.numbering`)."""
+    """The journal of a simulated run. Each action in it has a number (`actions.identity`)."""
 
     def __init__(self, start_ns: int) -> None:
         self.start_ns = start_ns

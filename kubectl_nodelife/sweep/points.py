@@ -9,8 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.flag_values import SettingsError
-from kubectl_nodelife.engine.settings import Settings, make_settings
+from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import format_duration, parse_duration
 from kubectl_nodelife.kube.workload import PodDisruptionBudget

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from kubectl_nodelife.acts import drain as drain_act
 from kubectl_nodelife.acts.node_drain import NodeDrain, SeenPod
 from kubectl_nodelife.engine.calls import Answer, Result
-from kubectl_nodelife.engine.calls.after_eviction import WAIT
 from kubectl_nodelife.engine.calls.call import Patch
+from kubectl_nodelife.engine.calls.pod_calls import WAIT
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.meta import ObjectMeta

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.tainteviction.dispatch import worker_of
+from kubectl_nodelife.controllers.tainteviction.parallel_workers import worker_of
 from kubectl_nodelife.controllers.tainteviction.timed_workers import (
     TimedWorkers,
     Work,

@@ -13,7 +13,10 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
-from kubectl_nodelife.controllers.tainteviction.delete import cancelling_event, marking_event
+from kubectl_nodelife.controllers.tainteviction.eviction_terms import (
+    cancelling_event,
+    marking_event,
+)
 from kubectl_nodelife.engine.actions import (
     Action,
     DeletePod,

@@ -24,10 +24,10 @@ from kubectl_nodelife.kubelet.conditions import (
     initialized_condition,
     ready_condition,
 )
-from kubectl_nodelife.kubelet.merge import merge_pod_status
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from kubectl_nodelife.kubelet.status import (
     is_status_equal_by_kubelet,
+    merge_pod_status,
     normalize_status,
     with_last_transition_times,
 )

@@ -15,7 +15,7 @@ import pytest
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.daemonset import execute, history, update_plan
-from kubectl_nodelife.engine.actions.numbering import ActionNumbers
+from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Synced

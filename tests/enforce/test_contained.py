@@ -16,7 +16,7 @@ from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.engine.actions import Action, DeletePod, RemoveTaints
-from kubectl_nodelife.engine.actions.numbering import ActionNumbers
+from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.guard import FAULT, GO, UPSTREAM, Guard, Hold, WriteConditions

@@ -19,10 +19,10 @@ from kubectl_nodelife.engine.actions import (
     SetNodeConditions,
     SetZoneState,
 )
-from kubectl_nodelife.engine.actions.numbering import ActionNumbers
+from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.events import Outcome, Put
+from kubectl_nodelife.engine.guard import is_harm
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.engine.write_risk import is_harm
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeStatus
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus

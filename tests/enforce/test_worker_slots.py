@@ -18,7 +18,7 @@ from kubectl_nodelife.engine.actions import (
     MarkPodNotReady,
     SetNodeConditions,
 )
-from kubectl_nodelife.engine.actions.numbering import ActionNumbers
+from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get, Result
 from kubectl_nodelife.engine.events import Gone, Put

@@ -31,8 +31,9 @@ from kubectl_nodelife.engine.guard import (
     Hold,
     Refuse,
     WriteConditions,
+    is_harm,
+    is_recovery,
 )
-from kubectl_nodelife.engine.write_risk import is_harm, is_recovery
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import NodeCondition, Taint
 from kubectl_nodelife.kube.pod import PodCondition

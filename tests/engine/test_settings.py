@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from kubectl_nodelife.engine.flag_values import SettingsError
-from kubectl_nodelife.engine.settings import FLAGS, make_settings
+from kubectl_nodelife.engine.settings import FLAGS, SettingsError, make_settings
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 
 

@@ -25,7 +25,7 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
-from kubectl_nodelife.engine.write_risk import is_harm
+from kubectl_nodelife.engine.guard import is_harm
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease

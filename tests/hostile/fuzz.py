@@ -32,7 +32,7 @@ from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import Action, RecordEvent
-from kubectl_nodelife.engine.actions.numbering import ActionNumbers
+from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.calls import Answer, Result, WaitUntil, converse, request_of
 from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.guard import GO, Caps, Guard, WriteConditions

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.pod import PodSpec, PodStatus
 from kubectl_nodelife.kube.times import decode_time, format_time
-from kubectl_nodelife.kubelet.merge import merge_pod_status
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.kubelet.status import (
     is_status_equal_by_kubelet,
+    merge_pod_status,
     normalize_status,
 )
 from tests.pod_status.objects import NOW_NS, ago

@@ -30,9 +30,13 @@ import msgspec
 
 from kubectl_nodelife.commands.cluster.dump_files import SkippedFiles, dump_files, is_stranger
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.flag_values import SettingsError, parse_assignments
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, nearest_profile, parse_profile
-from kubectl_nodelife.engine.settings import Settings, make_settings
+from kubectl_nodelife.engine.settings import (
+    Settings,
+    SettingsError,
+    make_settings,
+    parse_assignments,
+)
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.field_managers import NOBODY

@@ -6,4 +6,6 @@ from kubectl_nodelife.controllers.tainteviction.controller import (
 from kubectl_nodelife.controllers.tainteviction.parallel_workers import (
     ParallelTaintEviction as ParallelTaintEviction,
 )
-from kubectl_nodelife.controllers.tainteviction.pending import PendingEviction as PendingEviction
+from kubectl_nodelife.controllers.tainteviction.timed_workers import (
+    PendingEviction as PendingEviction,
+)

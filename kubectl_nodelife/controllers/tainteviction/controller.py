@@ -16,25 +16,24 @@ from copy import copy
 from itertools import islice
 from typing import Any, Final, cast
 
-from kubectl_nodelife.controllers.tainteviction.delete import (
+from kubectl_nodelife.controllers.tainteviction.eviction_terms import (
     CONTROLLER,
+    EvictionTerms,
     cancelling_event,
     mark_and_delete,
     marking_event,
-)
-from kubectl_nodelife.controllers.tainteviction.eviction_terms import (
-    EvictionTerms,
     terms_of_stay,
+    timer_of_running,
+    tolerated_stay,
     work_of_timer,
 )
-from kubectl_nodelife.controllers.tainteviction.join import timer_of_running
-from kubectl_nodelife.controllers.tainteviction.pending import PendingEviction, view
 from kubectl_nodelife.controllers.tainteviction.timed_workers import (
     Key,
+    PendingEviction,
     TimedWorkers,
     Work,
+    view,
 )
-from kubectl_nodelife.controllers.tainteviction.tolerance import tolerated_stay
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, CancelEviction, DeletePod, Requeue
 from kubectl_nodelife.engine.cache import Cache

@@ -5,6 +5,11 @@ update of a node or a pod goes to the worker of the node's name; a worker that t
 takes all nodes that wait for it; what counts is what the cache shows by then. How long an update is
 under way and a worker busy is chance upstream. Here a seed decides it, some thousandths of a second
 each, so that a race once found comes again.
+
+Which worker handles a node is `hash` there (`worker_of`): FNV-1a of 32 bits over the node's name.
+Upstream keeps the order of what concerns one node by giving all of it to one worker, while the
+order between workers is chance. Elsewhere in this folder everything happens in the order in which
+it is told, which is one of upstream's.
 """
 
 from __future__ import annotations
@@ -15,12 +20,24 @@ from typing import Final
 import msgspec
 
 from kubectl_nodelife.controllers.tainteviction.controller import TaintEvictionController
-from kubectl_nodelife.controllers.tainteviction.dispatch import WORKERS, worker_of
 from kubectl_nodelife.controllers.tainteviction.timed_workers import Key
 from kubectl_nodelife.engine.actions import Action, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions
 from kubectl_nodelife.engine.settings import Settings
+
+WORKERS: Final = 8
+_OFFSET_BASIS: Final = 2166136261
+_PRIME: Final = 16777619
+
+
+def worker_of(node_name: str, workers: int = WORKERS) -> int:
+    """The worker's number, 0 or more and below `workers`."""
+    value = _OFFSET_BASIS
+    for byte in node_name.encode():
+        value = (value ^ byte) * _PRIME & 0xFFFFFFFF
+    return value % workers
+
 
 _WORKER: Final = "worker"
 _LONGEST_US: Final = 5_000

@@ -6,6 +6,8 @@ adds runs the handler: at once where the answer says so, else when `take_due` ha
 run is taken for a success as soon as it began, since success is never reported; `fail` takes that
 back. Left out on purpose: the races of real threads, which leave markers behind or delete what was
 cancelled an instant before.
+
+`PendingEviction` is one of them as reports show it.
 """
 
 from __future__ import annotations
@@ -126,3 +128,36 @@ class TimedWorkers:
         del workers[work.key]
         if not workers:
             del self._by_node[work.node]
+
+
+class PendingEviction(msgspec.Struct, frozen=True):
+    """A deletion that waits for its time, for reports. Instants in ns since the epoch.
+
+    `earliest_ns` and `latest_ns` differ from `due_ns` where a controller that was joined may have
+    set its own timer to another instant; `doubt` then says why.
+    """
+
+    pod: Key
+    node: str
+    due_ns: int
+    created_ns: int
+    toleration_seconds: int
+    because: str
+    earliest_ns: int
+    latest_ns: int
+    doubt: str
+
+
+def view(work: Work) -> PendingEviction:
+    """The work as reports see it."""
+    return PendingEviction(
+        pod=work.key,
+        node=work.node,
+        due_ns=work.due_ns,
+        created_ns=work.created_ns,
+        toleration_seconds=work.schedule.toleration_seconds,
+        because=work.schedule.because,
+        earliest_ns=work.earliest_ns,
+        latest_ns=work.latest_ns,
+        doubt=work.doubt,
+    )

@@ -18,12 +18,11 @@ from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.decisions import ChangeSettings, DecisionTask, Seen
 from kubectl_nodelife.daemon.enforce.tripwires import ShownObjects, Tripwires
 from kubectl_nodelife.daemon.quarantine_log import log_bug
-from kubectl_nodelife.engine.actions.numbering import ActionNumbers
+from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.engine import QUARANTINED, Engine
 from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
-from kubectl_nodelife.engine.executor import Executor
-from kubectl_nodelife.engine.loop import Tick
+from kubectl_nodelife.engine.loop import Executor, Tick
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject

@@ -14,10 +14,9 @@ from typing import Any, Final
 from kubectl_nodelife.daemon.settings import flags_of, unreadable, words_of
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND, TOO_MANY_REQUESTS
-from kubectl_nodelife.engine.flag_values import parse_assignments
 from kubectl_nodelife.engine.guard import Breaker, Guard
 from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
-from kubectl_nodelife.engine.settings import FLAGS
+from kubectl_nodelife.engine.settings import FLAGS, parse_assignments
 from kubectl_nodelife.live.writer import Writer
 
 MANAGER_LEASE: Final = ("kube-system", "kube-controller-manager")

@@ -40,8 +40,7 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.engine.events import Event, Gone, Put
-from kubectl_nodelife.engine.guard import NODES_GONE, Breaker, Guard
-from kubectl_nodelife.engine.write_risk import is_harm
+from kubectl_nodelife.engine.guard import NODES_GONE, Breaker, Guard, is_harm
 from kubectl_nodelife.kube.field_managers import TAINTS, condition_field, manager_of
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node

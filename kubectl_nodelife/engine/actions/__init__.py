@@ -1,10 +1,10 @@
 """What is decided: values that say why, know their effect on an object, and are told as records.
 
 `action` has what all share. The classes are cut by what they concern: `nodes`, `pods`,
-`daemonsets`, `upgrades`, `event`, and `decisions` without a write. All are imported from here.
+`daemonsets`, `upgrades`, and `decisions`, which change no object. All are imported from here.
 
-- `numbering`: the number by which an action is known while it is on its way
-- `identity`: the key by which another process knows the same action
+- `identity`: the number by which an action is known while it is on its way, and the key by which
+  another process knows it
 - `data`: actions as JSON, for a journal
 """
 
@@ -17,9 +17,9 @@ from kubectl_nodelife.engine.actions.action import ObjectAction as ObjectAction
 from kubectl_nodelife.engine.actions.action import PodAction as PodAction
 from kubectl_nodelife.engine.actions.action import Requeue as Requeue
 from kubectl_nodelife.engine.actions.action import camel_case as camel_case
-from kubectl_nodelife.engine.actions.created import created_object as created_object
-from kubectl_nodelife.engine.actions.created import created_pod as created_pod
-from kubectl_nodelife.engine.actions.created import created_uid as created_uid
+from kubectl_nodelife.engine.actions.action import created_object as created_object
+from kubectl_nodelife.engine.actions.action import created_pod as created_pod
+from kubectl_nodelife.engine.actions.action import created_uid as created_uid
 from kubectl_nodelife.engine.actions.daemonsets import STATUS_COUNTS as STATUS_COUNTS
 from kubectl_nodelife.engine.actions.daemonsets import AdoptObject as AdoptObject
 from kubectl_nodelife.engine.actions.daemonsets import (
@@ -39,10 +39,10 @@ from kubectl_nodelife.engine.actions.daemonsets import (
 )
 from kubectl_nodelife.engine.actions.decisions import CancelEviction as CancelEviction
 from kubectl_nodelife.engine.actions.decisions import QueueNode as QueueNode
+from kubectl_nodelife.engine.actions.decisions import RecordEvent as RecordEvent
 from kubectl_nodelife.engine.actions.decisions import ScheduleEviction as ScheduleEviction
 from kubectl_nodelife.engine.actions.decisions import SetZoneState as SetZoneState
 from kubectl_nodelife.engine.actions.decisions import UnqueueNode as UnqueueNode
-from kubectl_nodelife.engine.actions.event import RecordEvent as RecordEvent
 from kubectl_nodelife.engine.actions.nodes import AddTaints as AddTaints
 from kubectl_nodelife.engine.actions.nodes import RemoveTaints as RemoveTaints
 from kubectl_nodelife.engine.actions.nodes import SetNodeConditions as SetNodeConditions

@@ -6,19 +6,25 @@ action that led to it (`cause`), and, where it writes, its `effect` on the objec
 world, the dry-run overlay and the check "does the cluster show it already" all use that function.
 
 `writes` tells a call to the API server from a decision that only concerns ourselves.
+
+`created_object` is what the API server fills into an object that an action creates.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Iterator
 from functools import cache
 from typing import Any, ClassVar, final
 
 import msgspec
+from msgspec.structs import replace
 
+from kubectl_nodelife.kube.decode import convert
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import NodeCondition
-from kubectl_nodelife.kube.pod import PodCondition
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.times import whole_seconds
 
 Detail = dict[str, Any]
 
@@ -51,7 +57,7 @@ class Action(
     """What all actions share. `target` is (kind, (namespace, name)) of the object acted on.
 
     `id`: the number that the engine gives when it hands the decision out, unique in a journal's
-    life (`numbering`); 0 before that. Two actions are equal where they say the same, whatever their
+    life (`identity`); 0 before that. Two actions are equal where they say the same, whatever their
     numbers.
     """
 
@@ -171,3 +177,25 @@ def camel_case(field: str) -> str:
     """A field's name in the API's spelling; an underscore at the end only avoids a keyword."""
     first, *rest = field.rstrip("_").split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+def created_uid(kind: str, namespace: str, name: str, now_ns: int) -> str:
+    """A uid for an object that only we know of, the same in every run."""
+    digest = hashlib.sha256(f"{kind}/{namespace}/{name}/{now_ns}".encode()).hexdigest()
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:32]))
+
+
+def created_object(obj: Any, kind: str, now_ns: int) -> Any:
+    """The object with what the API server fills in at creation."""
+    meta = obj.metadata
+    created = whole_seconds(now_ns)
+    uid = meta.uid or created_uid(kind, meta.namespace, meta.name, now_ns)
+    return replace(obj, metadata=replace(meta, uid=uid, creation_timestamp=created))
+
+
+def created_pod(manifest: dict[str, Any], now_ns: int) -> Pod:
+    """The pod of a manifest as it is shown right after its creation: Pending."""
+    pod = convert(manifest, Pod, "", "")
+    pod = replace(pod, status=replace(pod.status, phase="Pending"))
+    created: Pod = created_object(pod, "Pod", now_ns)
+    return created

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions.action import Detail, ObjectAction, camel_case
-from kubectl_nodelife.engine.actions.created import created_object
+from kubectl_nodelife.engine.actions.action import Detail, ObjectAction, camel_case, created_object
 from kubectl_nodelife.engine.actions.pods import with_label
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, DaemonSetStatus

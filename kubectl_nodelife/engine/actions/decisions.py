@@ -1,4 +1,5 @@
-"""Decisions without a write: a zone's state, a node's place in a queue, a pod's eviction timer.
+"""Decisions that change no object: a zone's state, a node's place in a queue, a pod's eviction
+timer, and the Event by which a controller tells people of what it does.
 
 They are told like writes, since everything that is written later follows from them.
 """
@@ -8,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from kubectl_nodelife.engine.actions.action import Action, Detail, NodeAction, PodAction
+from kubectl_nodelife.engine.actions.action import (
+    Action,
+    Detail,
+    NodeAction,
+    ObjectAction,
+    PodAction,
+)
 from kubectl_nodelife.kube.node import Taint
 
 
@@ -79,3 +86,17 @@ class CancelEviction(PodAction, frozen=True, kw_only=True, gc=False):
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         yield "CancelEviction", {"due_ns": self.due_ns}
+
+
+class RecordEvent(ObjectAction, frozen=True, kw_only=True, gc=False):
+    """An Event on an object. It never changes what a controller reads."""
+
+    type: str = "Normal"
+    reason: str
+    message: str = ""
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        detail: Detail = {"type": self.type, "reason": self.reason}
+        if self.message:
+            detail["message"] = self.message
+        yield "RecordEvent", detail

@@ -12,8 +12,7 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions.action import Detail, PodAction, condition_detail
-from kubectl_nodelife.engine.actions.created import created_pod
+from kubectl_nodelife.engine.actions.action import Detail, PodAction, condition_detail, created_pod
 from kubectl_nodelife.engine.actions.nodes import taint_detail
 from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, Time, controller_of

@@ -19,8 +19,9 @@ from kubectl_nodelife.engine.actions.action import (
     NodeAction,
     ObjectAction,
     PodAction,
+    created_object,
+    created_pod,
 )
-from kubectl_nodelife.engine.actions.created import created_object, created_pod
 from kubectl_nodelife.engine.actions.pods import DeletePod
 from kubectl_nodelife.kube.decode import convert
 from kubectl_nodelife.kube.kinds import kind_named

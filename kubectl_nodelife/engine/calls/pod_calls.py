@@ -4,6 +4,10 @@ Follows `MarkPodsNotReady` (pkg/controller/util/node), `addConditionAndDeletePod
 (pkg/controller/tainteviction) and `markFailedAndDeletePod` (pkg/controller/podgc). Every DELETE
 carries the uid of the pod that was decided on; what pod-gc deletes is read once more and deleted
 under the version read, because a forced deletion cannot be taken back.
+
+What `kubectl drain` does after the API server's answer to an eviction is one table
+(`after_eviction`), after `evictPods` (k8s.io/kubectl/pkg/drain/drain.go, v1.36): a simulated drain,
+a live one and the evictions of an upgrade ask it alike.
 """
 
 from __future__ import annotations
@@ -23,20 +27,14 @@ from kubectl_nodelife.engine.actions import (
     SetPodReady,
     SetPodReason,
 )
-from kubectl_nodelife.engine.calls.after_eviction import (
-    EVICTION_RETRY_NS,
-    FAIL,
-    GONE,
-    NAMESPACE_TERMINATING,
-    WAIT,
-    after_eviction,
-)
 from kubectl_nodelife.engine.calls.call import (
     CONFLICT,
+    FORBIDDEN,
     MERGE,
     NO_ANSWER,
     NOT_FOUND,
     OK,
+    TOO_MANY_REQUESTS,
     Answer,
     Body,
     Call,
@@ -92,6 +90,15 @@ OUT_OF_SERVICE: Final = Node(spec=NodeSpec(taints=(Taint(key=TAINT_NODE_OUT_OF_S
 """A node of which nothing else is known."""
 
 Established = Generator[Call, Answer, Result | None]
+
+EVICTION_RETRY_NS: Final = 5 * SECOND_NS
+"""How long kubectl sleeps before it asks again; the server's Retry-After does not matter to it."""
+NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
+"""The cause of a 403 in a namespace that is being deleted."""
+WAIT: Final = "wait"
+GONE: Final = "gone"
+ASK_AGAIN: Final = "ask again"
+FAIL: Final = "fail"
 
 
 def mark_pod_not_ready(
@@ -315,3 +322,21 @@ def set_pod_ready(action: SetPodReady, seen: KubeObject | None, now_ns: int) -> 
     body = {"status": {"conditions": [changed]}}
     patch = Patch(*action.target, body, as_seen(action, seen), "status")
     return (yield from write(action, patch))
+
+
+def after_eviction(code: int, *, terminating: bool, going: bool) -> str:
+    """WAIT until the pod is gone, it is GONE, ASK_AGAIN after `EVICTION_RETRY_NS`, or FAIL the pod.
+
+    `code`: HTTP status. `terminating`: the answer has the cause `NAMESPACE_TERMINATING`. `going`:
+    the pod was marked deleted when it was last read; in such a namespace its eviction can never
+    succeed, and it goes all the same.
+    """
+    if 200 <= code < 300:
+        return WAIT
+    if code == NOT_FOUND:
+        return GONE
+    if code == TOO_MANY_REQUESTS:
+        return ASK_AGAIN
+    if code == FORBIDDEN and terminating:
+        return WAIT if going else ASK_AGAIN
+    return FAIL

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Outcome
-from kubectl_nodelife.engine.flag_values import SettingsError
-from kubectl_nodelife.engine.settings import Settings, make_settings
+from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import controller_of

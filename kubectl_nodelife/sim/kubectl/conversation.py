@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Final, Generic
 
-from kubectl_nodelife.engine.calls.after_eviction import (
+from kubectl_nodelife.engine.calls.pod_calls import (
     ASK_AGAIN,
     FAIL,
     WAIT,
     after_eviction,
 )
-from kubectl_nodelife.engine.calls.after_eviction import GONE as NOT_THERE
+from kubectl_nodelife.engine.calls.pod_calls import GONE as NOT_THERE
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS

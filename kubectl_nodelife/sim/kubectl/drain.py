@@ -12,12 +12,12 @@ from collections.abc import Callable
 from copy import copy
 from typing import Final, Generic
 
-from kubectl_nodelife.engine.calls.after_eviction import (
+from kubectl_nodelife.engine.calls.call import NOT_FOUND, OK
+from kubectl_nodelife.engine.calls.pod_calls import (
     ASK_AGAIN,
     EVICTION_RETRY_NS,
     WAIT,
 )
-from kubectl_nodelife.engine.calls.call import NOT_FOUND, OK
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, GATE_NAMESPACE
 from kubectl_nodelife.sim.kubectl.client import RETRIES, client_bucket, noticed_ns
