@@ -16,8 +16,8 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.availability import available_from, is_past
-from kubectl_nodelife.controllers.daemonset.hashing import canonical_json, fnv1a_32, safe_encode
+from kubectl_nodelife.controllers.daemonset.history import canonical_json, fnv1a_32, safe_encode
+from kubectl_nodelife.controllers.daemonset.pods_on_node import available_from, is_past
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.actions.action import created_pod
 from kubectl_nodelife.engine.cache import Key

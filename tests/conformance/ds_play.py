@@ -8,10 +8,10 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.backoff import failed_pods_backoff_key
 from kubectl_nodelife.controllers.daemonset.handlers import should_ignore_node_update
 from kubectl_nodelife.controllers.daemonset.history import hash_label
-from kubectl_nodelife.controllers.daemonset.status import status_from_tally
+from kubectl_nodelife.controllers.daemonset.node_status_index import status_from_tally
+from kubectl_nodelife.controllers.daemonset.pods_on_node import failed_pods_backoff_key
 from kubectl_nodelife.controllers.daemonset.sync import store_status
 from kubectl_nodelife.controllers.daemonset.template import get_target_node_name
 from kubectl_nodelife.engine.events import Gone, Put

@@ -7,14 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.claim import Claim, claim_object
-from kubectl_nodelife.controllers.daemonset.construct_history import (
+from kubectl_nodelife.controllers.daemonset.daemon_pods import Claim, claim_object
+from kubectl_nodelife.controllers.daemonset.history import (
     clean_up_history,
+    compute_hash,
     construct_history,
     controlled_histories,
-)
-from kubectl_nodelife.controllers.daemonset.hashing import compute_hash, controller_revision_name
-from kubectl_nodelife.controllers.daemonset.history import (
+    controller_revision_name,
     equal_data,
     hash_label,
     revision_order,

@@ -15,10 +15,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.backoff import FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
-from kubectl_nodelife.controllers.daemonset.hashing import compute_hash
-from kubectl_nodelife.controllers.daemonset.history import get_patch, new_revision
+from kubectl_nodelife.controllers.daemonset.history import compute_hash, get_patch, new_revision
+from kubectl_nodelife.controllers.daemonset.pods_on_node import FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.sync_context import Step, SyncContext
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet

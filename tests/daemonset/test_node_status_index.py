@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
-from kubectl_nodelife.controllers.daemonset.ordered_names import OrderedNames
+from kubectl_nodelife.controllers.daemonset.node_status_index import OrderedNames
 from kubectl_nodelife.controllers.daemonset.sync import decisions
 from kubectl_nodelife.controllers.daemonset.update_plan import plan_update
 from kubectl_nodelife.engine.cache import Cache

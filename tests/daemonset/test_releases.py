@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.daemonset.backoff import SECOND_NS, FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
 from kubectl_nodelife.controllers.daemonset.handlers import should_ignore_node_update
-from kubectl_nodelife.controllers.daemonset.placement_decision import yes
+from kubectl_nodelife.controllers.daemonset.placement import yes
 from kubectl_nodelife.controllers.daemonset.pods_on_node import (
+    SECOND_NS,
+    FailedPodsBackoff,
     NodeDecision,
     NodeQuestion,
     pods_should_be_on_node,

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.daemonset.budget import InvalidBudgetError, scaled_value
-from kubectl_nodelife.controllers.daemonset.hashing import (
+from kubectl_nodelife.controllers.daemonset.history import (
     SAFE_ALPHABET,
     compute_hash,
     controller_revision_name,
+    get_patch,
+    match,
 )
-from kubectl_nodelife.controllers.daemonset.history import get_patch, match
 from kubectl_nodelife.controllers.daemonset.placement import unmet_requirement, unmet_terms
+from kubectl_nodelife.controllers.daemonset.rolling_update import InvalidBudgetError, scaled_value
 from kubectl_nodelife.kube.meta import LabelSelectorRequirement, ObjectMeta
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import NodeSelectorTerm

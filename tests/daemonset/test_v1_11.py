@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
-from kubectl_nodelife.controllers.daemonset.placement import Placement
-from kubectl_nodelife.controllers.daemonset.placement_decision import PlacementDecision
+from kubectl_nodelife.controllers.daemonset.placement import Placement, PlacementDecision
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.load import decode

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.controllers.daemonset.work_queue import RateLimiter, WorkQueue
+from kubectl_nodelife.controllers.daemonset.handlers import RateLimiter, WorkQueue
 from kubectl_nodelife.kube.times import SECOND_NS
 
 KEY = ("default", "agent")

@@ -15,17 +15,18 @@ from copy import copy
 from dataclasses import dataclass, field
 from typing import cast
 
-from kubectl_nodelife.controllers.daemonset.backoff import FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
-from kubectl_nodelife.controllers.daemonset.expectations import (
-    EXPECTATIONS_TIMEOUT_NS,
-    ControllerExpectations,
-)
-from kubectl_nodelife.controllers.daemonset.handlers import EventHandlers
+from kubectl_nodelife.controllers.daemonset.handlers import EventHandlers, WorkQueue
+from kubectl_nodelife.controllers.daemonset.pods_on_node import FailedPodsBackoff
 from kubectl_nodelife.controllers.daemonset.sync import sync_daemon_set
-from kubectl_nodelife.controllers.daemonset.sync_context import CONTROLLER, Calls, SyncContext
+from kubectl_nodelife.controllers.daemonset.sync_context import (
+    CONTROLLER,
+    EXPECTATIONS_TIMEOUT_NS,
+    Calls,
+    ControllerExpectations,
+    SyncContext,
+)
 from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, TrackedSet
-from kubectl_nodelife.controllers.daemonset.work_queue import WorkQueue
 from kubectl_nodelife.engine.actions import (
     Action,
     CreateControllerRevision,

@@ -1,19 +1,23 @@
 """The pods of one set, by the node they are on or are meant for, kept up with every change.
 
 Follows `getDaemonPods` and `getNodesToDaemonPods` (`pkg/controller/daemon/daemon_controller.go`),
-which build the map anew in every sync; a test holds this index against that.
+which build the map anew in every sync; a test holds this index against that. Which pods (and
+revisions) are a set's, to keep, adopt, release or leave alone, follows
+`BaseControllerRefManager.ClaimObject` (`pkg/controller/controller_ref_manager.go`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import copy
+from enum import Enum
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
-from kubectl_nodelife.controllers.daemonset.claim import Claim, claim_object
 from kubectl_nodelife.controllers.daemonset.template import NoTargetNodeError, get_target_node_name
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import DaemonSet
 
@@ -141,3 +145,27 @@ class DaemonPods:
         elif pods is not None and pods.pop(key, None) is not None and not pods:
             del self.by_node[node]
         return node
+
+
+class Claim(Enum):
+    """The four ways in which a set treats an object that may be its own."""
+
+    KEEP = "ours already"
+    ADOPT = "an orphan that matches"
+    RELEASE = "ours, but it no longer matches"
+    IGNORE = "not ours"
+
+
+def claim_object(daemon_set: DaemonSet, obj: KubeObject) -> Claim:
+    """How the set stands to an object of its namespace."""
+    owner = controller_of(obj.metadata)
+    deleting = daemon_set.metadata.deletion_timestamp is not None
+    if owner is not None:
+        if owner.uid != daemon_set.uid:
+            return Claim.IGNORE
+        if matches(daemon_set.spec.selector, obj.metadata.labels):
+            return Claim.KEEP
+        return Claim.IGNORE if deleting else Claim.RELEASE
+    if deleting or not matches(daemon_set.spec.selector, obj.metadata.labels):
+        return Claim.IGNORE
+    return Claim.IGNORE if obj.metadata.deletion_timestamp is not None else Claim.ADOPT

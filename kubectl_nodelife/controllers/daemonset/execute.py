@@ -1,17 +1,19 @@
 """Carry out a decision: creates in growing batches, deletes at once, expectations around both.
 
-Follows `syncNodes` (`pkg/controller/daemon/daemon_controller.go`).
+Follows `syncNodes` (`pkg/controller/daemon/daemon_controller.go`). Creates run in batches of 1, 2,
+4, 8 …, and stop after a batch with an error, as `slowStartBatch`
+(`pkg/controller/controller_utils.go`) does: a namespace full of quota errors costs a handful of
+calls, not 250.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
 
-from kubectl_nodelife.controllers.daemonset.hashing import SAFE_ALPHABET
+from kubectl_nodelife.controllers.daemonset.history import SAFE_ALPHABET
 from kubectl_nodelife.controllers.daemonset.pods_on_node import PodToDelete
-from kubectl_nodelife.controllers.daemonset.slow_start import BURST_REPLICAS, slow_start_batches
 from kubectl_nodelife.controllers.daemonset.sync_context import (
     CONTROLLER,
     GATEWAY_TIMEOUT,
@@ -30,6 +32,9 @@ NAMESPACE_TERMINATING = "being terminated"
 
 _SUFFIX_LENGTH = 5
 _NAME_LIMIT = 63
+
+BURST_REPLICAS = 250
+SLOW_START_INITIAL_BATCH_SIZE = 1
 
 
 def sync_nodes(
@@ -207,3 +212,15 @@ def _note_failed_delete(context: SyncContext, failure: Outcome) -> list[Action]:
     context.failed_calls.append(describe(failure))
     message = f"Error deleting: {describe(failure)}"
     return [context.event("Warning", "FailedDelete", message, failure.action)]
+
+
+def slow_start_batches(
+    count: int, initial: int = SLOW_START_INITIAL_BATCH_SIZE
+) -> Iterator[tuple[int, int]]:
+    """(position, size) of each batch for `count` calls; the caller stops early on an error."""
+    position = 0
+    size = min(count, initial)
+    while size > 0:
+        yield position, size
+        position += size
+        size = min(2 * size, count - position)

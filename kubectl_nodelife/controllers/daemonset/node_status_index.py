@@ -3,32 +3,48 @@
 Upstream walks all nodes in every sync. Here a node is evaluated again only when it, or a pod of the
 set on it, changed, or when a pod there becomes available by the passing of time; sums and sets of
 names are kept. A full walk in the tests checks the index.
+
+The status is six counts summed over the nodes. Follows `updateDaemonSetStatus` and
+`storeDaemonSetStatus` (`pkg/controller/daemon/daemon_controller.go`).
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from copy import copy
-from typing import NamedTuple, cast
+from operator import attrgetter
+from typing import Final, NamedTuple, Protocol, cast
 
-from kubectl_nodelife.controllers.daemonset.availability import (
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
+from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
+from kubectl_nodelife.controllers.daemonset.placement import Placement, PlacementDecision
+from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     available_from,
     is_past,
     is_pod_updated,
+    pod_age_key,
 )
-from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
-from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
-from kubectl_nodelife.controllers.daemonset.ordered_names import OrderedNames
-from kubectl_nodelife.controllers.daemonset.placement import Placement
-from kubectl_nodelife.controllers.daemonset.placement_decision import PlacementDecision
-from kubectl_nodelife.controllers.daemonset.pods_on_node import pod_age_key
 from kubectl_nodelife.controllers.daemonset.rolling_update import NodeUpdateState, node_update_state
-from kubectl_nodelife.controllers.daemonset.status import Tally, tally_of_node
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
+
+
+class Tally(NamedTuple):
+    """The counts that one node, or all of them, add to the status."""
+
+    desired: int = 0
+    current: int = 0
+    misscheduled: int = 0
+    ready: int = 0
+    updated: int = 0
+    available: int = 0
+
 
 _NOTHING = Tally()
 _TALLIES = len(_NOTHING)
@@ -46,6 +62,17 @@ _BUSY, _STRAYS, _UNFIT, _FAILING, _SUSPENDED, _WITH_OLD = range(
 )
 _LISTS = _WITH_OLD + 1
 _FINISHED = ("Failed", "Succeeded")
+
+WORDS: Final = {
+    "desired_number_scheduled": "desired",
+    "current_number_scheduled": "current",
+    "number_misscheduled": "misscheduled",
+    "number_ready": "ready",
+    "updated_number_scheduled": "up to date",
+    "number_available": "available",
+}
+"""The counts that people look at, and what they call them."""
+_told = attrgetter(*WORDS)
 
 
 class IndexedBy(NamedTuple):
@@ -297,3 +324,119 @@ def update_state_of(live: Sequence[PodFacts]) -> NodeUpdateState:
 
 def _by_age(pods: Collection[Pod]) -> Iterable[Pod]:
     return pods if len(pods) == 1 else sorted(pods, key=pod_age_key)
+
+
+class OrderedNames(set[str]):
+    """A set that tells its first names without looking at all of them.
+
+    From the first question on a heap stands beside the set. Names that have left the set are
+    dropped from the heap when they come up. Change it by `add` and `discard` only.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._heap: list[str] | None = None
+
+    def copy(self) -> OrderedNames:
+        """Another set of the same names."""
+        other = OrderedNames()
+        other.update(self)
+        other._heap = None if self._heap is None else list(self._heap)
+        return other
+
+    def add(self, name: str) -> None:
+        """Take a name in."""
+        if self._heap is not None and name not in self:
+            heapq.heappush(self._heap, name)
+        super().add(name)
+
+    def first(self, count: int, without: Set[str] = frozenset()) -> list[str]:
+        """The first names in order that are not among `without`, at most `count`."""
+        if self._heap is None:
+            self._heap = sorted(self)
+        found: list[str] = []
+        passed: list[str] = []
+        while self._heap and len(found) < count:
+            name = heapq.heappop(self._heap)
+            if name not in self or (passed and passed[-1] == name):
+                continue  # it left, or came back and stands here twice
+            passed.append(name)
+            if name not in without:
+                found.append(name)
+        for name in passed:
+            heapq.heappush(self._heap, name)
+        return found
+
+
+class Counted(Protocol):
+    """A pod, as far as the status counts it."""
+
+    @property
+    def ready(self) -> bool:
+        """Condition Ready is True."""
+
+    @property
+    def available(self) -> bool:
+        """Ready for minReadySeconds."""
+
+    @property
+    def updated(self) -> bool:
+        """Of the present template."""
+
+
+def tally_of_node(verdict: PlacementDecision, pods: Sequence[Counted]) -> Tally:
+    """One node's part; of its pods, the oldest of which is first, that one alone is asked."""
+    if not verdict.want_to_run:
+        return Tally(misscheduled=1) if pods else Tally()
+    if not pods:
+        return Tally(desired=1)
+    oldest = pods[0]
+    available = oldest.ready and oldest.available
+    return Tally(1, 1, 0, int(oldest.ready), int(oldest.updated), int(available))
+
+
+def status_from_tally(daemon_set: DaemonSet, tally: Tally, observe: bool) -> DaemonSetStatus:
+    """The status to store; collision count and conditions stay as they are.
+
+    `observe`: this sync may raise observedGeneration to the set's generation.
+    """
+    old = daemon_set.status
+    return replace(
+        old,
+        desired_number_scheduled=tally.desired,
+        current_number_scheduled=tally.current,
+        number_misscheduled=tally.misscheduled,
+        number_ready=tally.ready,
+        updated_number_scheduled=tally.updated,
+        number_available=tally.available,
+        number_unavailable=tally.desired - tally.available,
+        observed_generation=(
+            daemon_set.metadata.generation if observe else old.observed_generation
+        ),
+    )
+
+
+def status_differs(daemon_set: DaemonSet, tally: Tally, observe: bool) -> bool:
+    """True if the stored status is another one than `status_from_tally` would give.
+
+    Upstream writes besides while the set's generation is not observed and this sync may not observe
+    it; such a write changes nothing and is left out.
+    """
+    old = daemon_set.status
+    stored = (
+        old.desired_number_scheduled,
+        old.current_number_scheduled,
+        old.number_misscheduled,
+        old.number_ready,
+        old.updated_number_scheduled,
+        old.number_available,
+    )
+    if stored != tally or old.number_unavailable != tally.desired - tally.available:
+        return True
+    return observe and old.observed_generation < daemon_set.metadata.generation
+
+
+def differences(reported: DaemonSetStatus, counted: DaemonSetStatus) -> list[str]:
+    """Where the two differ, in words; `desired 3, counted 4`."""
+    both = zip(WORDS.values(), _told(reported), _told(counted), strict=True)
+    return [f"{word} {was}, counted {now}" for word, was, now in both if was != now]

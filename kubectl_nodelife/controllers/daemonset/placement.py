@@ -3,27 +3,26 @@
 Follows `nodeShouldRunDaemonPod` (`pkg/controller/daemon/daemon_controller.go`) from 1.12 on: the
 template's node name, its node selector and required affinity, and taints against the trial pod's
 tolerations. Node conditions, `spec.unschedulable`, resources, ports and preferred terms are not
-looked at. What 1.11 checks besides is in `simulated_predicates.py`.
+looked at.
 
-A verdict carries the rule that decided, as a value: the truth table prints it and actions quote it.
-Verdicts are remembered by what they depend on (some labels, the taints), so that thousands of equal
-nodes share one.
+A decision carries the rule that decided, as a value: the truth table prints it and actions quote
+it. Decisions are remembered by what they depend on (some labels, the taints), so that thousands of
+equal nodes share one.
+
+The 1.11 controller makes more checks itself, since it binds its pods without a scheduler
+(`simulate`, with the predicates of that release, `pkg/scheduler/algorithm/predicates`): taints,
+then host name, host ports, selector and affinity, and resources unless the pod is critical. All
+reasons are collected, then judged one by one. The switch over reasons of 1.11 also names disk
+conflicts, volumes, memory and disk pressure and affinity between pods, but `Predicates` of that
+release (taints, then GeneralPredicates, or EssentialPredicates for critical pods) never gives them,
+so they are left out here; so is the old GPU resource.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
-from kubectl_nodelife.controllers.daemonset.placement_decision import (
-    NODE_AFFINITY,
-    NODE_NAME,
-    NODE_SELECTOR,
-    PlacementDecision,
-    judge_taints,
-    no,
-    yes,
-)
-from kubectl_nodelife.controllers.daemonset.simulated_predicates import simulate
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.kube.affinity import (
     matches_node_selector_term,
@@ -31,10 +30,67 @@ from kubectl_nodelife.kube.affinity import (
     required_node_selector,
 )
 from kubectl_nodelife.kube.meta import LabelSelectorRequirement
-from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import NodeSelector, NodeSelectorTerm, Pod
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.pod import NodeSelector, NodeSelectorTerm, Pod, PodSpec, Toleration
+from kubectl_nodelife.kube.quantity import Amounts, amounts
 from kubectl_nodelife.kube.selectors import requirement_matches
+from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
+from kubectl_nodelife.workloads.nodeinfo import NodeInfo, host_ports
+
+FITS = "Fits"
+NODE_NAME = "NodeName"
+NODE_SELECTOR = "NodeSelector"
+NODE_AFFINITY = "NodeAffinity"
+TAINT = "Taint"
+HOST_PORT = "HostPort"
+RESOURCES = "Resources"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementDecision:
+    """The answer for one set on one node.
+
+    `rule` is a word from above, `subject` what it is about, `text` says it in half a sentence whose
+    subject is the node.
+    """
+
+    want_to_run: bool
+    """Counts as desired in the status; differs from `should_run` in 1.11 only."""
+    should_run: bool
+    """A pod may be made now; 1.11's shouldSchedule."""
+    should_continue_running: bool
+    rule: str
+    subject: str
+    text: str
+    failed_placements: tuple[str, ...] = ()
+    """Reasons to be told as `FailedPlacement` at each evaluation (1.11)."""
+
+
+def yes(text: str = "no taint, selector or affinity rule forbids a pod") -> PlacementDecision:
+    """The verdict of a node that nothing speaks against."""
+    return PlacementDecision(True, True, True, FITS, "", text)
+
+
+def no(rule: str, subject: str, text: str) -> PlacementDecision:
+    """The verdict of a node that must not have a pod."""
+    return PlacementDecision(False, False, False, rule, subject, text)
+
+
+def judge_taints(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> PlacementDecision:
+    """The verdict by taints alone: an untolerated NoSchedule taint lets a running pod stay."""
+    found = find_matching_untolerated_taint(taints, tolerations, (NO_SCHEDULE, NO_EXECUTE))
+    if found is None:
+        return yes()
+    evicting = find_matching_untolerated_taint(taints, tolerations, (NO_EXECUTE,))
+    if evicting is not None:
+        return no(TAINT, str(evicting), f"its taint {evicting} is not tolerated")
+    text = f"its taint {found} is not tolerated; a pod that runs may stay"
+    return PlacementDecision(False, False, True, TAINT, str(found), text)
+
+
+ALWAYS_CHECKED = ("cpu", "memory", "ephemeral-storage")
+_FINISHED = ("Succeeded", "Failed")
 
 
 class Placement:
@@ -141,3 +197,90 @@ def _label_keys(selector: dict[str, str], required: NodeSelector | None) -> tupl
 
 def _uses_fields(required: NodeSelector | None) -> bool:
     return required is not None and any(t.match_fields for t in required.node_selector_terms)
+
+
+def simulate(template: PodTemplate, node: Node, pods_on_node: Iterable[Pod]) -> PlacementDecision:
+    """The verdict of 1.11 for a node that name, selector and affinity do not exclude.
+
+    `pods_on_node` are all pods bound to it; finished ones and the set's own do not count.
+    """
+    set_uid = template.daemon_set.uid
+    others = [p for p in pods_on_node if not _is_left_out(p, set_uid)]
+    conflict = _port_conflict(template.spec, node, others)
+    if conflict is not None:
+        return conflict
+    verdict = judge_taints(node.spec.taints, template.trial_tolerations)
+    if template.critical:
+        return verdict
+    shortage = insufficient_resource(template.spec, node, others)
+    if shortage is None or not verdict.should_run:
+        return verdict
+    text = f"it has no room: {shortage}"
+    told = (f"Node didn't have enough resource: {shortage}",)
+    return PlacementDecision(True, False, True, RESOURCES, shortage, text, told)
+
+
+def _is_left_out(pod: Pod, set_uid: str) -> bool:
+    if pod.status.phase in _FINISHED:
+        return True
+    return any(o.controller and o.uid == set_uid for o in pod.metadata.owner_references)
+
+
+def _port_conflict(spec: PodSpec, node: Node, others: list[Pod]) -> PlacementDecision | None:
+    wanted = host_ports(Pod(spec=spec))
+    if not wanted:
+        return None
+    for pod in others:
+        info = NodeInfo(node)
+        info.add({}, host_ports(pod))
+        if info.port_taken(wanted):
+            name = f"{pod.namespace}/{pod.name}"
+            return no(HOST_PORT, name, f"a host port is taken by {name}")
+    return None
+
+
+def insufficient_resource(spec: PodSpec, node: Node, others: list[Pod]) -> str | None:
+    """The last resource of which the node has too little, with the figures, or None.
+
+    Follows `PodFitsResources`: the number of pods always counts; where the pod requests anything,
+    cpu, memory and ephemeral storage are compared even if it does not request that one.
+    """
+    allocatable = amounts(node.status.allocatable)
+    wanted = _requests_with_init(spec)
+    used: Amounts = {}
+    for pod in others:
+        _add(used, _requests(pod.spec))
+    short = None
+    if len(others) + 1 > allocatable.get("pods", 0):
+        short = _shortage("pods", 1, len(others), allocatable.get("pods", 0))
+    if not any(wanted.values()):
+        return short
+    for name in dict.fromkeys((*ALWAYS_CHECKED, *wanted)):
+        has, want, taken = allocatable.get(name, 0), wanted.get(name, 0), used.get(name, 0)
+        if name != "pods" and want + taken > has:
+            short = _shortage(name, want, taken, has)
+    return short
+
+
+def _shortage(name: str, wanted: int, used: int, capacity: int) -> str:
+    return f"{name}, requested: {wanted}, used: {used}, capacity: {capacity}"
+
+
+def _requests(spec: PodSpec) -> Amounts:
+    total: Amounts = {}
+    for container in spec.containers:
+        _add(total, amounts(container.resources.requests))
+    return total
+
+
+def _add(total: Amounts, more: Amounts) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _requests_with_init(spec: PodSpec) -> Amounts:
+    total = _requests(spec)
+    for container in spec.init_containers:
+        for name, amount in amounts(container.resources.requests).items():
+            total[name] = max(amount, total.get(name, 0))
+    return total

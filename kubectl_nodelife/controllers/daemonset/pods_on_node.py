@@ -1,27 +1,39 @@
 """Decides what one set should do on one node: make a pod, delete some, or wait.
 
 Follows `podsShouldBeOnNode` (`pkg/controller/daemon/daemon_controller.go`), first match wins. Pure
-but for the backoff of failed pods, which upstream too advances while it decides.
+but for the backoff of failed pods, which upstream too advances while it decides. Whether a pod is
+available and up to date follows `IsPodAvailable` (`pkg/api/v1/pod/util.go`) and `IsPodUpdated`
+(`pkg/controller/daemon/util/daemonset_util.go`).
+
+The backoff keeps a crash-looping daemon pod from being killed and made again at once. It follows
+`flowcontrol.Backoff` (`client-go/util/flowcontrol/backoff.go`) as the DaemonSet controller uses it:
+1 s, doubling, 15 min at most; an entry idle for twice the cap starts afresh. The key holds the
+generation that status observed, so a changed template starts afresh too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
-from kubectl_nodelife.controllers.daemonset.availability import is_pod_available
-from kubectl_nodelife.controllers.daemonset.backoff import (
-    FailedPodsBackoff,
-    failed_pods_backoff_key,
-)
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
-from kubectl_nodelife.controllers.daemonset.placement_decision import PlacementDecision
+from kubectl_nodelife.controllers.daemonset.placement import PlacementDecision
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import (
+    LABEL_CONTROLLER_REVISION_HASH,
+    LABEL_POD_TEMPLATE_GENERATION,
+)
 from kubectl_nodelife.kube.workload import DaemonSet
 
 FAILED_DAEMON_POD = "FailedDaemonPod"
 SUCCEEDED_DAEMON_POD = "SucceededDaemonPod"
+
+BACKOFF_INITIAL_NS = 1 * SECOND_NS
+BACKOFF_MAX_NS = 15 * 60 * SECOND_NS
+BACKOFF_GC_INTERVAL_NS = 60 * SECOND_NS
 
 
 @dataclass(frozen=True)
@@ -178,3 +190,116 @@ def _decide_with_surge(
         question.rules.available_at_the_instant,
     ):
         decision.delete.append(PodToDelete(old, f"its successor {newest.name} is available"))
+
+
+def available_from(pod: Pod, min_ready_seconds: int) -> int | None:
+    """The instant (ns) from which a pod counts as available; 0: always; None: not known yet.
+
+    None: the pod is not Ready, or its Ready condition lacks the time of its transition. In releases
+    before 1.34 the pod is available only after that instant, from 1.34 on at it.
+    """
+    condition = pod.status.condition("Ready")
+    if condition is None or condition.status != "True":
+        return None
+    if min_ready_seconds == 0:
+        return 0
+    if condition.last_transition_time is None:
+        return None
+    return condition.last_transition_time + min_ready_seconds * SECOND_NS
+
+
+def is_pod_available(pod: Pod, min_ready_seconds: int, now: int, at_the_instant: bool) -> bool:
+    """True if a pod is Ready and has been for minReadySeconds at `now` (ns)."""
+    since = available_from(pod, min_ready_seconds)
+    return since is not None and is_past(since, now, at_the_instant)
+
+
+def is_past(since: int, now: int, at_the_instant: bool) -> bool:
+    """True if what holds from `since` on (0: always) holds at `now`."""
+    return since == 0 or since < now or (at_the_instant and since == now)
+
+
+def is_pod_updated(
+    labels: dict[str, str] | None,
+    revision_hash: str,
+    generation: int | None,
+    generation_label_counts: bool,
+) -> bool:
+    """True if a pod with these labels is of the current template. Follows `IsPodUpdated`.
+
+    `generation` is what the set's annotation tells; from 1.10 to 1.23 it was compared in vain.
+    """
+    labels = labels or {}
+    if revision_hash and labels.get(LABEL_CONTROLLER_REVISION_HASH) == revision_hash:
+        return True
+    if not generation_label_counts or generation is None:
+        return False
+    return labels.get(LABEL_POD_TEMPLATE_GENERATION) == str(generation)
+
+
+@dataclass
+class BackoffEntry:
+    """One key's present delay and when it was last advanced."""
+
+    delay_ns: int
+    last_update_ns: int
+
+
+def failed_pods_backoff_key(daemon_set: DaemonSet, node_name: str) -> str:
+    """`uid/observedGeneration/node`. Follows `failedPodsBackoffKey`."""
+    return f"{daemon_set.uid}/{daemon_set.status.observed_generation}/{node_name}"
+
+
+class FailedPodsBackoff:
+    """Delays by key, with an exponential cap."""
+
+    def __init__(self, initial_ns: int = BACKOFF_INITIAL_NS, max_ns: int = BACKOFF_MAX_NS) -> None:
+        self.initial_ns = initial_ns
+        self.max_ns = max_ns
+        self._entries: dict[str, BackoffEntry] = {}
+        self._collected_ns = 0
+
+    def fork(self) -> FailedPodsBackoff:
+        """Another one with the same delays."""
+        other = copy(self)
+        self._entries, other._entries = fork_dict(self._entries)
+        return other
+
+    def entry(self, key: str) -> BackoffEntry | None:
+        """The key's entry, or None where it never failed or was forgotten."""
+        return self._entries.get(key)
+
+    def get(self, key: str) -> int:
+        """The key's delay in nanoseconds, 0 where it has none. Follows `Get`."""
+        entry = self._entries.get(key)
+        return entry.delay_ns if entry is not None else 0
+
+    def in_backoff_since_update(self, key: str, now: int) -> bool:
+        """True if less than its delay is past since the key's last failure.
+
+        Follows `IsInBackOffSinceUpdate`: at exactly the end of the delay the key is free.
+        """
+        entry = self._entries.get(key)
+        if entry is None or self._expired(entry, now):
+            return False
+        return now - entry.last_update_ns < entry.delay_ns
+
+    def next(self, key: str, now: int) -> int:
+        """Advance the key and return its new delay in nanoseconds. Follows `Next`."""
+        entry = self._entries.get(key)
+        if entry is None or self._expired(entry, now):
+            delay = self.initial_ns
+        else:
+            delay = min(2 * entry.delay_ns, self.max_ns)
+        self._entries[key] = BackoffEntry(delay, now)
+        return delay
+
+    def collect(self, now: int) -> None:
+        """Drop entries idle for more than twice the cap, at most once a minute. Follows `GC`."""
+        if now - self._collected_ns < BACKOFF_GC_INTERVAL_NS:
+            return
+        self._collected_ns = now
+        self._entries = {k: e for k, e in self._entries.items() if not self._expired(e, now)}
+
+    def _expired(self, entry: BackoffEntry, now: int) -> bool:
+        return now - entry.last_update_ns > 2 * self.max_ns

@@ -10,28 +10,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
-from kubectl_nodelife.controllers.daemonset.construct_history import (
+from kubectl_nodelife.controllers.daemonset.execute import sync_nodes
+from kubectl_nodelife.controllers.daemonset.history import (
     adopt,
     claim_or_fail,
     clean_up_history,
     construct_history,
+    hash_label,
     release,
 )
-from kubectl_nodelife.controllers.daemonset.execute import sync_nodes
-from kubectl_nodelife.controllers.daemonset.history import hash_label
-from kubectl_nodelife.controllers.daemonset.node_status_index import NodeStatusIndex
+from kubectl_nodelife.controllers.daemonset.node_status_index import (
+    NodeStatusIndex,
+    differences,
+    status_differs,
+    status_from_tally,
+)
 from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     NodeDecision,
     NodeQuestion,
     PodToDelete,
     pods_should_be_on_node,
 )
-from kubectl_nodelife.controllers.daemonset.status import (
-    differences,
-    status_differs,
-    status_from_tally,
-)
+from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE
 from kubectl_nodelife.controllers.daemonset.sync_context import (
     CONTROLLER,
     Calls,

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from kubectl_nodelife.controllers.daemonset.availability import is_pod_available, is_pod_updated
-from kubectl_nodelife.controllers.daemonset.budget import (
-    InvalidBudgetError,
-    surge_count,
-    unavailable_count,
+from kubectl_nodelife.controllers.daemonset.node_status_index import NodeStatusIndex, OrderedNames
+from kubectl_nodelife.controllers.daemonset.pods_on_node import (
+    is_pod_available,
+    is_pod_updated,
+    pod_age_key,
 )
-from kubectl_nodelife.controllers.daemonset.node_status_index import NodeStatusIndex
-from kubectl_nodelife.controllers.daemonset.ordered_names import OrderedNames
-from kubectl_nodelife.controllers.daemonset.pods_on_node import pod_age_key
 from kubectl_nodelife.controllers.daemonset.rolling_update import (
     AVAILABLE_WITH_SURGE,
     EATS_MAX_SURGE,
     EATS_MAX_UNAVAILABLE,
+    InvalidBudgetError,
     NodeUpdateState,
     SurgeNodes,
     UpdateBudget,
@@ -29,6 +27,8 @@ from kubectl_nodelife.controllers.daemonset.rolling_update import (
     replace_beside,
     replace_classic,
     replace_in_place,
+    surge_count,
+    unavailable_count,
 )
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.kube.pod import Pod

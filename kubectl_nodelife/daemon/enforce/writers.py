@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.budget import (
+from kubectl_nodelife.controllers.daemonset.rolling_update import (
     InvalidBudgetError,
     surge_count,
     unavailable_count,

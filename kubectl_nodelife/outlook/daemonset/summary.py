@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
-from kubectl_nodelife.controllers.daemonset.status import differences
+from kubectl_nodelife.controllers.daemonset.node_status_index import differences
+from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE
 from kubectl_nodelife.engine.actions import STATUS_COUNTS
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus

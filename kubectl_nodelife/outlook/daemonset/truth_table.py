@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from kubectl_nodelife.controllers.daemonset.availability import available_from, is_past
-from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
-from kubectl_nodelife.controllers.daemonset.pods_on_node import NodeDecision
-from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateStep
+from kubectl_nodelife.controllers.daemonset.pods_on_node import (
+    NodeDecision,
+    available_from,
+    is_past,
+)
+from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE, UpdateStep
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.daemonset.view import SetView
 

@@ -7,18 +7,19 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
-from kubectl_nodelife.controllers.daemonset.budget import ROLLING_UPDATE
 from kubectl_nodelife.controllers.daemonset.controller import DaemonSetController
 from kubectl_nodelife.controllers.daemonset.history import (
     hash_label,
     revision_to_keep,
     split_revisions,
 )
-from kubectl_nodelife.controllers.daemonset.node_status_index import NodeStatusIndex
-from kubectl_nodelife.controllers.daemonset.placement_decision import PlacementDecision
+from kubectl_nodelife.controllers.daemonset.node_status_index import (
+    NodeStatusIndex,
+    status_from_tally,
+)
+from kubectl_nodelife.controllers.daemonset.placement import PlacementDecision
 from kubectl_nodelife.controllers.daemonset.pods_on_node import NodeDecision, pod_age_key
-from kubectl_nodelife.controllers.daemonset.rolling_update import UpdateStep
-from kubectl_nodelife.controllers.daemonset.status import status_from_tally
+from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE, UpdateStep
 from kubectl_nodelife.controllers.daemonset.sync import decisions
 from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.controllers.daemonset.update_plan import UpdateImpossibleError, plan_update
