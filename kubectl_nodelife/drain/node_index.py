@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -28,9 +29,16 @@ class NodeIndex:
         info = self._infos.get(name)
         if info is None:
             info = self._infos[name] = NodeInfo(self.snapshot.nodes[name])
+            alike: dict[int, list[Mapping[str, int]]] = {}
             for pod in self.snapshot.pods_by_node.get(name, ()):
                 if pod.status.phase not in TERMINAL_PHASES:
-                    info.add(pod_requests(pod), host_ports(pod))
+                    requests, ports = pod_requests(pod), host_ports(pod)
+                    if ports:
+                        info.add(requests, ports)
+                    else:  # many request the very same
+                        alike.setdefault(id(requests), []).append(requests)
+            for same in alike.values():
+                info.add(same[0], pods=len(same))
         return info
 
     def admitted(self, demands: Demands) -> list[str]:

@@ -107,7 +107,7 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
     if plan.verdict in (READY, SLOW, UNKNOWN):
         sample = scope
         if len(nodes) > SAMPLE_NODES:
-            sample = Scope(snapshot, nodes[:SAMPLE_NODES], scope.node_index)
+            sample = scope.part(nodes[:SAMPLE_NODES])
         others = [play_kubectl(sample, admission, options, t, nodes) for t in _variants(nodes)]
         if snapshot.late:
             slow = play_kubectl(sample, admission, options, MIDDLE, nodes, late_renew=True)
@@ -152,7 +152,7 @@ def make_wave_plan(
         sample, part = scope, cut
         if len(nodes) > SAMPLE_NODES:
             part = _first_waves(cut)
-            sample = Scope(snapshot, [name for wave in part for name in wave], scope.node_index)
+            sample = scope.part([name for wave in part for name in wave])
         others = [
             play_waves(sample, admission, options, waves, part, timing, nodes)
             for timing in _variants(nodes)

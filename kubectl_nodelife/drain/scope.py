@@ -48,11 +48,15 @@ class Scope:
     """
 
     def __init__(
-        self, snapshot: PlanSnapshot, nodes: Sequence[str], node_index: NodeIndex | None = None
+        self, snapshot: PlanSnapshot, nodes: Sequence[str], whole: Scope | None = None
     ) -> None:
+        """`whole`: a scope of the same snapshot of which these nodes are a part (`part`)."""
         self.snapshot = snapshot
         self.nodes = tuple(nodes)
-        self.pods: dict[str, list[Pod]] = {name: snapshot.pods_on(name) for name in nodes}
+        self._whole = whole
+        self.pods: dict[str, list[Pod]] = {
+            name: snapshot.pods_on(name) if whole is None else whole.pods[name] for name in nodes
+        }
         self.owner_pods: dict[str, list[Pod]] = {}
         self.rules: dict[str, Replacement] = {}
         self.counts: dict[str, tuple[int, int]] = {}
@@ -69,12 +73,19 @@ class Scope:
             lambda namespace: snapshot.pods_by_namespace.get(namespace, ()),
             snapshot.pods,
         )
-        self.node_index = node_index or NodeIndex(snapshot)
+        self.node_index: NodeIndex = NodeIndex(snapshot) if whole is None else whole.node_index
+        self._daemon_pods: dict[str, list[Pod]] = {}
         self._find_owners()
         self.own_budgets = frozenset(self._find_budgets(self.all_pods()))
         self._find_members(self._namespaces(), [*self.ledgers], self.owner_pods)
         self._find_unsettled()
         self._count()
+        if whole is not None:
+            self.times.learn_from(whole.times, self.owner_pods)
+
+    def part(self, nodes: Sequence[str]) -> Scope:
+        """The scope of some of these nodes, without another look at all pods."""
+        return Scope(self.snapshot, nodes, self)
 
     def all_pods(self) -> Iterable[Pod]:
         """The pods of all planned nodes."""
@@ -104,6 +115,9 @@ class Scope:
         self, namespaces: Iterable[str], keys: Sequence[BudgetKey], owner_pods: dict[str, list[Pod]]
     ) -> None:
         """One pass over the namespaces: pods of these owners, and members of these budgets."""
+        if self._whole is not None:
+            self._take_members(self._whole, keys, owner_pods)
+            return
         index: SelectorIndex[BudgetKey] = SelectorIndex()
         for key in keys:
             index.add(key[0], self.ledgers[key].budget.spec.selector, key)
@@ -125,6 +139,20 @@ class Scope:
         for key, pods in members.items():
             self._fill(self.ledgers[key], pods)
 
+    def _take_members(
+        self, whole: Scope, keys: Sequence[BudgetKey], owner_pods: dict[str, list[Pod]]
+    ) -> None:
+        """The same from a scope that has found them."""
+        for uid, pods in owner_pods.items():
+            pods += whole.owner_pods[uid] if uid in whole.owner_pods else whole._daemon_pods[uid]
+        order = {key: place for place, key in enumerate(keys)}
+        for key in keys:
+            self.ledgers[key] = whole.ledgers[key]
+        for uid, of_pod in whole.budgets_of.items():
+            found = sorted((key for key in of_pod if key in order), key=order.__getitem__)
+            if found:
+                self.budgets_of[uid] = (*self.budgets_of.get(uid, ()), *found)
+
     def _namespaces(self) -> set[str]:
         """Those in which a budget or an owner has pods to count."""
         found = {namespace for namespace, _ in self.ledgers}
@@ -145,7 +173,7 @@ class Scope:
         pods = self._unsettled_that_count()
         new = self._find_budgets(pods)
         namespaces = {namespace for namespace, _ in new}
-        daemon_pods: dict[str, list[Pod]] = {}
+        daemon_pods = self._daemon_pods
         for pod in pods:
             owner, going = controller_of(pod.metadata), pod.metadata.deletion_timestamp is not None
             if going or pod.spec.node_name in unsettled:
@@ -193,6 +221,10 @@ class Scope:
     def _count(self) -> None:
         """Replicas and Ready pods of each owner."""
         for uid, pods in self.owner_pods.items():
+            if self._whole is not None:
+                self.counts[uid] = self._whole.counts[uid]
+                self.moving[uid] = self._whole.moving[uid]
+                continue
             owner = controller_of(pods[0].metadata) if pods else None
             stateful = owner is not None and owner.kind == "StatefulSet"
             active = healthy = 0

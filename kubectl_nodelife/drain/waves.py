@@ -55,7 +55,7 @@ def plan_waves(
         good,
         caps,
         limits,
-        lambda: PlanCapacity(scope.node_index, scope.nodes, waves),
+        PlanCapacity(scope.node_index, scope.nodes, waves).copy,
         at_least - len(blocked),
     )
     return found + blocked
@@ -69,9 +69,9 @@ def nodes_together(scope: Scope, options: DrainOptions, admission: Admission) ->
     good = [load for load in node_loads(scope, options, admission) if not load.blocked]
     caps = {key: max(1, cap_of(scope, key)) for load in good for key in load.budgets}
     waves = WaveOptions(max_parallel=max(1, len(good)), cordon=CORDON_FIRST)
-    found = largest_wave(good, caps, lambda: PlanCapacity(scope.node_index, scope.nodes, waves))
+    found = largest_wave(good, caps, PlanCapacity(scope.node_index, scope.nodes, waves).copy)
     while found:
-        part = Scope(scope.snapshot, found, scope.node_index)
+        part = scope.part(found)
         play = play_waves(part, admission, options, waves, [found], MIDDLE, scope.nodes)
         ended = [name for name in found if play.runs[name].end_ns is not None]
         if len(ended) == len(found):

@@ -7,7 +7,8 @@ scheduler's to tell.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from copy import copy
+from typing import Final, Self
 
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.quantity import Amounts, amounts
@@ -28,6 +29,13 @@ class CapacityLeft:
         self._total: Amounts = {}
         self._lost: dict[str, tuple[Amounts, Amounts]] = {}
         """(free, total) of the nodes whose room is lost when they are drained, by name."""
+
+    def copy(self) -> Self:
+        """Another one with as much left."""
+        other = copy(self)
+        other._free, other._total = dict(self._free), dict(self._total)
+        other._lost = dict(self._lost)
+        return other
 
     def add(self, node: Node, used: Mapping[str, int], *, until_drained: bool = False) -> None:
         """A node takes pods; `used` of it (by resource, and `pods`) is taken.

@@ -21,8 +21,11 @@ HostPort = tuple[str, str, int]
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """The host ports that the pod's containers take, sidecars with them."""
-    spec, found = pod.spec, []
+    spec = pod.spec
     containers = spec.containers
+    if len(containers) == 1 and not (containers[0].ports or spec.init_containers):
+        return ()  # as of most pods
+    found = []
     if spec.init_containers:
         containers += tuple(c for c in spec.init_containers if c.restart_policy == "Always")
     for container in containers:
