@@ -13,10 +13,8 @@ from bench import Stopwatch
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS
 from kubectl_nodelife.sim.generate import Generate
-from kubectl_nodelife.sweep.base import base_of_recipe
-from kubectl_nodelife.sweep.failures import Independent
-from kubectl_nodelife.sweep.laws import Law
-from kubectl_nodelife.sweep.points import Terms
+from kubectl_nodelife.sweep.failures import Independent, Law
+from kubectl_nodelife.sweep.points import Terms, base_of_recipe
 from kubectl_nodelife.sweep.pool import FailedRuns, pool_at
 from kubectl_nodelife.sweep.result import runs_of
 from kubectl_nodelife.sweep.runs import Plan, RunId, play_runs

@@ -1,8 +1,10 @@
-"""`audit`: findings about pods as a document, in the order in which they are shown."""
+"""`audit`: findings about pods as a document, in the order in which they are shown; `repair`: the
+request for each of them, or why it is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -14,6 +16,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, AuditResult, audit
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.notes import WRONG
+from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
 
 KINDS = ("Node", "Lease", "Pod")
 """The kinds that an audit judges."""
@@ -133,4 +136,36 @@ def _advice_document(finding: PodFinding) -> dict[str, Any] | None:
         "hazards": to_builtins(advice.hazards),
         "commands": to_builtins(advice.commands),
         "undo": to_builtins(advice.undo),
+    }
+
+
+def repair_document(
+    steps: Iterable[RepairStep], head: dict[str, Any], mode: str = "dry-run"
+) -> dict[str, Any]:
+    """The RepairPlan document; `head` is what it shares with the other answers."""
+    found = [_step_document(step) for step in steps]
+    return document("RepairPlan", **head, mode=mode, steps=found)
+
+
+def _step_document(step: RepairStep) -> dict[str, Any]:
+    pod, request = step.finding.pod, step.request
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "node": pod.spec.node_name,
+        "class": step.finding.name,
+        "outcome": "refused" if request is None else "would",
+        "because": step.finding.because,
+        "refusals": list(step.refusals),
+        "notBeforeSeconds": None if request is None else step.not_before_s,
+        "request": None
+        if request is None
+        else {
+            "verb": request.method,
+            "path": request.path,
+            "contentType": request.content_type,
+            "body": request.body,
+        },
+        "command": None if request is None else step.command,
     }

@@ -9,8 +9,6 @@ import msgspec
 
 from kubectl_nodelife.answers.api import document
 from kubectl_nodelife.answers.daemonset import daemon_sets
-from kubectl_nodelife.answers.explain_finding import finding_section
-from kubectl_nodelife.answers.explain_webhooks import webhook_section
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.core import Event
@@ -19,19 +17,28 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import parse_taint
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.outlook.audit.audit_pods import context_of, pod_findings, waits_for
 from kubectl_nodelife.outlook.daemonset.explain_set import set_sections
+from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
-from kubectl_nodelife.outlook.explain_endpoints import endpoint_sections
-from kubectl_nodelife.outlook.explain_node import node_sections
+from kubectl_nodelife.outlook.explain_node import (
+    find_zone,
+    node_sections,
+    taint_sections,
+    zone_names,
+    zone_sections,
+)
 from kubectl_nodelife.outlook.explain_pod import pod_sections
-from kubectl_nodelife.outlook.explain_taint import taint_sections
 from kubectl_nodelife.outlook.explain_who import who_section
-from kubectl_nodelife.outlook.explain_zone import find_zone, zone_names, zone_sections
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.terminating import release_of
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
 
 if TYPE_CHECKING:
     from kubectl_nodelife.drain.snapshot import PlanSnapshot
+
+
+_CHECK: Final = "check the name, and the namespace with -n"
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -104,6 +111,8 @@ def _node(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQue
     yield _who(view, of_node.node, of_node.pods)
     yield from sections
     if not view.watched:  # a daemon does not watch webhooks
+        from kubectl_nodelife.answers.explain_drain import webhook_section
+
         yield webhook_section(plan_snapshot(view), list(of_node.pods))
 
 
@@ -142,7 +151,7 @@ def _zone(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQue
 
 
 def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
-    from kubectl_nodelife.answers.explain_in_drain import drain_sections
+    from kubectl_nodelife.answers.explain_drain import drain_sections
 
     pod = view.outlook.cache.pod(namespace, name)
     if pod is None:
@@ -155,7 +164,7 @@ def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQues
 
 
 def _budget(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
-    from kubectl_nodelife.answers.explain_budget import budget_sections
+    from kubectl_nodelife.answers.explain_drain import budget_sections
 
     sections = budget_sections(plan_snapshot(view), namespace, name)
     if sections is None:
@@ -176,8 +185,6 @@ def _daemon_set(view: ClusterView, namespace: str, name: str) -> Iterable[Explai
         raise NotFound("daemonsets.apps", f"{namespace}/{name}", remedy=_CHECK, among=names)
     return set_sections(sets, (namespace, name))
 
-
-_CHECK: Final = "check the name, and the namespace with -n"
 
 _SECTIONS: Final[dict[str, Callable[[ClusterView, str, str], Iterable[ExplainedQuestion]]]] = {
     "Node": _node,
@@ -220,7 +227,7 @@ def continued(
 
 
 def _more_of_pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
-    from kubectl_nodelife.answers.explain_in_drain import drain_sections
+    from kubectl_nodelife.answers.explain_drain import drain_sections
 
     pod = view.cache.pod(namespace, name)
     if pod is None:
@@ -232,6 +239,8 @@ def _more_of_pod(view: ClusterView, namespace: str, name: str) -> Iterator[Expla
 
 
 def _more_of_node(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
+    from kubectl_nodelife.answers.explain_drain import webhook_section
+
     node, pods = view.cache.node(name), view.cache.pods_on(name)
     if node is not None:
         yield from _endpoints(view, node, pods)
@@ -274,3 +283,51 @@ def _section(section: ExplainedQuestion) -> dict[str, Any]:
 
 def _rounded(seconds: float | None) -> float | None:
     return None if seconds is None else round(seconds, 3)
+
+
+def finding_section(view: ClusterView, pod: Pod) -> ExplainedQuestion:
+    """The audit's findings on the pod: the class of each, its evidence, and what to do."""
+    return ExplainedQuestion("Does the audit find something?", list(_findings(view, pod)))
+
+
+def _findings(view: ClusterView, pod: Pod) -> Iterator[str]:
+    context = context_of(view.settings, view.now_ns)
+    found = list(pod_findings(pod, _node_of(view, pod), context))
+    for finding in found:
+        yield f"{finding.name}: {finding.because}."
+        yield f"It means: {finding.note.meaning}."
+        yield f"Do: {finding.what_to_do}."
+        if finding.known_issues:
+            yield f"Known: {', '.join(finding.known_issues)}."
+    if not found and pod.metadata.deletion_timestamp is not None:
+        yield "Nothing yet: it is being deleted, and not more than a minute past its time."
+    elif not found and (lacking := _lacking(pod)):
+        yield f"Not known: {lacking}."
+    elif not found:
+        waits = waits_for(pod)
+        but = f", but it waits ({waits[0]})" if waits else ""
+        yield f"No: its readiness fits its containers and its node{but}."
+
+
+def _lacking(pod: Pod) -> str:
+    """The part that the audit misses in a scheduled pod's status, as a sentence; else ""."""
+    if not pod.spec.node_name:
+        return ""
+    ready, status = pod.status.condition("Ready"), pod.status
+    if ready is None:
+        return "it has no Ready condition"
+    if not status.container_statuses:
+        return f"it reports no container statuses to hold its Ready={ready.status} against"
+    return ""
+
+
+def _node_of(view: ClusterView, pod: Pod) -> NodeReadiness:
+    """The health of the pod's node, as the audit takes it."""
+    name = pod.spec.node_name
+    node = view.cache.node(name) if name else None
+    if node is None:
+        read = "Node" not in view.unread
+        return NodeReadiness(name=name, read=read and bool(name), exists=not (read and name))
+    heartbeat = view.cache.heartbeat(name)
+    renewal = heartbeat.renewal(view.now_ns) if heartbeat is not None else None
+    return node_readiness(node, renewal[0] if renewal is not None else None)

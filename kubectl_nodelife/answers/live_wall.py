@@ -20,8 +20,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NextAction, node_verdict
-from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
-from kubectl_nodelife.outlook.zone_loss import zone_brakes
+from kubectl_nodelife.outlook.zone import ZoneOutlook, zone_brakes, zones
 
 SAME_SECONDS: Final = 0.5
 """An instant that moves by no more than that is not told again."""

@@ -23,8 +23,14 @@ from kubectl_nodelife.kube.zones import zone_display
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.time_range import Range
-from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
-from kubectl_nodelife.outlook.zone_loss import LossByZone, ZoneAfterLoss, ZoneBrake, zone_brakes
+from kubectl_nodelife.outlook.zone import (
+    LossByZone,
+    ZoneAfterLoss,
+    ZoneBrake,
+    ZoneOutlook,
+    zone_brakes,
+    zones,
+)
 
 
 class NodeEntry(msgspec.Struct, frozen=True):

@@ -15,8 +15,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import Unreadable, told
-from kubectl_nodelife.outlook.join_controllers import join_controllers
-from kubectl_nodelife.outlook.node import Outlook
+from kubectl_nodelife.outlook.node import Outlook, join_controllers
 
 WARMING_UP: Final = "warming up: "
 """How the warning begins that no node is called lost before a grace period has been watched."""

@@ -16,8 +16,7 @@ from kubectl_nodelife.answers.status import SORT_KEYS, NodeEntry, NodeLifeStatus
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.node_verdict import FINE
-from kubectl_nodelife.outlook.zone import ZoneOutlook
-from kubectl_nodelife.outlook.zone_loss import ZoneBrake
+from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook
 
 MOST_NEXT: Final = 50
 WALL_SORT_KEYS: Final = ("trouble", "name", "zone", "pods", "lease-age")

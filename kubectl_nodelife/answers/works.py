@@ -2,28 +2,40 @@
 out, an upgrade run.
 
 Each is one line with a command that says more. An eviction that is refused leaves no trace in the
-cluster: what a work waits for, and what was promised of it, `followed_works` adds.
+cluster: what was promised of a work when it was first seen, what is expected of it now, and what it
+waits for since when, `FollowedWorks` reads off the documents of `drain-plan`, `rollout status` and
+`upgrade status`, which whoever follows the works asks for and hands in (`take`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
-from typing import Final
+from collections.abc import Callable, Collection, Iterator, Sequence
+from math import inf
+from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.marks import UnreadableMark, mark_of
+from kubectl_nodelife.drain.results import KEPT
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, DRAIN_IN_PROGRESS, TRUE
 from kubectl_nodelife.kube.workload import DaemonSet
 
 MOST_WORKS: Final = 50
 _OVER: Final = frozenset({"Succeeded", "Failed"})
+
+
+MOST_WAITS: Final = 8
+WorkKey = tuple[str, str, str]
+"""(kind, namespace, name)."""
+Json = dict[str, Any]
 
 
 class Wait(msgspec.Struct, frozen=True, rename="camel"):
@@ -159,3 +171,175 @@ def _moves(pod: Pod) -> bool:
     if pod.status.phase in _OVER or (owner is not None and owner.kind == "DaemonSet"):
         return False
     return ANNOTATION_CONFIG_MIRROR not in (pod.metadata.annotations or {})
+
+
+class WorkDetails(msgspec.Struct, frozen=True):
+    """The progress of a work, from a document. `within`: in how many seconds it ends, None: never,
+    or not known. `waits`: what, why, and for how many seconds, None where it does not tell.
+    """
+
+    within: tuple[float, float] | None
+    waits: Sequence[tuple[str, str, float | None]]
+    budgets: list[str]
+
+
+class _Followed(msgspec.Struct):
+    """One work. Instants in ns since the epoch."""
+
+    since_ns: int
+    most: int = 0
+    promised: tuple[int, int] | None = None
+    expected: tuple[int, int] | None = None
+    waits: dict[str, tuple[str, int]] = {}
+    budgets: list[str] = []
+
+
+class FollowedWorks:
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._followed: dict[WorkKey, _Followed] = {}
+        self._moving: dict[str, int] = {}
+
+    def works(
+        self, cache: Cache, now_ns: int, instant: Callable[[int], float]
+    ) -> list[WorkInProgress]:
+        """The works as they are now. `instant`: an instant by the stream's clock."""
+        known = {name for kind, _, name in self._followed if kind == "Node"}
+        found = {key_of(work): work for work in works_of(cache, known | self._left(cache))}
+        for key in self._followed.keys() - found.keys():
+            del self._followed[key]
+        for key, work in found.items():
+            if key not in self._followed:
+                self._followed[key] = _Followed(_since_ns(cache, work, now_ns))
+        return [self._shown(key, work, instant) for key, work in found.items()]
+
+    def _left(self, cache: Cache) -> set[str]:
+        """Cordoned nodes that pods have left since the last look: some are gone within a second."""
+        before = self._moving
+        cordoned = [node.name for node in cache.nodes.values() if node.spec.unschedulable]
+        self._moving = {name: len(moving(cache, name)) for name in cordoned}
+        return {name for name, count in self._moving.items() if count < before.get(name, 0)}
+
+    def take(self, key: WorkKey, details: WorkDetails, now_ns: int) -> None:
+        """Take in a document's details of a work; a work that is not followed is ignored."""
+        of_work = self._followed.get(key)
+        if of_work is None:
+            return
+        low_high = details.within
+        of_work.expected = None
+        if low_high is not None:
+            low, high = (now_ns + round(seconds * SECOND_NS) for seconds in low_high)
+            of_work.expected = low, high
+            of_work.promised = of_work.promised or of_work.expected
+        before, of_work.waits = of_work.waits, {}
+        for what, because, seconds in details.waits:
+            since_ns = before[what][1] if what in before else now_ns
+            if seconds is not None:
+                since_ns = now_ns - round(seconds * SECOND_NS)
+            of_work.waits[what] = because, since_ns
+        of_work.budgets = details.budgets
+
+    def _shown(
+        self, key: WorkKey, work: WorkInProgress, instant: Callable[[int], float]
+    ) -> WorkInProgress:
+        of_work = self._followed[key]
+        total = work.total
+        if work.kind == "Node":
+            total = of_work.most = max(of_work.most, work.total)
+        waits = [
+            Wait(what, because, instant(since_ns))
+            for what, (because, since_ns) in of_work.waits.items()
+        ]
+        if len(waits) > MOST_WAITS:
+            more = Wait(f"{len(waits) - MOST_WAITS} more", "see the command")
+            waits = [*waits[:MOST_WAITS], more]
+        return replace(
+            work,
+            total=total,
+            done=work.done + total - work.total,
+            since_s=instant(of_work.since_ns),
+            promised=_instants(of_work.promised, instant),
+            expected=_instants(of_work.expected, instant),
+            waits=waits,
+            budgets=of_work.budgets,
+        )
+
+
+def key_of(work: WorkInProgress) -> WorkKey:
+    """By which it is known again."""
+    return work.kind, work.namespace, work.name
+
+
+def _instants(
+    both: tuple[int, int] | None, instant: Callable[[int], float]
+) -> tuple[float, float] | None:
+    return None if both is None else (instant(both[0]), instant(both[1]))
+
+
+def _since_ns(cache: Cache, work: WorkInProgress, now_ns: int) -> int:
+    """Since when a drain is under way, as its condition or its first deletion tells; else now."""
+    if work.kind != "Node":
+        return now_ns
+    began = begun_ns(cache.nodes[work.name])
+    asked = [
+        meta.deletion_timestamp - (meta.deletion_grace_period_seconds or 0) * SECOND_NS
+        for meta in (pod.metadata for pod in moving(cache, work.name))
+        if meta.deletion_timestamp is not None
+    ]
+    return min([now_ns, *asked] if began is None else [now_ns, began])
+
+
+def details_of_drain(plan: Json) -> WorkDetails:
+    """Of a DrainPlan of what is left; pods that never go first, then those that go last."""
+    pods = [pod for wave in plan["waves"] for pod in wave["pods"] if pod["verdict"] != KEPT]
+    pods.sort(key=lambda pod: -inf if pod["goneSeconds"] is None else -pod["goneSeconds"])
+    return WorkDetails(
+        _within(plan["estimate"]),
+        [(f"pod {p['namespace']}/{p['name']}", p["reason"], None) for p in pods if p["reason"]],
+        [
+            f"{b['namespace']}/{b['name']}: {b['healthy']} of {b['expected']} healthy, "
+            f"{b['desired']} needed, {b['allowed']} may go now"
+            for b in plan["budgets"]
+        ],
+    )
+
+
+def details_of_roll_out(roll_out: Json) -> WorkDetails:
+    """Of a DaemonSetRollout."""
+    waits = [(f"node {u['node']}", u["because"], None) for u in roll_out["budgetUsedBy"]]
+    if not waits:
+        waits = [(what, "", None) for what in roll_out["waitsFor"]]
+    return WorkDetails(
+        _within(roll_out["estimate"]), waits, list(_budget_of_set(roll_out["budget"]))
+    )
+
+
+def _budget_of_set(budget: Json | None) -> Iterator[str]:
+    if budget is not None:
+        most = f"maxUnavailable {budget['maxUnavailable']}, maxSurge {budget['maxSurge']}"
+        yield f"{most}: {budget['used']} of {budget['desired']} nodes use it"
+
+
+def details_of_upgrade(status: Json) -> WorkDetails:
+    """Of an UpgradeStatus."""
+    waits = [(f"gate {gate['gate']}", gate["because"], None) for gate in status["gates"]]
+    waits += [(hold["what"], hold["because"], None) for hold in status["holds"]]
+    waits += [
+        (f"node {node['name']} ({node['state']})", node["because"], node["sinceSeconds"])
+        for node in status["nodes"]
+        if node["state"] not in ("Waiting", "Skipped", "Done", "NotSelected")
+    ]
+    return WorkDetails(
+        _within(status["estimate"]),
+        waits,
+        [
+            f"{b['scope']}: {b['available']} of {b['base']} nodes available, {b['floor']} needed, "
+            f"{b['slots']} more may go"
+            for b in status["budgets"]
+        ],
+    )
+
+
+def _within(estimate: Json | None) -> tuple[float, float] | None:
+    return None if estimate is None else (estimate["lowSeconds"], estimate["highSeconds"])

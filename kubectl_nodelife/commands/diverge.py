@@ -163,7 +163,7 @@ def divergence_of_dump(where: Where, since_ns: int | None) -> tuple[dict[str, An
     from kubectl_nodelife.kube.core import Event
     from kubectl_nodelife.outlook.diverge.dump_observations import dump_observations
     from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
-    from kubectl_nodelife.outlook.join_controllers import join_controllers
+    from kubectl_nodelife.outlook.node import join_controllers
 
     dump = load(where.filename, where.now, where.profile)
     view = view_of_dump(dump, _KINDS, where.assignments)

@@ -192,7 +192,7 @@ def carry_out(
     from kubectl_nodelife.acts.drain import Drain
     from kubectl_nodelife.acts.session import act_session
     from kubectl_nodelife.commands.cluster.direct import target_of
-    from kubectl_nodelife.report.drain_run import drain_run_text
+    from kubectl_nodelife.report.drain import drain_run_text
     from kubectl_nodelife.report.live_line import LiveLine
 
     target, identity, line = target_of(connection), identity_of(connection), LiveLine()

@@ -83,7 +83,7 @@ def dashboard_command() -> None:
     """
     import json
 
-    from kubectl_nodelife.report.grafana import dashboard
+    from kubectl_nodelife.report.metrics import dashboard
 
     terminal.write(json.dumps(dashboard(), indent=2) + "\n")
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.answers.view import ClusterView
     from kubectl_nodelife.outlook.audit.audit_pods import AuditInput
     from kubectl_nodelife.outlook.audit.findings import PodFinding
-    from kubectl_nodelife.outlook.audit.repair_plan import RepairOptions, RepairStep
-    from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen
+    from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairOptions, RepairStep
 
 Key = tuple[str, str]
 
@@ -74,7 +73,7 @@ def repair(
       kubectl nodelife repair web-0 -n shop -f dump/ --fenced worker-3
       kubectl nodelife repair -f now/ --before a-minute-ago/ -o json
     """
-    from kubectl_nodelife.answers.repair import repair_document
+    from kubectl_nodelife.answers.audit import repair_document
     from kubectl_nodelife.commands.audit import check_classes
     from kubectl_nodelife.commands.cluster.look import namespace_of
     from kubectl_nodelife.commands.write_sending import send_repairs
@@ -177,7 +176,7 @@ def steps_of(
 
 def sightings(now: PodAudit, then: PodAudit | None) -> dict[str, FirstSeen]:
     """Of pods that were in the same class in an earlier look, by uid."""
-    from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen
+    from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen
 
     if then is None:
         return {}

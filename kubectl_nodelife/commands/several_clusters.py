@@ -241,7 +241,7 @@ def _ask_in_parallel(
     """The clusters' answers, in the order of the clusters."""
     from concurrent.futures import ThreadPoolExecutor, as_completed
 
-    from kubectl_nodelife.report.progress import progress_bar
+    from kubectl_nodelife.report.live_line import progress_bar
 
     children: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(parallel) as pool:

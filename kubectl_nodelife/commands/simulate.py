@@ -154,7 +154,7 @@ def read_given(scenario: Scenario) -> Given | None:
     """The snapshot that the scenario names, by a path relative to its own."""
     from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, read_dump
     from kubectl_nodelife.kube.kinds import KINDS
-    from kubectl_nodelife.report.progress import progress_bar
+    from kubectl_nodelife.report.live_line import progress_bar
     from kubectl_nodelife.sim.scenario import Given
 
     if not scenario.snapshot:
@@ -234,7 +234,7 @@ def _play(
     until_ns: int | None,
     make_decider: MakeDecider | None,
 ) -> Run:
-    from kubectl_nodelife.report.progress import progress_bar
+    from kubectl_nodelife.report.live_line import progress_bar
     from kubectl_nodelife.sim.run import run
 
     duration_ns = setting.scenario.duration_ns

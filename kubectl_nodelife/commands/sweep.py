@@ -17,7 +17,7 @@ from kubectl_nodelife.report.formats import FORMATTERS
 
 if TYPE_CHECKING:
     from kubectl_nodelife.engine.settings import Settings
-    from kubectl_nodelife.sweep.base import Base
+    from kubectl_nodelife.sweep.points import Base
     from kubectl_nodelife.sweep.pool import Pool
     from kubectl_nodelife.sweep.result import StudyResult
     from kubectl_nodelife.sweep.runs import Plan, RunId
@@ -156,7 +156,7 @@ class _Sweep:
             self.partial = True
 
     def _gather(self, pool: Pool, left: list[RunId]) -> None:
-        from kubectl_nodelife.report.progress import progress_bar
+        from kubectl_nodelife.report.live_line import progress_bar
         from kubectl_nodelife.sweep.runs import RunResult
 
         with progress_bar("playing", len(left)) as step:
@@ -239,7 +239,7 @@ def read_base(study: Study) -> tuple[Base, int, list[str]]:
     from kubectl_nodelife.engine.profiles import NEWEST
     from kubectl_nodelife.sim.fields import FieldPath
     from kubectl_nodelife.sim.scenario_document import read_generate
-    from kubectl_nodelife.sweep.base import base_of_recipe
+    from kubectl_nodelife.sweep.points import base_of_recipe
 
     kind, what = study.base
     if kind == "generate":
@@ -254,7 +254,7 @@ def _of_dump(study: Study, path: str) -> tuple[Base, int, list[str]]:
     from kubectl_nodelife.commands.cluster.dump import load
     from kubectl_nodelife.commands.cluster.look import view_of_dump
     from kubectl_nodelife.kube.kinds import KINDS
-    from kubectl_nodelife.sweep.base import base_of_cluster
+    from kubectl_nodelife.sweep.points import base_of_cluster
 
     dump = load((path,), None, study.profile or None)
     kinds = [kind.name for kind in KINDS]
@@ -269,7 +269,7 @@ def _of_scenario(study: Study, path: str) -> tuple[Base, int, list[str]]:
     from kubectl_nodelife.commands.simulate import read_given, settings_of
     from kubectl_nodelife.sim.scenario import assemble
     from kubectl_nodelife.sim.scenario_document import only_document, parse_scenario
-    from kubectl_nodelife.sweep.base import base_of_cluster
+    from kubectl_nodelife.sweep.points import base_of_cluster
 
     content = read_named(path)
     scenario = parse_scenario(content, path)

@@ -30,7 +30,7 @@ from kubectl_nodelife.outlook.what_if.ranking import (
     targets_of,
     words_on,
 )
-from kubectl_nodelife.report.progress import progress_bar
+from kubectl_nodelife.report.live_line import progress_bar
 
 _ENDS_S: Final = 5.0
 T = TypeVar("T")

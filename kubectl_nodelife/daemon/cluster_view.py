@@ -22,8 +22,7 @@ from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS
-from kubectl_nodelife.outlook.join_controllers import join_controllers
-from kubectl_nodelife.outlook.node import Outlook
+from kubectl_nodelife.outlook.node import Outlook, join_controllers
 
 
 class WatchedCluster(NamedTuple):

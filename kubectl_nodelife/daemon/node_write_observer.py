@@ -28,7 +28,6 @@ from kubectl_nodelife.kube.wellknown import (
     SILENT_REASONS,
 )
 from kubectl_nodelife.kube.zones import zone_display, zone_key
-from kubectl_nodelife.outlook.diverge.authors import author_of
 from kubectl_nodelife.outlook.diverge.observations import (
     CORDONED,
     DRAINED,
@@ -38,6 +37,7 @@ from kubectl_nodelife.outlook.diverge.observations import (
     UNCORDONED,
     UNTAINTED,
     ObservedWrite,
+    author_of,
 )
 
 _SETTLED_NS: Final = 2 * SECOND_NS

@@ -1,27 +1,52 @@
-"""Explains a node: its state, the times until its pods are evicted, its zone's rate, its pods."""
+"""Explains a node, what a taint does to its pods, and its zone.
+
+Of a node: its state, the times until its pods are evicted, its zone's rate, its pods; of a taint
+that it might get: who goes at once, who later, who never; of a zone: its state, the rule for it,
+what would slow or stop it, who waits, what runs. In v1.16 without taints: the eviction's times,
+its pace, and which pods it takes.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.duration import format_duration, human_duration
-from kubectl_nodelife.kube.enumeration import counted
+from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import (
+    NO_EXECUTE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_OUT_OF_SERVICE,
+    TAINT_NODE_UNREACHABLE,
+)
+from kubectl_nodelife.outlook.classic_eviction import ClassicEviction, is_left_out
+from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.eviction_forecast import LOST, EvictionForecast, eviction_forecast
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
-from kubectl_nodelife.outlook.explain_classic import how_it_works, pace, pod_fate, timeout_terms
-from kubectl_nodelife.outlook.explain_endpoints import endpoint_sections
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook, TaintQueuePosition
 from kubectl_nodelife.outlook.node_verdict import NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.terminating import why_terminating
-from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
-from kubectl_nodelife.outlook.zone_loss import LossByZone, ZoneAfterLoss, zone_brakes
+from kubectl_nodelife.outlook.zone import (
+    LossByZone,
+    ZoneAfterLoss,
+    ZoneOutlook,
+    zone_after,
+    zone_brakes,
+    zones,
+)
 
 _LONG_NS = 600 * SECOND_NS
+
+
+_MOST_NAMES = 8
+_OWN = (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
+_MOST = 12
 
 
 def node_sections(
@@ -239,3 +264,202 @@ def _counted(pods: Sequence[Pod]) -> Iterator[str]:
             yield f"{many} tolerating a lost node for ever would stay (DaemonSet pods do)."
         else:
             yield f"{counted(count, 'pod')} would be deleted {seconds}s after an unreachable taint."
+
+
+def taint_sections(
+    outlook: Outlook, of_node: NodeOutlook, taint: Taint, *, pods_read: bool
+) -> Iterator[ExplainedQuestion]:
+    """The effect of `kubectl taint node NODE TAINT` on its pods; taints that the node has stay."""
+    node = of_node.node
+    question = f"What would the taint {taint} do to its pods?"
+    if not pods_read:
+        yield ExplainedQuestion(question, ["Not known: no pods were read."])
+        return
+    if taint.effect != NO_EXECUTE:
+        kept = "keeps" if taint.effect == "NoSchedule" else "makes the scheduler prefer to keep"
+        sentence = f"Nothing: {taint.effect} {kept} new pods away and puts none out."
+        yield ExplainedQuestion(question, [sentence])
+        return
+    if not outlook.settings.taint_manager:
+        sentence = "Nothing: enable-taint-manager=false, so no controller acts on NoExecute taints."
+        yield ExplainedQuestion(question, [sentence])
+        return
+    operators = outlook.settings.gate("TaintTolerationComparisonOperators")
+    taints = (*no_execute_taints(node.spec.taints), taint)
+    by_time: dict[EvictionForecast, list[Pod]] = {}
+    for pod in of_node.pods:
+        if pod.metadata.deletion_timestamp is None:
+            forecast = eviction_forecast(pod, taints, comparison_operators=operators)
+            by_time.setdefault(forecast, []).append(pod)
+    yield ExplainedQuestion(question, list(_fates(by_time)) or ["Nothing: no pod runs on it."])
+    yield ExplainedQuestion("What else is there to know?", list(_notes(of_node, taint)))
+
+
+def _fates(by_time: dict[EvictionForecast, list[Pod]]) -> Iterator[str]:
+    """The soonest first, those that stay last."""
+
+    def place(forecast: EvictionForecast) -> tuple[bool, int, str]:
+        seconds = forecast.after_seconds
+        return seconds is None, seconds or 0, forecast.because
+
+    for forecast in sorted(by_time, key=place):
+        pods, seconds = by_time[forecast], forecast.after_seconds
+        when = "Never" if seconds is None else f"In {human_duration(seconds * SECOND_NS)}"
+        when = "Now" if seconds == 0 else when
+        yield f"{when}, {len(pods)}: {_names(pods)}: {forecast.because}."
+
+
+def _notes(of_node: NodeOutlook, taint: Taint) -> Iterator[str]:
+    name = of_node.node.name
+    yield (
+        "Budgets are ignored: the pods are deleted, not evicted through the Eviction API. A drain "
+        "asks the budgets: see 'kubectl nodelife drain-plan'."
+    )
+    if of_node.timers:
+        yield f"{len(of_node.timers)} of its pods are on their way out already, by another taint."
+    if taint.key in _OWN and of_node.ready == "True":
+        yield (
+            "The node is Ready, so that the node lifecycle controller takes this taint off at its "
+            "next pass, and the timers with it."
+        )
+    if taint.key == TAINT_NODE_OUT_OF_SERVICE:
+        yield (
+            "This taint says that the machine is off: pod-gc then deletes its Terminating pods by "
+            "force, and volumes are detached. Set it on no machine that may run."
+        )
+    yield "The time of each pod is fixed when the taint is seen; only taking it off stops that."
+    yield f"To do it: kubectl taint node {name} {taint}; to undo it: the same with - at its end."
+
+
+def _names(pods: Sequence[Pod]) -> str:
+    return first_names(sorted(f"{pod.namespace}/{pod.name}" for pod in pods), _MOST_NAMES)
+
+
+def find_zone(outlook: Outlook, name: str) -> ZoneOutlook | None:
+    """The zone of that name; the last part of it will do where only one zone ends so."""
+    known = zones(outlook.memory, outlook.settings)
+    exact = [z for z in known if name in (z.name, z.name or "none", f"<{z.name or 'none'}>")]
+    found = exact or [z for z in known if z.name.rpartition("/")[2] == name]
+    return found[0] if len(found) == 1 else None
+
+
+def zone_names(outlook: Outlook) -> list[str]:
+    """The names of all zones; that of the nodes without a zone label is `none`."""
+    return [z.name or "none" for z in zones(outlook.memory, outlook.settings)]
+
+
+def zone_sections(outlook: Outlook, zone: ZoneOutlook) -> Iterator[ExplainedQuestion]:
+    """The sections about one zone."""
+    nodes = [outlook.node(n) for n in outlook.cache.nodes.values()]
+    nodes = sorted((n for n in nodes if n.zone == zone.key), key=lambda n: n.node.name)
+    yield ExplainedQuestion(
+        "What state is it in, and why?", list(_zone_state(outlook, zone, nodes))
+    )
+    yield ExplainedQuestion("What would slow or stop it?", list(_brake(outlook, zone)))
+    waiting = list(_queue(zone, nodes))
+    if waiting:
+        yield ExplainedQuestion("Which nodes wait for their taint, and how long?", waiting)
+    running = list(_running(outlook, nodes))
+    if running:
+        yield ExplainedQuestion("Which deletions run on, whatever its brake?", running)
+
+
+def _zone_state(outlook: Outlook, zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
+    yield f"{zone.state or 'No state'}: {zone.why}."
+    if zone.rate > 0:
+        yield f"Nodes are tainted at {zone.rate:g} a second, one each {1 / zone.rate:g}s."
+    else:
+        yield "No node of it gets a NoExecute taint now."
+    states = Counter(node_verdict(n, outlook.now_ns).state for n in nodes)
+    counted = ", ".join(f"{count} {state}" for state, count in states.most_common())
+    yield f"Its nodes: {counted or 'none'}."
+    if len(nodes) != zone.nodes:
+        yield (
+            f"{len(nodes) - zone.nodes} of its {len(nodes)} nodes do not count: they are labelled "
+            "to be left out of the statistics."
+        )
+
+
+def _brake(outlook: Outlook, zone: ZoneOutlook) -> Iterator[str]:
+    brake = zone_brakes(outlook, [zone])[zone.key]
+    yield f"{brake.sentence[0].upper()}{brake.sentence[1:]}."
+    ready = zone.nodes - zone.not_ready
+    if ready and brake.after is not None and brake.after.lost != ready:
+        after = zone_after(outlook.memory, outlook.settings, zone.key, ready)
+        yield f"Losing all of it {after.effect}: {after.why}."
+
+
+def _queue(zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
+    waiting = [(n.queued, n.node.name) for n in nodes if n.queued is not None]
+    for place, name in sorted(waiting, key=lambda each: each[0].position)[:_MOST]:
+        turn = place.turn
+        if turn is None:
+            yield f"{name}: not at the zone's rate 0."
+            continue
+        low, high = turn.low_ns / SECOND_NS, turn.high_ns / SECOND_NS
+        yield f"{name}: its turn comes in {low:.0f} to {high:.0f}s, at {zone.rate:g} a second."
+
+
+def _is_terminating(outlook: Outlook, key: tuple[str, str]) -> bool:
+    pod = outlook.cache.pods.get(key)
+    return pod is not None and pod.metadata.deletion_timestamp is not None
+
+
+def _running(outlook: Outlook, nodes: list[NodeOutlook]) -> Iterator[str]:
+    timers = sorted(
+        (t.due_ns, f"{t.namespace}/{t.name}", n.node.name)
+        for n in nodes
+        for t in n.timers
+        if not _is_terminating(outlook, (t.namespace, t.name))
+    )
+    for due_ns, pod, node in timers[:_MOST]:
+        left = max(0, due_ns - outlook.now_ns) / SECOND_NS
+        yield f"{pod} on {node} is deleted in {left:.0f}s."
+    if len(timers) > _MOST:
+        yield f"{counted(len(timers) - _MOST, 'more pod')} will be deleted later."
+
+
+def timeout_terms(
+    of_node: NodeOutlook, classic: ClassicEviction, settings: Settings
+) -> Iterator[DelayTerm]:
+    """The rest of pod-eviction-timeout, by the clock that counts; nothing once it is over."""
+    if classic.left is None:
+        return
+    flag = "pod-eviction-timeout"
+    origin = f"{flag} {settings.flags[flag]} ({settings.origins[flag]}), since {classic.clock}"
+    what = f"{flag} left"
+    if of_node.ready in ("True", ""):
+        what += ", if no heartbeat comes"
+    low, high = classic.left.low_ns / SECOND_NS, classic.left.high_ns / SECOND_NS
+    yield DelayTerm(what, low, low, origin)
+    period = f"node-monitor-period {settings.flags['node-monitor-period']}"
+    yield DelayTerm("until a monitor pass queues the node", 0.0, high - low, period)
+
+
+def how_it_works(of_node: NodeOutlook, classic: ClassicEviction) -> Iterator[str]:
+    """How pods are evicted without taints, in words, and what the times that follow mean."""
+    silent = "If its heartbeats stop now, these" if of_node.ready == "True" else "These"
+    yield (
+        f"{silent} times add up to the eviction of its pods. This release is set up to evict "
+        f"without taints: pod-eviction-timeout {format_duration(classic.timeout_ns)} counts from "
+        "the moment Ready turned False, or from the last sign of life where it is Unknown; "
+        "tolerations are ignored, and all pods of the node go in one turn."
+    )
+
+
+def pod_fate(pod: Pod, cache: Cache, of_node: NodeOutlook, classic: ClassicEviction) -> str:
+    """The effect of the eviction on one pod that is not Terminating, to stand after its name."""
+    if is_left_out(pod, cache):
+        return "stays, whatever happens to the node: a DaemonSet selects it"
+    if classic.evicted:
+        return "came after the node's turn: v1.16 does not evict a node twice"
+    if of_node.ready in ("True", ""):
+        return "would be deleted with the others when the node's turn comes, whatever it tolerates"
+    return "is deleted with the others when the node's turn comes, whatever it tolerates"
+
+
+def pace(rate: float) -> str:
+    """How fast the zone's queue goes on."""
+    if rate > 0:
+        return f"The pods of {rate:g} nodes a second are evicted, one node each {1 / rate:g}s."
+    return "No node of it has its pods evicted now."

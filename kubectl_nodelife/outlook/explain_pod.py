@@ -10,11 +10,15 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.classic_eviction import ClassicEviction, is_left_out
+from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast, termination_grace_seconds
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
-from kubectl_nodelife.outlook.explain_classic import how_it_works, pod_fate
-from kubectl_nodelife.outlook.explain_endpoints import endpoint_sections
-from kubectl_nodelife.outlook.explain_node import coming_taint, eviction_terms
+from kubectl_nodelife.outlook.explain_node import (
+    coming_taint,
+    eviction_terms,
+    how_it_works,
+    pod_fate,
+)
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import node_verdict
 from kubectl_nodelife.outlook.terminating import what_can_hold_it, why_terminating

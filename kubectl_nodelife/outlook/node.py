@@ -1,7 +1,9 @@
 """One node's outlook: age of its heartbeats, time until it is Unknown, tainted, its pods deleted.
 
-All numbers come from the controllers' memory; nothing is simulated. Some are ranges: a monitor pass
-comes at most one period after a grace period is over, and a token at most 1/rate after the last.
+All numbers come from the controllers' memory, which copies of the running controllers get from what
+these wrote to the cluster (`join_controllers`); nothing is simulated. Some are ranges: a monitor
+pass comes at most one period after a grace period is over, and a token at most 1/rate after the
+last.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, lost_after_ns
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.controller import Controller
+from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
@@ -316,3 +321,20 @@ class Outlook:
         pod = self.cache.pod(*key)
         deleted = pod.metadata.deletion_timestamp if pod is not None else None
         return deleted is not None and deleted <= at_ns
+
+
+def join_controllers(
+    cache: Cache, settings: Settings, now_ns: int, *, first_look: bool = False
+) -> tuple[Outlook, list[Action]]:
+    """The outlook at `now_ns`, and what the controllers would already have done by then.
+
+    `first_look`: the cluster is a live one, and nobody has watched it before.
+    """
+    lifecycle = NodeLifecycleController(settings)
+    runs_eviction = settings.flags.get("enable-taint-manager", "true") == "true"
+    eviction = TaintEvictionController(settings) if runs_eviction else None
+    controllers: list[Controller] = [lifecycle, *([eviction] if eviction is not None else [])]
+    engine = Engine(controllers, cache, join=True)
+    overdue = list(engine.step(now_ns, ()))
+    outlook = Outlook(cache, settings, lifecycle, eviction, now_ns, first_look=first_look)
+    return outlook, overdue

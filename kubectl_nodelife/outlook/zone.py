@@ -1,13 +1,28 @@
-"""One zone's outlook: its state, the eviction rate that applies, the nodes waiting for a taint."""
+"""One zone's outlook: its state, the eviction rate that applies, the nodes waiting for a taint; and
+what becomes of these when more of its nodes are lost, and what its brake holds then.
+
+The loss follows `ComputeZoneState`, `setLimiterInZone` and `handleDisruption` of
+pkg/controller/nodelifecycle with the lost nodes counted as not ready: a monitor pass counts a node
+as lost before the node gets a token for its taint, which it therefore waits for at the later rate.
+"""
 
 from __future__ import annotations
 
 import msgspec
 
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
-from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, PARTIAL
+from kubectl_nodelife.controllers.nodelifecycle.zones import (
+    FULL,
+    PARTIAL,
+    compute_zone_state,
+    eviction_rate,
+    is_excluded,
+)
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.enumeration import counted
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.zones import zone_display
+from kubectl_nodelife.outlook.node import Outlook
 
 _STAYS_STOPPED = "; it was stopped, and a rate of 1 does not start it again, as in upstream"
 """A stopped limiter says that its rate is 1, so that 1 is no change. See `Never`."""
@@ -111,3 +126,130 @@ def zone_rule(settings: Settings, state: str, size: int, not_ready: int, dark: b
             return f"{share} (at least 3, share >= {threshold}) and {size} > {limit} nodes: slowed"
         return f"{share} (at least 3, share >= {threshold}) and {size} <= {limit} nodes: stopped"
     return f"{share}: below 3 nodes or below a share of {threshold}"
+
+
+class ZoneAfterLoss(msgspec.Struct, frozen=True):
+    """A zone with `lost` more nodes lost. `rate`: nodes a second, then; `before`: now.
+
+    `all_dark`: no node of any zone would be ready. `why`: the rule that applies then.
+    """
+
+    lost: int
+    state: str
+    rate: float
+    before: float
+    all_dark: bool
+    why: str
+
+    @property
+    def effect(self) -> str:
+        """The effect of the loss on the brake, in words that `losing it` stands before."""
+        if self.all_dark:
+            return "makes all zones dark, which stops every zone"
+        if self.rate < self.before:
+            return f"slows this zone to {self.rate:g}/s" if self.rate else "stops this zone"
+        if self.rate > self.before:
+            return f"lets this zone go at {self.rate:g}/s again"
+        return "leaves this zone stopped" if not self.rate else f"leaves it at {self.rate:g}/s"
+
+
+class ZoneBrake(msgspec.Struct, frozen=True):
+    """How far a zone is from being slowed or stopped, and what that would hold and what not.
+
+    `after`: the zone when that happens; None where losing all of it changes nothing. `held`: nodes
+    that wait for a taint now, `held_pods` are on them. `timers_running`: pods whose time runs since
+    their node was tainted: no brake stops those.
+    """
+
+    after: ZoneAfterLoss | None
+    held: list[str]
+    held_pods: int
+    timers_running: int
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one sentence."""
+        if self.after is None:
+            begins = "losing all of it does not slow it: a dark zone is evicted at the normal rate"
+        elif self.after.lost == 0:
+            begins = "it is stopped now" if not self.after.rate else "it is slowed now"
+        else:
+            nodes = "1 more node" if self.after.lost == 1 else f"{self.after.lost} more nodes"
+            begins = f"losing {nodes} {self.after.effect}"
+        says = [begins]
+        if self.held:
+            nodes = counted(len(self.held), "waiting node")
+            says.append(f"it holds {nodes} with {counted(self.held_pods, 'pod')}")
+        if self.timers_running:
+            running = self.timers_running
+            timers = f"timers of {running} pods run" if running > 1 else "timer of 1 pod runs"
+            says.append(f"the {timers} on, whatever the brake")
+        return "; ".join(says)
+
+
+def zone_after(memory: Memory, settings: Settings, zone: str, lost: int) -> ZoneAfterLoss:
+    """The zone when so many of its ready nodes are lost."""
+    counts = memory.zones.counts()
+    ready, not_ready = counts.get(zone, (0, 0))
+    size = ready + not_ready
+    state = compute_zone_state(ready - lost, not_ready + lost, settings.unhealthy_zone_threshold)
+    elsewhere = any(count[0] for key, count in counts.items() if key != zone)
+    all_dark = state == FULL and not elsewhere
+    return ZoneAfterLoss(
+        lost=lost,
+        state=state,
+        rate=0.0 if all_dark else eviction_rate(state, size, settings),
+        before=memory.zones.rate(zone) if zone in memory.zones.queues else 0.0,
+        all_dark=all_dark,
+        why=zone_rule(settings, state, size, not_ready + lost, all_dark),
+    )
+
+
+def first_brake(memory: Memory, settings: Settings, zone: ZoneOutlook) -> ZoneAfterLoss | None:
+    """The zone with the fewest more losses that slow or stop it; None where none does."""
+    if zone.rate < settings.node_eviction_rate:
+        return zone_after(memory, settings, zone.key, 0)
+    ready = zone.nodes - zone.not_ready
+    near = max(1, 3 - zone.not_ready, int(zone.threshold * zone.nodes) - zone.not_ready)
+    for lost in range(min(near, ready), ready + 1):
+        after = zone_after(memory, settings, zone.key, lost)
+        if lost and after.rate < zone.rate:
+            return after
+    return None
+
+
+def zone_brakes(outlook: Outlook, of: list[ZoneOutlook]) -> dict[str, ZoneBrake]:
+    """The brake of each zone, by the zone's key."""
+    timers: dict[str, int] = {}
+    for node in outlook.cache.nodes.values():
+        if node.spec.taints:
+            key = outlook.zone_of(node)
+            timers[key] = timers.get(key, 0) + len(outlook.timers(node))
+    return {
+        zone.key: ZoneBrake(
+            first_brake(outlook.memory, outlook.settings, zone),
+            zone.queued,
+            sum(outlook.cache.count_on(name) for name in zone.queued),
+            timers.get(zone.key, 0),
+        )
+        for zone in of
+    }
+
+
+class LossByZone:
+    """`after_losing` for many nodes: worked out once for each zone."""
+
+    def __init__(self, outlook: Outlook) -> None:
+        self._outlook = outlook
+        self._known: dict[tuple[str, int], ZoneAfterLoss] = {}
+
+    def of(self, node: Node) -> ZoneAfterLoss:
+        """The node's zone when this node too is lost; a node that counts as lost, or that the
+        statistics leave out, changes nothing."""
+        memory, settings = self._outlook.memory, self._outlook.settings
+        ready = node.ready()
+        counts = ready is not None and ready.status == "True" and not is_excluded(node, settings)
+        key = memory.zones.key(node), int(counts)
+        if key not in self._known:
+            self._known[key] = zone_after(memory, settings, *key)
+        return self._known[key]

@@ -1,9 +1,11 @@
-"""The page of `drain-plan`: what stops the drain on top, then nodes, pods, workloads, budgets."""
+"""The page of `drain-plan`: what stops the drain on top, then nodes, pods, workloads, budgets; and
+of a drain that was carried out, each wave's promised and real time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from kubectl_nodelife.answers.drain_plan import drain_document
 from kubectl_nodelife.drain.options import CORDON_FIRST
@@ -17,6 +19,7 @@ from kubectl_nodelife.drain.results import (
     UNKNOWN,
     BudgetPlan,
     DrainPlan,
+    Estimate,
     NodePlan,
     PlannedPlacement,
     PodPlan,
@@ -28,6 +31,7 @@ from kubectl_nodelife.report.drain_headline import (
     consequences,
     headlines,
     outage_length,
+    span,
 )
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
@@ -48,6 +52,9 @@ _TONES = {READY: GOOD, SLOW: WARN, UNKNOWN: WARN, NEVER: BAD, REFUSED: BAD}
 _NODES_NAMED = 5
 _MANY = 40
 """Pods of which the plain page shows only those that do not go at the first try."""
+
+
+_COLUMNS = columns("wave | nodes | pods | promised | took | result")
 
 
 class DrainPage:
@@ -244,3 +251,39 @@ def _budget_row(budget: BudgetPlan) -> tuple[object, ...]:
         budget.healthy,
         budget.allowed,
     )
+
+
+class WaveOutcome(Protocol):
+    """A wave that was begun (`acts.drain.WaveRun`)."""
+
+    nodes: list[str]
+    promised: Estimate | None
+    pods: int
+    seconds: float | None
+    errors: dict[str, str]
+
+
+def drain_run_text(waves: Sequence[WaveOutcome]) -> str:
+    """The table: promised against real."""
+    rows = [(number, *_row(wave)) for number, wave in enumerate(waves, 1)]
+    return Table(_COLUMNS, rows).text()
+
+
+def _row(wave: WaveOutcome) -> Iterator[object]:
+    yield ",".join(wave.nodes)
+    yield wave.pods
+    yield span(wave.promised) if wave.promised is not None else "-"
+    yield clock(wave.seconds)
+    yield _result(wave.promised, wave.seconds, wave.errors)
+
+
+def _result(promised: Estimate | None, seconds: float | None, errors: Mapping[str, str]) -> str:
+    if errors:
+        return f"not drained{'' if promised else ', as promised'}: {', '.join(errors)}"
+    if seconds is None or promised is None:
+        return "drained"
+    if seconds > promised.high:
+        return "drained, later than promised"
+    if seconds < promised.low:
+        return "drained, sooner than promised"
+    return "drained, as promised"

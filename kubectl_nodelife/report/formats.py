@@ -3,15 +3,20 @@
 A `Page` shows a verb's result as blocks for people, as an API document and as names. go-template,
 jsonpath and custom-columns are left out: use `-o json` with jq. JSON and YAML keep the document's
 order of keys, so that equal results give equal bytes.
+
+Markdown, for tickets and post-mortems, has tables of GitHub's kind, by tabulate. Names and messages
+may hold anything, so whatever Markdown or HTML would read is escaped. Tables on a terminal are made
+in `table` instead, for importing tabulate takes longer than `status` may.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from kubectl_nodelife.report.screen import Screen, this_screen
-from kubectl_nodelife.report.table import Table
+from kubectl_nodelife.report.table import Table, cell
 from kubectl_nodelife.report.terminal import (
     broken_into_lines,
     escape_json,
@@ -19,6 +24,10 @@ from kubectl_nodelife.report.terminal import (
     printable_text,
     write,
 )
+
+_MARKUP = re.compile(r"[\\`*_\[\]|~#]")
+_HTML = {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
+_FENCE = "```"
 
 _UNFOLDED_COLUMNS = 1 << 30
 
@@ -53,7 +62,6 @@ def as_wide(answer: Page, headers: bool, screen: Screen) -> str:
 
 def as_markdown(answer: Page, headers: bool, screen: Screen) -> str:
     """The page as Markdown, with the columns of `table`."""
-    from kubectl_nodelife.report.markdown import markdown
 
     return markdown(answer.blocks(wide=False), headers)
 
@@ -179,3 +187,35 @@ def _parts(answer: Page, *, wide: bool) -> str:
 def _paragraph(text: str, screen: Screen) -> str:
     """Cleaned, and as wide as the screen, but not wider than reads well."""
     return broken_into_lines(printable_text(text), screen.width)
+
+
+def markdown(blocks: Iterable[Table | str], headers: bool) -> str:
+    """The blocks of a page, one after another: tables, paragraphs, and text as it was laid out."""
+    texts = [_table(b, headers) if isinstance(b, Table) else _text(b) for b in blocks]
+    return "\n".join(text for text in texts if text)
+
+
+def _table(table: Table, headers: bool) -> str:
+    from tabulate import tabulate
+
+    shown = [i for i, column in enumerate(table.columns) if not column.wide]
+    rows = [[_escaped(cell(row[i])) for i in shown] for row in table.rows]
+    if not rows:
+        return ""
+    names = [_escaped(table.columns[i].header) if headers else "" for i in shown]
+    return tabulate(rows, names, tablefmt="pipe", disable_numparse=True) + "\n"
+
+
+def _text(text: str) -> str:
+    """One line is a paragraph; several keep their layout in a block of code."""
+    lines = text.strip("\n").splitlines()
+    if len(lines) < 2:
+        return "".join(f"{_escaped(line)}\n" for line in lines)
+    fence = _FENCE
+    while fence in text:
+        fence += "`"
+    return "\n".join([fence, *lines, fence]) + "\n"
+
+
+def _escaped(text: str) -> str:
+    return _MARKUP.sub(r"\\\g<0>", text.translate(_HTML))

@@ -1,4 +1,6 @@
-"""The page of `replay`: one line for what happened alike in one second, and what led to it."""
+"""The page of `replay`: one line for what happened alike in one second, and what led to it; and the
+lanes, a bar for each state of a node or a zone, on one axis of time.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.answers.replay import replay_document
+from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from kubectl_nodelife.outlook.replay.lanes import NOT_READY, state_spans
+from kubectl_nodelife.outlook.replay.lanes import NOT_READY, StateSpan, state_spans
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 from kubectl_nodelife.outlook.replay.timeline import tells_of_nodes
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.replay_lanes import lanes
-from kubectl_nodelife.report.table import Table, columns
+from kubectl_nodelife.report.screen import BAD, WARN, ColoredText
+from kubectl_nodelife.report.table import Column, Table, columns
 
 _COLUMNS: Final = columns("# | time | who | what | object | after:2 | why:1 | seen by* | node*")
 _NAMED: Final = 3
@@ -21,6 +24,12 @@ _PREFIX: Final = "node.kubernetes.io/"
 _CUT: Final = 160
 _CONDITION: Final = "SetNodeCondition"
 _DAY: Final = len("2026-11-21T")
+
+
+MOST: Final = 20
+"""Lanes on a screen; the page and the table above have all."""
+_WIDTH: Final = 40
+_BAR, _FREE = "=", "."
 
 
 class FoldedLines(NamedTuple):
@@ -171,3 +180,50 @@ def _row(folded: FoldedLines, short: bool) -> list[object]:
 
 def _inside(line: ReplayLine) -> str:
     return f"{line.namespace}/{line.name}" if line.namespace else line.name
+
+
+def lanes(spans: Sequence[StateSpan], begin_ns: int, end_ns: int) -> list[Block]:
+    """The bars, nothing where there are none."""
+    if not spans:
+        return []
+    columns = (
+        Column("lane"),
+        Column("state"),
+        Column(f"{_clock(begin_ns)} to {_clock(end_ns)}", gives=2),
+        Column("for", gives=1),
+        Column("what"),
+    )
+    blocks: list[Block] = [
+        Table(columns, [_lane_row(span, begin_ns, end_ns) for span in spans[:MOST]])
+    ]
+    if len(spans) > MOST:
+        blocks.append(f"and {counted(len(spans) - MOST, 'more bar')} (-o html has all)")
+    return blocks
+
+
+def _lane_row(span: StateSpan, begin_ns: int, end_ns: int) -> list[object]:
+    until_ns = end_ns if span.end_ns is None else span.end_ns
+    lasted = human_duration(max(0, until_ns - span.begin_ns))
+    return [
+        span.name,
+        ColoredText(span.state, BAD if span.state == NOT_READY else WARN),
+        _bar(span.begin_ns, until_ns, begin_ns, end_ns),
+        f"{lasted}, goes on" if span.end_ns is None else lasted,
+        span.what,
+    ]
+
+
+def _bar(from_ns: int, to_ns: int, begin_ns: int, end_ns: int) -> str:
+    """At least one character wide."""
+    length = max(1, end_ns - begin_ns)
+
+    def place(at_ns: int) -> int:
+        return min(_WIDTH, max(0, _WIDTH * (at_ns - begin_ns) // length))
+
+    first = min(place(from_ns), _WIDTH - 1)
+    last = max(first + 1, place(to_ns))
+    return _FREE * first + _BAR * (last - first) + _FREE * (_WIDTH - last)
+
+
+def _clock(at_ns: int) -> str:
+    return format_time(at_ns)[11:19]

@@ -13,8 +13,7 @@ from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.outlook.time_range import Range
-from kubectl_nodelife.outlook.zone import ZoneOutlook
-from kubectl_nodelife.outlook.zone_loss import ZoneBrake
+from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook
 from kubectl_nodelife.report.ages import due_in, due_within, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, ENDLESS, GOOD, WARN, ColoredText, Screen

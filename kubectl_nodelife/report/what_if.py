@@ -7,7 +7,6 @@ from typing import Final
 
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.what_if.causes import WhyChanged
 from kubectl_nodelife.outlook.what_if.document import (
     DEGRADED,
     FULL,
@@ -16,11 +15,12 @@ from kubectl_nodelife.outlook.what_if.document import (
     Repeat,
     ServiceFuture,
     WhatIf,
+    WhyChanged,
     WorkloadFuture,
     ZoneFuture,
+    stays_down,
 )
 from kubectl_nodelife.outlook.what_if.ranking import RankedTarget, WhatIfRanking
-from kubectl_nodelife.outlook.what_if.wording import stays_down
 from kubectl_nodelife.report.ages import human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText

@@ -19,8 +19,8 @@ from kubectl_nodelife.outlook.what_if.document import (
     WhatIf,
     WorkloadFuture,
     ZoneFuture,
+    act_words,
 )
-from kubectl_nodelife.outlook.what_if.wording import act_words
 from kubectl_nodelife.report.drain_headline import clock
 from kubectl_nodelife.report.drain_svg import (
     SMALL,

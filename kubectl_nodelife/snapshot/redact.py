@@ -4,30 +4,81 @@ Pure: a document in, the same document changed. Which strings stay is `kube.reda
 all others become digests, whose key is made anew for each snapshot and thrown away. Names, labels,
 images and references to Secrets that a decision reads stay (Secrets themselves are never read).
 
-An object's annotations go, but for those of `annotations.KEPT` and those whose key an expression of
-an admission policy names as a whole. Within a template they stay as digests, because a template
-that differs in an annotation is another one. Of a control plane's pods the flags that decide stay.
+Three tables say what else stays:
+
+- `KEPT`: the annotations that some decision or answer here reads. A test finds every annotation key
+  that the code reads and holds it against this table. Besides these a key stays that an admission
+  policy or a webhook's match conditions read as an annotation (`keys_read`), because they are
+  evaluated too. Within a template annotations stay as digests, because a template that differs in
+  one is another one.
+- Events' messages that name objects and quote nobody. A kubelet's Event may hold what a probe, a
+  registry or a program said, a controller's what an admission webhook said.
+- The flags of a control plane's command lines that decide: `engine.settings.FLAGS`, with the
+  component that has each flag; nothing else of a static pod's command survives, since tokens and
+  URLs stand there too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
 
+from kubectl_nodelife.engine.settings import FLAGS
+from kubectl_nodelife.kube.cel import Unknown
+from kubectl_nodelife.kube.cel.parser import Node, parse
 from kubectl_nodelife.kube.field_managers import read_field_managers
 from kubectl_nodelife.kube.redaction import DIGEST as DIGEST
 from kubectl_nodelife.kube.redaction import KEY_BYTES as KEY_BYTES
 from kubectl_nodelife.kube.redaction import Digests, redact
-from kubectl_nodelife.snapshot.annotations import KEPT, keys_read
-from kubectl_nodelife.snapshot.event_messages import names_objects_only
-from kubectl_nodelife.snapshot.flags import containers, is_control_plane, kept_words
+from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE
 
 _WORKLOADS: Final = frozenset({"DaemonSet", "StatefulSet"})
 _ADMISSION: Final = frozenset({"expression", "messageExpression"})
 
 Document = dict[str, Any]
+
+
+KEPT: Final = {
+    ANNOTATION_CONFIG_MIRROR: "a mirror pod: the API cannot evict it",
+    ANNOTATION_CONFIG_SOURCE: "a kubelet's own pods, from a file or from the API",
+    "deprecated.daemonset.template.generation": "which pods are of the present template",
+    "scheduler.alpha.kubernetes.io/critical-pod": "tolerations of DaemonSet pods before v1.16",
+    "controller.kubernetes.io/pod-deletion-cost": "which pods a ReplicaSet gives up first",
+    "kubernetes.io/change-cause": "the words of a revision in `rollout history`",
+    "nodelife.dev/upgrade": "the state of a node's upgrade",
+    "cluster-autoscaler.kubernetes.io/scale-down-disabled": "a shield of an upgrade",
+    "karpenter.sh/do-not-disrupt": "a shield of an upgrade",
+    "nodelife.dev/canary-spec": "whether a canary is of the manifest that is tried",
+    "weave.works/kured-reboot-in-progress": "a node that kured reboots is not available",
+    "machineconfiguration.openshift.io/state": "nor is one whose machine config is applied",
+    "cluster.x-k8s.io/machine": "whose machine Cluster API may replace during an upgrade",
+    "sandbox.nodelife.dev/heartbeats": "a kubelet that the sandbox has silenced",
+}
+"""Annotation key -> what depends on it."""
+_ANNOTATIONS: Final = "annotations"
+_SOURCES: Final = frozenset(
+    {
+        "cluster-autoscaler",
+        "daemonset-controller",
+        "default-scheduler",
+        "deployment-controller",
+        "node-controller",
+        "pod-garbage-collector-controller",
+        "replicaset-controller",
+        "statefulset-controller",
+        "taint-controller",
+        "taint-eviction-controller",
+    }
+)
+_QUOTING_REASONS: Final = frozenset({"FailedCreate", "FailedDelete"})
+_KUBELET_REASONS: Final = frozenset(
+    {"Killing", "NodeNotReady", "NodeReady", "NodeNotSchedulable", "NodeSchedulable"}
+)
+NAMESPACE: Final = "kube-system"
+COMPONENTS: Final = frozenset(flag.origin for flag in FLAGS.values())
 
 
 class Redaction:
@@ -133,3 +184,118 @@ def _of_a_workload(metadata: Document) -> bool:
             group = str(owner.get("apiVersion", "")).rpartition("/")[0]
             return owner.get("kind") in _WORKLOADS and group in ("apps", "extensions")
     return True
+
+
+def keys_read(expressions: Iterable[str]) -> set[str]:
+    """The annotation keys that the CEL expressions of one object read: `annotations['k']`,
+    `annotations.k`, `'k' in annotations`, what a macro over annotations compares. A variable may be
+    annotations where one of the expressions speaks of them.
+    """
+    parsed = []
+    for text in expressions:
+        try:
+            parsed.append(parse(text))
+        except Unknown:  # nor will it be evaluated
+            continue
+    if not any(_speaks_of(node, _ANNOTATIONS) for node in parsed):
+        return set()
+    return {key for node in parsed for part in _parts(node) for key in _keys_of(part)}
+
+
+def _keys_of(node: Node) -> Iterator[str]:
+    """The keys that this node itself reads."""
+    match node:
+        case ("index" | "optional", base, ("literal", str(key))) if _may_be_annotations(base):
+            yield key
+        case ("select", base, str(key)) if _may_be_annotations(base):
+            yield key
+        case ("chain", ("literal", str(key)), steps):
+            if any(word == "in" and _may_be_annotations(right) for word, right in steps):
+                yield key
+        case ("method", _, base, arguments) if _may_be_annotations(base):
+            for part in _parts(arguments):
+                match part:
+                    case ("literal", str(key)):
+                        yield key
+
+
+def _may_be_annotations(base: Node) -> bool:
+    match base:
+        case ("select", _, "annotations") | ("select", ("name", "variables"), _):
+            return True
+        case ("index" | "optional", _, ("literal", "annotations")):
+            return True
+        case ("method", "orValue", inner, _):
+            return _may_be_annotations(inner)
+    return False
+
+
+def _speaks_of(node: Node, word: str) -> bool:
+    return any(part == ("literal", word) or (part[:1] == ("select",) and part[2] == word)
+               for part in _parts(node))  # fmt: skip
+
+
+def _parts(node: Any) -> Iterator[tuple[Any, ...]]:
+    """The node and all below it."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, tuple):
+            yield part
+        if isinstance(part, (tuple, list)):
+            waiting += part
+
+
+def names_objects_only(event: dict[str, Any]) -> bool:
+    """True if the message of an Event, as the API writes it, may stay."""
+    source = event.get("source")
+    told_by = source.get("component") if isinstance(source, dict) else ""
+    component, reason = event.get("reportingComponent") or told_by, event.get("reason")
+    if component == "kubelet":
+        return reason in _KUBELET_REASONS
+    return component in _SOURCES and reason not in _QUOTING_REASONS
+
+
+def is_control_plane(namespace: str, name: str) -> bool:
+    """True if a pod of that name may show a component's flags."""
+    return namespace == NAMESPACE and any(name.startswith(f"{c}-") for c in COMPONENTS)
+
+
+def kept_words(words: Iterable[Any], digest: Callable[[str], str]) -> Iterator[Any]:
+    """The words with those that are no flag of ours digested; `--flag VALUE` stays together."""
+    expected = False
+    for word in words:
+        if not isinstance(word, str):
+            yield word
+            continue
+        if " " in word.strip() and "--" in word:  # a shell's command line in one word
+            expected = False
+            yield _kept_line(word, digest)
+            continue
+        name, equals, _ = word.lstrip("-").partition("=")
+        if expected and not word.startswith("-"):
+            expected = False
+            yield word
+            continue
+        flag = FLAGS.get(name) if word.startswith("-") else None
+        expected = flag is not None and not equals and flag.type != "bool"
+        yield word if flag is not None else digest(word)
+
+
+def _kept_line(line: str, digest: Callable[[str], str]) -> str:
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        return digest(line)
+    if any(" " in word for word in words):  # a line within the line: too deep to be sure
+        return digest(line)
+    return shlex.join(kept_words(words, digest))
+
+
+def containers(pod: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A raw pod's containers."""
+    spec = pod.get("spec")
+    found = spec.get("containers") if isinstance(spec, dict) else None
+    for container in found if isinstance(found, list) else ():
+        if isinstance(container, dict):
+            yield container

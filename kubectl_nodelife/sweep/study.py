@@ -1,13 +1,24 @@
-"""Reads a study: one document of kind Study. docs/sweep.md has the format."""
+"""Reads a study: one document of kind Study, and the recorded traces that it names.
+
+docs/sweep.md has the format.
+
+A trace is CSV or JSON with time, machine, event (down or up), duration. A machine goes down and
+comes up by two lines, or by one line with a duration. Gaps (up without down, down to the end) and
+overlaps are refused with the line at fault.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import HOUR_NS, MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.sim.fields import (
     FieldPath,
@@ -27,15 +38,16 @@ from kubectl_nodelife.sweep.failures import (
     Independent,
     LateHeartbeats,
     Link,
+    MachineOutage,
     Model,
     RollingPower,
     Trace,
+    positive,
+    read_law,
 )
-from kubectl_nodelife.sweep.laws import positive, read_law
-from kubectl_nodelife.sweep.measures import MEASURES
+from kubectl_nodelife.sweep.runs import MEASURES
 from kubectl_nodelife.sweep.space import LatinHypercube, Value, read_sampling, read_space
 from kubectl_nodelife.sweep.statistics import OPERATORS, STATISTICS, Assertion
-from kubectl_nodelife.sweep.trace import COLUMNS, read_trace
 
 KIND: Final = "Study"
 BASES: Final = ("snapshot", "dump", "scenario", "generate")
@@ -52,6 +64,22 @@ _ASSERTION: Final = re.compile(
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 
 ReadFile = Callable[[str], bytes]
+
+
+_LAWS: Final = {"mtbf", "mttr", "every", "silence", "lasts", "delay", "begins", "gap"}
+_MODELS: Final = {
+    "independent": (Independent, ("mtbf", "mttr")),
+    "group": (Group, ("label", "mtbf", "mttr")),
+    "flap": (Flap, ("every", "silence")),
+    "lateHeartbeats": (LateHeartbeats, ("delay", "share")),
+    "link": (Link, ("every", "lasts")),
+    "rollingPower": (RollingPower, ("label", "begins", "gap", "lasts")),
+    "trace": (Trace, ("file",)),
+}
+"""kind -> (its class, the fields that it must have)."""
+_MACHINES: Final = ("seed", "name")
+COLUMNS: Final = ("time", "machine", "event", "duration")
+_MOST_SECONDS: Final = 1e10
 
 
 class Study(msgspec.Struct, frozen=True):
@@ -211,19 +239,6 @@ def _failures(value: Any, at: FieldPath, read_file: ReadFile) -> tuple[tuple[str
     return tuple(found)
 
 
-_LAWS: Final = {"mtbf", "mttr", "every", "silence", "lasts", "delay", "begins", "gap"}
-_MODELS: Final = {
-    "independent": (Independent, ("mtbf", "mttr")),
-    "group": (Group, ("label", "mtbf", "mttr")),
-    "flap": (Flap, ("every", "silence")),
-    "lateHeartbeats": (LateHeartbeats, ("delay", "share")),
-    "link": (Link, ("every", "lasts")),
-    "rollingPower": (RollingPower, ("label", "begins", "gap", "lasts")),
-    "trace": (Trace, ("file",)),
-}
-"""kind -> (its class, the fields that it must have)."""
-
-
 def _model(kind: str, fields: dict[str, Any], at: FieldPath) -> Model:
     made, needed = _MODELS[kind]
     known = tuple(each for each in made.__struct_fields__)
@@ -242,9 +257,6 @@ def _model(kind: str, fields: dict[str, Any], at: FieldPath) -> Model:
     return model
 
 
-_MACHINES: Final = ("seed", "name")
-
-
 def _trace(fields: dict[str, Any], at: FieldPath, read_file: ReadFile) -> Trace:
     given = mapping(fields, at, ("file", "columns", "machines", "offset"))
     if "file" not in given:
@@ -260,3 +272,69 @@ def _trace(fields: dict[str, Any], at: FieldPath, read_file: ReadFile) -> Trace:
     outages = read_trace(read_file(name), name, columns)
     whole = offset_ns // MILLISECOND_NS * MILLISECOND_NS
     return Trace(outages, machines == "name", whole)
+
+
+def read_trace(content: bytes, file: str, columns: Mapping[str, str]) -> tuple[MachineOutage, ...]:
+    """The times for which machines are down, by time. `columns`: what the trace calls COLUMNS,
+    where it does not call them so. Times are seconds. Raises BadInput."""
+    found: list[MachineOutage] = []
+    down: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for number, row in _rows(content, file):
+        place = f"{file}:{number}"
+        time, machine, event, lasts = (row.get(columns.get(c, c)) for c in COLUMNS)
+        at_ns, machine = _ns(time, "time", place), str(machine or "")
+        if not machine:
+            raise BadInput("names no machine", on=place)
+        if at_ns < last.get(machine, 0):
+            raise BadInput(f"{machine} is down already or time goes back", on=place)
+        if event == "down" and machine not in down:
+            if lasts in (None, ""):
+                down[machine] = last[machine] = at_ns
+                continue
+            ends_ns = at_ns + _ns(lasts, "duration", place)
+            found.append(MachineOutage(machine, at_ns, ends_ns))
+            last[machine] = ends_ns
+        elif event == "up" and machine in down:
+            found.append(MachineOutage(machine, down.pop(machine), at_ns))
+            last[machine] = at_ns
+        elif event == "up" and machine in last and at_ns == last[machine]:
+            continue  # said twice: by a duration, and by its end
+        elif event in ("up", "down"):
+            raise BadInput(f"{machine} goes {event} and is {event} already", on=place)
+        else:
+            raise BadInput(f"{event!r} is no event", on=place, remedy="write down or up")
+    if down:
+        machine = min(down)
+        raise BadInput(f"{machine} goes down and never up", on=file, remedy="give its duration")
+    return tuple(sorted(found, key=lambda o: (o.from_ns, o.machine)))
+
+
+def _rows(content: bytes, file: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """(line or number of item, its fields)."""
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise BadInput("is not UTF-8", on=file) from None
+    if not text.lstrip().startswith("["):
+        reader = csv.DictReader(io.StringIO(text))
+        yield from ((reader.line_num, row) for row in reader)
+        return
+    try:
+        items: Sequence[Any] = msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadInput(f"is no JSON: {error}", on=file) from None
+    for number, item in enumerate(items, 1):
+        if not isinstance(item, dict):
+            raise BadInput("is no mapping", on=f"{file}:{number}")
+        yield number, item
+
+
+def _ns(value: object, column: str, place: str) -> int:
+    try:
+        seconds = float(str(value))
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds <= _MOST_SECONDS:
+        raise BadInput(f"{value!r} is no {column} in seconds", on=place)
+    return round(seconds * SECOND_NS / MILLISECOND_NS) * MILLISECOND_NS

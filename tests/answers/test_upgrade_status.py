@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence
-from kubectl_nodelife.answers.upgrade_status import has_trouble, upgrade_status
+from kubectl_nodelife.answers.upgrade_status import CheckEvidence, has_trouble, upgrade_status
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
     ANNOTATION_WISH,

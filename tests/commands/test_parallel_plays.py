@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.commands.what_if_each import play_all
-from kubectl_nodelife.report.progress import _line
+from kubectl_nodelife.report.live_line import _line
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """

@@ -22,7 +22,7 @@ from kubectl_nodelife.kubelet.status import with_condition
 from kubectl_nodelife.outlook.audit.classify import (
     classify,
 )
-from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen, RepairLimits, refusals
+from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairLimits, refusals
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
 from tests.conformance.checks import only
 from tests.conformance.ps_functions import NOW_NS, Case, profiles_of, read, rules_of

@@ -19,7 +19,7 @@ from kubectl_nodelife.kube.meta import LabelSelectorRequirement, ObjectMeta
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import NodeSelectorTerm
 from kubectl_nodelife.kube.workload import ControllerRevision
-from kubectl_nodelife.outlook.daemonset.template_changes import template_changes
+from kubectl_nodelife.outlook.daemonset.rollout_outlook import template_changes
 from kubectl_nodelife.workloads.daemonset_defaults import default_pod_template
 
 TEMPLATE: dict[str, Any] = {

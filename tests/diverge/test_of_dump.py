@@ -13,7 +13,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time
 from kubectl_nodelife.outlook.diverge import dump_observations
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
-from kubectl_nodelife.outlook.join_controllers import join_controllers
+from kubectl_nodelife.outlook.node import join_controllers
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.scenario_document import parse_scenario
 from tests.simulating import play

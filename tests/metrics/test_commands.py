@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from kubectl_nodelife.commands.metrics import metrics
 from kubectl_nodelife.daemon.metrics.families import FAMILIES
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.report.grafana import PANELS
+from kubectl_nodelife.report.metrics import PANELS
 from tests.metrics.played import play
 from tests.metrics.promtool import BY_NAME, ROOT, RULES, needs_promtool, promtool
 from tests.metrics.situations import CASES

@@ -12,8 +12,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, audit, context_of, health_of_nodes
-from kubectl_nodelife.outlook.audit.repair_plan import RepairOptions, RepairStep, plan
-from kubectl_nodelife.outlook.audit.undo_mark import FirstSeen
+from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairOptions, RepairStep, plan
 from tests.pod_status.objects import NOW_NS, ago, marked, node, owner, pod
 
 LOST = node(ready="Unknown", ready_for=600, heartbeat=640)

@@ -7,7 +7,7 @@ from typing import Any
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.replay.lanes import StateSpan, state_spans
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources, timeline
-from kubectl_nodelife.report.replay_lanes import MOST, lanes
+from kubectl_nodelife.report.replay import MOST, lanes
 from kubectl_nodelife.report.table import Table
 from tests.replay.told import ALL, NOON, UNREACHABLE, at, change, event, node, wrote
 

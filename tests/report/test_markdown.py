@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.cli import main
-from kubectl_nodelife.report.markdown import markdown
+from kubectl_nodelife.report.formats import markdown
 from kubectl_nodelife.report.table import Column, Table
 
 DUMP = str(Path(__file__).parents[1] / "drains" / "budget-one-at-a-time" / "cluster.json")

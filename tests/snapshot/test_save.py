@@ -16,7 +16,7 @@ from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands.cluster import dump, saving
 from kubectl_nodelife.commands.rbac import RULES
 from kubectl_nodelife.kube.kinds import group_of, kind_named
-from kubectl_nodelife.report import progress
+from kubectl_nodelife.report import live_line
 from kubectl_nodelife.snapshot import reading
 from tests.snapshot.planted import SECRETS, items_of, more, plant, read_dump
 from tests.snapshot.server import Cluster, serving
@@ -141,7 +141,7 @@ def test_the_bar_knows_how_much_there_is(cluster: Cluster, monkeypatch: pytest.M
         begun.append(total)
         yield steps.append
 
-    monkeypatch.setattr(progress, "progress_bar", bar)
+    monkeypatch.setattr(live_line, "progress_bar", bar)
     items = save()["items"]
     assert begun == [len(items)]
     assert steps == sorted(steps) and steps[-1] == len(items)

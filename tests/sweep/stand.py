@@ -11,11 +11,9 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sweep.base import Base, base_of_cluster
 from kubectl_nodelife.sweep.failures import Model
-from kubectl_nodelife.sweep.measures import MEASURES
-from kubectl_nodelife.sweep.points import Terms
-from kubectl_nodelife.sweep.runs import Plan, RunId, play_runs
+from kubectl_nodelife.sweep.points import Base, Terms, base_of_cluster
+from kubectl_nodelife.sweep.runs import MEASURES, Plan, RunId, play_runs
 from kubectl_nodelife.sweep.space import Point
 from tests.what_if.stand import ALL_KINDS, NOW_NS, Document, node
 

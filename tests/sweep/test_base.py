@@ -7,7 +7,7 @@ import zlib
 
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.sim.generate import Generate
-from kubectl_nodelife.sweep.base import base_of_recipe, zones_of
+from kubectl_nodelife.sweep.points import base_of_recipe, zones_of
 from tests.sweep.stand import THREE, base
 from tests.what_if.stand import workload
 

@@ -9,10 +9,12 @@ import pytest
 
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sweep.failures import (
+    FIXED,
     Flap,
     Group,
     Independent,
     LateHeartbeats,
+    Law,
     Link,
     MachineOutage,
     Model,
@@ -24,8 +26,7 @@ from kubectl_nodelife.sweep.failures import (
     merged,
     stream,
 )
-from kubectl_nodelife.sweep.laws import FIXED, Law
-from kubectl_nodelife.sweep.trace import read_trace
+from kubectl_nodelife.sweep.study import read_trace
 from tests.sweep.stand import refusal
 
 MINUTE = Law(FIXED, MINUTE_NS)

@@ -10,8 +10,15 @@ from __future__ import annotations
 import pytest
 
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sweep.failures import Flap, Independent, MachineOutage, Model, Trace
-from kubectl_nodelife.sweep.laws import FIXED, Law
+from kubectl_nodelife.sweep.failures import (
+    FIXED,
+    Flap,
+    Independent,
+    Law,
+    MachineOutage,
+    Model,
+    Trace,
+)
 from kubectl_nodelife.sweep.space import Point
 from tests.sweep.stand import base, measure, plan
 from tests.what_if.stand import budget, workload

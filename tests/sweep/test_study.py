@@ -11,10 +11,8 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.generate import Generate
-from kubectl_nodelife.sweep.base import base_of_recipe
-from kubectl_nodelife.sweep.failures import Flap, Independent
-from kubectl_nodelife.sweep.laws import FIXED, Law
-from kubectl_nodelife.sweep.points import settled_points
+from kubectl_nodelife.sweep.failures import FIXED, Flap, Independent, Law
+from kubectl_nodelife.sweep.points import base_of_recipe, settled_points
 from kubectl_nodelife.sweep.result import runs_of
 from kubectl_nodelife.sweep.space import LatinHypercube, points_of, read_space
 from kubectl_nodelife.sweep.statistics import Assertion

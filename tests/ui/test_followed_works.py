@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.answers.followed_works import (
+from kubectl_nodelife.answers.works import (
     MOST_WAITS,
     FollowedWorks,
     WorkDetails,
+    WorkInProgress,
     details_of_drain,
     details_of_roll_out,
     details_of_upgrade,
 )
-from kubectl_nodelife.answers.works import WorkInProgress
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus

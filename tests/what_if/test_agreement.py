@@ -7,13 +7,12 @@ import pytest
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.join_controllers import join_controllers
-from kubectl_nodelife.outlook.node import Outlook
+from kubectl_nodelife.outlook.node import Outlook, join_controllers
 from kubectl_nodelife.outlook.what_if.acts import read_acts
 from kubectl_nodelife.outlook.what_if.answer import make_answer
 from kubectl_nodelife.outlook.what_if.document import WhatIf
 from kubectl_nodelife.outlook.what_if.question import Plays, Question, play
-from kubectl_nodelife.outlook.zone_loss import LossByZone
+from kubectl_nodelife.outlook.zone import LossByZone
 from tests.what_if.stand import ALL_KINDS
 from tests.what_if.test_proofs import SEEDS, _of
 

@@ -21,12 +21,11 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if import CONDITIONS
 from kubectl_nodelife.outlook.what_if.acts import Act, acts_of_file, read_acts
 from kubectl_nodelife.outlook.what_if.answer import make_answer
-from kubectl_nodelife.outlook.what_if.causes import chains
-from kubectl_nodelife.outlook.what_if.document import Both
+from kubectl_nodelife.outlook.what_if.document import Both, chains
 from kubectl_nodelife.outlook.what_if.question import Question, play, story_of
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject, named_workloads
+from kubectl_nodelife.report.live_line import progress_bar
 from kubectl_nodelife.report.narration import NarrationPage
-from kubectl_nodelife.report.progress import progress_bar
 from kubectl_nodelife.report.what_if import WhatIfPage
 
 KINDS: Final = (*DRAIN_KINDS, "ControllerRevision")

@@ -53,7 +53,7 @@ from kubectl_nodelife.kube.wellknown import (
     NAMESPACE_NODE_LEASE,
 )
 from kubectl_nodelife.report.ages import age
-from kubectl_nodelife.report.progress import progress_bar
+from kubectl_nodelife.report.live_line import progress_bar
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.settings import DetectedSettings

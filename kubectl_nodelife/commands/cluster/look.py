@@ -20,7 +20,7 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.unreadable import Unreadable, told
-from kubectl_nodelife.report.progress import progress_bar
+from kubectl_nodelife.report.live_line import progress_bar
 
 if TYPE_CHECKING:
     from kubectl_nodelife.live.client import ApiError, Client

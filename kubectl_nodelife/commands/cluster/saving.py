@@ -34,9 +34,8 @@ from kubectl_nodelife.live.requests import Resource, resource_of
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.outlook.diverge.observations import MANAGER
 from kubectl_nodelife.snapshot.file import SnapshotFile
-from kubectl_nodelife.snapshot.flags import is_control_plane
 from kubectl_nodelife.snapshot.reading import count, pages
-from kubectl_nodelife.snapshot.redact import Redaction
+from kubectl_nodelife.snapshot.redact import Redaction, is_control_plane
 
 _LAST: Final = ("Pod", "Node", "Lease")
 _NAMESPACE_OF_MANAGER: Final = "kube-system"

@@ -21,7 +21,7 @@ from kubectl_nodelife.report import terminal
 if TYPE_CHECKING:
     from kubectl_nodelife.acts.carrier import LiveCarrier
     from kubectl_nodelife.acts.session import ActSession
-    from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence
+    from kubectl_nodelife.answers.upgrade_status import CheckEvidence
     from kubectl_nodelife.controllers.upgrade.cleaning import LeftObject
     from kubectl_nodelife.controllers.upgrade.document import Wish
     from kubectl_nodelife.daemon.cluster_checks import Right
@@ -56,7 +56,7 @@ async def read_run(
     connection: Connection, lease_namespace: str, checks_of: Collection[str] = ()
 ) -> RunRead:
     """Read them without a daemon. `checks_of`: of which nodes. Raises NodelifeError."""
-    from kubectl_nodelife.answers.upgrade_nodes import has_checks
+    from kubectl_nodelife.answers.upgrade_status import has_checks
     from kubectl_nodelife.commands.cluster.direct import (
         bulk_client,
         direct_source,
@@ -125,8 +125,7 @@ async def _read_evidence(
     client: Client, names: list[str], nodes: list[Node], lease: Lease | None
 ) -> CheckEvidence:
     """What the checks of these nodes rest on."""
-    from kubectl_nodelife.answers.upgrade_nodes import CheckEvidence
-    from kubectl_nodelife.answers.upgrade_status import policy_on
+    from kubectl_nodelife.answers.upgrade_status import CheckEvidence, policy_on
     from kubectl_nodelife.commands.cluster.direct import or_refused
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.live.client import ApiError

@@ -30,8 +30,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, DRAIN_IN_PROGRESS
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST, node_verdict
-from kubectl_nodelife.outlook.zone import ZoneOutlook, zones
-from kubectl_nodelife.outlook.zone_loss import ZoneBrake, zone_brakes
+from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook, zone_brakes, zones
 
 ZONE_STATES: Final = ("Initial", "Normal", "PartialDisruption", "FullDisruption")
 STRANDED: Final = ("forever", "brake", "mirror", "finalizer", "kubelet")

@@ -16,18 +16,18 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.answers.followed_works import (
+from kubectl_nodelife.answers.live_wall import LiveFrame, LiveWall, delta
+from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.answers.works import (
     FollowedWorks,
     WorkDetails,
+    WorkInProgress,
     WorkKey,
     details_of_drain,
     details_of_roll_out,
     details_of_upgrade,
     key_of,
 )
-from kubectl_nodelife.answers.live_wall import LiveFrame, LiveWall, delta
-from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.answers.works import WorkInProgress
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
 from kubectl_nodelife.daemon.server import Answer, Query, sliced

@@ -1,9 +1,9 @@
 """Finds pods whose status contradicts their containers or their node, and plans their repair.
 
-`audit_pods` goes over all pods once and asks `findings` and `readiness`; `classify` names a pod's
-class, `notes` holds what is to be said about each class, `evidence` reads the fields that a finding
-stands on, `advice` tells whether a pod may be force-deleted. `undo_mark` says when the node
-controller's mark may be undone, and `repair_plan` which requests `repair` would send.
+`audit_pods` goes over all pods once, looks at their readiness and asks `findings`; `classify` names
+a pod's class, `notes` holds what is to be said about each class, `evidence` reads the fields that a
+finding stands on. `repair_plan` says which requests `repair` would send, and when the node
+controller's mark may be undone.
 """
 
 from typing import Final

@@ -1,4 +1,10 @@
-"""Predicts a DaemonSet's update: what is replaced next, what it waits for, how long it takes."""
+"""Predicts a DaemonSet's update: what is replaced next, what it waits for, how long it takes; and
+what each revision changed.
+
+Two pod templates are compared path by path. Lists of named things (containers, env, volumes, ports)
+are compared by name, so that a container inserted in front does not make all that follow look
+changed.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +33,14 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     rollout_status,
     template_of,
 )
-from kubectl_nodelife.outlook.daemonset.template_changes import TemplateChange, template_changes
 from kubectl_nodelife.outlook.daemonset.truth_table import NOT_SCHEDULED, trouble_of
 from kubectl_nodelife.outlook.daemonset.view import SetView
 from kubectl_nodelife.workloads.daemonset_defaults import default_pod_template
 
 DEFAULT_GRACE_SECONDS = 30
+
+
+_IDENTITY = ("name", "containerPort", "mountPath", "key")
 
 
 class BudgetUser(msgspec.Struct, frozen=True):
@@ -292,3 +300,55 @@ def _effects(view: SetView, plan: Rollback) -> Iterator[str]:
         yield f"{counted(replaced, 'pod')} to be replaced, {keep} with that revision already"
     else:
         yield f"no pod is replaced by itself (OnDelete); {keep} have that revision already"
+
+
+class TemplateChange(msgspec.Struct, frozen=True):
+    """One path. `old` or `new` None: it was or is not there."""
+
+    path: str
+    old: Any
+    new: Any
+
+    def __str__(self) -> str:
+        if self.old is None:
+            return f"{self.path}: + {_short(self.new)}"
+        if self.new is None:
+            return f"{self.path}: - {_short(self.old)}"
+        return f"{self.path}: {_short(self.old)} -> {_short(self.new)}"
+
+
+def template_changes(old: dict[str, Any], new: dict[str, Any]) -> list[TemplateChange]:
+    """The changes, in path order of the new template, what is gone last."""
+    return list(_changes_at("", old, new))
+
+
+def _changes_at(path: str, old: Any, new: Any) -> Iterator[TemplateChange]:
+    if old == new:
+        return
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in dict.fromkeys([*new, *old]):
+            if key != "creationTimestamp":
+                where = f"{path}.{key}" if path else key
+                yield from _changes_at(where, old.get(key), new.get(key))
+        return
+    if isinstance(old, list) and isinstance(new, list):
+        before, after = _by_identity(old), _by_identity(new)
+        if before is not None and after is not None:
+            for name in dict.fromkeys([*after, *before]):
+                yield from _changes_at(f"{path}[{name}]", before.get(name), after.get(name))
+            return
+    yield TemplateChange(path, old, new)
+
+
+def _by_identity(items: list[Any]) -> dict[str, Any] | None:
+    """The items by name, or None where they have none, or not all different ones."""
+    for field in _IDENTITY:
+        if all(isinstance(item, dict) and field in item for item in items):
+            found = {str(item[field]): item for item in items}
+            if len(found) == len(items):
+                return found
+    return {} if not items else None
+
+
+def _short(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

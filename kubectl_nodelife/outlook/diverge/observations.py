@@ -10,6 +10,9 @@ from typing import Final
 
 import msgspec
 
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.times import SECOND_NS
+
 LOST: Final = "lost"  # Ready of a node turned Unknown for a silent kubelet
 TAINTED: Final = "tainted"
 UNTAINTED: Final = "untainted"
@@ -272,3 +275,15 @@ class Judgement(msgspec.Struct, frozen=True):
     expected: int
     open: int
     not_evaluated: tuple[str, ...]
+
+
+_NEAR_NS: Final = 5 * SECOND_NS
+"""managedFields have whole seconds, by the server's clock."""
+
+
+def author_of(node: Node, field: str, at_ns: int) -> WriteAuthor | None:
+    """Who wrote the field at about that instant; None where that is not told."""
+    writer = node.managers.writer_of(field)
+    if writer is None or abs(writer.time_ns - at_ns) > _NEAR_NS:
+        return None
+    return WriteAuthor(writer.name, writer.operation, writer.time_ns)

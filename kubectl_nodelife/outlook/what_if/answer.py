@@ -16,7 +16,6 @@ from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import ReplicationControllerSpec, ScaleSpec
 from kubectl_nodelife.outlook.what_if.acts import Act
-from kubectl_nodelife.outlook.what_if.causes import WhyChanged
 from kubectl_nodelife.outlook.what_if.document import (
     DEGRADED,
     FULL,
@@ -34,8 +33,11 @@ from kubectl_nodelife.outlook.what_if.document import (
     UnreadKindNote,
     Verdict,
     WhatIf,
+    WhyChanged,
     WorkloadFuture,
     ZoneFuture,
+    act_words,
+    outcome_words,
 )
 from kubectl_nodelife.outlook.what_if.nodes_and_zones import (
     act_of_each,
@@ -50,7 +52,6 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
     Outage,
     ServedObject,
 )
-from kubectl_nodelife.outlook.what_if.wording import act_words, outcome_words
 from kubectl_nodelife.sim.joined import joined_kubelets
 from kubectl_nodelife.sim.present import Present
 from kubectl_nodelife.sim.timeline import Record

@@ -1,20 +1,90 @@
 """The document `WhatIf`: what the future has that the baseline has not.
 
-Only what differs is listed. Seconds count from the question, to the ms.
+Only what differs is listed. Seconds count from the question, to the ms. `chains` finds the chain
+of causes of each record about one object; `act_words` and `outcome_words` say question and outcome
+in one sentence each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.duration import human_duration
+from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if.acts import Act
-from kubectl_nodelife.outlook.what_if.causes import WhyChanged
+from kubectl_nodelife.outlook.what_if.question import Played
+from kubectl_nodelife.outlook.what_if.service_levels import ServedObject
+from kubectl_nodelife.sim.timeline import Record
 
 NONE, DEGRADED, FULL = "none", "degraded", "full"
 WORST: Final = {FULL: 0, DEGRADED: 1, NONE: 2}
+_NAMED: Final = 3
+
+
+class CausedChange(msgspec.Struct, frozen=True, rename="camel"):
+    """One change: when, what was done to what, and why; then the causes, the nearest first."""
+
+    at: float
+    action: str
+    object: str
+    reason: str
+
+
+class WhyChanged(msgspec.Struct, frozen=True, rename="camel"):
+    """All changes of an object, each with its chain of causes."""
+
+    about: str
+    changes: list[list[CausedChange]]
+
+
+def chains(played: Played, about: str) -> WhyChanged:
+    """The changes of `node/NAME` or NAMESPACE/KIND/NAME. Raises BadInput."""
+    parts = about.split("/")
+    if len(parts) == 2 and parts[0].lower() in ("node", "nodes"):
+        found = [i for i, r in enumerate(played.records) if _is_about_node(r, parts[1])]
+        known = parts[1] in played.cluster.nodes or bool(found)
+    elif len(parts) == 3:
+        workload = _workload(played, ServedObject(*parts))
+        known = workload is not None
+        uids = {uid for uid, of in played.levels.workload_of.items() if of == workload}
+        found = [i for i, r in enumerate(played.records) if r.object.uid in uids]
+    else:
+        remedy = "write node/NAME or NAMESPACE/KIND/NAME"
+        raise BadInput(f"{about!r} names nothing", on="--why", remedy=remedy)
+    if not known:
+        raise BadInput(f'"{about}" not found', on="--why", remedy="check the name")
+    return WhyChanged(about=about, changes=[_chain(played.records, i) for i in found])
+
+
+def _is_about_node(record: Record, name: str) -> bool:
+    return record.object.kind == "Node" and record.object.name == name
+
+
+def _workload(played: Played, asked: ServedObject) -> ServedObject | None:
+    kind = asked.kind.lower()
+    for workload in sorted(set(played.levels.workload_of.values())):
+        same = (workload.namespace, workload.name) == (asked.namespace, asked.name)
+        if same and workload.kind.lower() == kind:
+            return workload
+    return None
+
+
+def _chain(records: list[Record], index: int | None) -> list[CausedChange]:
+    chain = []
+    while index is not None:
+        record = records[index]
+        obj = record.object
+        name = "/".join(filter(None, (obj.kind.lower(), obj.namespace, obj.name)))
+        chain.append(
+            CausedChange(at=record.at, action=record.action, object=name, reason=record.reason)
+        )
+        index = record.cause
+    return chain
 
 
 class _Document(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -293,3 +363,89 @@ class WhatIf(_Document, frozen=True, kw_only=True):
     not_evaluated: list[UnreadKindNote]
     assumed: list[str]
     warnings: list[str]
+
+
+def act_words(act: Act) -> str:
+    """The act as a person says it: `zone a is lost for 20m (6 nodes)`."""
+    names = first_names(act.targets or act.nodes, _NAMED)
+    nodes = first_names(act.nodes, _NAMED)
+    said = {
+        "lose node": f"node {nodes} is lost",
+        "lose nodes": f"{nodes} are lost",
+        "lose zone": f"zone {names} is lost",
+        "lose link node": f"the link of node {nodes} is lost",
+        "lose link": "the link of all nodes is lost",
+        "lose link nodes": f"the link of {nodes} is lost",
+        "lose link zone": f"the link of zone {names} is lost",
+        "taint": f"node {nodes} is tainted {names}",
+        "untaint": f"{names} is taken off node {nodes}",
+        "cordon": f"node {nodes} is cordoned",
+        "uncordon": f"node {nodes} is uncordoned",
+        "drain": f"node {nodes} is drained",
+        "delete node": f"node {nodes} is deleted",
+        "delete pod": f"pod {names} is deleted",
+        "set": _settings_words(act),
+        "file": f"the events of {names} happen",
+    }
+    lasts = f" for {_human(act.for_seconds)}" if act.for_seconds is not None else ""
+    at = f" at {_human(act.at_seconds)}" if act.at_seconds else ""
+    many = f" ({len(act.nodes)} nodes)" if len(act.nodes) > 1 else ""
+    return f"{said[act.act]}{lasts}{at}{many}"
+
+
+def _settings_words(act: Act) -> str:
+    given = ", ".join(act.targets)
+    stamps = ", also for pods that are there" if act.restamp else ""
+    if not act.restart:
+        return f"the settings are {given}{stamps}"
+    return f"the controllers are started anew{f' with {given}' * bool(given)}{stamps}"
+
+
+def outcome_words(
+    workloads: Sequence[WorkloadFuture],
+    services: Sequence[ServiceFuture],
+    zones: Sequence[ZoneFuture],
+) -> str:
+    """The outcome in one sentence, the worst first."""
+    parts = list(_parts(workloads, services, zones))
+    if parts:
+        return "; ".join(parts)
+    if not workloads:
+        return "no workload notices"
+    return "no workload loses a pod that serves"
+
+
+def _parts(
+    workloads: Sequence[WorkloadFuture],
+    services: Sequence[ServiceFuture],
+    zones: Sequence[ZoneFuture],
+) -> Iterator[str]:
+    down = [w for w in workloads if w.outage == FULL]
+    degraded = [w for w in workloads if w.outage == DEGRADED]
+    if down:
+        some = f"{len(down)} workloads are" if len(down) > 1 else f"{down[0].name} is"
+        longest = f"{'longest ' * (len(down) > 1)}{_human(max(w.at_zero_seconds for w in down))}"
+        yield f"{some} down, {'to the end' if any(map(stays_down, down)) else longest}"
+    if degraded:
+        some = f"{len(degraded)} workloads have" if len(degraded) > 1 else f"{degraded[0].name} has"
+        yield f"{some} fewer pods for a while"
+    empty = [s for s in services if s.lowest == 0 and s.endpoints_before]
+    if empty:
+        some = f"{len(empty)} Services have" if len(empty) > 1 else f"Service {empty[0].name} has"
+        yield f"{some} no endpoints for a while"
+    pending = sum(len(w.pending) for w in workloads)
+    if pending:
+        yield f"{pending} pods find no place" if pending > 1 else "1 pod finds no place"
+    stopped = [z.name for z in zones if any(change.rate == 0 for change in z.states)]
+    if stopped:
+        verb = "stop" if len(stopped) > 1 else "stops"
+        yield f"{first_names(stopped, _NAMED)} {verb} evicting"
+
+
+def stays_down(workload: WorkloadFuture) -> bool:
+    """True if no pod of it serves at the end."""
+    return workload.outage == FULL and workload.series[-1].serving == 0
+
+
+def _human(span_s: float) -> str:
+    return human_duration(round(span_s * SECOND_NS))

@@ -1,0 +1,219 @@
+"""Explains what a drain does to a pod, and what stands in its way.
+
+That is who replaces the pod and when, which admission webhooks are asked before pods of a node are
+evicted, and of a disruption budget its arithmetic, its pods, the nodes it holds, what would help.
+Imported by need: most explanations do without the drain planner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kubectl_nodelife.drain.admission import Admission
+from kubectl_nodelife.drain.budget_findings import BLOCKING, OK, UNUSED, BudgetView
+from kubectl_nodelife.drain.budget_survey import survey
+from kubectl_nodelife.drain.of_pod import pod_in_drain
+from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED, UNKNOWN, PodPlan
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.drain.webhooks import eviction_webhooks
+from kubectl_nodelife.kube.duration import human_duration
+from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.explain import ExplainedQuestion
+from kubectl_nodelife.workloads.owners import NEVER as NOBODY
+from kubectl_nodelife.workloads.owners import WHEN_GONE, replacement_of, stays_on_its_node
+
+_MOST = 8
+_NOTHING_WRONG = (
+    "Nothing was found as of this moment, in its selector, its rule, its status and its pods; "
+    "'replay --drain NODE' shows what it held before."
+)
+
+
+def drain_sections(snapshot: PlanSnapshot, pod: Pod) -> Iterator[ExplainedQuestion]:
+    """Who replaces the pod, and what a drain of its node would do to it."""
+    yield ExplainedQuestion("Who replaces it, and when?", list(_replacement(snapshot, pod)))
+    node = pod.spec.node_name
+    if node in snapshot.nodes:
+        question = "What would a drain of its node do to it?"
+        yield ExplainedQuestion(question, list(_drained(snapshot, pod)))
+        yield webhook_section(snapshot, [pod])
+
+
+def owner_chain(snapshot: PlanSnapshot, pod: Pod) -> list[str]:
+    """`Kind/name` of the pod's controller, of that one's controller, and so on."""
+    chain: list[str] = []
+    found: KubeObject | None = pod
+    while found is not None:
+        owner = controller_of(found.metadata)
+        if owner is None or f"{owner.kind}/{owner.name}" in chain:
+            break
+        chain.append(f"{owner.kind}/{owner.name}")
+        found = snapshot.find(owner.kind, pod.namespace, owner.name)
+    return chain
+
+
+def _replacement(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
+    rule = replacement_of(pod, snapshot)
+    chain = owner_chain(snapshot, pod)
+    who = chain[0] if chain else ""
+    if len(chain) > 1:
+        who += f" (of {chain[-1]})"
+    if rule.when == NOBODY:
+        yield f"Nobody: {rule.why}."
+    elif rule.when == WHEN_GONE:
+        once = f"{who} makes the next only when this object is gone"
+        if chain[0].startswith("StatefulSet/"):
+            once += f", so that there is at most one {pod.name}"
+        yield f"{once}."
+        if rule.ordered:
+            yield "It goes by ordinals: each only when those before it are Ready."
+    else:
+        leaving = pod.metadata.deletion_timestamp is not None
+        when = "now that this one is" if leaving else "as soon as this one is"
+        yield f"{who} makes another {when} being deleted."
+    if rule.delay_ns:
+        after = human_duration(rule.delay_ns)
+        yield f"A Job waits {after} after a failed pod, and longer each time."
+    if rule.assumed:
+        yield f"That is assumed: {chain[0]} was not read."
+    if rule.min_ready_seconds:
+        yield f"It counts as available {rule.min_ready_seconds}s after it is Ready."
+
+
+def _drained(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
+    outcome = pod_in_drain(snapshot, pod)
+    found = outcome.planned
+    for fault in outcome.lifted:
+        yield f"kubectl drain refuses its node: {fault.message}; {fault.flag} lifts that."
+    if found is None:
+        yield "Nothing: kubectl drain does not touch it."
+        return
+    yield _verdict(found)
+    if found.remedy is not None:
+        risk = f" ({found.remedy.risk})" if found.remedy.risk not in ("", "none") else ""
+        yield f"To unblock: {found.remedy.change}{risk}."
+    if found.budgets:
+        yield f"Budgets that its eviction asks: {', '.join(found.budgets)}."
+    lands = [place.node for place in found.landing if place.node]
+    refused = [f"{p.reason} on {p.nodes}" for p in found.landing if not p.node and p.reason]
+    if lands:
+        yield f"Its replacement can go to {', '.join(lands[:5])}."
+    elif refused and found.verdict != KEPT:
+        yield f"Its replacement has nowhere to go: {', '.join(refused)}."
+    if found.verdict == UNKNOWN and outcome.lacking:
+        yield f"Not known, for want of what was not read: {', '.join(outcome.lacking)}."
+
+
+def _verdict(found: PodPlan) -> str:
+    if found.verdict == KEPT:
+        return f"It stays: {found.reason or found.gate}."
+    if found.verdict in (NEVER, REFUSED):
+        return f"It never goes: {found.reason or found.gate}."
+    when = ""
+    if found.start is not None:
+        when = f", evicted after {_s(found.start)}"
+        when += f", gone after {_s(found.gone)}" if found.gone is not None else ""
+        if found.end is not None and found.end != found.gone:
+            when += f", its replacement Ready after {_s(found.end)}"
+    reason = f": {found.reason}" if found.reason else ""
+    return f"{found.verdict}{when}{reason}."
+
+
+def _s(seconds: float) -> str:
+    return human_duration(round(seconds) * SECOND_NS)
+
+
+def webhook_section(snapshot: PlanSnapshot, pods: Sequence[Pod]) -> ExplainedQuestion:
+    """The section about evictions of those of the pods that a drain evicts."""
+    pods = [pod for pod in pods if not stays_on_its_node(pod)]
+    unread = [
+        kind
+        for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+        if not snapshot.was_read(kind)
+    ]
+    sentences = [found.told() for found in eviction_webhooks(Admission(snapshot), pods)]
+    if unread:
+        sentences.append(f"Not all is known: no {' and no '.join(unread)} was read.")
+    return ExplainedQuestion(
+        "Which webhooks are asked before an eviction here?", sentences or ["None."]
+    )
+
+
+def budget_sections(
+    snapshot: PlanSnapshot, namespace: str, name: str
+) -> Iterator[ExplainedQuestion] | None:
+    """The sections about one budget; None where there is no such budget."""
+    found = survey(snapshot, namespace)
+    view = next((view for view in found.budgets if view.name == name), None)
+    if view is None:
+        return None
+    double = {pod: names for pod, names in found.two_budgets.items() if name in names}
+    return _sections(view, double)
+
+
+def _sections(view: BudgetView, double: dict[str, list[str]]) -> Iterator[ExplainedQuestion]:
+    yield ExplainedQuestion("How many of its pods may go now, and why?", list(_allowed(view)))
+    yield ExplainedQuestion("Whose pods are they?", list(_pods(view)))
+    yield ExplainedQuestion("Which nodes does it hold?", [_nodes(view)])
+    told = [f"{f.what}{'; ' + f.remedy if f.remedy else ''}" for f in view.findings]
+    told += [
+        f"{pod} has two budgets, {' and '.join(names)}: the Eviction API refuses it for ever; "
+        "narrow one of the selectors"
+        for pod, names in double.items()
+    ]
+    sentences = [f"{_begun(text)}." for text in told]
+    yield ExplainedQuestion("Is something wrong with it?", sentences or [_NOTHING_WRONG])
+
+
+def _begun(text: str) -> str:
+    """A sentence's beginning in upper case, but not where it is a field of the API."""
+    word = text.partition(" ")[0]
+    return f"{text[0].upper()}{text[1:]}" if word.islower() else text
+
+
+def _allowed(view: BudgetView) -> Iterator[str]:
+    state = {
+        OK: "pods may go",
+        BLOCKING: "none may go now; that changes when more of its pods are Ready",
+        UNUSED: "it matches no pod",
+    }
+    yield f"{view.state}: {state.get(view.state, 'none may go')}."
+    yield f"Its rule is {view.rule}, its selector {view.selector or 'empty'}."
+    pods = counted(view.expected, "pod")
+    yield (
+        f"Of {pods} {view.desired} must be healthy and {view.healthy} are: "
+        f"{view.allowed} may go by its status, {_counted(view)} by the objects."
+    )
+    if view.disrupted:
+        yield f"{view.disrupted} of them are on their way out already."
+    policy = view.policy or "IfHealthyBudget"
+    held = "are held back too while too few are healthy"
+    yield (
+        f"unhealthyPodEvictionPolicy is {policy}: pods that are not Ready "
+        f"{'always may go' if policy == 'AlwaysAllow' else held}."
+    )
+
+
+def _counted(view: BudgetView) -> str:
+    return "an unknown number" if view.counted is None else str(view.counted)
+
+
+def _pods(view: BudgetView) -> Iterator[str]:
+    yield f"It guards {counted(view.pods, 'pod')}, as far as they were read{_of(view.owners)}."
+
+
+def _of(owners: list[str]) -> str:
+    return f", of {first_names(owners, _MOST)}" if owners else ""
+
+
+def _nodes(view: BudgetView) -> str:
+    held, of = view.undrainable, len(view.nodes)
+    if not of:
+        return "None: none of its pods runs on a node that was read."
+    if not held:
+        return f"None now, of the {of} nodes on which its pods are."
+    nodes = counted(of, "node")
+    return f"{first_names(held, _MOST)} cannot be drained now, of {nodes} with its pods."
