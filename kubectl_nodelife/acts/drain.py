@@ -1,9 +1,17 @@
 """Drains nodes as a plan says: cordons all of them, then evicts wave by wave, and keeps time.
 
 Before each wave but the first the cluster is looked at again: where the rest of the plan could no
-longer be carried out, the drain holds, says why, and goes on once it can be. Nothing is uncordoned
-on failure, as with kubectl; `uncordon` is for those who break it off. Run again, it goes on where
-it was: nodes that are cordoned and pods that are gone need nothing.
+longer be carried out, the drain holds, says why, and goes on once it can be. Between two waves it
+waits until the pods that take the place of evicted ones are Ready, as the plan's waves do: those
+that no node has room for, and those of owners none of whose evicted pods was Ready, are not waited
+for. Nothing is uncordoned on failure, as with kubectl; `uncordon` is for those who break it off.
+Run again, it goes on where it was: nodes that are cordoned and pods that are gone need nothing.
+
+A drain is reported as conditions of the node where that is asked for (`DrainConditions`), for
+whoever asks who took it out of service and why. Follows KEP-5683 (kubernetes/enhancements#5683) and
+what #6309 proposes for kubectl drain: opt-in and best effort. DrainInProgress is True from before
+the first eviction; Drained is True once all pods are gone. Whoever ends the maintenance clears
+them. A write that fails is told, and the drain goes on.
 """
 
 from __future__ import annotations
@@ -16,21 +24,44 @@ from typing import Final
 import msgspec
 
 from kubectl_nodelife.acts.carrier import make_carrier
-from kubectl_nodelife.acts.drain_conditions import DRAIN_INTERRUPTED, DrainConditions
 from kubectl_nodelife.acts.node_drain import DRAIN, NodeDrain, Overtaken
-from kubectl_nodelife.acts.replacements import await_replacements
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, WaveOptions
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, Estimate, WavePlan
-from kubectl_nodelife.engine.actions import SetUnschedulable
-from kubectl_nodelife.engine.calls import Get
+from kubectl_nodelife.engine.actions import SetNodeConditions, SetUnschedulable
+from kubectl_nodelife.engine.calls import Get, Request, Result
+from kubectl_nodelife.engine.calls.call import CONFLICT, collection_path
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.meta import OwnerReference, Time, controller_of
+from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import (
+    ADMIN_REQUESTED,
+    DRAIN_COMPLETED,
+    DRAIN_IN_PROGRESS,
+    DRAINED,
+    FALSE,
+    TRUE,
+)
 from kubectl_nodelife.sim.kubectl.conversation import pending_nodes, unable
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 HOLD_S: Final = 5.0
+
+DRAIN_FAILED: Final = "DrainFailed"
+DRAIN_INTERRUPTED: Final = "DrainInterrupted"
+WRITES: Final = 2
+"""So many writes a node."""
+_TRIES: Final = 5
+"""A kubelet may write the same status meanwhile."""
+
+LOOK_S: Final = 1.0
+LOOKS_AT_LEAST: Final = 2
+"""Owners take a moment to make successors."""
+TOLD_AFTER: Final = 30
 
 
 class WaveRun(msgspec.Struct):
@@ -271,3 +302,117 @@ def _cordon_of(node: Node, *, unschedulable: bool) -> SetUnschedulable:
         node_uid=node.uid,
         unschedulable=unschedulable,
     )
+
+
+class DrainConditions:
+    """Reports a drain as conditions of the node, for whoever asks who took it out of service and
+    why. `because`: a person's words; `controller`: in whose name it is written.
+    """
+
+    def __init__(
+        self, session: ActSession, controller: str, because: str, warn: Callable[[str], None]
+    ) -> None:
+        self._session = session
+        self._controller = controller
+        self._because = because
+        self._warn = warn
+
+    async def begun(self, node: Node) -> None:
+        """Its pods are evicted from now on."""
+        await self._set(node, ADMIN_REQUESTED, in_progress=True, drained=False)
+
+    async def drained(self, node: Node) -> None:
+        """All pods that had to go are gone."""
+        await self._set(node, DRAIN_COMPLETED, in_progress=False, drained=True)
+
+    async def failed(self, node: Node, reason: str = DRAIN_FAILED) -> None:
+        """It was given up; what was evicted stays evicted."""
+        await self._set(node, reason, in_progress=False, drained=False)
+
+    async def _set(self, node: Node, reason: str, *, in_progress: bool, drained: bool) -> None:
+        result = Result(CONFLICT)
+        carrier = make_carrier(self._session)
+        for _ in range(_TRIES):
+            answer = await self._session.reader.call(Get("Node", ("", node.name)))
+            found = answer.obj
+            if not isinstance(found, Node) or found.uid != node.uid:
+                result = Result(answer.code, answer.message or "it is another node now")
+                break
+            told = {DRAIN_IN_PROGRESS: in_progress, DRAINED: drained}
+            result = await carrier.carry_out(self._action(found, reason, told), found)
+            if result.code != CONFLICT:
+                break
+        await carrier.stop()
+        if not result.ok:
+            self._warn(f"node {node.name}: its conditions could not be set: {result.message}")
+
+    def _action(self, node: Node, reason: str, told: dict[str, bool]) -> SetNodeConditions:
+        now = Time(self._session.now_ns() // SECOND_NS * SECOND_NS)
+        conditions = []
+        for type_, holds in told.items():
+            status = TRUE if holds else FALSE
+            before = node.status.condition(type_)
+            same = before is not None and before.status == status
+            since = before.last_transition_time if before is not None and same else now
+            conditions.append(NodeCondition(type_, status, reason, self._because, now, since))
+        return SetNodeConditions(
+            controller=self._controller,
+            because=self._because,
+            node=node.name,
+            node_uid=node.uid,
+            conditions=tuple(conditions),
+        )
+
+
+async def await_replacements(
+    session: ActSession, evicted: Sequence[Pod], warn: Callable[[str], None]
+) -> None:
+    """Look every second until none is waited for; who is, is told after half a minute."""
+    owners = {owner.uid for pod in evicted if _is(pod, "Ready", TRUE) and (owner := _owner(pod))}
+    namespaces = sorted({pod.namespace for pod in evicted})
+    looks = 0
+    while owners:
+        await asyncio.sleep(LOOK_S)
+        looks += 1
+        waited = [
+            pod
+            for namespace in namespaces
+            for pod in await _pods(session, namespace)
+            if (owner := _owner(pod)) and owner.uid in owners and _is_waited_for(pod)
+        ]
+        if not waited and looks >= LOOKS_AT_LEAST:
+            return
+        if looks == TOLD_AFTER:
+            names = ", ".join(f"{pod.namespace}/{pod.name}" for pod in waited)
+            warn(f"held before the next wave: replacements are not Ready: {names}")
+
+
+def _owner(pod: Pod) -> OwnerReference | None:
+    return controller_of(pod.metadata)
+
+
+def _is_waited_for(pod: Pod) -> bool:
+    over = pod.status.phase in ("Succeeded", "Failed")
+    if over or pod.metadata.deletion_timestamp is not None or _is(pod, "Ready", TRUE):
+        return False
+    return bool(pod.spec.node_name) or not _is(pod, "PodScheduled", FALSE)
+
+
+def _is(pod: Pod, type_: str, status: str) -> bool:
+    condition = pod.status.condition(type_)
+    return condition is not None and condition.status == status
+
+
+async def _pods(session: ActSession, namespace: str) -> list[Pod]:
+    """The namespace's pods; none where they cannot be read now, for they are asked for again."""
+    request = Request("GET", collection_path("Pod", namespace), "", {})
+    answer = await session.reader.send(request, "PodList")
+    found = []
+    for item in (answer.raw or {}).get("items") or ():
+        try:
+            pod = decode("Pod", item)
+        except InputError:
+            continue
+        assert isinstance(pod, Pod)
+        found.append(pod)
+    return found

@@ -81,8 +81,7 @@ def drain(
       kubectl nodelife drain -l pool=blue --max-parallel 3 --ignore-daemonsets --yes
       kubectl nodelife drain worker-1 --ignore-daemonsets --dry-run=server
     """
-    from kubectl_nodelife.acts.drain import DrainOrder
-    from kubectl_nodelife.acts.drain_conditions import WRITES
+    from kubectl_nodelife.acts.drain import WRITES, DrainOrder
     from kubectl_nodelife.commands.cluster.drain import choose_nodes, look_for_drain
     from kubectl_nodelife.drain.plan import planned
 

@@ -28,8 +28,7 @@ from kubectl_nodelife.engine.controller import Actions, TurnPart
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.pod_conditions import disruption_target
+from kubectl_nodelife.kube.pod import Pod, disruption_target
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import DELETION_BY_POD_GC, TAINT_NODE_OUT_OF_SERVICE, TRUE
 

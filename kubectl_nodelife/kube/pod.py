@@ -1,4 +1,7 @@
-"""Slices of Pod: scheduling terms, containers, volumes, status."""
+"""Slices of Pod: scheduling terms, containers, volumes, status.
+
+`disruption_target` is a condition that controllers set, after pkg/api/v1/pod/util.go.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from kubectl_nodelife.kube.meta import (
     LabelSelectorRequirement,
     Time,
 )
+from kubectl_nodelife.kube.times import whole_seconds
+from kubectl_nodelife.kube.wellknown import DISRUPTION_TARGET, TRUE
 
 Quantities = dict[str, str | int | float]
 
@@ -307,4 +312,26 @@ def same_but_for_conditions(old: Pod, new: Pod) -> bool:
             (was := old.status.phase) == (now := new.status.phase)
             or (was in _ALIVE_PHASES and now in _ALIVE_PHASES)
         )
+    )
+
+
+def disruption_target(
+    status: PodStatus, reason: str, message: str, now_ns: int
+) -> PodCondition | None:
+    """The condition DisruptionTarget to set, or None where the pod has it already.
+
+    Follows `UpdatePodCondition`: the transition time moves only when the status does.
+    """
+    old = status.condition(DISRUPTION_TARGET)
+    since = whole_seconds(now_ns)
+    if old is not None and old.status == TRUE:
+        if (old.reason, old.message) == (reason, message):
+            return None
+        since = old.last_transition_time or since
+    return PodCondition(
+        type=DISRUPTION_TARGET,
+        status=TRUE,
+        reason=reason,
+        message=message,
+        last_transition_time=since,
     )

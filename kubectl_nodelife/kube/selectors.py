@@ -1,4 +1,4 @@
-"""Label selectors and field selectors: reading them as text, and what they match.
+"""Selectors of labels, fields and nodes: reading them as text, and what they match.
 
 Follows apimachinery/pkg/labels/selector.go, apimachinery/pkg/apis/meta/v1/helpers.go
 (`LabelSelectorAsSelector`) and apimachinery/pkg/fields. One form serves all: selectors written in
@@ -8,19 +8,23 @@ Upstream refuses to build a selector that holds a malformed requirement, and mos
 as if nothing matched. Here a malformed requirement matches nothing, and `selector_fault` tells what
 is wrong with it. Left out: the check of a selector object's keys and values for forbidden
 characters (no label can have them, so the answers are the same but for NotIn and DoesNotExist).
+
+Which nodes a pod may run on by its own words, nodeSelector and required node affinity, follows
+component-helpers/scheduling/corev1/nodeaffinity/nodeaffinity.go. A malformed requirement makes its
+term match nothing (upstream: the term is an error, the other terms still count). Left out:
+preferred terms, which decide nothing here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, LabelSelectorRequirement
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.strconv import parse_int64
+from kubectl_nodelife.kube.pod import NodeSelector, NodeSelectorTerm, Pod, PodSpec
 
 IN: Final = "In"
 NOT_IN: Final = "NotIn"
@@ -30,6 +34,10 @@ GREATER_THAN: Final = "Gt"
 LESS_THAN: Final = "Lt"
 
 _NO_LABELS: Mapping[str, str] = {}
+
+_DECIMAL = re.compile(r"[+-]?\d{1,40}", re.ASCII)
+
+_FIELD_NAME = "metadata.name"
 
 
 def matches(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:
@@ -273,3 +281,59 @@ def field_value(obj: KubeObject, field: str) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
+
+
+def parse_int64(text: str) -> int | None:
+    """The signed 64-bit decimal that `text` is, or None. Follows `strconv.ParseInt`."""
+    if _DECIMAL.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else None
+
+
+def matches_required_node_affinity(spec: PodSpec, node: Node) -> bool:
+    """True if nodeSelector and required node affinity both admit the node.
+
+    Follows `GetRequiredNodeAffinity(pod).Match(node)`.
+    """
+    if spec.node_selector and not matches_set(spec.node_selector, node.metadata.labels):
+        return False
+    selector = required_node_selector(spec)
+    return selector is None or matches_node_selector(selector, node)
+
+
+def required_node_selector(spec: PodSpec) -> NodeSelector | None:
+    """The pod's required node affinity; None where it has none, which admits every node."""
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    if affinity is None:
+        return None
+    return affinity.required_during_scheduling_ignored_during_execution
+
+
+def matches_node_selector(selector: NodeSelector, node: Node) -> bool:
+    """True if one of the terms matches; no terms match nothing. Follows `NodeSelector.Match`."""
+    return matches_node_selector_terms(selector.node_selector_terms, node)
+
+
+def matches_node_selector_terms(terms: Iterable[NodeSelectorTerm], node: Node) -> bool:
+    """True if one of the terms matches the node. Follows `MatchNodeSelectorTerms`."""
+    return any(matches_node_selector_term(term, node) for term in terms)
+
+
+def matches_node_selector_term(term: NodeSelectorTerm, node: Node) -> bool:
+    """True if all expressions and all fields of the term hold; an empty term matches nothing."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    labels = node.metadata.labels or {}
+    return all(requirement_matches(r, labels) for r in term.match_expressions) and all(
+        _field_matches(r, node) for r in term.match_fields
+    )
+
+
+def _field_matches(requirement: LabelSelectorRequirement, node: Node) -> bool:
+    """A field requirement: only metadata.name, only In and NotIn, only one value."""
+    if requirement.key != _FIELD_NAME or len(requirement.values) != 1:
+        return False
+    if requirement.operator == IN:
+        return node.metadata.name == requirement.values[0]
+    return requirement.operator == NOT_IN and node.metadata.name != requirement.values[0]

@@ -19,7 +19,7 @@ import msgspec
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Toleration
-from kubectl_nodelife.kube.strconv import parse_int64
+from kubectl_nodelife.kube.selectors import parse_int64
 from kubectl_nodelife.kube.wellknown import (
     NO_EXECUTE,
     TAINT_EFFECTS,

@@ -1,12 +1,14 @@
-"""The zone that a node belongs to, from its labels.
+"""The zone and the pool that a node belongs to, from its labels.
 
 Follows component-helpers/node/topology/helpers.go (`GetZoneKey`). The key holds a NUL byte, as
-upstream's does; `zone_display` makes it fit for people.
+upstream's does; `zone_display` makes it fit for people. A pool is named by labels that clouds and
+autoscalers put on nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from kubectl_nodelife.kube.wellknown import (
     LABEL_REGION,
@@ -16,6 +18,17 @@ from kubectl_nodelife.kube.wellknown import (
 )
 
 _SEPARATOR = ":\x00:"
+
+POOL_LABELS: Final = (
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
+    "karpenter.sh/nodepool",
+    "node.kubernetes.io/pool",
+    "pool",
+)
+"""Labels that name a node's pool, in the order in which they are looked for."""
 
 
 def zone_key(labels: Mapping[str, str] | None, *, beta_only: bool = False) -> str:
@@ -41,3 +54,14 @@ def zone_display(key: str) -> str:
     """
     region, _, zone = key.partition(_SEPARATOR)
     return "/".join(part for part in (region, zone) if part)
+
+
+def pool_of(labels: Mapping[str, str] | None, pool_label: str | None = None) -> tuple[str, str]:
+    """The label that names the node's pool, and the pool; two empty strings where none does.
+
+    `pool_label`: the only label to look for.
+    """
+    for label in (pool_label,) if pool_label else POOL_LABELS:
+        if labels and label in labels:
+            return label, labels[label]
+    return "", ""

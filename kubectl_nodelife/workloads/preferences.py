@@ -12,10 +12,10 @@ from copy import copy
 from typing import Final
 
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.kube.affinity import matches_node_selector_term
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.selectors import matches_node_selector_term
 from kubectl_nodelife.kube.taints import first_tolerating
 from kubectl_nodelife.kube.wellknown import PREFER_NO_SCHEDULE
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES

@@ -8,10 +8,10 @@ taken is the caller's choice.
 
 from __future__ import annotations
 
-from kubectl_nodelife.kube.affinity import matches_required_node_affinity
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import pod_requests
+from kubectl_nodelife.kube.selectors import matches_required_node_affinity
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint, first_tolerating
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
 from kubectl_nodelife.workloads.interpod import InterPodAffinity

@@ -15,11 +15,10 @@ from copy import copy
 import msgspec
 
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.kube.affinity import matches_required_node_affinity
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, TopologySpreadConstraint
-from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.selectors import matches, matches_required_node_affinity
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
 

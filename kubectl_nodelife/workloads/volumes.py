@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from kubectl_nodelife.kube.affinity import matches_node_selector
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import NodeSelector, Pod
+from kubectl_nodelife.kube.selectors import matches_node_selector
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.wellknown import (
     LABEL_HOSTNAME,

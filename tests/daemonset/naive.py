@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.kube.affinity import matches_required_node_affinity
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec, Toleration
-from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.selectors import matches, matches_required_node_affinity
 from kubectl_nodelife.kube.taints import tolerates
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet

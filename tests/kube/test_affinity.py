@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from kubectl_nodelife.kube.affinity import matches_node_selector, matches_required_node_affinity
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import NodeSelector, PodSpec
+from kubectl_nodelife.kube.selectors import matches_node_selector, matches_required_node_affinity
 
 NODE = Node(metadata=ObjectMeta(name="n1", labels={"zone": "a", "cores": "8"}))
 

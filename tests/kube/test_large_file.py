@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from kubectl_nodelife.kube import large_file
+from kubectl_nodelife.kube import load
 from kubectl_nodelife.kube.documents import yaml_documents
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.load import Loaded, load_objects, load_pieces
@@ -208,14 +208,14 @@ def test_items_are_found_by_what_stands_between_them(
         for i in range(100)
     ]
     scanned = 0
-    real = large_file._scanned_items
+    real = load._scanned_items
 
     def counted(text: bytes) -> Any:  # which takes many times as long
         nonlocal scanned
         scanned += len(text)
         return real(text)
 
-    monkeypatch.setattr(large_file, "_scanned_items", counted)
+    monkeypatch.setattr(load, "_scanned_items", counted)
     for document in ({**LIST, "items": pods}, {**RAW, "items": [*map(without_kind, pods)]}):
         found = load_pieces(cut(write(document), 200_000), "f", whole_bytes=100)
         assert len(found.objects) == 100
@@ -224,14 +224,14 @@ def test_items_are_found_by_what_stands_between_them(
 
 def test_one_long_item_is_not_read_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
-    real = large_file._scanned_items
+    real = load._scanned_items
 
     def counted(text: bytes) -> Any:
         nonlocal looks
         looks += 1
         return real(text)
 
-    monkeypatch.setattr(large_file, "_scanned_items", counted)
+    monkeypatch.setattr(load, "_scanned_items", counted)
     long = pod("long", status={"message": "x" * 1_000_000})
     load_pieces(cut(compact({**LIST, "items": [long, *PODS]}), 1000), "f", whole_bytes=100)
     assert looks < 20

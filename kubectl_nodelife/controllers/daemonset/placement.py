@@ -24,16 +24,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
-from kubectl_nodelife.kube.affinity import (
-    matches_node_selector_term,
-    matches_node_selector_terms,
-    required_node_selector,
-)
 from kubectl_nodelife.kube.meta import LabelSelectorRequirement
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import NodeSelector, NodeSelectorTerm, Pod, PodSpec, Toleration
 from kubectl_nodelife.kube.quantity import Amounts, amounts
-from kubectl_nodelife.kube.selectors import requirement_matches
+from kubectl_nodelife.kube.selectors import (
+    matches_node_selector_term,
+    matches_node_selector_terms,
+    required_node_selector,
+    requirement_matches,
+)
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo, host_ports

@@ -33,8 +33,7 @@ from kubectl_nodelife.engine.actions import (
     SetPodCondition,
 )
 from kubectl_nodelife.kube.node import Taint
-from kubectl_nodelife.kube.pod import Pod, Toleration
-from kubectl_nodelife.kube.pod_conditions import disruption_target
+from kubectl_nodelife.kube.pod import Pod, Toleration, disruption_target
 from kubectl_nodelife.kube.taints import first_tolerating
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import DELETION_BY_TAINT_MANAGER, TRUE

@@ -14,9 +14,8 @@ from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, is_select
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pools import pool_of
 from kubectl_nodelife.kube.selectors import matches, parse_selector
-from kubectl_nodelife.kube.zones import zone_display, zone_key
+from kubectl_nodelife.kube.zones import pool_of, zone_display, zone_key
 
 CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",

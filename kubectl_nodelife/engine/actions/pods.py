@@ -17,8 +17,7 @@ from kubectl_nodelife.engine.actions.nodes import taint_detail
 from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, Time, controller_of
 from kubectl_nodelife.kube.node import Taint
-from kubectl_nodelife.kube.pod import Pod, PodCondition
-from kubectl_nodelife.kube.pod_conditions import disruption_target
+from kubectl_nodelife.kube.pod import Pod, PodCondition, disruption_target
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
 
 

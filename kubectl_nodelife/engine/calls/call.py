@@ -15,7 +15,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.gojson import go_json
+from kubectl_nodelife.kube.encode import go_json
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 

@@ -1,4 +1,5 @@
-"""What an evaluation may cost, in the API server's units, and how much memory a value may take.
+"""What an evaluation may cost, in the API server's units, how much memory a value may take, and
+what comes instead of a value.
 
 Follows apiserver pkg/apis/cel/config.go (the limits) and cel-go interpreter/runtimecost.go with
 apiserver pkg/cel/library/cost.go (the cost of each step). Lists are dearer here than there: adding
@@ -10,7 +11,26 @@ from __future__ import annotations
 from collections.abc import Sized
 from typing import Final
 
-from kubectl_nodelife.kube.cel.errors import NotEvaluated
+
+class CelError(Exception):
+    """The expression fails as it would in the API server: no such key, no such overload."""
+
+
+class Unknown(Exception):
+    """The value depends on something that was not read, or on a part of CEL not known here."""
+
+
+class NotEvaluated(Unknown):
+    """The expression exceeds a limit of cost, size or depth."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"not evaluated, because {why}")
+
+
+def no_overload(*_: object) -> CelError:
+    """The error of an operator or function that does not exist for its operands' types."""
+    return CelError("no such overload")
+
 
 PER_CALL_LIMIT: Final = 1_000_000
 """PerCallLimit: what one expression may cost."""

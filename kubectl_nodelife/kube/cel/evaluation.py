@@ -18,9 +18,12 @@ from kubectl_nodelife.kube.cel.cost import (
     PER_CALL_LIMIT,
     SELECT,
     Budget,
+    CelError,
     Meter,
+    NotEvaluated,
+    Unknown,
+    no_overload,
 )
-from kubectl_nodelife.kube.cel.errors import CelError, NotEvaluated, Unknown, no_overload
 from kubectl_nodelife.kube.cel.parser import Node, parse
 from kubectl_nodelife.kube.cel.values import (
     Optional,

@@ -13,8 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubectl_nodelife.kube.cel.cost import Meter, size, traversal
-from kubectl_nodelife.kube.cel.errors import CelError, no_overload
+from kubectl_nodelife.kube.cel.cost import CelError, Meter, no_overload, size, traversal
 from kubectl_nodelife.kube.cel.values import (
     INT_MIN,
     UINT_MAX,

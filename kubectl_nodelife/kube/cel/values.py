@@ -12,8 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.kube.cel.cost import Meter
-from kubectl_nodelife.kube.cel.errors import CelError, Unknown, no_overload
+from kubectl_nodelife.kube.cel.cost import CelError, Meter, Unknown, no_overload
 
 INT_MIN: Final = -(1 << 63)
 INT_MAX: Final = (1 << 63) - 1
