@@ -30,7 +30,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, disruption_target
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
-from kubectl_nodelife.kube.wellknown import DELETION_BY_POD_GC, TAINT_NODE_OUT_OF_SERVICE, TRUE
+from kubectl_nodelife.kube.wellknown import DELETION_BY_POD_GC, TAINT_NODE_OUT_OF_SERVICE
 
 CONTROLLER: Final = "pod-gc"
 GC_CHECK_PERIOD_NS: Final = 20 * SECOND_NS
@@ -175,8 +175,7 @@ class PodGCController:
         if not self.settings.gate("NodeOutOfServiceVolumeDetach"):
             return
         for name, cause in list(self._out_of_service.items()):
-            ready = cache.nodes[name].ready()
-            if ready is not None and ready.status == TRUE:
+            if cache.nodes[name].is_ready:
                 continue
             because = (
                 f"the pod is terminating, node {name} is not Ready and has taint "

@@ -40,8 +40,7 @@ _LEAST_NS: Final = 2 * MINUTE_NS
 
 def in_trouble(node: Node, cache: Cache, now_ns: int, settings: Settings) -> bool:
     """True if a controller may have something to decide about the node's pods by itself."""
-    ready = node.ready()
-    if ready is None or ready.status != "True" or no_execute_taints(node.spec.taints):
+    if not node.is_ready or no_execute_taints(node.spec.taints):
         return True
     return sign_of_life(node, cache, now_ns, settings.leases_count).is_late(now_ns)
 

@@ -108,6 +108,12 @@ class Node(KubeObject, frozen=True):
         """The Ready condition, or None where the node has none."""
         return self.status.condition("Ready")
 
+    @property
+    def is_ready(self) -> bool:
+        """True if its Ready condition is True; a node without one is not Ready."""
+        ready = self.status.condition("Ready")
+        return ready is not None and ready.status == "True"
+
     def has_taint(self, key: str, effect: str) -> bool:
         """True if spec.taints holds a taint of that key and effect."""
         return any(t.key == key and t.effect == effect for t in self.spec.taints)

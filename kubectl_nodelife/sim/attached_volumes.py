@@ -135,8 +135,7 @@ class AttachedVolumes:
         if self._leaving.get(claim) != since_ns:
             return
         node = self._world.api.store.nodes.get(self._holder[claim])
-        ready = node.ready() if node is not None else None
-        if ready is None or ready.status != "True":
+        if node is None or not node.is_ready:
             self._free(claim)
         else:
             due_ns = at_ns + _LOOK_AGAIN_NS

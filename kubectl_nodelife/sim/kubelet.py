@@ -105,8 +105,7 @@ class Kubelets:
         alive = []
         for node in self._api.store.nodes.values():
             kubelet = self._kubelets[node.name] = self._make(node.name, own_conditions(node))
-            ready = node.ready()
-            if ready is not None and ready.status == "True":
+            if node.is_ready:
                 self._schedule(kubelet, first_ns, None)
                 alive.append(node.name)
         self._agenda.add(first_ns, KUBELET, self._first_posts, tuple(alive))
@@ -329,10 +328,9 @@ class Kubelets:
         if new is None:
             return
         if old is None:
-            ready = new.ready()
             kubelet = self._of(new.name, {})
             kubelet.conditions, kubelet.facts = own_conditions(new), None
-            if ready is not None and ready.status == "True":
+            if new.is_ready:
                 self.start(new.name, cause)
                 return
         kubelet = self._kubelets[new.name]

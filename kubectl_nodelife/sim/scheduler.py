@@ -25,7 +25,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.agenda import OWNER, Agenda, NotForkableError
 from kubectl_nodelife.sim.api import Api
-from kubectl_nodelife.sim.store_cache import StoreCache, is_ready
+from kubectl_nodelife.sim.store_cache import StoreCache, is_ready_or_silent
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node
 from kubectl_nodelife.workloads.pod_classes import PodClasses
 from kubectl_nodelife.workloads.scheduler_cache import SchedulerCache
@@ -331,4 +331,10 @@ def _bound(pod: Pod, node: str) -> Pod:
 def _seen_by_filters(node: Node) -> tuple[object, ...]:
     spec = node.spec
     labels = node.metadata.labels
-    return (is_ready(node), spec.unschedulable, spec.taints, labels, node.status.allocatable)
+    return (
+        is_ready_or_silent(node),
+        spec.unschedulable,
+        spec.taints,
+        labels,
+        node.status.allocatable,
+    )

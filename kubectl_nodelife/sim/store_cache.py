@@ -123,7 +123,7 @@ class StoreCache:
 
     def keeps_off(self, node: Node) -> str | None:
         """A node that is not Ready gets no pods, whether or not a taint says so yet."""
-        return None if is_ready(node) else REASON_NOT_READY
+        return None if is_ready_or_silent(node) else REASON_NOT_READY
 
     def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         """The claim, or None."""
@@ -154,9 +154,9 @@ class StoreCache:
         return {"PersistentVolumeClaim", "PersistentVolume"} <= self._kinds_read
 
 
-def is_ready(node: Node) -> bool:
-    """Ready, or silent about it: a taint keeps pods off a lost node, where taints mirror
-    conditions.
+def is_ready_or_silent(node: Node) -> bool:
+    """True if it is Ready, or says nothing of it: a taint keeps pods off a lost node, where taints
+    mirror conditions.
     """
     ready = node.ready()
     return ready is None or ready.status == "True"

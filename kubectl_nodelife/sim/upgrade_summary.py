@@ -149,8 +149,7 @@ class UpgradeWatch:
 
     def _count(self, name: str, node: Node | None) -> None:
         """Count the node as it is now."""
-        ready = node.ready() if node is not None else None
-        if (ready is not None and ready.status == "True") != (name in self._ready_nodes):
+        if (node is not None and node.is_ready) != (name in self._ready_nodes):
             was = name in self._ready_nodes
             (self._ready_nodes.discard if was else self._ready_nodes.add)(name)
             self._ready.add(-1 if was else 1)

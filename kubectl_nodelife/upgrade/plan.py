@@ -241,7 +241,7 @@ class _Planning:
             zone_of={
                 node.name: zone_name(node) for node in snapshot.nodes.values() if zones.counts(node)
             },
-            not_ready=frozenset(n.name for n in snapshot.nodes.values() if not _is_ready(n)),
+            not_ready=frozenset(n.name for n in snapshot.nodes.values() if not n.is_ready),
             zone_threshold=self._settings.unhealthy_zone_threshold,
             windows=self._windows,
             now_ns=snapshot.now_ns,
@@ -336,8 +336,3 @@ def _with_budget_statuses(snapshot: PlanSnapshot, names: Sequence[str]) -> PlanS
 def _has_status(snapshot: PlanSnapshot, budget: PodDisruptionBudget) -> bool:
     found = snapshot.find("PodDisruptionBudget", *budget.key)
     return found is budget
-
-
-def _is_ready(node: Node) -> bool:
-    ready = node.ready()
-    return ready is not None and ready.status == "True"

@@ -34,7 +34,6 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import TRUE
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -256,8 +255,7 @@ class LifecycleZones:
         if old is not None:
             self._counts[old[0]][old[1]] -= 1
         if node is not None and self.counts(node):
-            ready, zone = node.ready(), zone_key(node.metadata.labels)
-            is_down = ready is None or ready.status != TRUE
+            zone, is_down = zone_key(node.metadata.labels), not node.is_ready
             self._read[name] = (zone, is_down)
             self._counts.setdefault(zone, [0, 0])[is_down] += 1
 

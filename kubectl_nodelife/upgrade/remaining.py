@@ -28,7 +28,6 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
-from kubectl_nodelife.kube.wellknown import TRUE
 from kubectl_nodelife.upgrade.ports import LifecycleZones
 from kubectl_nodelife.upgrade.rehearsal import CONTROL_PLANE, BegunNode, RehearsedRun, rehearse
 
@@ -127,7 +126,7 @@ def _left(
         counts=counts,
         zone_of={node.name: zone_name(node) for node in nodes.values() if zones.counts(node)},
         not_ready=frozenset(
-            name for name, node in nodes.items() if name not in flying and not _is_ready(node)
+            name for name, node in nodes.items() if name not in flying and not node.is_ready
         ),
         zone_threshold=settings.unhealthy_zone_threshold,
         windows=[parse_window(text) for text in policy.window],
@@ -161,11 +160,6 @@ def _counted(node: Node, mark: NodeMark | None, policy: UpgradePolicy) -> Counte
 
 def _pool(node: Node, policy: UpgradePolicy) -> str:
     return CONTROL_PLANE if is_control_plane(node) else pool_name(node, policy)
-
-
-def _is_ready(node: Node) -> bool:
-    ready = node.ready()
-    return ready is not None and ready.status == TRUE
 
 
 def _rests_on(policy: UpgradePolicy, measured_nodes: int) -> list[str]:

@@ -47,7 +47,7 @@ from kubectl_nodelife.controllers.upgrade.selection import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.token_bucket import as_float32
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.wellknown import PREFER_NO_SCHEDULE, TRUE
+from kubectl_nodelife.kube.wellknown import PREFER_NO_SCHEDULE
 from kubectl_nodelife.kube.zones import zone_key
 
 
@@ -104,7 +104,7 @@ class NodeReadings:
         return now_ns <= until_ns
 
     def _read(self, node: Node) -> NodeReading:
-        ready, policy = node.ready(), self._policy
+        policy = self._policy
         pool, zone = pool_name(node, policy), zone_name(node)
         on_control_plane = is_control_plane(node)
         why = why_unavailable(node)
@@ -119,7 +119,7 @@ class NodeReadings:
             zone_key(node.metadata.labels),
             on_control_plane,
             is_selected(node, policy),
-            ready is None or ready.status != TRUE,
+            not node.is_ready,
             self._zones.counts(node),
             CountedNode(node.name, pool, zone, why, control_plane=on_control_plane),
             mark,

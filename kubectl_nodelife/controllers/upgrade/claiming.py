@@ -51,7 +51,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 from kubectl_nodelife.controllers.upgrade.policy import node_info
 from kubectl_nodelife.controllers.upgrade.ports import PodKey
 from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, why_undrainable
-from kubectl_nodelife.controllers.upgrade.settling import csi_drivers, is_ready
+from kubectl_nodelife.controllers.upgrade.settling import csi_drivers
 from kubectl_nodelife.controllers.upgrade.skipping import (
     REFILLS_NS,
     ask_planner,
@@ -200,7 +200,7 @@ def _control_plane_hold(p: UpgradePass, node: Node) -> str:
     if not is_control_plane(node):
         return ""
     others = [n for n in p.nodes.values() if is_control_plane(n) and n.name != node.name]
-    sick = [n.name for n in others if is_ready(n) or n.name in p.census.unavailable]
+    sick = [n.name for n in others if not n.is_ready or n.name in p.census.unavailable]
     if sick:
         return f"control-plane node {sick[0]} is not available"
     return control_plane_in_flight(p, node)

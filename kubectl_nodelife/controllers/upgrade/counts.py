@@ -26,7 +26,7 @@ from kubectl_nodelife.controllers.upgrade.marks import TAINT_UNPROVEN
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.engine.token_bucket import as_float32
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE, TRUE
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
 from kubectl_nodelife.kube.workload import IntOrString
 
 CORDONED: Final = "cordoned"
@@ -71,8 +71,8 @@ def why_unavailable(node: Node, *, lease_is_fresh: bool = True) -> str:
 
     `lease_is_fresh`: its Lease was renewed within the grace period, as the leader saw it.
     """
-    ready = node.ready()
-    if ready is None or ready.status != TRUE:
+    if not node.is_ready:
+        ready = node.ready()
         return f"Ready is {ready.status if ready else 'missing'}"
     if not lease_is_fresh:
         return "its Lease is not renewed"

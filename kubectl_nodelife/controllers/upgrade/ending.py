@@ -25,10 +25,10 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.controllers.upgrade.restoring import fail, leave_cordon, take_marks_off
 from kubectl_nodelife.controllers.upgrade.settling import (
-    is_ready,
     s2_is_fresh,
     s5_conditions,
     s7_daemon_pods,
+    why_not_ready,
 )
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import (
@@ -179,7 +179,7 @@ def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         return
     broken = (
         s2_is_fresh(p, node, mark)
-        or is_ready(node)
+        or why_not_ready(node)
         or s5_conditions(p, node, mark)
         or s7_daemon_pods(p, node, mark)
     )

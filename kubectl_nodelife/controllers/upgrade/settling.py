@@ -87,8 +87,7 @@ def watch_ready(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     schedule = beat.schedule if beat is not None else None
     if renewed is not None and schedule is not None and sight.renewals < RENEWALS:
         p.wake((renewed[0] or 0) + schedule.every_ns)  # no event tells of what is known beforehand
-    ready = node.ready()
-    if ready is not None and ready.status == TRUE and not p.view.blind:
+    if node.is_ready and not p.view.blind:
         if sight.ready_since_ns is None:
             sight.ready_since_ns = p.now_ns
     elif sight.ready_since_ns is not None:
@@ -133,19 +132,19 @@ def _s3_target(p: UpgradePass, node: Node, mark: NodeMark) -> str:
 def _s4_ready(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     sight = p.sight(node.name, mark)
     if sight.ready_since_ns is None:
-        return is_ready(node) or "Ready has only begun to be watched"
+        return why_not_ready(node) or "Ready has only begun to be watched"
     if p.is_over(sight.ready_since_ns, p.policy.ready_for_ns):
         return ""
     seconds = (p.now_ns - sight.ready_since_ns) // SECOND_NS
     return f"Ready for {seconds}s of {p.policy.ready_for_ns // SECOND_NS}s"
 
 
-def is_ready(node: Node) -> str:
+def why_not_ready(node: Node) -> str:
     """Why the node is not Ready; "" where it is."""
     ready = node.ready()
     if ready is None:
         return "there is no Ready condition"
-    return "" if ready.status == TRUE else f"Ready is {ready.status} ({ready.reason})"
+    return "" if node.is_ready else f"Ready is {ready.status} ({ready.reason})"
 
 
 def s5_conditions(p: UpgradePass, node: Node, mark: NodeMark) -> str:
@@ -360,14 +359,14 @@ def _settling(p: UpgradePass, node: Node, mark: NodeMark) -> Iterator[CheckResul
         if name == "S2":
             yield CheckResult(name, NOT_EVALUATED, _BY_WATCHING[name])
         elif name == "S4":
-            yield _by_watching(name, is_ready(node))
+            yield _by_watching(name, why_not_ready(node))
         else:
             yield _result(p, name, lambda check=check: check(p, node, mark))  # type: ignore[misc]
 
 
 def _soaking(p: UpgradePass, node: Node, mark: NodeMark) -> Iterator[CheckResult]:
     yield CheckResult("S2", NOT_EVALUATED, _BY_WATCHING["S2"])
-    yield _result(p, "S4", lambda: is_ready(node))
+    yield _result(p, "S4", lambda: why_not_ready(node))
     yield _result(p, "S5", lambda: s5_conditions(p, node, mark))
     yield _result(p, "S7", lambda: s7_daemon_pods(p, node, mark))
 
