@@ -50,16 +50,15 @@ class PlanClock:
 
     def ask_again_at(self, instant_ns: int, call: Call, *arguments: Any) -> None:
         """File an idle call, one that may be put off while nothing changes."""
-        self._file(instant_ns, _IDLE, call, arguments)
+        self._filed += 1
+        at_ns = instant_ns if instant_ns > self.now_ns else self.now_ns
+        heapq.heappush(self._asked, (at_ns, self._filed, _IDLE, call, arguments))
 
     def alarm_at(self, instant_ns: int, call: Call, *arguments: Any) -> None:
         """File an idle call that is made at that very instant, such as a deadline."""
-        self._file(instant_ns, _ALARM, call, arguments)
-
-    def _file(self, instant_ns: int, sort: int, call: Call, arguments: tuple[Any, ...]) -> None:
         self._filed += 1
-        instant_ns = max(instant_ns, self.now_ns)
-        heapq.heappush(self._asked, (instant_ns, self._filed, sort, call, arguments))
+        at_ns = max(instant_ns, self.now_ns)
+        heapq.heappush(self._asked, (at_ns, self._filed, _ALARM, call, arguments))
 
     def run(self, settled: Callable[[], bool], answered: Callable[[], bool] = bool) -> None:
         """Make the calls until none is left, or only idle ones are and `settled` says so.

@@ -105,13 +105,14 @@ class PlannedNodes:
         assert pod is not None
         before = old.spec.node_name if old is not None else ""
         after = new.spec.node_name if new is not None else ""
+        uid, namespace = pod.metadata.uid, pod.metadata.namespace
         if before and not after:
-            self._touched.setdefault(before, {}).pop(pod.uid, None)
-            self._made.get(pod.namespace, {}).pop(pod.uid, None)
+            self._touched.setdefault(before, {}).pop(uid, None)
+            self._made.get(namespace, {}).pop(uid, None)
         elif after and not before:
-            self._touched.setdefault(after, {})[pod.uid] = None
-            self._made.setdefault(pod.namespace, {})[pod.uid] = None
-        self._pods[pod.uid] = new
+            self._touched.setdefault(after, {})[uid] = None
+            self._made.setdefault(namespace, {})[uid] = None
+        self._pods[uid] = new
 
     def object_changed(self, kind: str) -> None:
         """Nothing: a plan changes pods and nodes only."""

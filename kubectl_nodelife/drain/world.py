@@ -276,12 +276,13 @@ class PlanWorld(KubectlRequests):
     # --- the record of pods ----------------------------------------------------------------------
 
     def _actor_of(self, pod: Pod) -> PlannedPod:
-        actor = self.actors.get(pod.metadata.uid)
+        uid = pod.metadata.uid
+        actor = self.actors.get(uid)
         if actor is None:
             owner = controller_of(pod.metadata)
             workload = self.workloads.get(owner.uid) if owner is not None else None
             ledgers = tuple(self._world.disruption.budgets_of(pod))
-            actor = self.actors[pod.metadata.uid] = PlannedPod(pod, ledgers, workload)
+            actor = self.actors[uid] = PlannedPod(pod, ledgers, workload)
             if actor.going:
                 self._note_end(actor)
         return actor

@@ -73,8 +73,8 @@ class TokenBucket:
 
         As `rate.Limiter.Reserve`, which `Wait` and the work queues' bucket call.
         """
-        tokens = self._at(now_ns) - 1
-        self._tokens, self._last_ns = tokens, now_ns
+        tokens = self._tokens = self._at(now_ns) - 1
+        self._last_ns = now_ns
         return now_ns if tokens >= 0 else now_ns + int(-tokens / self._limit * 1e9)
 
     def spend(self, now_ns: int) -> None:

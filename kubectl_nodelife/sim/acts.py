@@ -32,13 +32,14 @@ def deletion(
     pod: Pod, because: str, cause: Action | None, grace_period_seconds: int | None = None
 ) -> DeletePod:
     """The cluster deletes a pod; with a grace period of 0 its kubelet has stopped it."""
+    meta = pod.metadata
     return DeletePod(
         controller=CLUSTER,
         because=because,
         cause=cause,
-        namespace=pod.namespace,
-        pod=pod.name,
-        pod_uid=pod.uid,
+        namespace=meta.namespace,
+        pod=meta.name,
+        pod_uid=meta.uid,
         grace_period_seconds=grace_period_seconds,
     )
 

@@ -155,8 +155,10 @@ class Kubelets:
 
     def alive(self, node: str) -> bool:
         """True if the node's kubelet lives."""
+        if self._all_live:
+            return True
         kubelet = self._kubelets.get(node)
-        return self._all_live or (kubelet is not None and kubelet.alive)
+        return kubelet is not None and kubelet.alive
 
     def alive_since(self, node: str) -> int | None:
         """The instant of the kubelet's first heartbeat, ns; None where it is silent."""

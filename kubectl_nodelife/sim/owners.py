@@ -132,16 +132,19 @@ class WorkloadControllers:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         was, still = old is not None and is_active(old), new is not None and is_active(new)
+        owner = None
         if was != still:
-            self._count(old or new, 1 if still else -1)
+            owner = controller_of((old or new).metadata)  # type: ignore[union-attr]
+            if owner is not None and owner.uid in self._active:
+                self._active[owner.uid] += 1 if still else -1
         if self._missing and new is not None and is_healthy(new):
             self._ready(old, new)
         if old is None or still or not (was or new is None):
             return
-        owner = controller_of(old.metadata)
+        owner = owner or controller_of(old.metadata)
         if owner is None or owner.kind in _NOT_HERE or (new or old).status.phase == "Succeeded":
             return
-        rule = self.rule_of(old)
+        rule = self._rules.get(owner.uid) or self.rule_of(old)
         at_ns: int | None
         at_ns = max(self._api.now_ns + self.delay_ns, self._made.get(old.uid, 0) + SHORTEST_LIFE_NS)
         if rule.delay_ns and was:
@@ -162,12 +165,6 @@ class WorkloadControllers:
             for old, new, _ in changes:
                 if is_healthy(new):
                     self._ready(old, new)
-
-    def _count(self, pod: Pod | None, more: int) -> None:
-        """Keep the number of an owner's active pods, where it was asked for."""
-        owner = controller_of(pod.metadata) if pod is not None else None
-        if owner is not None and owner.uid in self._active:
-            self._active[owner.uid] += more
 
     def _active_pods(self, owner_uid: str) -> int:
         if owner_uid not in self._active:
@@ -242,7 +239,7 @@ class WorkloadControllers:
         if owner.uid in self.failed_jobs:
             return
         if owner.kind == "ReplicaSet":  # a roll-out may have scaled it since
-            rule = self.rule_of(lost)
+            rule = self._rules.get(owner.uid) or self.rule_of(lost)
             if rule.when == NEVER:
                 return
         if rule.replicas is not None and self._active_pods(owner.uid) >= rule.replicas:
@@ -250,16 +247,17 @@ class WorkloadControllers:
         if owner.kind == "StatefulSet" and lost.key in self._api.store.pods:
             return
         pod = self._successor(lost, owner)
-        self._made[pod.uid] = at_ns
-        labels = pod.metadata.labels or {}
+        meta = pod.metadata
+        self._made[meta.uid] = at_ns
+        labels = meta.labels or {}
         made = self._api.note(
             MakePod(
                 controller=CLUSTER,
                 because=f"{owner.kind} {owner.name} makes a pod in place of {lost.name}",
                 cause=cause,
-                namespace=pod.namespace,
-                pod=pod.name,
-                pod_uid=pod.uid,
+                namespace=meta.namespace,
+                pod=meta.name,
+                pod_uid=meta.uid,
                 node=pod.spec.node_name,
                 owner=owner.name,
                 revision=next((labels[key] for key in _HASH_LABELS if key in labels), ""),

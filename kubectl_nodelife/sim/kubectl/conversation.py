@@ -262,8 +262,11 @@ class NodeRun(Generic[PodT]):
         """
         since_ns = target.waits_ns
         assert since_ns is not None
-        target.looks = max(target.looks + 1, (seen_ns - since_ns) // LOOK_NS, at_least)
-        return max(seen_ns, since_ns + target.looks * LOOK_NS)
+        looks, by_now = target.looks + 1, (seen_ns - since_ns) // LOOK_NS
+        looks = looks if looks > by_now else by_now
+        looks = target.looks = looks if looks > at_least else at_least
+        next_ns = since_ns + looks * LOOK_NS
+        return next_ns if next_ns > seen_ns else seen_ns
 
     def expire(self) -> None:
         """--timeout is over. Those that wait give up; who retries sees it before the next try."""

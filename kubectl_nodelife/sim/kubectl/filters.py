@@ -180,4 +180,5 @@ def is_mirror(pod: Pod) -> bool:
 
 def has_empty_dir(pod: Pod) -> bool:
     """True if the pod has an emptyDir volume of any kind."""
-    return any(volume.empty_dir is not None for volume in pod.spec.volumes)
+    volumes = pod.spec.volumes
+    return bool(volumes) and any(volume.empty_dir is not None for volume in volumes)
