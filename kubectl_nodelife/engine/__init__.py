@@ -10,5 +10,5 @@
   out: planning only, the virtual cluster, or a writer
 - `overlay`: what is planned or on its way, laid over the cluster; `settlement`: whether an entry
   still stands
-- `guard`, `dependent_writes`, `election`, `correlator`: what a writer asks before it writes
+- `guard`, `dependent_writes`, `election`: what a writer asks before it writes
 """

@@ -27,8 +27,8 @@ from kubectl_nodelife.sim.agenda import OWNER, Agenda, NotForkableError
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.store_cache import StoreCache, is_ready_or_silent
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node
+from kubectl_nodelife.workloads.placement_rules import SchedulerCache
 from kubectl_nodelife.workloads.pod_classes import PodClasses
-from kubectl_nodelife.workloads.scheduler_cache import SchedulerCache
 from kubectl_nodelife.workloads.scoring import FewestPods, Scoring
 
 _SCHEDULED = "PodScheduled"

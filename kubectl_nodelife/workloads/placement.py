@@ -20,10 +20,8 @@ from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
-from kubectl_nodelife.workloads.placement_rules import PlacementRules
+from kubectl_nodelife.workloads.placement_rules import PlacementRules, SchedulerCache
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
-from kubectl_nodelife.workloads.preferences import OwnersPods, preference_of
-from kubectl_nodelife.workloads.scheduler_cache import SchedulerCache
 from kubectl_nodelife.workloads.scheduling import (
     REASON_AFFINITY,
     PodRequirements,
@@ -31,7 +29,13 @@ from kubectl_nodelife.workloads.scheduling import (
     rule_reason,
     static_reason,
 )
-from kubectl_nodelife.workloads.scoring import Candidates, Prefers, Scoring
+from kubectl_nodelife.workloads.scoring import (
+    Candidates,
+    OwnersPods,
+    Prefers,
+    Scoring,
+    preference_of,
+)
 from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, claim_names
 
 REASON_GATED: Final = "scheduling is blocked due to non-empty scheduling gates"

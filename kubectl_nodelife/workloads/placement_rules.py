@@ -2,11 +2,16 @@
 
 Rules are those that look beyond a single node: topology spread, and affinity and anti-affinity
 between pods. They are counted once for a class of pods that are alike, when first asked for.
+
+`SchedulerCache` is what the simulated scheduler asks of the cluster: nodes, what their pods leave,
+volumes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
+from typing import Protocol
 
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
@@ -16,11 +21,41 @@ from kubectl_nodelife.workloads.interpod import (
     anti_affinity_terms,
 )
 from kubectl_nodelife.workloads.matching import SelectorIndex
+from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClass
-from kubectl_nodelife.workloads.scheduler_cache import SchedulerCache
 from kubectl_nodelife.workloads.scheduling import PodRequirements
 from kubectl_nodelife.workloads.spread import TopologySpread, hard_constraints
-from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, volume_needs
+from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, Volumes, volume_needs
+
+
+class SchedulerCache(Volumes, Protocol):
+    """The cluster as the scheduler sees it now."""
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes by name."""
+
+    @property
+    def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """The labels of each namespace."""
+
+    def admitted(self, demands: Demands) -> tuple[Iterable[str], Collection[str]]:
+        """Nodes known to admit such pods whatever runs there; those of which it is not known."""
+
+    def pod_count(self, name: str) -> int:
+        """How many pods are bound to the node."""
+
+    def stock(self, name: str) -> NodeInfo:
+        """What the node's pods leave of it; the caller's own."""
+
+    def placed(self, namespace: str | None) -> Iterable[tuple[Pod, Node]]:
+        """The pods of the namespace, or of all, that are on a node and have not ended."""
+
+    def placed_anti_affinity(self) -> Iterable[tuple[Pod, Node]]:
+        """Those of them that keep others away by a required anti-affinity."""
+
+    def keeps_off(self, node: Node) -> str | None:
+        """Why no pod goes to the node though the filters let it, or None."""
 
 
 class PlacementRules:

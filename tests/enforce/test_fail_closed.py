@@ -11,9 +11,8 @@ import pytest
 
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
-from kubectl_nodelife.daemon.enforce.pausing import Pause
 from kubectl_nodelife.daemon.enforce.tripwires import GoneNodes, Tripwires
-from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
+from kubectl_nodelife.daemon.enforce.write_gate import Pause, WriteGate
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.ledger import Ledger
 from kubectl_nodelife.engine.actions import RemoveTaints

@@ -14,13 +14,13 @@ import pytest
 from kubectl_nodelife.daemon.acts_journal import PATTERN
 from kubectl_nodelife.daemon.cluster_checks import CLUSTER_MARK
 from kubectl_nodelife.daemon.enforce import settling
-from kubectl_nodelife.daemon.enforce.pausing import KeptBreakers, Pause, adopt
 from kubectl_nodelife.daemon.enforce.settling import (
     moved_journals,
     settle_all,
     settle_later,
     settle_unsettled,
 )
+from kubectl_nodelife.daemon.enforce.write_gate import KeptBreakers, Pause, adopt
 from kubectl_nodelife.daemon.intents import Intent, Intents
 from kubectl_nodelife.daemon.process import claim_state
 from kubectl_nodelife.engine.calls import Answer, Get

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from kubectl_nodelife.daemon.enforce.pausing import SETTINGS, KeptBreakers
+from kubectl_nodelife.daemon.enforce.write_gate import SETTINGS, KeptBreakers
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.engine.guard import UPSTREAM, Breaker, Guard
 

@@ -27,7 +27,6 @@ from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingT
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.lease_reread import LeaseReread
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
-from kubectl_nodelife.daemon.enforce.pausing import SETTINGS, KeptBreakers, Pause, adopt
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
 from kubectl_nodelife.daemon.enforce.settling import moved_journals, settle_all, settle_later
 from kubectl_nodelife.daemon.enforce.tripwires import (
@@ -36,7 +35,13 @@ from kubectl_nodelife.daemon.enforce.tripwires import (
     Tripwires,
     WriterLookup,
 )
-from kubectl_nodelife.daemon.enforce.write_gate import WriteGate
+from kubectl_nodelife.daemon.enforce.write_gate import (
+    SETTINGS,
+    KeptBreakers,
+    Pause,
+    WriteGate,
+    adopt,
+)
 from kubectl_nodelife.daemon.enforce.writers import (
     caps_of,
     controller_writers,

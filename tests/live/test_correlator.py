@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kubectl_nodelife.engine.actions import RecordEvent
 from kubectl_nodelife.engine.calls import Patch, Post
-from kubectl_nodelife.engine.correlator import COMBINED, Correlator
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.events import COMBINED, Correlator
 
 NOW = 1_800_000_000 * SECOND_NS
 
