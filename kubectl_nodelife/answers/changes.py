@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers import document
 
 
 def change_list(items: Sequence[dict[str, Any]], source: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers import document
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour, behaviour_of
 from kubectl_nodelife.engine.settings import Settings

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers import document
 from kubectl_nodelife.answers.daemonset import daemon_sets
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.errors import BadInput, NotFound
@@ -18,7 +18,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import parse_taint
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.outlook.audit.audit_pods import context_of, pod_findings, waits_for
-from kubectl_nodelife.outlook.daemonset.explain_set import set_sections
+from kubectl_nodelife.outlook.daemonset.summary import set_sections
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
 from kubectl_nodelife.outlook.explain_node import (

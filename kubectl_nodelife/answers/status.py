@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers import document
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput, NotFound

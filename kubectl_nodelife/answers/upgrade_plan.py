@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers import document
 from kubectl_nodelife.controllers.upgrade.counts import NodeScope, ScopeBudget
 from kubectl_nodelife.controllers.upgrade.policy import policy_mapping
 from kubectl_nodelife.kube.times import SECOND_NS

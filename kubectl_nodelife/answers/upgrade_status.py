@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers import document
 from kubectl_nodelife.controllers.upgrade.census import NodeReadings
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,

@@ -4,5 +4,5 @@ A verb is a click command, listed in `cli.VERBS` with its line of help; its modu
 when it is called. A command returns nothing, or its exit code. What verbs share: `flags` and
 `groups` (kubectl's spellings), `ask` (the daemon, if one runs, or by `via` that of a pod),
 `cluster/` (a dump or a live cluster), `answering/` (what the daemon answers as well); for
-those that change something `write_flags` and `write_sending`.
+those that change something `writing`.
 """

@@ -21,14 +21,15 @@ from kubectl_nodelife.report.screen import this_screen
 FIRST_LOOK = "a first look, not through a daemon that has watched for longer (daemon start)"
 
 _FIRST_LOOK_EVERY_S = 60
+_DRAWN_EVERY_S = 1.0
 _FIRST_LOOK_FILE = "first-look"
 _FORKED_SECONDS = 75.0
 """How long a daemon is given for a forked answer: its child has a minute, and lists come before."""
 
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterator
+    from typing import Any, NoReturn
 
     from kubectl_nodelife.commands.cluster.where import Where
     from kubectl_nodelife.commands.flags import Connection
@@ -235,3 +236,32 @@ def _said_lately(path: str) -> bool:
     except (OSError, NodelifeError):
         pass
     return False
+
+
+def draw_each_second(
+    ask: Callable[[], dict[str, Any] | None], *, newest_last: bool = False
+) -> NoReturn:
+    """Draw `text` of what `ask` gives, for ever. `newest_last`: of more lines than the terminal has
+    the last ones are shown. Where stdout is no terminal, verbs append what is new instead. Raises
+    Unreachable once the daemon has ended.
+    """
+    from kubectl_nodelife.report.live_line import LiveScreen
+
+    screen = LiveScreen(newest_last=newest_last)
+    drawn = False
+    while True:
+        told = ask()
+        if told is None and drawn:
+            raise Unreachable(
+                "the daemon has ended: no more lines come",
+                remedy="see 'kubectl nodelife daemon logs'",
+            )
+        if told is None:
+            raise no_daemon()
+        for warning in told.get("warnings", ()):
+            if not terminal.was_warned(warning):
+                terminal.warn(warning)
+                screen.begin_anew()
+        screen.show(str(told.get("text") or told.get("note") or ""))
+        drawn = True
+        time.sleep(_DRAWN_EVERY_S)

@@ -89,7 +89,7 @@ def require_pods(view: ClusterView) -> None:
 
 def check_classes(classes: tuple[str, ...]) -> None:
     """Raises BadInput for a class that there is not."""
-    from kubectl_nodelife.outlook.audit.notes import NOTES
+    from kubectl_nodelife.outlook.audit.classes import NOTES
 
     for name in classes:
         if name not in NOTES:

@@ -129,9 +129,7 @@ def _query(
 def _watch(connection: Connection, query: dict[str, Any], output: Output) -> None:
     ask.refuse_whole_documents(output.format)
     if output.format in ("table", "wide") and this_screen().width:
-        from kubectl_nodelife.commands.watching import draw_each_second
-
-        draw_each_second(lambda: _drawn(connection, query, output), newest_last=True)
+        ask.draw_each_second(lambda: _drawn(connection, query, output), newest_last=True)
     headers = output.headers
     answers = ask.follow(connection, "changes", **query)
     if answers is None:

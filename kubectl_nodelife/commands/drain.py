@@ -10,7 +10,7 @@ import click
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.drain_flags import drain_flags, drain_options, wave_options
 from kubectl_nodelife.commands.flags import Connection, connection_flags
-from kubectl_nodelife.commands.write_flags import (
+from kubectl_nodelife.commands.writing import (
     CLIENT,
     SERVER,
     ActFlags,

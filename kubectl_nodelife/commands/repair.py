@@ -10,7 +10,7 @@ import click
 from kubectl_nodelife.commands.ask import say_first_look
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, duration_ns, output_flags
-from kubectl_nodelife.commands.write_flags import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
+from kubectl_nodelife.commands.writing import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.outlook.audit import CAP
 from kubectl_nodelife.report import terminal
@@ -76,7 +76,7 @@ def repair(
     from kubectl_nodelife.answers.audit import repair_document
     from kubectl_nodelife.commands.audit import check_classes
     from kubectl_nodelife.commands.cluster.look import namespace_of
-    from kubectl_nodelife.commands.write_sending import send_repairs
+    from kubectl_nodelife.commands.writing import send_repairs
     from kubectl_nodelife.outlook.audit.repair_plan import RepairOptions
     from kubectl_nodelife.report.audit import RepairPage
 
@@ -203,7 +203,7 @@ def wanted_pods(words: tuple[str, ...], namespace: str | None) -> set[Key]:
 
 def _is_asked_for(finding: PodFinding, pods: set[Key], wishes: RepairOptions) -> bool:
     """By pod, by class, or, where neither is named, by being wrong."""
-    from kubectl_nodelife.outlook.audit.notes import WRONG
+    from kubectl_nodelife.outlook.audit.classes import WRONG
 
     if pods and finding.pod.key not in pods:
         return False

@@ -11,7 +11,7 @@ from kubectl_nodelife.commands.answering.query import HISTORY, QUESTION, STATUS,
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.commands.groups import SpellingGroup
-from kubectl_nodelife.commands.write_flags import CLIENT, ActFlags, act_flags, not_for_dumps
+from kubectl_nodelife.commands.writing import CLIENT, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
@@ -162,7 +162,7 @@ def roll_back(where: Where, name: str, to_revision: int, act: ActFlags, output: 
     from kubectl_nodelife.commands.answering import daemonset as answering
     from kubectl_nodelife.commands.answering.query import as_sent
     from kubectl_nodelife.commands.cluster.look import look
-    from kubectl_nodelife.commands.write_sending import send_rollback
+    from kubectl_nodelife.commands.writing import send_rollback
     from kubectl_nodelife.report.daemonset import UndoPage
 
     namespace = ask.namespace_for(where)
@@ -181,7 +181,7 @@ def roll_back(where: Where, name: str, to_revision: int, act: ActFlags, output: 
 
 
 def _action(outlook: UndoOutlook) -> RollBackDaemonSet:
-    from kubectl_nodelife.commands.write_sending import ROLLOUT
+    from kubectl_nodelife.commands.writing import ROLLOUT
     from kubectl_nodelife.engine.actions import RollBackDaemonSet
 
     daemon_set, revision = outlook.view.daemon_set, outlook.plan.revision

@@ -107,9 +107,7 @@ def status(
         return ask.answer(where, "status", query, exit_code=exit_code)
     if output.format in ("table", "wide") and this_screen().width:
         ask.check_watch(where, query)
-        from kubectl_nodelife.commands.watching import draw_each_second
-
-        draw_each_second(
+        ask.draw_each_second(
             lambda: ask.ask(where.connection, "status", **query, **ask.on_this_screen())
         )
     for told in ask.for_ever(ask.watch(where, "status", query)):

@@ -31,7 +31,7 @@ from kubectl_nodelife.kube.wellknown import (
     TRUE,
 )
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
-from kubectl_nodelife.outlook.replay import actors
+from kubectl_nodelife.outlook.replay import replay_line
 from kubectl_nodelife.outlook.replay.drains import DRAIN
 from kubectl_nodelife.outlook.replay.replay_line import (
     CONTROLLER,
@@ -79,7 +79,7 @@ def _cordon(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
         yield f"It is cordoned; who did it is unknown: {_why_not(node)}."
         return
     by = "" if line.actor.kind == "kubelet" else f" by {line.actor}"
-    then = actors.what_next(line.actor, node.name)
+    then = replay_line.what_next(line.actor, node.name)
     yield f"Cordoned {_when(line, now_ns)}{by}{f': {then}' if then else ''}."
 
 
@@ -95,17 +95,17 @@ def _taints(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
 
 
 def _other_taint(node: Node, taint: Taint, line: ReplayLine | None, now_ns: int) -> str:
-    if line is not None and line.actor != actors.NOBODY_KNOWN:
-        then = actors.what_next(line.actor, node.name).partition(" (")[0]
+    if line is not None and line.actor != replay_line.NOBODY_KNOWN:
+        then = replay_line.what_next(line.actor, node.name).partition(" (")[0]
         return f"Taint {taint} {_when(line, now_ns)} by {line.actor}{f': {then}' if then else ''}."
-    owner = actors.owner_of_taint(taint.key)
+    owner = replay_line.owner_of_taint(taint.key)
     if owner:
-        then = actors.what_next(Actor(OTHER, owner), node.name)
+        then = replay_line.what_next(Actor(OTHER, owner), node.name)
         return f"Taint {taint} is one of {owner}{f': {then}' if then else ''}."
     writer = node.managers.writer_of(TAINTS)
     if writer is None:
         return f"Taint {taint}: who set it is unknown: {_why_not(node)}."
-    last = f"{actors.of_manager(writer.name)} {_ago(writer.time_ns, now_ns)}"
+    last = f"{replay_line.of_manager(writer.name)} {_ago(writer.time_ns, now_ns)}"
     return f"Taint {taint} by {last} or by somebody before: only the list's last write is kept."
 
 
@@ -137,7 +137,7 @@ def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
     acting: dict[str, str] = {}
 
     def note(actor: Actor, what: str) -> None:
-        if actor.kind not in (KUBELET, CONTROLLER) and actor != actors.NOBODY_KNOWN:
+        if actor.kind not in (KUBELET, CONTROLLER) and actor != replay_line.NOBODY_KNOWN:
             name = "a person" if actor.kind in (USER, US) else actor.name
             acting.setdefault(name, f"{name} ({what})")
 

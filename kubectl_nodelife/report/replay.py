@@ -11,9 +11,13 @@ from kubectl_nodelife.answers.replay import replay_document
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from kubectl_nodelife.outlook.replay.lanes import NOT_READY, StateSpan, state_spans
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
-from kubectl_nodelife.outlook.replay.timeline import tells_of_nodes
+from kubectl_nodelife.outlook.replay.timeline import (
+    NOT_READY,
+    StateSpan,
+    state_spans,
+    tells_of_nodes,
+)
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, WARN, ColoredText
 from kubectl_nodelife.report.table import Column, Table, columns

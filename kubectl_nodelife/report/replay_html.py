@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.replay.lanes import (
+from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
+from kubectl_nodelife.outlook.replay.timeline import (
     CORDONED,
     MAINTENANCE,
     NOT_READY,
@@ -20,7 +21,6 @@ from kubectl_nodelife.outlook.replay.lanes import (
     ZONE,
     state_spans,
 )
-from kubectl_nodelife.outlook.replay.replay_line import USER, ReplayLine
 from kubectl_nodelife.report.html import LONGEST, Tick, render_page
 from kubectl_nodelife.report.replay import (
     FoldedLines,

@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import asyncio, sys
-from kubectl_nodelife.commands.write_flags import run_interruptible
+from kubectl_nodelife.commands.writing import run_interruptible
 
 async def work():
     print("works", flush=True)

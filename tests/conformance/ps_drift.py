@@ -19,7 +19,7 @@ from kubectl_nodelife.kubelet.calls import (
 from kubectl_nodelife.kubelet.conditions import ready_condition
 from kubectl_nodelife.kubelet.machine import SYNC_PERIOD_NS, PodStatusMachine
 from kubectl_nodelife.kubelet.status import with_condition
-from kubectl_nodelife.outlook.audit.classify import (
+from kubectl_nodelife.outlook.audit.classes import (
     classify,
 )
 from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairLimits, refusals

@@ -10,7 +10,7 @@ from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.releases import rules_for
-from kubectl_nodelife.outlook.audit.classify import classify
+from kubectl_nodelife.outlook.audit.classes import classify
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness
 from tests.pod_status.objects import LONG_AGO_S, NOW_NS, ago, health, marked, pod
 

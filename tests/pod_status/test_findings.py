@@ -15,7 +15,7 @@ from kubectl_nodelife.outlook.audit.audit_pods import (
     AuditInput,
     audit,
 )
-from kubectl_nodelife.outlook.audit.notes import NOTES
+from kubectl_nodelife.outlook.audit.classes import NOTES
 from tests.pod_status.objects import (
     NOW_NS,
     ago,

@@ -12,7 +12,7 @@ from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.pods import PodTable
 from kubectl_nodelife.kubelet.releases import rules_for
-from kubectl_nodelife.outlook.audit.classify import Classification
+from kubectl_nodelife.outlook.audit.classes import Classification
 from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairLimits, refusals
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness
 from tests.pod_status.objects import NOW_NS, ago, health, marked, pod

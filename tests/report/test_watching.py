@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.commands import watching
+from kubectl_nodelife.commands import ask
 from kubectl_nodelife.errors import Unreachable
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.live_line import LiveScreen
@@ -63,10 +63,10 @@ def test_of_many_rows_the_answer_the_header_and_the_newest_are_shown(
 
 
 def test_watching_ends_with_the_daemon(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watching.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(ask.time, "sleep", lambda seconds: None)
     answers: list[Any] = [{"text": "one\n", "warnings": ["w"]}, {"text": "two\n"}, None]
     with pytest.raises(Unreachable, match="the daemon has ended"):
-        watching.draw_each_second(lambda: answers.pop(0))
+        ask.draw_each_second(lambda: answers.pop(0))
     said = capsys.readouterr()
     assert "one" in said.out and "two" in said.out
     assert said.err == "Warning: w\n"

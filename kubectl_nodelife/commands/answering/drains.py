@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.answers.api import document
+from kubectl_nodelife.answers import document
 from kubectl_nodelife.answers.drain_plan import drain_document
 from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.answers.works import nodes_emptied

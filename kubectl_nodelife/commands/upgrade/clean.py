@@ -15,7 +15,7 @@ from kubectl_nodelife.commands.upgrade.run import (
     read_left_objects,
     read_run,
 )
-from kubectl_nodelife.commands.write_flags import ActFlags, is_confirmed, run_interruptible
+from kubectl_nodelife.commands.writing import ActFlags, is_confirmed, run_interruptible
 from kubectl_nodelife.errors import EXIT_FAILED
 from kubectl_nodelife.report import terminal
 

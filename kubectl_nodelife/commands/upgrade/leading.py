@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from kubectl_nodelife.commands.flags import Connection, connection_arguments, gathered_flags
-from kubectl_nodelife.commands.write_flags import environ, identity_of, run_interruptible
+from kubectl_nodelife.commands.writing import environ, identity_of, run_interruptible
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.daemon.spawning import NotStarted, read_secrets, spawn, tell_parent
 from kubectl_nodelife.errors import (

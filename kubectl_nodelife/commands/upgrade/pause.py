@@ -11,7 +11,7 @@ from kubectl_nodelife.commands.upgrade.run import (
     order_flags,
     order_session,
 )
-from kubectl_nodelife.commands.write_flags import run_interruptible
+from kubectl_nodelife.commands.writing import run_interruptible
 from kubectl_nodelife.report import terminal
 
 

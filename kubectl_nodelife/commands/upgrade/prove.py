@@ -16,8 +16,8 @@ from kubectl_nodelife.commands.upgrade.leading import (
     lead_run,
 )
 from kubectl_nodelife.commands.upgrade.plan import check_named
-from kubectl_nodelife.commands.write_flags import ActFlags
-from kubectl_nodelife.commands.write_flags import is_confirmed as is_confirmed_act
+from kubectl_nodelife.commands.writing import ActFlags
+from kubectl_nodelife.commands.writing import is_confirmed as is_confirmed_act
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 

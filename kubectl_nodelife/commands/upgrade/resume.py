@@ -26,7 +26,7 @@ from kubectl_nodelife.commands.upgrade.leading import (
     lead_run,
 )
 from kubectl_nodelife.commands.upgrade.run import ask_leader, order_session, read_run
-from kubectl_nodelife.commands.write_flags import run_interruptible
+from kubectl_nodelife.commands.writing import run_interruptible
 from kubectl_nodelife.errors import BadInput, NotFound, Refused
 from kubectl_nodelife.report import terminal
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.commands.write_flags import environ, identity_of
+from kubectl_nodelife.commands.writing import environ, identity_of
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.report import terminal
 

@@ -1,8 +1,8 @@
 """Finds pods whose status contradicts their containers or their node, and plans their repair.
 
-`audit_pods` goes over all pods once, looks at their readiness and asks `findings`; `classify` names
-a pod's class, `notes` holds what is to be said about each class, `evidence` reads the fields that a
-finding stands on. `repair_plan` says which requests `repair` would send, and when the node
+`audit_pods` goes over all pods once, looks at their readiness and asks `findings`, which cite the
+fields that they stand on; `classes` names a pod's class, and holds what is to be said about each.
+`repair_plan` says which requests `repair` would send, and when the node
 controller's mark may be undone.
 """
 

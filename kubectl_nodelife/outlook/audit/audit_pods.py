@@ -24,40 +24,40 @@ from kubectl_nodelife.kubelet.conditions import (
     TERMINAL_PHASES,
 )
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
-from kubectl_nodelife.outlook.audit import notes
-from kubectl_nodelife.outlook.audit.classify import (
+from kubectl_nodelife.outlook.audit import classes
+from kubectl_nodelife.outlook.audit.classes import (
     GATES,
     LAGGING,
     MARKED_NODE_DOWN,
+    NOTES,
     OK,
+    QUIET,
     RECOVERING,
     SETTLE_NS,
     STALE_READY,
     STUCK_NOT_READY,
+    UNHEARD,
     UNKNOWN,
     Classification,
     bears_the_mark,
     classify,
 )
-from kubectl_nodelife.outlook.audit.evidence import (
-    NODE_READY_SINCE,
-    Since,
-    finish_times,
-    newest,
-    start_times,
-    transition,
-    words,
-)
 from kubectl_nodelife.outlook.audit.findings import (
+    NODE_READY_SINCE,
     OVERDUE_NS,
     AuditContext,
     PodFinding,
+    Since,
     evicted_leftover,
+    finish_times,
     never_evicted,
+    newest,
     orphaned,
+    start_times,
     terminating,
+    transition,
+    words,
 )
-from kubectl_nodelife.outlook.audit.notes import NOTES, QUIET, UNHEARD
 from kubectl_nodelife.outlook.terminating import release_of
 from kubectl_nodelife.workloads.node_readiness import (
     NodeReadiness,
@@ -356,7 +356,7 @@ def _remedy(pod: Pod, node: NodeReadiness, found: Classification) -> str:
         return ""
     if pod.status.phase in TERMINAL_PHASES:
         return "delete the pod, or leave it: a kubelet of 1.25 or later does not write this"
-    return "" if node.is_down else notes.NOTES[LAGGING].remedy
+    return "" if node.is_down else classes.NOTES[LAGGING].remedy
 
 
 def _since(pod: Pod, node: NodeReadiness, found: Classification) -> Since:
@@ -375,11 +375,11 @@ def _issues(
     """Issues known for this very shape, beside those of the class."""
     if found.name == STUCK_NOT_READY:
         blind = rules.listing_blinds_reconcile
-        return notes.BLIND_RECONCILE if blind else notes.UNREADY_AFTER_RECOVERY
+        return classes.BLIND_RECONCILE if blind else classes.UNREADY_AFTER_RECOVERY
     if found.name != STALE_READY:
         return ()
     if pod.status.phase in TERMINAL_PHASES:
-        return notes.TERMINAL_AND_READY
+        return classes.TERMINAL_AND_READY
     if not node.is_down:
         return ()
-    return notes.READY_ON_NOT_READY_NODE if node.ready == FALSE else notes.READY_ON_LOST_NODE
+    return classes.READY_ON_NOT_READY_NODE if node.ready == FALSE else classes.READY_ON_LOST_NODE

@@ -1,21 +1,24 @@
 """Makes the findings that do not concern readiness: terminating, orphaned, evicted, never evicted.
 
-What holds for every finding of a class is in `notes.py`. A finding's age is an upper bound: the
+What holds for every finding of a class is in `classes.py`. A finding's age is an upper bound: the
 newest time at which one of its facts came about, None where no object tells it.
+
+The fields that a finding stands on are cited, with paths and values, when it is shown, not when it
+is found: of 50,000 pods marked in a lost zone most are never shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Taint
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import ContainerStatus, Pod, PodCondition
 from kubectl_nodelife.kube.taints import no_execute_taints
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import (
     DISRUPTION_TARGET,
     FALSE,
@@ -25,17 +28,22 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_UNREACHABLE,
     TRUE,
 )
-from kubectl_nodelife.kubelet.conditions import TERMINAL_PHASES
+from kubectl_nodelife.kubelet.conditions import (
+    CONTAINERS_READY,
+    INITIALIZED,
+    READY,
+    TERMINAL_PHASES,
+    containers_ready_condition,
+    initialized_condition,
+    ready_condition,
+)
 from kubectl_nodelife.kubelet.releases import StatusRules
-from kubectl_nodelife.outlook.audit import notes
-from kubectl_nodelife.outlook.audit.classify import MARKED_NODE_DOWN, STALE_READY, Classification
-from kubectl_nodelife.outlook.audit.evidence import (
-    NODE_READY_SINCE,
-    Evidence,
-    evidence_of,
-    finish_times,
-    newest,
-    transition,
+from kubectl_nodelife.outlook.audit import classes
+from kubectl_nodelife.outlook.audit.classes import (
+    LAGGING,
+    MARKED_NODE_DOWN,
+    STALE_READY,
+    Classification,
 )
 from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast
 from kubectl_nodelife.workloads.force_advice import ForceAdvice, Release, force_advice
@@ -58,6 +66,13 @@ _PUT_OUT: Final = {
     "Preempting": "the kubelet preempted it for a critical pod",
 }
 _SHUTDOWN_REASON, _SHUTDOWN_WORDS = "Terminated", "node shutdown"
+
+
+Evidence = tuple[str, str]
+"""(path of a field, its value as text)"""
+Since = tuple[int | None, str]
+"""(instant in ns or None, path of the field that holds it)"""
+NODE_READY_SINCE = "node.status.conditions[Ready].lastTransitionTime"
 
 
 class AuditContext(msgspec.Struct, frozen=True):
@@ -96,9 +111,9 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     classification: Classification | None = None
 
     @property
-    def note(self) -> notes.ClassNote:
+    def note(self) -> classes.ClassNote:
         """The severity, meaning and remedy of its class."""
-        return notes.NOTES[self.name]
+        return classes.NOTES[self.name]
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
@@ -162,23 +177,23 @@ def terminating(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterato
 def _terminating_class(pod: Pod, node: NodeReadiness) -> tuple[str, str]:
     """(class, sentence)."""
     if not pod.spec.node_name:
-        return notes.ORPHANED, "deleted, and never bound to a node"
+        return classes.ORPHANED, "deleted, and never bound to a node"
     if not node.exists:
-        return notes.ORPHANED, f"deleted, and node {node.name} does not exist"
+        return classes.ORPHANED, f"deleted, and node {node.name} does not exist"
     if node.is_down:
         out_of_service = node.has_taint(TAINT_NODE_OUT_OF_SERVICE)
         how = "out of service" if out_of_service else f"Ready={node.ready}"
-        return notes.TERMINATING_DEAD_NODE, f"deleted, and node {node.name} is {how}"
+        return classes.TERMINATING_DEAD_NODE, f"deleted, and node {node.name} is {how}"
     if pod.metadata.finalizers:
-        return notes.TERMINATING_FINALIZER, f"kept by {_finalizers(pod)}"
+        return classes.TERMINATING_FINALIZER, f"kept by {_finalizers(pod)}"
     if not node.is_ready:
         because = "deleted and still there; whether its node is Ready is not known"
-        return notes.TERMINATING_SLOW, because
+        return classes.TERMINATING_SLOW, because
     deleted_ns, heard_ns = pod.metadata.deletion_timestamp, node.heartbeat_ns
     if deleted_ns is not None and heard_ns is not None and heard_ns < deleted_ns:
         because = f"deleted, node {node.name} is Ready, and nothing was heard of it since"
-        return notes.TERMINATING_SLOW, because
-    return notes.TERMINATING_SLOW, f"deleted, and node {node.name} is Ready"
+        return classes.TERMINATING_SLOW, because
+    return classes.TERMINATING_SLOW, f"deleted, and node {node.name} is Ready"
 
 
 def _finalizers(pod: Pod) -> str:
@@ -191,7 +206,7 @@ def _finalizers(pod: Pod) -> str:
 def orphaned(pod: Pod, node: NodeReadiness, context: AuditContext) -> PodFinding:
     """A pod whose node does not exist."""
     return PodFinding(
-        name=notes.ORPHANED,
+        name=classes.ORPHANED,
         pod=pod,
         node=node,
         rules=context.rules,
@@ -215,7 +230,7 @@ def evicted_leftover(pod: Pod, node: NodeReadiness, context: AuditContext) -> It
     job = owner is not None and owner.kind == "Job"
     since = newest([transition(target), *finish_times(pod)])
     yield PodFinding(
-        name=notes.EVICTED_LEFTOVER,
+        name=classes.EVICTED_LEFTOVER,
         pod=pod,
         node=node,
         rules=context.rules,
@@ -238,7 +253,7 @@ def never_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Itera
     owner = controller_of(pod.metadata)
     daemon = owner is not None and owner.kind == "DaemonSet"
     yield PodFinding(
-        name=notes.DAEMONSET_NEVER_EVICTED if daemon else notes.NEVER_EVICTED,
+        name=classes.DAEMONSET_NEVER_EVICTED if daemon else classes.NEVER_EVICTED,
         pod=pod,
         node=node,
         rules=context.rules,
@@ -252,3 +267,148 @@ def _coming_taint(node: NodeReadiness) -> Taint:
     """The taint that the node lifecycle controller gives a node in this state."""
     key = TAINT_NODE_NOT_READY if node.ready == FALSE else TAINT_NODE_UNREACHABLE
     return Taint(key=key, effect=NO_EXECUTE)
+
+
+def evidence_of(name: str, pod: Pod, node: NodeReadiness, rules: StatusRules) -> Iterator[Evidence]:
+    """The fields on which a finding of class `name` about this pod stands."""
+    deleted_ns = pod.metadata.deletion_timestamp
+    if deleted_ns is not None:
+        yield ("pod.metadata.deletionTimestamp", format_time(deleted_ns))
+        if pod.metadata.finalizers:
+            yield ("pod.metadata.finalizers", ", ".join(pod.metadata.finalizers))
+    yield from _OF_CLASS.get(name, _readiness)(name, pod, rules)
+    yield from _node_evidence(pod, node)
+
+
+def _phase(name: str, pod: Pod, rules: StatusRules) -> Iterator[Evidence]:
+    yield ("pod.status.phase", pod.status.phase)
+
+
+def _leftover(name: str, pod: Pod, rules: StatusRules) -> Iterator[Evidence]:
+    status = pod.status
+    yield ("pod.status.phase", status.phase)
+    for field in ("reason", "message"):
+        if getattr(status, field):
+            yield (f"pod.status.{field}", getattr(status, field))
+    yield from _condition_evidence(status.condition(DISRUPTION_TARGET))
+
+
+def _never_evicted(name: str, pod: Pod, rules: StatusRules) -> Iterator[Evidence]:
+    for toleration in pod.spec.tolerations:
+        if toleration.toleration_seconds is None:
+            key, effect = toleration.key or "every key", toleration.effect or "every effect"
+            yield ("pod.spec.tolerations", f"{key}:{effect}, for ever")
+    owner = controller_of(pod.metadata)
+    if owner is not None:
+        yield ("pod.metadata.ownerReferences", f"{owner.kind}/{owner.name}")
+
+
+def _readiness(name: str, pod: Pod, rules: StatusRules) -> Iterator[Evidence]:
+    status = pod.status
+    shown = [READY, CONTAINERS_READY, *([INITIALIZED] if name == LAGGING else [])]
+    shown += [gate.condition_type for gate in pod.spec.readiness_gates]
+    for type_ in shown:
+        yield from _condition_evidence(status.condition(type_))
+    yield ("pod.status.phase", status.phase)
+    for container in status.container_statuses or ():
+        ready = "true" if container.ready else "false"
+        path = f"pod.status.containerStatuses[{container.name}]"
+        yield (path, f"ready: {ready}, {_state_word(container)}")
+    if name == LAGGING:
+        for computed in (ready_condition, containers_ready_condition, initialized_condition):
+            expected = computed(pod.spec, status, rules)
+            yield (f"{expected.type} by the container statuses", words(expected))
+
+
+_OF_CLASS: Final[dict[str, Callable[[str, Pod, StatusRules], Iterator[Evidence]]]] = {
+    classes.TERMINATING_DEAD_NODE: _phase,
+    classes.TERMINATING_FINALIZER: _phase,
+    classes.TERMINATING_SLOW: _phase,
+    classes.ORPHANED: _phase,
+    classes.EVICTED_LEFTOVER: _leftover,
+    classes.DAEMONSET_NEVER_EVICTED: _never_evicted,
+    classes.NEVER_EVICTED: _never_evicted,
+}
+
+
+def words(condition: PodCondition) -> str:
+    """`False (ContainersNotReady: containers with unready status: [a])`, or `True`."""
+    reason = ": ".join(word for word in (condition.reason, condition.message) if word)
+    return f"{condition.status} ({reason})" if reason else condition.status
+
+
+def transition(condition: PodCondition | None) -> Since:
+    """Since when a pod's condition has its status."""
+    if condition is None:
+        return None, ""
+    path = f"pod.status.conditions[{condition.type}].lastTransitionTime"
+    return condition.last_transition_time, path
+
+
+def finish_times(pod: Pod) -> Iterator[Since]:
+    """When its containers ended, this time or the last."""
+    for container in pod.status.container_statuses or ():
+        path = f"pod.status.containerStatuses[{container.name}]"
+        for word, state in (("state", container.state), ("lastState", container.last_state)):
+            if state.terminated is not None:
+                yield state.terminated.finished_at, f"{path}.{word}.terminated.finishedAt"
+
+
+def start_times(pod: Pod) -> Iterator[Since]:
+    """Since when its containers run."""
+    for container in pod.status.container_statuses or ():
+        if container.state.running is not None:
+            path = f"pod.status.containerStatuses[{container.name}].state.running.startedAt"
+            yield container.state.running.started_at, path
+
+
+def newest(times: Iterable[Since]) -> Since:
+    """The last of the instants that are known."""
+    known = [(time, field) for time, field in times if time is not None]
+    return max(known, default=(None, ""))
+
+
+def _condition_evidence(condition: PodCondition | None) -> Iterator[Evidence]:
+    """The fields of a pod's condition with their values; none for a condition that is not there."""
+    if condition is None:
+        return
+    path = f"pod.status.conditions[{condition.type}]"
+    yield (f"{path}.status", condition.status)
+    if condition.reason:
+        yield (f"{path}.reason", condition.reason)
+    if condition.last_transition_time is not None:
+        yield (f"{path}.lastTransitionTime", format_time(condition.last_transition_time))
+
+
+def _node_evidence(pod: Pod, node: NodeReadiness) -> Iterator[Evidence]:
+    """Fields of the pod's node with their values; more of them where the node is not Ready."""
+    if not pod.spec.node_name:
+        yield ("pod.spec.nodeName", "")
+        return
+    if not node.read:
+        return
+    if not node.exists:
+        yield ("pod.spec.nodeName", f"{pod.spec.node_name}: no such node")
+        return
+    path = f"node {node.name}: status.conditions[Ready]"
+    if node.ready:
+        yield (f"{path}.status", node.ready)
+    if node.ready_since_ns is not None:
+        yield (f"{path}.lastTransitionTime", format_time(node.ready_since_ns))
+    if node.is_ready:
+        return
+    if node.ready_reason:
+        yield (f"{path}.reason", node.ready_reason)
+    if node.heartbeat_ns is not None:
+        yield (node.heartbeat_field, format_time(node.heartbeat_ns))
+    if node.taints:
+        yield (f"node {node.name}: spec.taints", ", ".join(str(t) for t in node.taints))
+
+
+def _state_word(container: ContainerStatus) -> str:
+    state = container.state
+    if state.running is not None:
+        return "running"
+    if state.terminated is not None:
+        return f"terminated, exit code {state.terminated.exit_code}"
+    return "waiting" if state.waiting is not None else "no state"

@@ -49,8 +49,8 @@ from kubectl_nodelife.kubelet.conditions import (
 )
 from kubectl_nodelife.kubelet.pods import is_mirror_pod
 from kubectl_nodelife.kubelet.releases import StatusRules
-from kubectl_nodelife.outlook.audit import CAP, notes
-from kubectl_nodelife.outlook.audit.classify import (
+from kubectl_nodelife.outlook.audit import CAP, classes
+from kubectl_nodelife.outlook.audit.classes import (
     GATES,
     LAGGING,
     MARKED_NODE_DOWN,
@@ -227,17 +227,17 @@ def _nothing(sentence: str) -> Way:
 _WAYS: Final[dict[str, Way]] = {
     STUCK_NOT_READY: _undo_the_mark,
     STALE_READY: _make_the_mark,
-    notes.TERMINATING_DEAD_NODE: _release_from_dead_node,
-    notes.ORPHANED: _delete_orphan,
-    notes.EVICTED_LEFTOVER: _delete_leftover,
-    notes.TERMINATING_FINALIZER: _nothing("only the owner of a finalizer may take it away"),
-    notes.TERMINATING_SLOW: _never_on_a_ready_node,
+    classes.TERMINATING_DEAD_NODE: _release_from_dead_node,
+    classes.ORPHANED: _delete_orphan,
+    classes.EVICTED_LEFTOVER: _delete_leftover,
+    classes.TERMINATING_FINALIZER: _nothing("only the owner of a finalizer may take it away"),
+    classes.TERMINATING_SLOW: _never_on_a_ready_node,
     RECOVERING: _nothing("its kubelet is given the settle time to undo the mark by itself"),
     MARKED_NODE_DOWN: _nothing("the mark is right while the node is down"),
     GATES: _nothing("only the owner of the gate's condition may set it"),
     LAGGING: _nothing("only its kubelet knows which of the two is true"),
-    notes.DAEMONSET_NEVER_EVICTED: _nothing("nothing is wrong with the pod, but with its node"),
-    notes.NEVER_EVICTED: _nothing("nothing is wrong with the pod, but with its node"),
+    classes.DAEMONSET_NEVER_EVICTED: _nothing("nothing is wrong with the pod, but with its node"),
+    classes.NEVER_EVICTED: _nothing("nothing is wrong with the pod, but with its node"),
 }
 
 

@@ -62,7 +62,7 @@ from kubectl_nodelife.outlook.diverge.setting_estimates import (
     guesses,
     value_text,
 )
-from kubectl_nodelife.outlook.replay.actors import of_manager, owner_of_taint
+from kubectl_nodelife.outlook.replay.replay_line import of_manager, owner_of_taint
 
 AGREES, DIFFERS, NOT_EVALUATED = "agrees", "differs", "not-evaluated"
 

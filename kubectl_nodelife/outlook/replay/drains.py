@@ -15,7 +15,7 @@ from typing import Final
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS
-from kubectl_nodelife.outlook.replay import actors
+from kubectl_nodelife.outlook.replay import replay_line
 from kubectl_nodelife.outlook.replay.replay_line import (
     CONTROLLER,
     KUBELET,
@@ -102,7 +102,7 @@ def _who(cordon: ReplayLine | None, left: Sequence[ReplayLine]) -> Actor:
         return ordered
     if cordon is not None and cordon.actor.kind != KUBELET:  # which only tells of a cordon
         return cordon.actor
-    return actors.NOBODY_KNOWN
+    return replay_line.NOBODY_KNOWN
 
 
 def _has_left(line: ReplayLine) -> bool:
@@ -115,7 +115,7 @@ def _drain_takes(pod: Pod) -> bool:
 
 
 def _is_eviction(line: ReplayLine) -> bool:
-    return line.actor == actors.EVICTION_API or (line.action == "EvictPod" and _happened(line))
+    return line.actor == replay_line.EVICTION_API or (line.action == "EvictPod" and _happened(line))
 
 
 def _happened(line: ReplayLine) -> bool:

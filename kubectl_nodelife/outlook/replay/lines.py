@@ -18,7 +18,7 @@ from kubectl_nodelife.kube.wellknown import (
     TRUE,
     UNKNOWN,
 )
-from kubectl_nodelife.outlook.replay import actors
+from kubectl_nodelife.outlook.replay import replay_line
 from kubectl_nodelife.outlook.replay.replay_line import EVENT, JOURNAL, OBJECT, Actor, ReplayLine
 
 # What the cluster never shows: it happened when it was decided, not when it was settled.
@@ -49,7 +49,7 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
         action, detail = gist[0].capitalize(), {}
     return ReplayLine(
         time_ns=int(parse_time(told)),
-        actor=actors.of_change(change["controller"], change["outcome"]),
+        actor=replay_line.of_change(change["controller"], change["outcome"]),
         action=action,
         kind=kind,
         namespace=namespace,
@@ -137,7 +137,7 @@ def of_event(event: Event) -> ReplayLine | None:
         time_ns=at_ns,
         first_ns=int(first) if first is not None and first < at_ns else None,
         count=max(event.count, series.count if series is not None else 0, 1),
-        actor=actors.of_event(event),
+        actor=replay_line.of_event(event),
         action=event.reason,
         kind=involved.kind,
         namespace=involved.namespace,
@@ -188,7 +188,7 @@ def of_node(node: Node) -> Iterator[ReplayLine]:
     for taint in node.spec.taints:
         if taint.time_added is not None:
             at_ns = int(taint.time_added)
-            actor = actors.of_taint(taint.key, at_ns, writer)
+            actor = replay_line.of_taint(taint.key, at_ns, writer)
             same = ("taint", node.name, taint.key, taint.effect)
             yield _trace(node, at_ns, actor, "AddTaint", str(taint), "", same)
     yield from _by_hand(node)
@@ -204,13 +204,15 @@ def _of_condition(node: Node, condition: NodeCondition) -> Iterator[ReplayLine]:
     why = condition.message
     if condition.type == NODE_READY:
         why = ""  # a kubelet's own words, which no decision reads
-        actor = actors.of_manager("kubelet", node.name)
+        actor = replay_line.of_manager("kubelet", node.name)
         if condition.status == UNKNOWN:  # which no kubelet says of itself
-            actor = actors.of_change("node-lifecycle", "confirmed")
+            actor = replay_line.of_change("node-lifecycle", "confirmed")
         gist: tuple[str, ...] = (_ready_word(condition.status), node.name)
     else:
         writer = node.managers.writer_of(condition_field(condition.type))
-        actor = actors.of_manager(writer.name) if writer is not None else actors.NOBODY_KNOWN
+        actor = (
+            replay_line.of_manager(writer.name) if writer is not None else replay_line.NOBODY_KNOWN
+        )
         gist = (LIFECYCLE, node.name, condition.type, condition.status)
     yield _trace(node, int(since), actor, "SetNodeCondition", words, why, gist)
 
@@ -219,13 +221,13 @@ def _by_hand(node: Node) -> Iterator[ReplayLine]:
     """Writes to the spec by others than the control plane."""
     writer = node.managers.writer_of(UNSCHEDULABLE)
     if writer is not None and node.spec.unschedulable:
-        actor, gist = actors.of_manager(writer.name), ("cordon", node.name)
+        actor, gist = replay_line.of_manager(writer.name), ("cordon", node.name)
         yield _trace(node, writer.time_ns, actor, "Cordon", "unschedulable", "", gist)
     writer = node.managers.writer_of(TAINTS)
     if writer is not None and writer.name != "kube-controller-manager":
         taints = [t for t in node.spec.taints if t.time_added is None]
         words = ", ".join(map(str, taints)) or NO_TAINTS
-        actor, gist = actors.of_manager(writer.name), ("taints", node.name)
+        actor, gist = replay_line.of_manager(writer.name), ("taints", node.name)
         yield _trace(node, writer.time_ns, actor, "SetTaints", words, "", gist)
 
 
@@ -265,9 +267,9 @@ def of_pod(pod: Pod) -> Iterator[ReplayLine]:
         at_ns = int(target.last_transition_time)
     else:
         return
-    actor, why = actors.NOBODY_KNOWN, ""
+    actor, why = replay_line.NOBODY_KNOWN, ""
     if target is not None and disrupted:
-        actor = actors.DISRUPTORS.get(target.reason, Actor("other", target.reason))
+        actor = replay_line.DISRUPTORS.get(target.reason, Actor("other", target.reason))
         why = target.message
     yield ReplayLine(
         time_ns=at_ns,

@@ -1,4 +1,4 @@
-"""Builds the timeline of a replay from all sources: merged, linked, filtered.
+"""Builds the timeline of a replay from all sources: merged, linked, filtered; and its lanes.
 
 Of several sources about one thing the journal comes first, then Events, then objects. A
 controller's Event about a write that the journal confirmed is that write. Two lines are the same if
@@ -7,20 +7,24 @@ which we saw it.
 
 Which line led to which is inferred where the journal does not record it: by rules, as a table. The
 latest matching line before counts, within 15 minutes. Such a cause is marked as inferred.
+
+Lanes tell for how long nodes were not Ready, tainted, cordoned or under maintenance, and zones
+braked. They are made of lines, so that a state whose beginning nobody tells is not drawn. What our
+copy only planned is no state of the cluster.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNSCHEDULABLE
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNSCHEDULABLE, TRUE
 from kubectl_nodelife.outlook.replay import lines
 from kubectl_nodelife.outlook.replay.drains import DRAIN, drains
 from kubectl_nodelife.outlook.replay.lines import DECISIONS
@@ -58,6 +62,17 @@ SAME_NS: Final = 30 * SECOND_NS
 LONGEST_NS: Final = 15 * MINUTE_NS
 _LOOKED_AT: Final = 1000
 """So many candidates of one kind before a line, the nearest."""
+
+
+NOT_READY: Final = "NotReady"
+TAINTED: Final = "tainted"
+CORDONED: Final = "cordoned"
+MAINTENANCE: Final = "maintenance"
+ZONE: Final = "zone braked"
+STATES: Final = (NOT_READY, TAINTED, CORDONED, MAINTENANCE, ZONE)
+"""In the order in which they are drawn."""
+_NORMAL: Final = ("Initial", "Normal")
+_HAPPENED: Final = ("", "confirmed", "applied")
 
 
 class ReplaySources(NamedTuple):
@@ -377,3 +392,54 @@ def _leads_to(line: ReplayLine, other: ReplayLine) -> bool:
             return True
         above = above.cause
     return False
+
+
+class StateSpan(NamedTuple):
+    """A state of a node or zone, in ns since the epoch. `what`: the taint, condition or state.
+
+    `end_ns` None: nothing tells its end.
+    """
+
+    name: str
+    state: str
+    what: str
+    begin_ns: int
+    end_ns: int | None
+
+
+def state_spans(told: Iterable[ReplayLine]) -> list[StateSpan]:
+    """All states, by name, then in the order of STATES. `told` in the order of time."""
+    begun: dict[tuple[str, str, str], int] = {}
+    found: list[StateSpan] = []
+    for line in told:
+        if line.outcome not in _HAPPENED:
+            continue
+        for state, what, begins in _changes(line):
+            key = (line.name, state, what)
+            if begins:
+                begun.setdefault(key, line.time_ns)
+            elif key in begun:
+                found.append(StateSpan(*key, begun.pop(key), line.time_ns))
+    found += [StateSpan(*key, begin_ns, None) for key, begin_ns in begun.items()]
+    return sorted(found, key=lambda span: (span.name, STATES.index(span.state), span.begin_ns))
+
+
+def _changes(line: ReplayLine) -> Iterator[tuple[str, str, bool]]:
+    """(state, what, whether it begins) that a line tells."""
+    match line.family:
+        case "not-ready" | "ready":
+            yield NOT_READY, "", line.family == "not-ready"
+        case "cordon" | "uncordon":
+            yield CORDONED, "", line.family == "cordon"
+        case "taint" | "untaint" if line.gist[2] != TAINT_NODE_UNSCHEDULABLE:
+            yield TAINTED, ":".join(line.gist[2:]), line.family == "taint"
+        case "taints" if line.detail != lines.NO_TAINTS:
+            yield TAINTED, line.detail, True
+        case lines.LIFECYCLE:
+            yield MAINTENANCE, line.gist[2], line.gist[3] == TRUE
+        case "SetZoneState":
+            before, _, after = line.detail.partition(" at ")[0].partition(" to ")
+            if before not in _NORMAL:
+                yield ZONE, before, False
+            if after not in _NORMAL:
+                yield ZONE, after, True

@@ -39,12 +39,12 @@ from kubectl_nodelife.outlook.what_if.document import (
     act_words,
     outcome_words,
 )
-from kubectl_nodelife.outlook.what_if.nodes_and_zones import (
+from kubectl_nodelife.outlook.what_if.play_reading import (
+    PlayReading,
     act_of_each,
     node_futures,
     zone_futures,
 )
-from kubectl_nodelife.outlook.what_if.play_reading import PlayReading
 from kubectl_nodelife.outlook.what_if.question import Plays, given_flags
 from kubectl_nodelife.outlook.what_if.service_levels import (
     SERVICE,

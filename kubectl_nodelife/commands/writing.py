@@ -1,0 +1,247 @@
+"""What `repair`, `rollout undo`, `drain` and `upgrade` share to write: flags, the question, the
+session; and for the first two sending what was shown, and what came of each request.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+
+import click
+
+from kubectl_nodelife.commands.flags import Connection, gathered_flags
+from kubectl_nodelife.errors import EXIT_FAILED, BadInput, Refused
+from kubectl_nodelife.report import terminal
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.engine.actions import Action, RollBackDaemonSet
+    from kubectl_nodelife.engine.calls import Result
+    from kubectl_nodelife.kube.meta import KubeObject
+    from kubectl_nodelife.kube.workload import DaemonSet
+    from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
+
+
+NONE, CLIENT, SERVER = "none", "client", "server"
+MAX_WRITES: Final = 500
+
+T = TypeVar("T")
+
+
+_OPTIONS = (
+    click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+    click.option(
+        "--dry-run",
+        type=click.Choice((NONE, CLIENT, SERVER)),
+        is_flag=False,
+        flag_value=CLIENT,
+        default=NONE,
+        help="client: only show; server: have the API server check each request.",
+    ),
+    click.option(
+        "--max-writes",
+        type=click.IntRange(min=0),
+        default=MAX_WRITES,
+        show_default=True,
+        metavar="N",
+        help="So many writes at most.",
+    ),
+    click.option(
+        "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
+    ),
+)
+ROLLOUT = "rollout"
+Say = Callable[[str], None]
+
+
+class ActFlags(NamedTuple):
+    """The flags as given."""
+
+    yes: bool
+    dry_run: str
+    max_writes: int
+    insecure: bool
+
+
+act_flags = gathered_flags("act", ActFlags, _OPTIONS)
+"""Gives a command the flags of an act; its callback gets one argument, `act`."""
+
+
+def not_for_dumps(filename: tuple[str, ...], act: ActFlags) -> None:
+    """Raises BadInput where something is to be sent to a dump."""
+    if filename and act.yes:
+        raise BadInput("a dump cannot be written to", on="--yes", remedy="leave -f out")
+    if filename and act.dry_run == SERVER:
+        raise BadInput("a dump has no API server", on="--dry-run=server", remedy="leave -f out")
+
+
+def is_confirmed(act: ActFlags, question: str, server: str) -> bool:
+    """True if the person says yes. Raises Refused where there is nobody to ask."""
+    if act.yes or act.dry_run == SERVER:
+        return True
+    if not sys.stdin.isatty():
+        raise Refused(
+            "nothing is sent: there is no terminal to ask on",
+            on=server,
+            remedy="give --yes to send it, or --dry-run=client only to see it",
+        )
+    terminal.flush()
+    return click.confirm(terminal.printable(question), err=True)
+
+
+def run_interruptible(work: Callable[[], Awaitable[T]]) -> T:
+    """Run a coroutine that SIGINT and SIGTERM cancel: it may clean up before it ends.
+
+    Where SIGINT is ignored by inheritance, as in the background of a script, it stays so, which is
+    said: the same Ctrl-C may be meant for something else.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        terminal.note(
+            "Ctrl-C (SIGINT) is ignored, as it was when this was started; end it with: "
+            f"kill {os.getpid()}"
+        )
+
+    import asyncio
+
+    async def main() -> T:
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        return await work()
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def identity_of(connection: Connection) -> str:
+    """The name of the cluster and user, under which journals are kept."""
+    from kubectl_nodelife.commands import ask
+
+    return ask.resolve(connection).identity
+
+
+def environ() -> dict[str, str]:
+    """The environment as it is."""
+    return dict(os.environ)
+
+
+class Ordered(NamedTuple):
+    """One write that was shown, of the object as judged. `done`: what is said where it worked.
+
+    `after_s`: so long after the first one at the earliest.
+    """
+
+    action: Action
+    seen: KubeObject
+    name: str
+    done: str
+    after_s: int = 0
+
+
+def send_repairs(
+    steps: Sequence[RepairStep], connection: Connection, act: ActFlags, say: Say
+) -> int:
+    """Ask, and send the request of each step that has one. The exit code. Raises NodelifeError."""
+    from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.engine.actions import SetPodReady
+    from kubectl_nodelife.outlook.audit.repair_plan import REPAIR
+
+    orders = [_repair(step, step.action) for step in steps if step.action is not None]
+    if not orders:
+        return 0
+    rights = {
+        Right("", "pods", "status", "patch", order.seen.namespace)
+        if isinstance(order.action, SetPodReady)
+        else Right("", "pods", "", "delete", order.seen.namespace)
+        for order in orders
+    }
+    return _send(REPAIR, orders, tuple(sorted(rights)), connection, act, say)
+
+
+def send_rollback(
+    daemon_set: DaemonSet, action: RollBackDaemonSet, connection: Connection, act: ActFlags
+) -> int:
+    """Ask, and send the patch. The exit code. Raises NodelifeError."""
+    from kubectl_nodelife.daemon.cluster_checks import Right
+
+    right = Right("apps", "daemonsets", "", "patch", daemon_set.namespace)
+    order = Ordered(action, daemon_set, f"daemonset.apps/{daemon_set.name}", "rolled back")
+    return _send(ROLLOUT, [order], (right,), connection, act, terminal.write)
+
+
+def _repair(step: RepairStep, action: Action) -> Ordered:
+    from kubectl_nodelife.engine.actions import SetPodReady
+
+    pod = step.finding.pod
+    done = "set ready" if isinstance(action, SetPodReady) and action.status == "True" else "deleted"
+    if isinstance(action, SetPodReady) and action.status != "True":
+        done = "set not ready"
+    return Ordered(action, pod, f"pod/{pod.namespace}/{pod.name}", done, step.not_before_s)
+
+
+def _send(
+    who: str,
+    orders: Sequence[Ordered],
+    rights: tuple[Right, ...],
+    connection: Connection,
+    act: ActFlags,
+    say: Say,
+) -> int:
+    import asyncio
+
+    from kubectl_nodelife.acts.carrier import make_carrier
+    from kubectl_nodelife.acts.session import ActOrder, act_session
+    from kubectl_nodelife.commands.cluster.direct import target_of
+
+    target = target_of(connection)
+    many = "this request" if len(orders) == 1 else f"these {len(orders)} requests"
+    if not is_confirmed(act, f"Send {many} to {target.context or target.server}?", target.server):
+        terminal.note("not confirmed: nothing was sent")
+        return 0
+    dry_run = act.dry_run == SERVER
+    order = ActOrder(who, rights, max_writes=act.max_writes, dry_run=dry_run, insecure=act.insecure)
+
+    async def work() -> int:
+        session = act_session(order, target, environ(), identity_of(connection), terminal.warn)
+        async with session as open_session:
+            carrier = make_carrier(open_session, _tell_held)
+            suffix = " (server dry run)" if dry_run else ""
+            failed = 0
+
+            async def one(ordered: Ordered) -> None:
+                nonlocal failed
+                await asyncio.sleep(ordered.after_s)
+                result = await carrier.carry_out(ordered.action, ordered.seen)
+                failed += not result.ok
+                if result.ok:
+                    say(f"{ordered.name} {ordered.done}{suffix}\n")
+                else:
+                    terminal.note(f"error: {ordered.name}: {_why(result)}")
+
+            try:
+                await asyncio.gather(*map(one, orders))
+            finally:
+                await asyncio.shield(carrier.stop())
+            return EXIT_FAILED if failed else 0
+
+    return run_interruptible(work)
+
+
+def _tell_held(action: Action, because: str) -> None:
+    terminal.note(f"held: {because}")
+
+
+def _why(result: Result) -> str:
+    from kubectl_nodelife.acts.carrier import HELD
+
+    if result.code == HELD:
+        return f"not sent: {result.message}"
+    if result.code == 409:
+        return f"it has changed since it was judged; run the command again ({result.message})"
+    code = f" (HTTP {result.code})" if result.code else ""
+    return f"{result.message or result.reason}{code}"
