@@ -396,7 +396,7 @@ class Kubelets:
             return
         if not self.alive(pod.spec.node_name):
             return
-        if any(ends_it(pod, ending.cause) for ends_it in self._on_stop):
+        if self._on_stop and any(ends_it(pod, ending.cause) for ends_it in self._on_stop):
             return
         because = f"the kubelet of {pod.spec.node_name} has stopped the pod"
         done = self._api.note(deletion(pod, because, ending.cause, 0))
@@ -434,7 +434,7 @@ class Kubelets:
         if not self.alive(pod.spec.node_name):
             return
         del self._starting[key]
-        if any(reports_it(pod) for reports_it in self._on_run):
+        if self._on_run and any(reports_it(pod) for reports_it in self._on_run):
             return
         status = self._running.of(pod.status, at_ns)
         if not status.pod_ip:

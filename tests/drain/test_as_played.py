@@ -48,6 +48,10 @@ FLAGS: list[dict[str, Any]] = [
     {"skip_wait_seconds": 60},
     {"grace_period_seconds": 3},
 ]
+SCOPE_PARTS = (
+    *("nodes", "pods", "owner_pods", "rules", "counts", "moving", "budgets_of", "own_budgets"),
+    *("unsettled", "left_out", "daemon_sets"),
+)
 SEEDS = [*range(60), 306, 522, 654, 3603, 3886, 4390, 4646, 4786]
 Document = dict[str, Any]
 
@@ -233,6 +237,26 @@ def test_so_it_does_where_late_kubelets_are_only_slow(seed: int) -> None:
         took = f"finishes in {human_duration(round(max(ends) * SECOND_NS))}" if drained else ""
         said = [line for line in plan.assumptions if "are only slow and renew again" in line]
         assert [line[-len(took) :] for line in said] == ([took] if drained else [])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("most", [scope.MOST_UNSETTLED, 3])
+def test_a_part_of_a_scope_is_the_scope_of_that_part(
+    seed: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scope, "MOST_UNSETTLED", most)
+    objects, nodes, _ = troubled(seed)
+    snapshot = PlanSnapshot(objects, NOW_NS)
+    whole = Scope(snapshot, nodes)
+    for part in (nodes[:1], nodes[1:], nodes[::-1]):
+        taken, found = whole.part(part), Scope(snapshot, part)
+        for what in SCOPE_PARTS:
+            assert getattr(taken, what) == getattr(found, what), what
+        assert list(taken.ledgers) == list(found.ledgers)
+        for key, ledger in found.ledgers.items():
+            assert taken.ledgers[key].budget == ledger.budget
+            assert taken.ledgers[key].entries == ledger.entries
+            assert taken.ledgers[key].healthy == ledger.healthy
 
 
 @pytest.mark.parametrize(
