@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.commands.what_if_each import play_all
-from kubectl_nodelife.report.live_line import _line
+from kubectl_nodelife.report.live_line import _bar
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -68,4 +68,4 @@ def test_without_it_all_are_there_in_order(jobs: int) -> None:
     ],
 )
 def test_after_a_second_the_time_that_is_left_is_told(done: int, seconds: float, line: str) -> None:
-    assert _line("playing", done, 10, seconds) == line
+    assert _bar("playing", done, 10, seconds) == line
