@@ -22,6 +22,19 @@ ANNOTATION = "nodelife.dev/upgrade"
 UNPROVEN = "nodelife.dev/unproven"
 OURS = ("Draining", "Working", "Settling", "Proving")
 ZONE = "topology.kubernetes.io/zone"
+MAY_FOLLOW = {
+    "": {"Draining", "Settling"},
+    "Draining": {"Working", "Held", ""},
+    "Working": {"Working", "Settling", "Failed", "Held", ""},
+    "Settling": {"Proving", "Settling", "Failed", "Held", ""},
+    "Proving": {"Soaking", "Failed", "Held", ""},
+    "Soaking": {"Done", "Failed", ""},
+    "Done": {""},
+    "Failed": {"Draining", "Settling", ""},
+    "Held": {"Draining", "Settling", ""},
+}
+"""Section 4 of the specification: the states that may follow each; "" is a node without our mark.
+Marks go at the end of a run, by `clean`, by a proof's end, and where a drain is given back."""
 
 
 def mark_of(node: Node | None) -> dict[str, Any]:
@@ -102,6 +115,9 @@ class Judges:
             self._taken(name, str(after.get("state")))
         if old.spec.unschedulable and not new.spec.unschedulable and name in self.persons:
             self.fault("I4", f"the cordon of {name} was a person's")
+        was, became = str(before.get("state", "")), str(after.get("state", ""))
+        if was != became and became not in MAY_FOLLOW[was]:
+            self.fault("I10", f"{name} goes from {was} to {became}")
         epoch = int(after.get("epoch") or before.get("epoch") or 0)
         if epoch < self._epochs.get(name, 0) and after:
             self.fault("I7", f"{name} is written with epoch {epoch} after {self._epochs[name]}")

@@ -20,6 +20,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.automaton import LEFT_TO_A_PERSON, NodeEvent
 from kubectl_nodelife.controllers.upgrade.claims import (
     ClaimHold,
     ClaimStage,
@@ -60,7 +61,7 @@ from kubectl_nodelife.controllers.upgrade.skipping import (
 )
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.controllers.upgrade.windows import fits, parse_window
-from kubectl_nodelife.engine.actions import ClaimNode, MarkNode
+from kubectl_nodelife.engine.actions import MarkNode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_UNSCHEDULABLE
@@ -88,18 +89,17 @@ def claim_node(p: UpgradePass, node: Node) -> None:
         before=_before(p, node),
         earlier=replace(earlier, before=NodeBefore()) if earlier else None,
     )
-    state = NodeState.SETTLING if proof_only else NodeState.DRAINING
     p.memory.named.discard(node.name)
     p.memory.forget(node.name)
     p.memory.sent_marks.pop(node.name, None)
     if not proof_only:
         p.census.claim(node.name)
         p.claimed.append(node.name)
-    p.change(
+    p.advance(
         node,
-        p.entered(mark, state),
+        mark,
+        NodeEvent.CLAIMED_FOR_PROOF if proof_only else NodeEvent.CLAIMED,
         "claimed for its upgrade" if not proof_only else "claimed for its proof",
-        word=ClaimNode,
         annotations=dict(annotations),
         labels=dict(labels),
         unschedulable=True if cordon is CordonOwner.OURS else None,
@@ -299,7 +299,7 @@ def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
     for name in p.selected:
         mark = marks.get(name)
         if mark is not None:
-            if mark.state in (NodeState.FAILED, NodeState.HELD):
+            if mark.state in LEFT_TO_A_PERSON:
                 p.skipped[name] = f"{mark.state}: {mark.reason}"
             continue
         candidate = known[name]

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.automaton import LEFT_TO_A_PERSON, NodeEvent, transition
 from kubectl_nodelife.controllers.upgrade.conditions import in_service
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
@@ -52,8 +53,6 @@ from kubectl_nodelife.kube.workload import Job
 
 CONTROLLER: Final = "upgrade"
 _TAINTS: Final = (TAINT_UNPROVEN, TAINT_OUTDATED)
-_GIVEN_BACK: Final = (NodeState.DRAINING, NodeState.SOAKING, NodeState.DONE)
-_KEPT: Final = (NodeState.FAILED, NodeState.HELD)
 
 
 class Leftover(NamedTuple):
@@ -107,14 +106,17 @@ def leftovers(
         elif mark is None:
             if _our_taints(node) or LABEL_STATE in (node.metadata.labels or {}):
                 yield _bare(node)
-        elif (
-            mark.state in _GIVEN_BACK or release_failed or (proof_only and mark.state not in _KEPT)
-        ):
-            yield _released(node, mark)
-        elif mark.state in _KEPT:
+        elif mark.state in LEFT_TO_A_PERSON and not release_failed:
             yield _kept(node, mark)
+        elif release_failed or proof_only or _is_given_back(mark.state):
+            yield _released(node, mark)
         else:
             yield _failed(node, mark)
+
+
+def _is_given_back(state: NodeState) -> bool:
+    """True if nothing was done to a node in that state, or all that was is proven."""
+    return transition(state, NodeEvent.CLEANED).to is None
 
 
 def _released(node: Node, mark: NodeMark) -> Leftover:

@@ -21,6 +21,7 @@ from kubectl_nodelife.controllers.upgrade import (
     shrinking,
     wishes,
 )
+from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent, states_with
 from kubectl_nodelife.controllers.upgrade.census import NodeReadings
 from kubectl_nodelife.controllers.upgrade.cleaning import annotation_off, release_by_hand
 from kubectl_nodelife.controllers.upgrade.document import (
@@ -67,7 +68,7 @@ STATES: Final[dict[NodeState, Callable[[UpgradePass, Node, NodeMark], None]]] = 
     NodeState.PROVING: prove,
     NodeState.SOAKING: soak,
 }
-_CAN_FAIL: Final = IN_FLIGHT - {NodeState.DRAINING}
+_CAN_FAIL: Final = states_with(NodeEvent.FAILED)
 _CLOCK_MAY_STAND: Final = frozenset({NodeState.SETTLING, NodeState.PROVING, NodeState.SOAKING})
 _REFUSED: Final = range(400, 600)
 _LOOK_AGAIN: Final = frozenset({404, 409, 429})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.automaton import LEFT_TO_A_PERSON, NodeEvent
 from kubectl_nodelife.controllers.upgrade.canary import delete_canary
 from kubectl_nodelife.controllers.upgrade.document import RunPhase, Step
 from kubectl_nodelife.controllers.upgrade.marks import (
@@ -42,14 +43,12 @@ from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, PREFER_NO_SCHEDULE
 
-_LEFT = frozenset({NodeState.FAILED, NodeState.HELD})
-
 
 def end(p: UpgradePass, *, is_left: bool) -> None:
     """The run is over once nothing is in flight and nothing is left to claim."""
     if p.flying or p.awaited or p.next != p.document:
         return
-    left = tuple(sorted([*p.names_in(*_LEFT), *p.forged]))
+    left = tuple(sorted([*p.names_in(*LEFT_TO_A_PERSON), *p.forged]))
     if p.phase is RunPhase.ABORTING:
         p.edit(phase=RunPhase.ABORTED, step=Step(), left=left)
     elif p.phase is RunPhase.RUNNING and not is_left and not p.document.asked:
@@ -80,7 +79,7 @@ def clean_up(p: UpgradePass) -> bool:
         if p.is_busy(name):
             continue
         if mark is not None and _goes(node, mark):
-            take_marks_off(p, node, mark, "the run is over", MarkNode)
+            take_marks_off(p, node, mark, NodeEvent.RUN_OVER, "the run is over")
         else:
             p.emit(
                 MarkNode(
@@ -99,7 +98,7 @@ def _goes(node: Node, mark: NodeMark) -> bool:
     hold nothing back.
     """
     ours = has_our_cordon(node, mark) or node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE)
-    return mark.state is NodeState.DONE or (mark.state in _LEFT and not ours)
+    return mark.state is NodeState.DONE or (mark.state in LEFT_TO_A_PERSON and not ours)
 
 
 def _delete_pods(p: UpgradePass) -> bool:
@@ -142,7 +141,7 @@ def _delete_all(p: UpgradePass, kind: str, delete: type[DeleteOfNode]) -> bool:
 
 def delete_idle_canaries(p: UpgradePass) -> None:
     """Failed and Held nodes need no canary any more."""
-    for name in p.names_in(NodeState.FAILED, NodeState.HELD):
+    for name in p.names_in(*LEFT_TO_A_PERSON):
         delete_canary(p, p.nodes[name], f"{name} is {p.marks[name].state}")
 
 
@@ -189,4 +188,4 @@ def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     elif p.is_over(sight.armed_ns, p.policy.node_soak_ns):
         by_others = mark.cordon is CordonOwner.THEIRS
         because = "cordoned by others" if by_others else "in service, and nothing broke"
-        p.change(node, p.entered(mark, NodeState.DONE, because), because, was=mark.state)
+        p.advance(node, mark, NodeEvent.SOAKED, because)

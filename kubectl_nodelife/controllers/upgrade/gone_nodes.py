@@ -14,6 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import shrinking
+from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent, states_with
 from kubectl_nodelife.controllers.upgrade.document import StepNode
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
@@ -32,7 +33,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import parse_time
 from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR
 
-RETURNING: Final = frozenset({NodeState.WORKING, NodeState.SETTLING})
+RETURNING: Final = states_with(NodeEvent.REPLACED)
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -181,17 +182,11 @@ def _adopt(p: UpgradePass, node: Node, name: str, entry: StepNode) -> None:
     else:
         cordon = CordonOwner.THEIRS if node.spec.unschedulable else CordonOwner.OURS
     because = f"takes the place of {name}" + ("; runs pods already, so no cordon" if late else "")
-    p.change(
+    p.advance(
         node,
-        p.entered(
-            old,
-            NodeState.SETTLING,
-            cordon=cordon,
-            shield=(*annotations, *labels),
-            for_=name,
-        ),
+        replace(old, cordon=cordon, shield=(*annotations, *labels), for_=name),
+        NodeEvent.REPLACED,
         because,
-        was=old.state,
         annotations=dict(annotations),
         labels=dict(labels),
         unschedulable=True if cordon is CordonOwner.OURS else None,

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent
 from kubectl_nodelife.controllers.upgrade.canary import (
     canary_of,
     create_canary,
@@ -22,7 +25,6 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     TAINT_UNPROVEN,
     CordonOwner,
     NodeMark,
-    NodeState,
     is_cordoned_meanwhile,
     shield_off,
     unproven,
@@ -35,7 +37,6 @@ from kubectl_nodelife.controllers.upgrade.restoring import (
 )
 from kubectl_nodelife.controllers.upgrade.sightings import ProofSight
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import ReleaseNode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -249,12 +250,11 @@ def _release(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         return
     annotations, labels = shield_off(mark)
     stays = "; a person's cordon stays" if mark.cordon is CordonOwner.THEIRS else ""
-    p.change(
+    p.advance(
         node,
-        p.entered(mark, NodeState.SOAKING, shield=()),
+        replace(mark, shield=()),
+        NodeEvent.PROVEN,
         f"proven and released{stays}",
-        word=ReleaseNode,
-        was=mark.state,
         annotations=annotations,
         labels=labels,
         remove=(unproven(mark.run),),

@@ -10,6 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent
 from kubectl_nodelife.controllers.upgrade.canary import delete_canary, delete_service
 from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
@@ -22,11 +23,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import (
-    FailNode,
     MarkNode,
-    NodeMarkPatch,
-    ReleaseNode,
-    RestoreNode,
 )
 from kubectl_nodelife.kube.node import Node
 
@@ -38,24 +35,20 @@ def give_back(p: UpgradePass, node: Node, mark: NodeMark, because: str, *, entry
     if entry and p.document.given_back.get(node.name) is None:
         p.edit(given_back={**p.next.given_back, node.name: because})
         return
-    take_marks_off(p, node, mark, p.document.given_back.get(node.name) or because)
+    because = p.document.given_back.get(node.name) or because
+    take_marks_off(p, node, mark, NodeEvent.GIVEN_BACK, because)
 
 
 def take_marks_off(
-    p: UpgradePass,
-    node: Node,
-    mark: NodeMark,
-    because: str,
-    word: type[NodeMarkPatch] = RestoreNode,
+    p: UpgradePass, node: Node, mark: NodeMark, event: NodeEvent, because: str
 ) -> None:
     """One PATCH: all marks but `outdated` off, and the cordon if it is ours."""
     annotations, labels = shield_off(mark)
-    p.change(
+    p.advance(
         node,
-        None,
+        mark,
+        event,
         because,
-        word=word,
-        was=mark.state,
         annotations=annotations,
         labels=labels,
         unschedulable=uncordon(node, mark),
@@ -81,10 +74,10 @@ def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
             taint = unproven(mark.run)
             p.change(node, mark.earlier, because, was=mark.state, remove=(taint,))
         else:
-            take_marks_off(p, node, mark, because)
+            take_marks_off(p, node, mark, NodeEvent.PROOF_FAILED, because)
     else:
         still = ", and still cordoned" if node.spec.unschedulable else ""
-        take_marks_off(p, node, mark, f"{PROVEN}{still}", ReleaseNode)
+        take_marks_off(p, node, mark, NodeEvent.PROOF_PASSED, f"{PROVEN}{still}")
 
 
 def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
@@ -113,12 +106,11 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
         owner = mark.cordon
     if stays:
         because = f"{because}; left in service: {stays}"
-    p.change(
+    p.advance(
         node,
-        p.entered(mark, NodeState.FAILED, because, cordon=owner),
+        replace(mark, cordon=owner),
+        NodeEvent.FAILED,
         because,
-        word=FailNode,
-        was=mark.state,
         unschedulable=True if cordons else None,
         remove=(unproven(mark.run),),
     )
@@ -138,19 +130,26 @@ def _why_in_service(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     return ""
 
 
-def hold(p: UpgradePass, node: Node, mark: NodeMark, because: str, **fields: object) -> None:
-    """Hands off: somebody intervened, or nobody can know what happened. A person decides.
+def hold(
+    p: UpgradePass,
+    node: Node,
+    mark: NodeMark,
+    because: str,
+    *,
+    cordon: CordonOwner | None = None,
+) -> None:
+    """Hands off: somebody intervened, or it is unknown what happened. A person decides.
 
-    Where our cordon was taken off by another program or person, the next one is not ours either.
+    `cordon`: whose it is now, None: as the mark says. Where our cordon was taken off by another
+    program or person, the next one is not ours either.
     """
     delete_canary(p, node, f"{node.name} is held")
     delete_service(p, node)
     if p.document.proof_only:
         end_proof(p, node, mark, because)
         return
-    if is_uncordoned(node, mark):
-        fields = {"cordon": CordonOwner.NONE, **fields}
-    p.change(node, p.entered(mark, NodeState.HELD, because, **fields), because, was=mark.state)
+    owner = cordon or (CordonOwner.NONE if is_uncordoned(node, mark) else mark.cordon)
+    p.advance(node, replace(mark, cordon=owner), NodeEvent.INTERVENED, because)
 
 
 def update_mark(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:

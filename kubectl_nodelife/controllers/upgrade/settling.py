@@ -15,6 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent
 from kubectl_nodelife.controllers.upgrade.canary import canary_of, waits_for_endpoint
 from kubectl_nodelife.controllers.upgrade.marks import (
     TAINT_OUTDATED,
@@ -31,7 +34,6 @@ from kubectl_nodelife.controllers.upgrade.proving import p2_taint, p3_scheduled,
 from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, leave_cordon
 from kubectl_nodelife.controllers.upgrade.sightings import ProofSight
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import OpenForProof
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
@@ -272,12 +274,11 @@ def open_for_proof(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     ours = mark.cordon is CordonOwner.OURS
     there = node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE)
     proof.taint_seen, proof.missing_taint = there and ours, ours and not there
-    p.change(
+    p.advance(
         node,
-        p.entered(mark, NodeState.PROVING, cordon=CordonOwner.NONE if ours else mark.cordon),
+        replace(mark, cordon=CordonOwner.NONE if ours else mark.cordon),
+        NodeEvent.SETTLED,
         "back, and all checks pass: opened for its canary",
-        word=OpenForProof,
-        was=mark.state,
         unschedulable=False if ours else None,
         add=(unproven(mark.run),),
         remove=(outdated(mark.run),),

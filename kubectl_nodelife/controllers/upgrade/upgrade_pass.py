@@ -12,6 +12,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.automaton import (
+    CLAIMS,
+    GIVES_ITS_REASON,
+    NodeEvent,
+    transition,
+)
 from kubectl_nodelife.controllers.upgrade.census import Census, NodeReading
 from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.document import (
@@ -243,6 +249,21 @@ class UpgradePass:
         """Change the document; it is written at the end of the pass."""
         self.next = replace(self.next, **fields)
 
+    def advance(
+        self, node: Node, mark: NodeMark, event: NodeEvent, because: str, **patch: Any
+    ) -> None:
+        """Take the node to the state that the event leads to, from that of its mark.
+
+        `mark`: what it bears, or, at a claim, what it is to bear; its fields but for state and
+        clocks are kept. `patch`: what else the PATCH changes, as `change` takes it.
+        Raises KeyError where the event cannot take place in the mark's state.
+        """
+        state = None if event in CLAIMS else mark.state
+        row = transition(state, event)
+        reason = because if row.to in GIVES_ITS_REASON else ""
+        after = self.entered(mark, row.to, reason) if row.to else None
+        self.change(node, after, because, word=row.patch, was=state or "", **patch)
+
     def change(
         self,
         node: Node,
@@ -295,14 +316,18 @@ class UpgradePass:
             )
         )
 
-    def entered(
-        self, mark: NodeMark, state: NodeState, reason: str = "", **fields: Any
-    ) -> NodeMark:
-        """The mark in another state, from now on until that state's deadline."""
+    def entered(self, mark: NodeMark, state: NodeState, reason: str = "") -> NodeMark:
+        """The mark in that state, from now on until that state's deadline."""
         length = self.deadline_ns(state)
         deadline = format_time(self.view.clock_ns + length) if length else ""
-        fields = {"since": self.stamp, "deadline": deadline, "reason": reason, **fields}
-        return replace(mark, state=state, epoch=self.epoch, **fields)
+        return replace(
+            mark,
+            state=state,
+            epoch=self.epoch,
+            since=self.stamp,
+            deadline=deadline,
+            reason=reason,
+        )
 
     def deadline_ns(self, state: NodeState) -> int:
         """How long a node may be in the state; 0: without end."""

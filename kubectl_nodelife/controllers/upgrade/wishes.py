@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.automaton import LEFT_TO_A_PERSON, NodeEvent
 from kubectl_nodelife.controllers.upgrade.claiming import control_plane_in_flight
 from kubectl_nodelife.controllers.upgrade.document import (
     ALL,
@@ -25,16 +26,12 @@ from kubectl_nodelife.controllers.upgrade.gone_nodes import named
 from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
     NodeMark,
-    NodeState,
     WorkMark,
 )
 from kubectl_nodelife.controllers.upgrade.policy import node_info
 from kubectl_nodelife.controllers.upgrade.restoring import take_marks_off
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import ClaimNode
 from kubectl_nodelife.kube.node import Node
-
-LEFT_TO_A_PERSON = frozenset({NodeState.FAILED, NodeState.HELD})
 
 
 def take(p: UpgradePass) -> None:
@@ -140,9 +137,8 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     cordons = not node.spec.unschedulable
     info = node_info(node)
     before = replace(mark.before, uid=node.uid, boot_id=info.get("bootID", ""), node_info=info)
-    again = p.entered(
+    again = replace(
         mark,
-        NodeState.DRAINING,
         claimed=p.stamp,
         try_=1,
         work=WorkMark(),
@@ -150,12 +146,11 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         cordon=CordonOwner.OURS if cordons else mark.cordon,
     )
     p.memory.forget(node.name)
-    p.change(
+    p.advance(
         node,
         again,
+        NodeEvent.RETRIED,
         "claimed anew, as a person asked",
-        word=ClaimNode,
-        was=mark.state,
         unschedulable=True if cordons else None,
     )
 
@@ -163,12 +158,11 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
 def _assume_done(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """The work counts as done: only the proof is still to come."""
     p.memory.forget(node.name)
-    settling = p.entered(mark, NodeState.SETTLING)
-    p.change(node, settling, "the work counts as done, as a person said", was=mark.state)
+    p.advance(node, mark, NodeEvent.ASSUMED_DONE, "the work counts as done, as a person said")
 
 
 def _skip(p: UpgradePass, node: Node, mark: NodeMark) -> None:
-    take_marks_off(p, node, mark, "skipped, as a person asked")
+    take_marks_off(p, node, mark, NodeEvent.SKIPPED, "skipped, as a person asked")
 
 
 _DO = {Ask.RETRY: _retry, Ask.ASSUME_DONE: _assume_done, Ask.SKIP: _skip}

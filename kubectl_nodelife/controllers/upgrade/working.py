@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent
 from kubectl_nodelife.controllers.upgrade.canary import short_hash
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import HOLDS_CLAIMS_ALONE, holding
@@ -26,7 +27,6 @@ from kubectl_nodelife.controllers.upgrade.job_manifest import (
 from kubectl_nodelife.controllers.upgrade.marks import (
     LABEL_RUN,
     NodeMark,
-    NodeState,
     WorkMark,
     is_uncordoned,
 )
@@ -114,14 +114,14 @@ def _is_for(job: Job, node: Node, mark: NodeMark) -> bool:
 def finish(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
     """The work is done: what it did is checked from here on."""
     ended = replace(mark.work, again="", ended=p.stamp)
-    p.change(node, p.entered(mark, NodeState.SETTLING, work=ended), because, was=mark.state)
+    p.advance(node, replace(mark, work=ended), NodeEvent.WORK_DONE, because)
 
 
 def begin(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
     """The first try: the intent is written; the deed follows once it is seen."""
     intend(p.memory.work_of(node.name, 1), p.stamp)
-    started = p.entered(mark, NodeState.WORKING, work=WorkMark(started=p.stamp), try_=1)
-    p.change(node, started, because, was=mark.state)
+    started = replace(mark, work=WorkMark(started=p.stamp), try_=1)
+    p.advance(node, started, NodeEvent.DRAINED, because)
 
 
 def next_try(p: UpgradePass, node: Node, mark: NodeMark, why: str) -> None:
@@ -135,8 +135,8 @@ def next_try(p: UpgradePass, node: Node, mark: NodeMark, why: str) -> None:
         return
     number = mark.try_ + 1
     intend(p.memory.work_of(node.name, number), p.stamp)
-    again = p.entered(mark, NodeState.WORKING, try_=number, work=WorkMark(started=p.stamp))
-    p.change(node, again, f"{why}; try {number} of {p.policy.tries}", was=mark.state)
+    again = replace(mark, try_=number, work=WorkMark(started=p.stamp))
+    p.advance(node, again, NodeEvent.TRY_FAILED, f"{why}; try {number} of {p.policy.tries}")
 
 
 def stop(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
