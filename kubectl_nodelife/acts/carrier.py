@@ -16,17 +16,15 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
-from kubectl_nodelife.engine.actions import Action, RecordEvent, SetNodeConditions
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result, request_of
-from kubectl_nodelife.engine.events import Event
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.executor import HELD as HELD
 from kubectl_nodelife.live.executor import LiveExecutor
-from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
+from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort, Recorder
 from kubectl_nodelife.sim.kubectl.client import client_bucket
 
 PATIENCE_NS: Final = 5 * SECOND_NS
@@ -65,13 +63,11 @@ class LiveCarrier:
             session.guard,
             session.view,
             IntentJournal(session.intents, session.now_ns, lambda: 0),
-            _Recorder(self._ends, on_held, on_answer),
-            NoEvidence(),
-            _ignore,
+            _Ends(self._ends, on_held, on_answer),
             session.now_ns,
             PATIENCE_NS,
         )
-        writing = ControllerWriter(session.writer, _NoEvents(), bucket)
+        writing = ControllerWriter(session.writer, bucket)
         self._executor = LiveExecutor(port, {session.order.act: writing})
 
     async def carry_out(self, action: Action, seen: KubeObject) -> Result:
@@ -118,7 +114,7 @@ def make_carrier(session: ActSession, on_held: OnHeld = lambda action, because: 
     return LiveCarrier(session, client_bucket(), on_held)
 
 
-class _Recorder:
+class _Ends(Recorder):
     """Hands ends to those who wait for them."""
 
     def __init__(
@@ -128,14 +124,8 @@ class _Recorder:
         self._on_held = on_held
         self._on_answer = on_answer
 
-    def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
-        pass
-
     def held(self, action: Action, because: str, until_ns: int) -> None:
         self._on_held(action, because)
-
-    def sending(self, action: Action) -> None:
-        pass
 
     def answered(self, action: Action, answer: Answer, took_s: float) -> None:
         self._on_answer(action, answer)
@@ -144,26 +134,3 @@ class _Recorder:
         end = self._ends.pop(action.id, None)
         if end is not None and not end.done():
             end.set_result(result)
-
-
-class NoEvidence:
-    """No act calls a node lost."""
-
-    async def is_lost(self, node: str) -> Result:
-        """Never asked."""
-        raise AssertionError("unreachable")
-
-    def heard_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
-        """Never asked."""
-        raise AssertionError("unreachable")
-
-
-class _NoEvents:
-    """Acts record no Events: kubectl does not either."""
-
-    def put(self, event: RecordEvent) -> None:
-        raise AssertionError("unreachable")
-
-
-def _ignore(event: Event) -> None:
-    pass

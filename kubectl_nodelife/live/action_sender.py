@@ -69,6 +69,7 @@ NODE_LIFECYCLE: Final = "node-lifecycle"
 TAINT_EVICTION: Final = "taint-eviction"
 _AGAIN_S: Final = 0.1
 _LOOK_S: Final = 0.01
+_NO_EVIDENCE: Final = "nothing is known of the last sign of life of the kubelet"
 
 Target = tuple[str, tuple[str, str]]
 
@@ -281,7 +282,10 @@ class ActionSender:
         """Why a node cannot be called lost. Raises Superseded where its kubelet was heard."""
         if action.controller != NODE_LIFECYCLE or not isinstance(action, SetNodeConditions):
             return None
-        lost = await self._port.evidence.is_lost(action.node)
+        evidence = self._port.evidence
+        if evidence is None:
+            raise Superseded(_NO_EVIDENCE)
+        lost = await evidence.is_lost(action.node)
         if lost.code == NOT_SENT:
             raise Superseded(lost.message)
         return None if lost.ok else lost
@@ -421,8 +425,10 @@ class ActionSender:
             return
         node = self._node(action.node)
         if isinstance(action, SetNodeConditions):
-            heard = self._port.evidence.heard_since(action, node, item.decided_ns)
-            if heard:
+            evidence = self._port.evidence
+            if evidence is None:
+                raise Superseded(_NO_EVIDENCE)
+            if heard := evidence.heard_since(action, node, item.decided_ns):
                 raise Superseded(heard)
         elif node is not None and is_ready(node) and _is_news(node, item.seen):
             raise Moot(f"node {node.name} is Ready again")

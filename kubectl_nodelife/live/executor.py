@@ -179,7 +179,9 @@ class LiveExecutor:
                 self._leave(item, "it is decided anew with what it depends on")
             return
         if isinstance(action, RecordEvent):
-            self.controllers[action.controller].events.put(action)
+            events = self.controllers[action.controller].events
+            if events is not None:
+                events.put(action)
             self._leave(item, "")
             return
         item.following = lane.items

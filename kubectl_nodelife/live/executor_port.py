@@ -19,8 +19,9 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.live.writer import Writer
 
 
-class Recorder(Protocol):
-    """Is told what becomes of each action."""
+class Recorder:
+    """Is told what becomes of each action. Who is interested in some of it derives from this class
+    and leaves the other methods as they are."""
 
     def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
         """It was decided."""
@@ -71,12 +72,13 @@ class ControllerWriter(msgspec.Struct):
     """What one controller writes with."""
 
     writer: Writer
-    events: Events
     bucket: TokenBucket
+    events: Events | None = None
+    """None: it records no Events, as kubectl does not."""
 
 
-def _nobody(bug: Bug) -> None:
-    """Nobody is told."""
+def _dropped(told: object) -> None:
+    """An outcome or a bug of which nothing else is kept."""
 
 
 def _always(action: Action) -> bool:
@@ -85,20 +87,24 @@ def _always(action: Action) -> bool:
 
 
 class ExecutorPort(msgspec.Struct):
-    """What the executor is given. `deliver`: where outcomes go. Clocks in ns since the epoch."""
+    """What the executor is given. Clocks in ns since the epoch."""
 
     cache: Cache
     guard: Guard
     view: Callable[[], WriteConditions]
     journal: IntentWriter
     recorder: Recorder
-    evidence: NodeLossCheck
-    deliver: Callable[[Event], None]
     now_ns: Callable[[], int]
     patience_ns: int
     """What waited longer is not sent but decided anew: one monitor period."""
 
-    on_bug: Callable[[Bug], None] = _nobody
+    evidence: NodeLossCheck | None = None
+    """None: no node can be called lost."""
+
+    deliver: Callable[[Event], None] = _dropped
+    """Where outcomes go, and objects that an answer showed."""
+
+    on_bug: Callable[[Bug], None] = _dropped
     """Told of an exception of ours while an action was carried out: nothing more of it is sent."""
 
     waits: Callable[[Action], bool] = _always

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.commands.upgrade.flags import (
     _POLICY,
-    has_policy,
     policy_flags,
     policy_of,
 )
@@ -163,11 +162,6 @@ def test_the_work_is_one_of_five() -> None:
 
 def test_the_connections_namespace_is_where_canaries_are_made() -> None:
     assert policy(*BLUE, connection=CONNECTION._replace(namespace="ops")).namespace == "ops"
-
-
-def test_whether_anything_was_given_is_known() -> None:
-    assert not has_policy(given())
-    assert has_policy(given("--soak", "1m")) and has_policy(given("--wait"))
 
 
 def test_a_policy_is_the_same_after_it_was_handed_over() -> None:

@@ -22,7 +22,7 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get, Result, Write
-from kubectl_nodelife.engine.events import Event, Outcome, Put
+from kubectl_nodelife.engine.events import NOT_SENT, Event, Outcome, Put
 from kubectl_nodelife.engine.guard import UPSTREAM, Guard, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settlement import sign_of_life_since
@@ -87,7 +87,9 @@ OTHER = replace(DELETE, pod="q", pod_uid="u-q")
 class Lab:
     """Everything that an executor stands on; `log` is what happened, in order."""
 
-    def __init__(self, answer: Callable[[Any], Answer] | None = None) -> None:
+    def __init__(
+        self, answer: Callable[[Any], Answer] | None = None, *, has_evidence: bool = True
+    ) -> None:
         self.log: list[str] = []
         self.events: list[Event] = []
         self.tasks: list[asyncio.Task[None]] = []
@@ -112,13 +114,13 @@ class Lab:
             lambda: self.view,
             self,
             self,
-            self,
-            self.events.append,
             lambda: self.now_ns,
             5 * SECOND_NS,
+            self if has_evidence else None,
+            self.events.append,
         )
         names = ("node-lifecycle", "taint-eviction")
-        one = ControllerWriter(cast(Any, self), cast(Any, self), TokenBucket(1000, 1000))
+        one = ControllerWriter(cast(Any, self), TokenBucket(1000, 1000), cast(Any, self))
         self.executor = LiveExecutor(port, dict.fromkeys(names, one))
 
     def play(self, *actions: Action, then: Callable[[], None] = lambda: None) -> None:
@@ -247,6 +249,15 @@ def test_what_others_used_up_first_waits_its_turn() -> None:
     assert lab.log.count("held") == 1 and lab.log[-2:] == ["Delete q", "applied"]
     assert lab.log.count("intent q") == 1, "a cap is looked at before the disk is troubled"
     assert [code for _, code in lab.outcomes] == [200, 200]
+
+
+def test_without_a_check_of_the_last_sign_of_life_no_node_is_called_lost() -> None:
+    lab = Lab(has_evidence=False)
+    lab.play(LOST)
+    assert "Patch n" not in lab.log
+    [(what, code, because)] = lab.ends
+    assert (what, code) == ("SetNodeConditions", NOT_SENT)
+    assert because == "nothing is known of the last sign of life of the kubelet"
 
 
 def test_a_node_that_could_not_be_called_lost_keeps_its_pods() -> None:

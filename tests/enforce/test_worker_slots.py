@@ -120,7 +120,7 @@ class Busy:
 
     def play(self, *actions: Action, syncs: int = 2) -> None:
         async def run() -> None:
-            one = ControllerWriter(cast(Any, self), cast(Any, self), TokenBucket(1e6, 1_000_000))
+            one = ControllerWriter(cast(Any, self), TokenBucket(1e6, 1_000_000), cast(Any, self))
             view = WriteConditions(kill_switch_absent_ns=NOW)
             port = ExecutorPort(
                 self.cache,
@@ -128,10 +128,9 @@ class Busy:
                 lambda: view,
                 cast(Any, self),
                 cast(Any, self),
-                cast(Any, self),
-                lambda event: None,
                 lambda: NOW,
                 5 * SECOND_NS,
+                cast(Any, self),
             )
             names = ("node-lifecycle", "taint-eviction", "pod-gc", "daemonset")
             slots = WorkerSlots(self.cache, syncs)

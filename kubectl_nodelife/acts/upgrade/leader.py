@@ -16,7 +16,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.acts.carrier import NoEvidence
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.lease import RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
@@ -34,7 +33,7 @@ from kubectl_nodelife.controllers.upgrade.ports import UpgradeView, WorkReport
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, StartWork, StopWork
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
-from kubectl_nodelife.engine.calls import Answer, Result
+from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.events import Event, Outcome, Put
 from kubectl_nodelife.engine.guard import WriteConditions
 from kubectl_nodelife.engine.token_bucket import TokenBucket
@@ -42,7 +41,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import HELD, LiveExecutor
-from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort
+from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort, Recorder
 
 UPGRADE: Final = "upgrade"
 KINDS: Final = (
@@ -291,14 +290,13 @@ class Leader:
             session.guard,
             self._view,
             IntentJournal(session.intents, session.now_ns, lambda: self._lease.epoch),
-            _Teller(self._say, self._parts.warn),
-            NoEvidence(),
-            self._deliver,
+            _Narrator(self._say, self._parts.warn),
             session.now_ns,
             PATIENCE_NS,
+            deliver=self._deliver,
             waits=lambda action: not isinstance(action, EvictPod),
         )
-        writing = ControllerWriter(session.writer, self._events, TokenBucket(QPS, BURST))
+        writing = ControllerWriter(session.writer, TokenBucket(QPS, BURST), self._events)
         return LiveExecutor(port, {UPGRADE: writing})
 
     def _view(self) -> WriteConditions:
@@ -321,16 +319,13 @@ class Leader:
             self._parts.tell(line)
 
 
-class _Teller:
-    """`executor_port.Recorder` that says what was done, held or refused."""
+class _Narrator(Recorder):
+    """Says what was done, held or refused."""
 
     def __init__(self, say: Callable[[Action], None], warn: Tell) -> None:
         self._say = say
         self._warn = warn
         self._held = ""
-
-    def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
-        pass
 
     def held(self, action: Action, because: str, until_ns: int) -> None:
         if because != self._held:
@@ -339,9 +334,6 @@ class _Teller:
 
     def sending(self, action: Action) -> None:
         self._held = ""
-
-    def answered(self, action: Action, answer: Answer, took_s: float) -> None:
-        pass
 
     def ended(self, action: Action, result: Result, now_ns: int) -> None:
         if result.ok and result.changed:

@@ -125,11 +125,6 @@ def policy_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("nodes", nargs=-1, metavar="[NODE...]")(decorated)
 
 
-def has_policy(given: Mapping[str, Any]) -> bool:
-    """True if any flag of policy or work was given."""
-    return any(value not in (None, (), False) for value in given.values())
-
-
 def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
     """What flags and file say, in the file's names. Raises BadInput."""
     mapping: dict[str, Any] = {}

@@ -380,10 +380,10 @@ class Enforcement:
             lambda: self._gate.view(cache, task),
             IntentJournal(self.intents, now_ns, lambda: self.keeper.election.transitions),
             self.recorder,
-            evidence,
-            deliver,
             now_ns,
             period_ns,
+            evidence,
+            deliver,
             self._faults.note,
         )
         self.guard.set_of = set_of(cache)

@@ -17,6 +17,7 @@ from kubectl_nodelife.kube.encode import encode_part
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.live.action_sender import HELD
+from kubectl_nodelife.live.executor_port import Recorder
 
 APPLIED, FAILED, SUPERSEDED = "applied", "failed", "superseded"
 
@@ -26,8 +27,8 @@ _NOT_KEPT = ("cause", "manifest", "patch")
 _json = msgspec.json.Encoder(enc_hook=encode_part)
 
 
-class ChangeRecorder:
-    """`executor.Recorder` over the ledger. `counts`: how many ended how.
+class ChangeRecorder(Recorder):
+    """Keeps in the ledger what becomes of each action. `counts`: how many ended how.
 
     `on_sending`, `on_answered`: who else wants to know. `answers`: requests by controller, action
     and class of answer.

@@ -123,6 +123,6 @@ def controller_writers(
             return not closed_because()
 
         events = EventSender(writer, now_ns, admitted)
-        return ControllerWriter(writer, events, TokenBucket(qps, burst))
+        return ControllerWriter(writer, TokenBucket(qps, burst), events)
 
     return {name: writing(name) for name in controllers}
