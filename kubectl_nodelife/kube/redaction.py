@@ -13,10 +13,10 @@ and without the key nothing can be looked up or guessed.
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from hashlib import blake2b
-from typing import Any, Final, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -35,6 +35,7 @@ Document = dict[str, Any]
 Digest = Callable[[str], str]
 
 _KEPT: Final = "kept"
+_NOTHING: Final[Mapping[str, Any]] = {}
 _FREE_TEXT: Final = frozenset({"message"})
 _MESSAGES_DECIDE: Final = (PodCondition, Event)
 _Shape = Any
@@ -53,24 +54,53 @@ class Digests:
         return DIGEST + blake2b(data, key=self._key, digest_size=12).hexdigest()
 
 
+class RememberedDigests(dict[str, str]):
+    """Digests by their text, the short ones of late: images, names and values recur in a cluster.
+
+    `remembered[text]` is `digest(text)`, made once for as long as it is remembered.
+    """
+
+    MOST: ClassVar = 1 << 14
+    LONGEST: ClassVar = 256
+
+    def __init__(self, digest: Digest) -> None:
+        self._digest = digest
+
+    def __missing__(self, text: str) -> str:
+        made = self._digest(text)
+        if len(text) <= self.LONGEST:
+            if len(self) >= self.MOST:
+                self.clear()
+            self[text] = made
+        return made
+
+
 def redact(kind: str, document: Document, digest: Digest) -> None:
-    """Put digests in place of all strings that no decision reads. Changes the document."""
-    _walk(document, _shape_of_kind(kind), digest)
+    """Put digests in place of all strings that no decision reads. Changes the document.
 
-
-def _walk(value: Any, shape: _Shape, digest: Digest) -> Any:
-    """What stands in the value's place; lists and maps are changed as they are."""
-    if isinstance(value, str):
-        return value if shape == _KEPT else digest(value)
-    if isinstance(value, dict):
-        known = shape if isinstance(shape, dict) else None
-        for name, inner in value.items():
-            of_inner = _KEPT if shape == _KEPT else known.get(name) if known else None
-            value[name] = _walk(inner, of_inner, digest)
-    elif isinstance(value, list):
-        of_item = shape[0] if isinstance(shape, list) else _KEPT if shape == _KEPT else None
-        value[:] = [_walk(item, of_item, digest) for item in value]
-    return value
+    What is kept whole is not looked at. No calls but the digests': this is done for each value of a
+    cluster.
+    """
+    waiting: list[tuple[Any, _Shape]] = [(document, _shape_of_kind(kind))]
+    while waiting:
+        value, shape = waiting.pop()
+        items: Iterable[tuple[Any, Any]]
+        if type(value) is dict:
+            of_members, of_items = shape if type(shape) is dict else _NOTHING, None
+            items = value.items()
+        else:
+            of_members, of_items = _NOTHING, shape[0] if type(shape) is list else None
+            items = enumerate(value)
+        for place, inner in items:
+            type_ = type(inner)
+            if type_ is str or type_ is dict or type_ is list:
+                of_inner = of_members.get(place, of_items)
+                if of_inner is _KEPT:
+                    continue
+                if type_ is str:
+                    value[place] = digest(inner)
+                else:
+                    waiting.append((inner, of_inner))
 
 
 @cache

@@ -32,7 +32,7 @@ from kubectl_nodelife.kube.cel.parser import Node, parse
 from kubectl_nodelife.kube.field_managers import read_field_managers
 from kubectl_nodelife.kube.redaction import DIGEST as DIGEST
 from kubectl_nodelife.kube.redaction import KEY_BYTES as KEY_BYTES
-from kubectl_nodelife.kube.redaction import Digests, redact
+from kubectl_nodelife.kube.redaction import Digest, Digests, RememberedDigests, redact
 from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, ANNOTATION_CONFIG_SOURCE
 
 _WORKLOADS: Final = frozenset({"DaemonSet", "StatefulSet"})
@@ -85,7 +85,7 @@ class Redaction:
     """The rule, with one snapshot's key."""
 
     def __init__(self, key: bytes) -> None:
-        self.digest = Digests(key)
+        self.digest: Digest = RememberedDigests(Digests(key)).__getitem__
         self._named: set[str] = set()
 
     def admit(self, document: Document) -> None:

@@ -10,6 +10,7 @@ import pytest
 from kubectl_nodelife.controllers.daemonset.history import match
 from kubectl_nodelife.daemon.settings import flags_of
 from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.redaction import RememberedDigests
 from kubectl_nodelife.kube.workload import ControllerRevision
 from kubectl_nodelife.snapshot.redact import DIGEST, Redaction
 
@@ -148,6 +149,21 @@ def test_digests_are_keyed() -> None:
     assert redact(given) != redact(given, key=bytes(32))
     assert digest("x").startswith(DIGEST)
     assert digest("x") != digest("y")
+
+
+def test_as_many_digests_are_remembered_as_there_is_room_for() -> None:
+    made: list[str] = []
+
+    def digest(text: str) -> str:
+        made.append(text)
+        return f"of {text}"
+
+    digests = RememberedDigests(digest)
+    most, long = RememberedDigests.MOST, "x" * (RememberedDigests.LONGEST + 1)
+    texts = [*map(str, range(most)), "0", long, long, "more", "0"]
+    assert [digests[text] for text in texts] == [f"of {text}" for text in texts]
+    assert made[most:] == [long, long, "more", "0"]
+    assert len(digests) == 2
 
 
 TEMPLATE = {
