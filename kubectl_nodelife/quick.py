@@ -3,19 +3,13 @@
 To parse flags click takes longer than everything else that `status` does, so that the few forms in
 which it is mostly typed are recognised here. Whatever is not, and whatever a running daemon does
 not answer at once, goes the whole way through `cli`, which does the same in more time; a test holds
-the two against one another.
+the two against one another. What asks a daemon is imported where one is asked: `--help` asks none.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-
-from kubectl_nodelife.commands import ask
-from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.identity_cache import FIELDS, recall
-from kubectl_nodelife.daemon.paths import check_private, runtime_folder, socket_path
-from kubectl_nodelife.report import terminal
 
 OUTPUTS = ("table", "wide", "json", "yaml", "name", "markdown")
 
@@ -37,6 +31,8 @@ class Flags:
     """
 
     def __init__(self, given: dict[str, str]) -> None:
+        from kubectl_nodelife.daemon.identity_cache import FIELDS
+
         for field in FIELDS:
             setattr(self, field, given.get(field))
 
@@ -46,6 +42,9 @@ def main() -> int:
     arguments = sys.argv[1:]
     given = parse(arguments) if arguments[:1] == ["status"] else None
     if given is not None:
+        from kubectl_nodelife.commands import ask
+        from kubectl_nodelife.report import terminal
+
         try:
             answer = _ask(*given)
             if answer is not None:
@@ -101,6 +100,11 @@ def parse(arguments: list[str]) -> tuple[dict[str, str], list[str]] | None:
 
 def _ask(given: dict[str, str], nodes: list[str]) -> dict[str, object] | None:
     """The daemon's answer; None: none runs, or something must be looked into first."""
+    from kubectl_nodelife.commands.ask import on_this_screen
+    from kubectl_nodelife.daemon import client
+    from kubectl_nodelife.daemon.identity_cache import recall
+    from kubectl_nodelife.daemon.paths import check_private, runtime_folder, socket_path
+
     runtime = runtime_folder(os.environ)
     if not os.path.isdir(runtime):
         return None
@@ -116,7 +120,7 @@ def _ask(given: dict[str, str], nodes: list[str]) -> dict[str, object] | None:
             selector=given.get("selector"),
             output=given.get("output", "table"),
             headers="no_headers" not in given,
-            **ask.on_this_screen(),
+            **on_this_screen(),
         )
     except (client.NotRunning, client.OtherProtocol):
         return None

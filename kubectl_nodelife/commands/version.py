@@ -4,12 +4,8 @@ checkout; from which commit.
 
 from __future__ import annotations
 
-import os
-import platform
-import subprocess
 import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -71,6 +67,8 @@ def version(output: Output) -> None:
     if output.format == "table":
         terminal.write(f"Client Version: v{__version__}\n")  # alone, it imports next to nothing
         return
+    import platform
+
     found = installation()
     answer = VersionPage(
         version=f"v{__version__}",
@@ -83,9 +81,6 @@ def version(output: Output) -> None:
     output.show(answer)
 
 
-PACKAGE = Path(__file__).parents[1]
-
-
 class Installation(NamedTuple):
     """`by`: krew, archive, pipx, uv, pip or checkout. `commit` is empty where nobody knows it."""
 
@@ -96,22 +91,26 @@ class Installation(NamedTuple):
 
 def installation() -> Installation:
     """What can be told from where the package lies."""
-    folder = PACKAGE.parent
+    from pathlib import Path
+
+    folder = Path(__file__).parents[2]
     if (folder.parent / "kubectl-nodelife").is_file() and folder.name == "lib":
         home = folder.parent
         by = "krew" if "store" in home.parts and home.parts[-3:-2] == ("nodelife",) else "archive"
         return Installation(by, str(home), COMMIT)
     if (folder / ".git").exists():
-        return Installation("checkout", str(folder), COMMIT or _git_head(folder))
+        return Installation("checkout", str(folder), COMMIT or _git_head(str(folder)))
     where = Path(sys.prefix).parts
     by = "pipx" if "pipx" in where else "uv" if {"uv", "tools"} <= set(where) else "pip"
     return Installation(by, sys.prefix, COMMIT)
 
 
-def _git_head(folder: Path) -> str:
+def _git_head(folder: str) -> str:
+    import subprocess
+
     try:
         done = subprocess.run(
-            ["git", "-C", os.fspath(folder), "rev-parse", "HEAD"],
+            ["git", "-C", folder, "rev-parse", "HEAD"],
             capture_output=True,
             text=True,
             timeout=5,

@@ -35,7 +35,7 @@ Document = dict[str, Any]
 Digest = Callable[[str], str]
 
 _KEPT: Final = "kept"
-_NOTHING: Final[Mapping[str, Any]] = {}
+_NOTHING: Final[Mapping[Any, Any]] = {}
 _FREE_TEXT: Final = frozenset({"message"})
 _MESSAGES_DECIDE: Final = (PodCondition, Event)
 _Shape = Any
@@ -84,6 +84,7 @@ def redact(kind: str, document: Document, digest: Digest) -> None:
     waiting: list[tuple[Any, _Shape]] = [(document, _shape_of_kind(kind))]
     while waiting:
         value, shape = waiting.pop()
+        of_members: Mapping[Any, _Shape]
         items: Iterable[tuple[Any, Any]]
         if type(value) is dict:
             of_members, of_items = shape if type(shape) is dict else _NOTHING, None

@@ -13,13 +13,15 @@ import lzma
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import IO, Final, Protocol, cast
 
 import click
 
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.quantity import value as quantity_value
+
+TYPE_CHECKING = False  # as typing's: `--help` and the quick path need no paths
+if TYPE_CHECKING:
+    from pathlib import Path
 
 PACKED_SUFFIXES: Final = (".gz", ".bz2", ".xz")
 ZSTD_SUFFIXES: Final = (".zst", ".tzst")
@@ -111,6 +113,8 @@ class _Decompressed:
 def _note(context: click.Context, _: click.Parameter, text: str | None) -> None:
     if text is None:
         return
+    from kubectl_nodelife.kube.quantity import value as quantity_value
+
     try:
         size = quantity_value(text)
     except ValueError:
@@ -161,6 +165,8 @@ def read_file(path: Path) -> bytes:
 
 def read_named(name: str) -> bytes:
     """The bytes of the file of that name. Raises BadInput, also where it cannot be read."""
+    from pathlib import Path
+
     try:
         return read_file(Path(name))
     except OSError as error:
