@@ -5,7 +5,7 @@
 - scheduling: `scheduling` are the filters, with `spread`, `interpod`, `volumes`, `nodeinfo`;
   `scoring` chooses among the nodes that fit; `placement` does both for many pods, by `pod_classes`
   and `placement_rules`
-- owners: `owners` (what replaces a pod), `deployment_rollout`, `daemonset_defaults`, `endpoints`,
+- owners: `owners` (what replaces a pod), `daemonset_defaults`, `endpoints`,
   `time_to_ready`
 - drains: `waves` and `capacity`; `force_advice` and `node_readiness`: pods on dead nodes
 """

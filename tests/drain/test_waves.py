@@ -13,12 +13,12 @@ from bench._drain_cluster import cluster
 from kubectl_nodelife.drain.bounds import waves_bound
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
 from kubectl_nodelife.drain.plan import make_plan, make_wave_plan
-from kubectl_nodelife.drain.replay import replay
 from kubectl_nodelife.drain.results import DrainPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import budget, node, replica_set, snapshot
+from tests.drain.plan_judge import replay
 
 OPTIONS = DrainOptions(ignore_daemonsets=True)
 

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce import breakers
 from kubectl_nodelife.daemon.enforce import enforcement as enforcement_module
+from kubectl_nodelife.daemon.enforce import write_gate
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.enforce.host import EnforcingHost
 from kubectl_nodelife.daemon.enforce.tripwires import Tripwires
@@ -66,7 +66,7 @@ def enforcing(monkeypatch: pytest.MonkeyPatch, kept: Kept | None = None) -> Enfo
     )
     orders = Orders(ENFORCED, ENFORCED, "join", "upstream")
     made = Enforcement(orders, cast(Any, daemon), cast(Any, kept or Kept()))
-    monkeypatch.setattr(breakers, "PAUSE_S", 0.0)
+    monkeypatch.setattr(write_gate, "PAUSE_S", 0.0)
     return made
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.breakers import ForbiddenCheck
+from kubectl_nodelife.daemon.enforce.write_gate import ForbiddenCheck
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.guard import GO, UPSTREAM, Guard, Hold, WriteConditions

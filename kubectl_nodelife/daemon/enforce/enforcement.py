@@ -22,7 +22,6 @@ from kubectl_nodelife.daemon.cluster_checks import ClusterChecks
 from kubectl_nodelife.daemon.config import ClusterConfig
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
-from kubectl_nodelife.daemon.enforce.breakers import FaultBreaker, ForbiddenCheck
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.lease_reread import LeaseReread
@@ -37,6 +36,8 @@ from kubectl_nodelife.daemon.enforce.tripwires import (
 )
 from kubectl_nodelife.daemon.enforce.write_gate import (
     SETTINGS,
+    FaultBreaker,
+    ForbiddenCheck,
     KeptBreakers,
     Pause,
     WriteGate,

@@ -7,7 +7,7 @@ import pytest
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 from kubectl_nodelife.kube.workload import DeploymentStrategy, IntOrString, RollingUpdateDeployment
-from kubectl_nodelife.workloads.deployment_rollout import (
+from kubectl_nodelife.sim.deployments import (
     ReplicaCount,
     fenceposts,
     first_to_go,
