@@ -52,7 +52,7 @@ from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sim.present import join
 from kubectl_nodelife.sim.run import run as simulate
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
-from kubectl_nodelife.upgrade.simulated import decider_for
+from kubectl_nodelife.upgrade.forecast import decider_for
 
 NODES = 60
 PODS = 1800

@@ -13,7 +13,7 @@ from kubectl_nodelife.sim.scenario_document import parse_scenario
 from kubectl_nodelife.sim.story import Story, tell
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from kubectl_nodelife.sim.world import Faults
-from kubectl_nodelife.upgrade.simulated import decider_for
+from kubectl_nodelife.upgrade.forecast import decider_for
 
 
 def simulate_file(path: Path) -> Story:

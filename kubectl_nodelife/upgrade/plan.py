@@ -58,9 +58,8 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.upgrade_course import Course
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer
-from kubectl_nodelife.upgrade.estimates import estimate
 from kubectl_nodelife.upgrade.findings import find
-from kubectl_nodelife.upgrade.forecast import forecast
+from kubectl_nodelife.upgrade.forecast import estimate, forecast
 from kubectl_nodelife.upgrade.plan_values import (
     CLAIM,
     HOLD,

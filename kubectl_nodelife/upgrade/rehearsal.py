@@ -1,7 +1,7 @@
 """How long a run takes of which nothing is known but its nodes: played node by node on a clock.
 
 What is left of a run under way is counted so (`remaining.py`), and how much shorter or longer than
-expected a planned one may be (`estimates.py`). What the run does to whom is not: that is played
+expected a planned one may be (`forecast.py`). What the run does to whom is not: that is played
 with pods (`forecast.py`). Who is claimed when is decided by the controller's own functions
 (`controllers/upgrade`: the stage of a pool, the choice among candidates, counts, zone brake,
 windows); how long a drain takes is told, all work succeeds, and there is always room.

@@ -18,11 +18,9 @@ import msgspec
 
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.lease import RunLease
-from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
-from kubectl_nodelife.acts.upgrade.pod_lists import PodLists
+from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
 from kubectl_nodelife.acts.upgrade.sentences import Waits, about_of, sentences_of
-from kubectl_nodelife.acts.upgrade.write_stops import used_up, why_shut
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.leader_report import (
     ANNOTATION_REPORT,
@@ -35,7 +33,7 @@ from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, Start
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.events import Event, Outcome, Put
-from kubectl_nodelife.engine.guard import WriteConditions
+from kubectl_nodelife.engine.guard import HALF_OPEN_NS, WriteConditions
 from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -348,3 +346,31 @@ def _raise_bugs(tasks: Iterable[asyncio.Task[None]]) -> None:
     for task in tasks:
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             raise error
+
+
+def used_up(session: ActSession) -> str:
+    """Why this leader writes no more, "" while it may: the run takes more than it can need."""
+    total, sent = session.guard.caps.total, session.guard.sent
+    if total is None or sent < total:
+        return ""
+    return (
+        f"it has sent {sent} writes, twice what its plan needs: somebody undoes what it does; "
+        "look at `upgrade status`, then start it again"
+    )
+
+
+def why_shut(session: ActSession, lease: RunLease) -> str:
+    """Why nothing could be written now; "" where it could.
+
+    Then nothing is decided either, and no node's clock runs: it fails none that nobody could prove.
+    """
+    if not lease.keeper.leads():
+        return f"{lease} is not held"
+    if session.kill_switch.present:
+        return "the ConfigMap kube-system/nodelife-stop is there"
+    if session.intents.error:
+        return f"the journal cannot be written: {session.intents.error}"
+    for breaker in session.guard.breakers.values():
+        if session.now_ns() < breaker.since_ns + HALF_OPEN_NS:
+            return breaker.because
+    return ""

@@ -3,6 +3,9 @@
 The first SIGINT asks for a pause and waits for what is in work; a second one, SIGTERM, or SIGHUP of
 a terminal that closes, leaves at once: nodes and Lease say where the run stands, and whoever leads
 next goes on there.
+
+The exit code is 0 where the run has finished; 1 where it is paused by failures, or ended with nodes
+that failed or are Held; 130 where it was interrupted, and what was in work has come to its end.
 """
 
 from __future__ import annotations
@@ -18,11 +21,9 @@ import msgspec
 
 from kubectl_nodelife.acts.carrier import LiveCarrier
 from kubectl_nodelife.acts.session import ActOrder, ActSession, act_session
-from kubectl_nodelife.acts.upgrade.exit_code import exit_code
 from kubectl_nodelife.acts.upgrade.leader import KINDS, Leader, LeaderParts, Tell
 from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
-from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
-from kubectl_nodelife.acts.upgrade.pod_lists import PodLists
+from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
 from kubectl_nodelife.acts.upgrade.rights import rights
 from kubectl_nodelife.acts.upgrade.run_edits import (
@@ -35,8 +36,21 @@ from kubectl_nodelife.acts.upgrade.run_edits import (
 )
 from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
-from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_WISH, RunDocument, Verb, Wish
-from kubectl_nodelife.controllers.upgrade.marks import NodeState
+from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_WISH,
+    OVER,
+    RunDocument,
+    RunPhase,
+    Verb,
+    Wish,
+)
+from kubectl_nodelife.controllers.upgrade.marks import (
+    IN_FLIGHT,
+    NodeMark,
+    NodeState,
+    UnreadableMark,
+    mark_of,
+)
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
 from kubectl_nodelife.daemon.enforce.announcer import user_and_host
@@ -44,9 +58,9 @@ from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.engine.guard import Caps
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.token_bucket import TokenBucket
-from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.errors import EXIT_FAILED, EXIT_INTERRUPTED, NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
@@ -277,3 +291,51 @@ class _Running:
 
 def _annotations(obj: KubeObject | None) -> Mapping[str, str]:
     return (obj.metadata.annotations if obj is not None else None) or {}
+
+
+def exit_code(
+    run: RunDocument,
+    nodes: Mapping[str, Node],
+    *,
+    is_cleared: bool,
+    interrupted: bool,
+    tolerated: int,
+    hands_off: Collection[str] = (),
+) -> int | None:
+    """The exit code; None while there is something to do.
+
+    `is_cleared`: the run has ended, and what goes with its end is gone. `tolerated`: failures.
+    `hands_off`: nodes that the leader leaves alone; a kubelet may write its own mark, and what it
+    says there to be in work holds up no end.
+    """
+    marks = list(_marks(run, {name: n for name, n in nodes.items() if name not in hands_off}))
+    if run.phase in OVER:
+        if not is_cleared:
+            return None
+        if run.phase is RunPhase.ABORTED and interrupted:
+            return EXIT_INTERRUPTED
+        return EXIT_FAILED if run.left or run.failed else 0
+    is_busy = any(mark.state in IN_FLIGHT for mark in marks) or _is_awaited(run, nodes)
+    if run.phase is not RunPhase.PAUSED or is_busy:
+        return None
+    if interrupted:
+        return EXIT_INTERRUPTED
+    return EXIT_FAILED if len(run.failed) > tolerated else None
+
+
+def _marks(run: RunDocument, nodes: Mapping[str, Node]) -> Iterator[NodeMark]:
+    for node in nodes.values():
+        with contextlib.suppress(UnreadableMark):
+            mark = mark_of(node)
+            if mark is not None and mark.run == run.run:
+                yield mark
+
+
+def _is_awaited(run: RunDocument, nodes: Mapping[str, Node]) -> bool:
+    """True if a newcomer is still to come in the place of a node that went."""
+    for name, entry in run.step.nodes.items():
+        node = nodes.get(name)
+        is_gone = node is None or node.uid != entry.uid
+        if is_gone and entry.mark is not None and name not in run.failed:
+            return True
+    return False

@@ -10,8 +10,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from kubectl_nodelife.acts.upgrade import pod_lists
-from kubectl_nodelife.acts.upgrade.pod_lists import PodLists
+from kubectl_nodelife.acts.upgrade import live_cache
+from kubectl_nodelife.acts.upgrade.live_cache import PodLists
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.pod import Pod
@@ -38,8 +38,8 @@ def meta(number: int) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pod_lists, "AGAIN_SECONDS", 0.001)
-    monkeypatch.setattr(pod_lists, "AGAIN_AFTER_ERROR_SECONDS", 0.001)
+    monkeypatch.setattr(live_cache, "AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(live_cache, "AGAIN_AFTER_ERROR_SECONDS", 0.001)
 
 
 def lists_of(server: Server, cache: Cache) -> PodLists:

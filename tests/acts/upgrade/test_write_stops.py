@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from kubectl_nodelife.acts.upgrade.write_stops import used_up, why_shut
+from kubectl_nodelife.acts.upgrade.leader import used_up, why_shut
 from kubectl_nodelife.engine.guard import HALF_OPEN_NS, Breaker, Caps
 
 NOW_NS = 10 * HALF_OPEN_NS
