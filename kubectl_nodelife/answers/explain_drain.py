@@ -1,4 +1,4 @@
-"""Explains what a drain does to a pod, and what stands in its way.
+"""Explains what `kubectl drain` of its node does to a pod, and what stands in its way.
 
 That is who replaces the pod and when, which admission webhooks are asked before pods of a node are
 evicted, and of a disruption budget its arithmetic, its pods, the nodes it holds, what would help.
@@ -8,12 +8,21 @@ Imported by need: most explanations do without the drain planner.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.budget_findings import BLOCKING, OK, UNUSED, BudgetView
 from kubectl_nodelife.drain.budget_survey import survey
-from kubectl_nodelife.drain.of_pod import pod_in_drain
-from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED, UNKNOWN, PodPlan
+from kubectl_nodelife.drain.plan import make_plan
+from kubectl_nodelife.drain.results import (
+    KEPT,
+    NEVER,
+    REFUSED,
+    UNKNOWN,
+    DrainPlan,
+    PodFault,
+    PodPlan,
+)
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.webhooks import eviction_webhooks
 from kubectl_nodelife.kube.duration import human_duration
@@ -22,6 +31,7 @@ from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.owners import NEVER as NOBODY
 from kubectl_nodelife.workloads.owners import WHEN_GONE, replacement_of, stays_on_its_node
 
@@ -217,3 +227,31 @@ def _nodes(view: BudgetView) -> str:
         return f"None now, of the {of} nodes on which its pods are."
     nodes = counted(of, "node")
     return f"{first_names(held, _MOST)} cannot be drained now, of {nodes} with its pods."
+
+
+@dataclass(frozen=True, slots=True)
+class PodInDrain:
+    """The plan's word on the pod (None: kubectl does not touch it), the objections of kubectl that
+    flags must lift before, and the kinds that the plan lacks."""
+
+    planned: PodPlan | None
+    lifted: list[PodFault]
+    lacking: list[str]
+
+
+def pod_in_drain(snapshot: PlanSnapshot, pod: Pod) -> PodInDrain:
+    """What `kubectl drain NODE --ignore-daemonsets` does to the pod, with the flags that kubectl
+    asks for. Raises KeyError for a pod on a node that is not there."""
+    plan = make_plan(snapshot, [pod.spec.node_name], DrainOptions(ignore_daemonsets=True))
+    found, lifted = _find(plan, pod), []
+    if found is not None and found.verdict == REFUSED and plan.with_flags is not None:
+        lifted = found.faults
+        plan = plan.with_flags
+        found = _find(plan, pod)
+    return PodInDrain(found, lifted, [lack.kind for lack in plan.not_evaluated])
+
+
+def _find(plan: DrainPlan, pod: Pod) -> PodPlan | None:
+    planned = [p for wave in plan.waves for p in wave.pods]
+    planned += [p for node in plan.nodes for p in node.kept]
+    return next((p for p in planned if (p.namespace, p.name) == pod.key), None)

@@ -35,7 +35,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.service import EndpointSlice
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.kubectl.answers import GATE_NAMESPACE
+from kubectl_nodelife.sim.kubectl.cluster import GATE_NAMESPACE
 from kubectl_nodelife.workloads.eviction import EvictionRefused
 
 GATE_WEBHOOK: Final = "webhook"

@@ -12,7 +12,7 @@ from typing import Final
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
 from kubectl_nodelife.drain.cordon import choose_cordon
-from kubectl_nodelife.drain.estimate import estimate
+from kubectl_nodelife.drain.estimate import estimate, set_wave_estimates
 from kubectl_nodelife.drain.needs import Unread
 from kubectl_nodelife.drain.notes import assumptions, if_late_were_slow, warnings_of
 from kubectl_nodelife.drain.options import WaveOptions
@@ -38,7 +38,6 @@ from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.unblock import add_remedies
 from kubectl_nodelife.drain.verdicts import Judge, seconds
-from kubectl_nodelife.drain.wave_times import set_wave_estimates
 from kubectl_nodelife.drain.waves import nodes_together, plan_waves, play_waves
 from kubectl_nodelife.drain.webhooks import EvictionWebhook, eviction_webhooks
 from kubectl_nodelife.kube.times import SECOND_NS

@@ -27,8 +27,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS
 from kubectl_nodelife.sim.joined import joined_kubelets
-from kubectl_nodelife.sim.kubelet_state import Heard
-from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import Heard, KubeletTerms
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting
 from kubectl_nodelife.sim.world import World
 

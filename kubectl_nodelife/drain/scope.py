@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kubectl_nodelife.drain.node_index import NodeIndex
+from kubectl_nodelife.drain.planned_nodes import NodeIndex
 from kubectl_nodelife.drain.running_controllers import JoinedControllers
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of

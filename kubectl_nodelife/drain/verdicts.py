@@ -33,7 +33,7 @@ from kubectl_nodelife.kube.meta import OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sim.kubectl.answers import GATE_NAMESPACE
+from kubectl_nodelife.sim.kubectl.cluster import GATE_NAMESPACE
 from kubectl_nodelife.sim.kubectl.conversation import FAILED, GONE, SKIPPED, TIMED_OUT, PodDeletion
 from kubectl_nodelife.sim.kubectl.filters import KEEP, REFUSE, Decision, decide, faults
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger

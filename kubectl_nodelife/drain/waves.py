@@ -2,9 +2,11 @@
 
 The whole set is cordoned first, so that no replacement lands on a node that is still to be drained,
 or, where nodes come back and room is scarce, the nodes of a wave when it begins (`cordon`).
-`workloads.waves` cuts the waves; `bounds` tells how few there could be. Nodes whose drain cannot
-end come last, each for itself. The next wave begins when the replacements of the one before are
-Ready and its maintenance is over; with a maintenance, the nodes take pods again then.
+`workloads.waves` cuts the waves by what draining a node asks of the cluster: which budgets it
+needs, and how much room on nodes that are not cordoned when the wave begins. `bounds` tells how few
+waves there could be. Nodes whose drain cannot end come last, each for itself. The next wave begins
+when the replacements of the one before are Ready and its maintenance is over; with a maintenance,
+the nodes take pods again then.
 """
 
 from __future__ import annotations
@@ -14,17 +16,32 @@ from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission
-from kubectl_nodelife.drain.loads import cap_of, node_loads
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
+from kubectl_nodelife.drain.planned_nodes import NodeIndex
 from kubectl_nodelife.drain.play import Play, WaveInPlay
-from kubectl_nodelife.drain.room import PlanCapacity
-from kubectl_nodelife.drain.scope import Scope
+from kubectl_nodelife.drain.scope import NO_REPLACEMENT, Scope
 from kubectl_nodelife.drain.world import PlanWorld
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.quantity import Amounts, pod_requests
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
+from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide, is_mirror
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import MIDDLE, Timing
-from kubectl_nodelife.workloads.waves import WaveLimits, cut_waves, largest_wave
+from kubectl_nodelife.workloads.capacity import PODS, CapacityLeft, takes_pods
+from kubectl_nodelife.workloads.eviction import ALWAYS_ALLOW, can_ignore_budgets
+from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
+from kubectl_nodelife.workloads.owners import NEVER
+from kubectl_nodelife.workloads.waves import (
+    BudgetKey,
+    NodeLoad,
+    WaveLimits,
+    cut_waves,
+    largest_wave,
+)
 
 WAIT_STEP_NS: Final = SECOND_NS
 LONGEST_WAIT_NS: Final = 3600 * SECOND_NS
@@ -224,3 +241,107 @@ class _Conductor:
             )
             for i, names in enumerate(self._cut)
         ]
+
+
+class PlanCapacity(CapacityLeft):
+    """Nodes of the plan give no room from their cordon to the end of their maintenance."""
+
+    def __init__(self, node_index: NodeIndex, planned: Collection[str], waves: WaveOptions) -> None:
+        super().__init__((waves.low_water_percent or 0.0) / 100)
+        self._snapshot = node_index.snapshot
+        self._returns = waves.maintenance_ns > 0
+        planned = frozenset(planned)
+        by_wave = waves.cordon == CORDON_BY_WAVE
+        for name, node in self._snapshot.nodes.items():
+            if (by_wave or name not in planned) and takes_pods(node):
+                info = node_index.info(name)
+                used = {**info.requested, PODS: info.pod_count}
+                self.add(node, used, until_drained=name in planned)
+
+    def next_wave(self, drained: list[str]) -> None:
+        """The wave's maintenance is over: its nodes take pods again."""
+        for name in drained if self._returns else ():
+            stays = [pod for pod in self._snapshot.pods_by_node.get(name, ()) if _stays(pod)]
+            used: Amounts = {PODS: len(stays)}
+            for pod in stays:
+                for resource, amount in pod_requests(pod).items():
+                    used[resource] = used.get(resource, 0) + amount
+            self.add(self._snapshot.nodes[name], used)
+
+
+def _stays(pod: Pod) -> bool:
+    owner = controller_of(pod.metadata)
+    return (owner is not None and owner.kind == "DaemonSet") or is_mirror(pod)
+
+
+def node_loads(scope: Scope, options: DrainOptions, admission: Admission) -> list[NodeLoad]:
+    """The load of every planned node, in their order."""
+    return [_load(name, scope, options, admission) for name in scope.nodes]
+
+
+def _load(name: str, scope: Scope, options: DrainOptions, admission: Admission) -> NodeLoad:
+    snapshot = scope.snapshot
+    load = NodeLoad(name, zone_key(snapshot.nodes[name].metadata.labels))
+    selector = options.selector() if options.pod_selector else None
+    silent = snapshot.silent_kubelet(name) is not None and not snapshot.out_of_service(name)
+    for pod in scope.pods[name]:
+        if selector is not None and not matches(selector, pod.metadata.labels):
+            continue
+        decision = decide(pod, options, snapshot, snapshot.now_ns)
+        if decision.verb == REFUSE:
+            load.blocked, load.refused = f"kubectl refuses it: {decision.message}", True
+            return load
+        if decision.verb != DELETE:
+            continue
+        load.blocked = load.blocked or _blocked(pod, silent, scope, options, admission)
+        _add_pod(load, pod, scope, options)
+    return load
+
+
+def _add_pod(load: NodeLoad, pod: Pod, scope: Scope, options: DrainOptions) -> None:
+    for key in budgets_asked(pod, scope, options):
+        load.budgets[key] = load.budgets.get(key, 0) + 1
+    owner = controller_of(pod.metadata)
+    rule = scope.rules.get(owner.uid, NO_REPLACEMENT) if owner is not None else NO_REPLACEMENT
+    if rule.when != NEVER:
+        load.pods += 1
+        for resource, amount in pod_requests(pod).items():
+            load.moving[resource] = load.moving.get(resource, 0) + amount
+
+
+def budgets_asked(pod: Pod, scope: Scope, options: DrainOptions) -> tuple[BudgetKey, ...]:
+    """The budgets that the pod's eviction will be held against."""
+    if options.disable_eviction or can_ignore_budgets(pod):
+        return ()
+    keys = scope.budgets_of.get(pod.metadata.uid, ())
+    if len(keys) == 1 and not pod.ready():
+        policy = scope.ledgers[keys[0]].budget.spec.unhealthy_pod_eviction_policy
+        if policy == ALWAYS_ALLOW:
+            return ()
+    return keys
+
+
+def cap_of(scope: Scope, key: BudgetKey) -> int:
+    """How many disruptions the budget allows at once when all that it expects are healthy."""
+    status = scope.ledgers[key].budget.status
+    return max(status.disruptions_allowed, status.expected_pods - status.desired_healthy, 0)
+
+
+def _blocked(
+    pod: Pod, silent: bool, scope: Scope, options: DrainOptions, admission: Admission
+) -> str:
+    """Why the pod can never go, where no run is needed to tell; "" otherwise."""
+    if silent and pod.status.phase not in ("Succeeded", "Failed"):
+        return "its kubelet is silent"
+    if finalizers_that_hold(pod):
+        return f"a finalizer holds {pod.namespace}/{pod.name}"
+    if options.disable_eviction:
+        return "a deletion is refused" if admission.refuses_deletion(pod) is not None else ""
+    if admission.refuses_eviction(pod) is not None:
+        return "an eviction is refused in admission"
+    keys = budgets_asked(pod, scope, options)
+    if len(keys) > 1:
+        return f"two budgets match {pod.namespace}/{pod.name}"
+    if keys and (cap_of(scope, keys[0]) == 0 or scope.ledgers[keys[0]].is_stale()):
+        return f"budget {keys[0][1]} allows no eviction"
+    return ""

@@ -16,7 +16,6 @@ from typing import Final
 from kubectl_nodelife.drain.actors import PlannedPod, Workload
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.clock import PlanClock
-from kubectl_nodelife.drain.held import why_held
 from kubectl_nodelife.drain.planned_nodes import PlannedNodes, cordoned, uncordoned
 from kubectl_nodelife.drain.running_controllers import (
     JoinedControllers,
@@ -24,6 +23,7 @@ from kubectl_nodelife.drain.running_controllers import (
     heard_kubelets,
 )
 from kubectl_nodelife.drain.scope import Scope
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import ConditionsChange
@@ -31,7 +31,7 @@ from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.drained import KubectlRequests
 from kubectl_nodelife.sim.joined import hold_up_to_date
@@ -39,10 +39,15 @@ from kubectl_nodelife.sim.timing import LearntTerms, Timing
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.eviction import EvictionRefused
+from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.owners import NEVER, Replacement
 from kubectl_nodelife.workloads.time_to_ready import is_on_its_way
 
 POD_GC_PERIOD_NS: Final = 20 * SECOND_NS
+
+OVERDUE_NS: Final = 1 * MINUTE_NS
+"""A pod that long past its grace does not go by itself any more."""
+
 _NO_END_NS: Final = 1 << 70
 _FAILED: Final = Replacement(NEVER, why="its Job has failed")
 
@@ -341,3 +346,24 @@ class PlanWorld(KubectlRequests):
 
     def _now_ns(self) -> int:
         return self._api.now_ns - self.snapshot.now_ns
+
+
+def why_held(
+    pod: Pod, node: str, snapshot: PlanSnapshot, due_ns: int, silent: str | None
+) -> tuple[str, str] | None:
+    """(gate, reason) of what keeps the pod for ever, or None.
+
+    `due_ns`: when it is to be gone, since the plan's moment. `silent`: why its kubelet is held to
+    be silent, None where it lives.
+    """
+    collected = snapshot.out_of_service(node)
+    if pod.metadata.deletion_grace_period_seconds != 0 and silent is not None and not collected:
+        return "kubelet-unreachable", f"{silent}: nothing ends the pod or says that it did"
+    if finalizers := finalizers_that_hold(pod):
+        return "finalizer", f"finalizer {', '.join(finalizers)} keeps the object"
+    if due_ns < -OVERDUE_NS and not (silent is not None and collected):
+        return (
+            "kubelet-unreachable",
+            f"it should have been gone {human_duration(-due_ns)} ago; its kubelet has not ended it",
+        )
+    return None

@@ -20,8 +20,7 @@ from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
 from kubectl_nodelife.sim.acts import deletion, told
 from kubectl_nodelife.sim.agenda import SCRIPT
 from kubectl_nodelife.sim.api import CLUSTER, Api
-from kubectl_nodelife.sim.kubectl.answers import ACCEPTED, CONFLICT, MISSING, Answer
-from kubectl_nodelife.sim.kubectl.cluster import DrainedPod
+from kubectl_nodelife.sim.kubectl.cluster import ACCEPTED, CONFLICT, MISSING, Answer, DrainedPod
 from kubectl_nodelife.sim.kubectl.conversation import GONE, SKIPPED, NodeRun, Say
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.filters import REFUSE

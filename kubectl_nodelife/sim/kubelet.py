@@ -37,9 +37,14 @@ from kubectl_nodelife.sim.conditions import (
     reason_of,
 )
 from kubectl_nodelife.sim.events import ReportedCondition
-from kubectl_nodelife.sim.kubelet_state import Ending, Heard, Kubelet, Start
-from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
-from kubectl_nodelife.sim.machine_facts import MachineFacts
+from kubectl_nodelife.sim.kubelet_state import (
+    Ending,
+    Heard,
+    Kubelet,
+    KubeletTerms,
+    MachineFacts,
+    Start,
+)
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 
 LATE_STOP_NS = 100 * MILLISECOND_NS

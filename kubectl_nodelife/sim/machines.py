@@ -37,7 +37,7 @@ from kubectl_nodelife.sim.agenda import KUBELET, Agenda, Happening
 from kubectl_nodelife.sim.api import CLUSTER, Api
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet import Kubelets
-from kubectl_nodelife.sim.machine_facts import MachineFacts
+from kubectl_nodelife.sim.kubelet_state import MachineFacts
 from kubectl_nodelife.sim.names import made_uid
 from kubectl_nodelife.sim.status_manager import StatusManagers
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES

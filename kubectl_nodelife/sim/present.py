@@ -21,7 +21,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.sim.branch import Branch
 from kubectl_nodelife.sim.joined import goes_on, last_sign
-from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.scenario import (
     CONTROLLER_NAMES,
     HIGHEST_SCORE,

@@ -36,7 +36,7 @@ from kubectl_nodelife.sim.events import (
 from kubectl_nodelife.sim.failing_writes import FailingWrite
 from kubectl_nodelife.sim.fields import nearest
 from kubectl_nodelife.sim.generate import GENERATED_KINDS, Generate, generate
-from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.names import made_uid
 from kubectl_nodelife.workloads.scoring import FewestPods, HighestScore, Scoring
 

@@ -31,7 +31,7 @@ from kubectl_nodelife.sim.fields import (
     text,
 )
 from kubectl_nodelife.sim.generate import Generate
-from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.scenario import API_VERSION, CONTROLLER_NAMES, SCHEDULERS, Scenario
 
 _KUBELET_FIELDS = {

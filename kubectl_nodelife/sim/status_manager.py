@@ -13,13 +13,14 @@ scenarios say of containers and of what is left of a pod is in `container_events
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 
+import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions import Action, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.pod import Pod, PodStatus
@@ -41,11 +42,13 @@ from kubectl_nodelife.sim.acts import deletion, told
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.kubelet import Kubelets
-from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
-from kubectl_nodelife.sim.status_patches import PodNews, patch_actions
+from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 
 HOUSEKEEPING_NS = 2 * SECOND_NS
 """How long after a pod is gone its kubelet cleans up what it believed of it."""
+
+NAME = "pod-status"
+"""The controller name in records of what a status manager sends."""
 
 Injected = Callable[[Action], bool]
 """True if a fault of the simulation hits the call that this action stands for."""
@@ -378,3 +381,41 @@ class StatusManagers:
             words = "; ".join(HOLDS[word] for word in holds)
             why = f"its kubelet cannot let the object go: {words}"
             self.api.note(told(pod, "PodHeld", why, warning=True))
+
+
+class PodNews(msgspec.Struct):
+    """The cause of the version of a pod that is to be sent: the sentence, and the record."""
+
+    because: str = ""
+    cause: Action | None = None
+
+
+def patch_actions(pod: Pod, status: PodStatus, news: PodNews, version: int) -> Iterator[Action]:
+    """The patch, told condition by condition; the phase goes with the first."""
+    phase = status.phase if status.phase != pod.status.phase else ""
+    node = pod.spec.node_name
+    for condition in status.conditions:
+        if pod.status.condition(condition.type) == condition:
+            continue
+        because = news.because or (
+            f"the kubelet of {node} sees that {condition.type} is not what it had reported, and "
+            "sets it right"
+        )
+        yield SetPodCondition(
+            controller=NAME,
+            because=because,
+            cause=news.cause,
+            namespace=pod.namespace,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            condition=condition,
+            phase=phase,
+        )
+        phase = ""
+    if phase or all(c in pod.status.conditions for c in status.conditions):
+        because = news.because or (
+            f"the kubelet of {node} sees that the status is not what it had reported, and sets it "
+            "right"
+        )
+        record = told(pod, "StatusPatched", f"{because} (version {version})", cause=news.cause)
+        yield replace(record, controller=NAME)

@@ -34,7 +34,7 @@ from kubectl_nodelife.kube.workload import Condition, Job
 from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.agenda import KUBELET
 from kubectl_nodelife.sim.events import ReportedCondition
-from kubectl_nodelife.sim.machine_facts import MachineFacts
+from kubectl_nodelife.sim.kubelet_state import MachineFacts
 from kubectl_nodelife.sim.machines import KUBELET_RESTART_NS, Return
 from kubectl_nodelife.sim.upgrade_reading import (
     CANARY_HANGS,

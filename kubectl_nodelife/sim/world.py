@@ -59,8 +59,7 @@ from kubectl_nodelife.sim.endpoints import EndpointsController
 from kubectl_nodelife.sim.failing_writes import FailingWrites
 from kubectl_nodelife.sim.failing_writes import InjectedFault as InjectedFault
 from kubectl_nodelife.sim.kubelet import Kubelets
-from kubectl_nodelife.sim.kubelet_state import Heard
-from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import Heard, KubeletTerms
 from kubectl_nodelife.sim.machines import Machines
 from kubectl_nodelife.sim.owners import WorkloadControllers
 from kubectl_nodelife.sim.scheduler import Scheduler

@@ -32,7 +32,7 @@ from kubectl_nodelife.outlook.what_if.question import (
     restamped,
 )
 from kubectl_nodelife.sim.generate import Generate, generate, with_leases
-from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, DEFAULT_TIME_NS, FEWEST_PODS
 from kubectl_nodelife.snapshot.redact import KEY_BYTES, Redaction
 from kubectl_nodelife.sweep.space import (

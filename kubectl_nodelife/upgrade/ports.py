@@ -30,8 +30,7 @@ from kubectl_nodelife.controllers.upgrade.ports import (
     UpgradePorts,
 )
 from kubectl_nodelife.drain.actors import new_pod
-from kubectl_nodelife.drain.node_index import NodeIndex
-from kubectl_nodelife.drain.planned_nodes import PlannedNodes, cordoned, uncordoned
+from kubectl_nodelife.drain.planned_nodes import NodeIndex, PlannedNodes, cordoned, uncordoned
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings

@@ -22,7 +22,7 @@ from kubectl_nodelife.kube.pod import PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.agenda import KUBELET, SCRIPT
 from kubectl_nodelife.sim.api import Api
-from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.world import Faults, InjectedFault, StandstillError, World

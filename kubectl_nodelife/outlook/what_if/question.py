@@ -31,7 +31,7 @@ from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds, template_of
 from kubectl_nodelife.sim.events import ScenarioEvent, read_events
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.joined import joined_kubelets, last_sign
-from kubectl_nodelife.sim.kubelet_terms import KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.present import Present, join
 from kubectl_nodelife.sim.run import Run
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, HIGHEST_SCORE, PASS_DRIFT_NS

@@ -2,5 +2,5 @@
 
 `options`, `filters` and `conversation` are kubectl's own, without I/O: a live drain uses them as
 well. `drain` plays the conversation in a virtual cluster, `client` is what client-go does below,
-`cluster` what the process asks of whatever cluster it drains, and `answers` what comes back.
+and `cluster` what the process asks of whatever cluster it drains, and what comes back.
 """

@@ -1,4 +1,6 @@
-"""The cluster as a `kubectl drain` process asks for it: requests, a clock, the pods it watches."""
+"""The cluster as a `kubectl drain` process asks for it: requests, the API server's answers to an
+eviction or a deletion, a clock, the pods it watches.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,29 @@ from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS
-from kubectl_nodelife.sim.kubectl.answers import Answer
+from kubectl_nodelife.workloads.eviction import EvictionRefused
 from kubectl_nodelife.workloads.scales import OwnerLookup
+
+GATE_NAMESPACE: Final = "namespace-terminating"
+"""The gate of a refusal because the pod's namespace is being deleted."""
+
+
+class Accepted(NamedTuple):
+    """The eviction or deletion was accepted."""
+
+
+class Missing(NamedTuple):
+    """404: the pod is gone."""
+
+
+class Conflict(NamedTuple):
+    """The API server itself tries again in a moment: another eviction wrote to the budget."""
+
+
+ACCEPTED = Accepted()
+MISSING = Missing()
+CONFLICT = Conflict()
+Answer = Accepted | Missing | Conflict | EvictionRefused
 
 
 class RequestTimes(NamedTuple):
