@@ -30,6 +30,7 @@ from bench import (
 )
 from bench._counting import CountingStopwatch
 from bench._drain_cluster import cluster as drain_cluster
+from bench._stream_server import Cluster as HeavyCluster
 from bench.status import dump
 from kubectl_nodelife.answers.status import KINDS, status_steps
 from kubectl_nodelife.commands.answering.status import finished
@@ -52,6 +53,7 @@ from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sim.present import join
 from kubectl_nodelife.sim.run import run as simulate
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
+from kubectl_nodelife.snapshot.redact import KEY_BYTES, Redaction
 from kubectl_nodelife.upgrade.forecast import decider_for
 
 NODES = 60
@@ -199,6 +201,18 @@ def _heartbeat(nodes: int, pods: int, seed: int) -> Cost:
     return Cost(counter.calls, counter.kept_blocks, len(lines) - nodes)
 
 
+def _redact(nodes: int, pods: int, seed: int) -> Cost:
+    """Objects as heavy as real ones, made fit for a snapshot: per object, most of them pods."""
+    heavy, redaction = HeavyCluster(nodes, pods, seed), Redaction(bytes(KEY_BYTES))
+    found = [heavy.document(obj) for objects in heavy.objects.values() for obj in objects]
+    documents = msgspec.json.decode(msgspec.json.encode(found))
+    counter = CountingStopwatch()
+    with counter:
+        for document in documents:
+            redaction(document["kind"], document)
+    return Cost(counter.calls, counter.kept_blocks, len(documents))
+
+
 def _drain_plan(nodes: int, pods: int, seed: int) -> Cost:
     """A plan in waves of a tenth of the nodes: per pod that moves."""
     snapshot = drain_cluster(nodes, pods, max(1, nodes // 10), seed)
@@ -276,6 +290,7 @@ JOBS: Final[Mapping[str, Callable[[int, int, int], Cost]]] = {
     ),
     "pod of a cluster whose nodes are tainted": _benched(events.run, _pods),
     "pod audited": _benched(audit.run, _pods),
+    "object redacted for a snapshot": _redact,
     "pod of a zone outage": _benched(zone_outage.run, _pods),
     "pod moved by a drain plan": _drain_plan,
     "node's change for thirty DaemonSets": _node_change,
