@@ -25,11 +25,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final, NamedTuple, Self, cast
 
 from kubectl_nodelife.commands.cluster.file_size import (
-    DAMAGE,
     PACKED_SUFFIXES,
     ZSTD_SUFFIXES,
     Peekable,
     Readable,
+    damage,
     first_bytes,
     is_strict,
     limited_pieces,
@@ -265,7 +265,7 @@ def holds_archive(path: Path) -> bool:
     """True if a file is an archive, whatever its name: what a browser saved has lost its suffix."""
     if is_archive(path.name):
         return True
-    with suppress(OSError, *DAMAGE):
+    with suppress(OSError, *damage()):
         if path.is_file():
             with path.open("rb") as file:
                 begins = first_bytes(file)
@@ -353,7 +353,7 @@ class _OpenedArchive:
         """Raises BadInput for what reading a damaged archive raises."""
         try:
             yield
-        except (*_DAMAGE, *DAMAGE) as error:
+        except _DAMAGE + damage() as error:
             refused = BadInput if self._begun else NotAnArchive
             what = f"is cut off or no tar or zip archive: {error}"
             raise refused(what, on=self.name, remedy="write it again") from None

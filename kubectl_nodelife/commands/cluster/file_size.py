@@ -8,7 +8,6 @@ that is supported has it, and no library here needs it.
 from __future__ import annotations
 
 import bz2
-import gzip
 import lzma
 import sys
 import zlib
@@ -28,9 +27,6 @@ ZSTD_SUFFIXES: Final = (".zst", ".tzst")
 
 MOST_XZ_BYTES: Final = 128 << 20
 """Of memory for one xz stream: what `xz -9` wrote wants 65 MiB, a hostile header up to 4 GiB."""
-
-DAMAGE: Final = (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError)
-"""What reading a damaged stream raises; bzip2 raises OSError without an errno."""
 
 _CHUNK: Final = 64 << 10
 _MAGIC_BYTES: Final = 6
@@ -67,10 +63,19 @@ def first_bytes(file: Peekable) -> bytes:
     return file.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
 
 
+def damage() -> tuple[type[Exception], ...]:
+    """What reading a damaged stream raises; bzip2 raises OSError without an errno."""
+    from gzip import BadGzipFile
+
+    return (EOFError, zlib.error, BadGzipFile, lzma.LZMAError)
+
+
 def unpacked(file: Peekable) -> Readable:
-    """What is packed in the file, or the file itself. Reading raises DAMAGE and OSError."""
+    """What is packed in the file, or the file itself. Reading raises `damage` and OSError."""
     begins = first_bytes(file)
     if begins.startswith(b"\x1f\x8b"):
+        import gzip
+
         return cast(Readable, gzip.GzipFile(fileobj=cast(IO[bytes], file)))
     if begins.startswith(b"BZh"):
         return _Decompressed(file, bz2.BZ2Decompressor)
@@ -204,7 +209,7 @@ def pieces_of(path: Path) -> Iterator[bytes]:
                 file.seek(0)
                 found = unpacked(file)
             yield from limited_pieces(found, name)
-    except DAMAGE as error:
+    except damage() as error:
         raise BadInput(f"cannot be unpacked: {error}", on=name, remedy="write it again") from None
     except OSError as error:
         what = f"cannot be read: {error.strerror or error}"
