@@ -20,6 +20,7 @@ FILE_LINES = 600
 COLUMNS = 100
 
 PRINTERS = ("report", "cli.py")
+YES_OR_NO = ("bool", "TypeGuard", "TypeIs")
 
 
 def complain(rule: str, over: list[str]) -> None:
@@ -93,6 +94,24 @@ def test_public_functions_and_classes_say_what_they_do() -> None:
         and not ast.get_docstring(node)
     ]
     complain("a public function or class has a docstring", over)
+
+
+def unclear_predicates(name: str, tree: ast.Module) -> list[str]:
+    """Functions whose name asks yes or no, and which answer something else."""
+    return [
+        f"{name}:{node.lineno} {node.name}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.lstrip("_").startswith(("is_", "has_"))
+        and (node.returns is None or ast.unparse(node.returns).split("[")[0] not in YES_OR_NO)
+    ]
+
+
+def test_what_asks_yes_or_no_answers_it() -> None:
+    over = [found for name, tree in trees(SOURCES) for found in unclear_predicates(name, tree)]
+    complain("is_... and has_... return a bool", over)
+    planted = ast.parse("def is_ready(node) -> str: ...\ndef _has_taint(node): ...")
+    assert unclear_predicates("x.py", planted) == ["x.py:1 is_ready", "x.py:2 _has_taint"]
 
 
 def test_every_folder_is_a_package() -> None:

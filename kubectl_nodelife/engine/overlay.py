@@ -41,7 +41,6 @@ from kubectl_nodelife.engine.settlement import SENT as SENT
 from kubectl_nodelife.engine.settlement import SUPERSEDED as SUPERSEDED
 from kubectl_nodelife.engine.settlement import (
     OverlayEntry,
-    is_ready,
     laid_over,
     lost_premise,
     settle_entry,
@@ -355,7 +354,7 @@ class Overlay(PlannedView):
             return False
         if not isinstance(before, Node) or before.uid != node.uid:
             return True
-        return before.spec.taints != node.spec.taints or is_ready(before) != is_ready(node)
+        return before.spec.taints != node.spec.taints or before.is_ready != node.is_ready
 
     def _release_pods(self, node: KubeObject | None, now_ns: int) -> list[Event]:
         """What was planned for a node's pods and the cluster has not done may be moot."""

@@ -85,7 +85,7 @@ def lost_premise(action: Action, pod: Pod | None, node: Node) -> str:
     `pod`: as the cluster shows it; `node`: as it is with all that is planned for it.
     """
     if isinstance(action, MarkPodNotReady):
-        return f"node {node.name} is Ready again" if is_ready(node) else ""
+        return f"node {node.name} is Ready again" if node.is_ready else ""
     if isinstance(action, PodAction) and action.if_node_gone:
         return f"node {node.name} exists again"
     taints = _led_by(action)
@@ -94,7 +94,7 @@ def lost_premise(action: Action, pod: Pod | None, node: Node) -> str:
         return f"node {node.name} has lost its taint" if gone else ""
     if isinstance(action, DeletePod) and action.force and _is_terminating(pod):
         out = any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in node.spec.taints)
-        return "" if out and not is_ready(node) else f"node {node.name} is in service again"
+        return "" if out and not node.is_ready else f"node {node.name} is in service again"
     return ""
 
 
@@ -112,12 +112,6 @@ def sign_of_life_since(
         return settled[1]
     renewed = renewed_ns is not None and renewed_ns > decided_ns
     return "its Lease was renewed after that was decided" if renewed else ""
-
-
-def is_ready(node: Node) -> bool:
-    """True if the node's Ready condition is True."""
-    ready = node.ready()
-    return ready is not None and ready.status == "True"
 
 
 def _led_by(action: Action) -> tuple[Taint, ...]:

@@ -47,7 +47,7 @@ from kubectl_nodelife.engine.calls.call import (
 )
 from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.engine.guard import GO, Hold, Refuse, is_harm
-from kubectl_nodelife.engine.settlement import is_newer, is_ready, lost_premise
+from kubectl_nodelife.engine.settlement import is_newer, lost_premise
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
@@ -255,7 +255,7 @@ class ActionSender:
             node = self._node(obj.spec.node_name)
             return node is None or not lost_premise(action, obj, node)
         if isinstance(action, AddTaints) and (node := self._node(action.node)) is not None:
-            return not (is_harm(action) and is_ready(node))
+            return not (is_harm(action) and node.is_ready)
         return True
 
     def _node(self, name: str) -> Node | None:
@@ -285,7 +285,7 @@ class ActionSender:
         evidence = self._port.evidence
         if evidence is None:
             raise Superseded(_NO_EVIDENCE)
-        lost = await evidence.is_lost(action.node)
+        lost = await evidence.check_loss(action.node)
         if lost.code == NOT_SENT:
             raise Superseded(lost.message)
         return None if lost.ok else lost
@@ -430,7 +430,7 @@ class ActionSender:
                 raise Superseded(_NO_EVIDENCE)
             if heard := evidence.heard_since(action, node, item.decided_ns):
                 raise Superseded(heard)
-        elif node is not None and is_ready(node) and _is_news(node, item.seen):
+        elif node is not None and node.is_ready and _is_news(node, item.seen):
             raise Moot(f"node {node.name} is Ready again")
 
     def _is_open_for(self, action: Action) -> bool:

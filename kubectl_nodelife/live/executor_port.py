@@ -54,7 +54,7 @@ class IntentWriter(Protocol):
 class NodeLossCheck(Protocol):
     """Knows a node's last sign of life, from the API server itself and from its watch."""
 
-    async def is_lost(self, node: str) -> Result:
+    async def check_loss(self, node: str) -> Result:
         """Ok where nothing newer is there than the cache knows, `NOT_SENT` where there is."""
 
     def heard_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:

@@ -303,8 +303,7 @@ class Outlook:
         """
         if self._eviction is None or not no_execute_taints(node.spec.taints):
             return []
-        ready = node.ready()
-        ends_pods = ready is not None and ready.status == "True" and not self._is_late(node)
+        ends_pods = node.is_ready and not self._is_late(node)
         timers = [
             EvictionTimer(*p.pod, p.due_ns, p.toleration_seconds)
             for p in self._eviction.pending(node.name)

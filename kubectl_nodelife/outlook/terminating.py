@@ -45,8 +45,7 @@ def what_can_hold_it(outlook: Outlook, node: Node | None, pod: Pod) -> list[str]
     ends = pod.metadata.deletion_timestamp
     if node is None or ends is None or outlook.now_ns < ends:
         return []
-    ready = node.ready()
-    if ready is None or ready.status != "True":
+    if not node.is_ready:
         return []
     rules = rules_for(outlook.settings.profile)
     return [

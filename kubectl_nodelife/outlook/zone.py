@@ -247,8 +247,7 @@ class LossByZone:
         """The node's zone when this node too is lost; a node that counts as lost, or that the
         statistics leave out, changes nothing."""
         memory, settings = self._outlook.memory, self._outlook.settings
-        ready = node.ready()
-        counts = ready is not None and ready.status == "True" and not is_excluded(node, settings)
+        counts = node.is_ready and not is_excluded(node, settings)
         key = memory.zones.key(node), int(counts)
         if key not in self._known:
             self._known[key] = zone_after(memory, settings, *key)

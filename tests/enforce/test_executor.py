@@ -159,7 +159,7 @@ class Lab:
     ) -> None:
         self.log.append(state)
 
-    async def is_lost(self, node: str) -> Result:
+    async def check_loss(self, node: str) -> Result:
         self.on_evidence()
         return self.evidence
 

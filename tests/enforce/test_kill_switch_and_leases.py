@@ -58,7 +58,7 @@ class Lab:
 
     def code(self, *nodes: str) -> list[int]:
         async def ask() -> list[int]:
-            return [(await self.evidence.is_lost(node)).code for node in nodes]
+            return [(await self.evidence.check_loss(node)).code for node in nodes]
 
         return asyncio.run(ask())
 

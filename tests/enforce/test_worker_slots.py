@@ -157,7 +157,7 @@ class Busy:
     async def begin(self, *_: Any) -> int:
         return 1
 
-    async def is_lost(self, node: str) -> Result:
+    async def check_loss(self, node: str) -> Result:
         return Result(200)
 
     def __getattr__(self, name: str) -> Callable[..., None]:

@@ -36,9 +36,9 @@ async def _watches(pod: PlayedPod) -> None:
         assert 'nodelife_watch_up{kind="ControllerRevision"} 1.0' in text
         assert "nodelife_budget_blocked_nodes 0.0" in text
         assert 'nodelife_requests_total{code="4xx"}' not in text
-        await _has_warned_of_nothing(one)
+        await _check_no_warning(one)
 
 
-async def _has_warned_of_nothing(one: User) -> None:
+async def _check_no_warning(one: User) -> None:
     warnings = (await one.health())["warnings"]
     assert not [word for word in warnings if "may not" in word or "forbidden" in word]

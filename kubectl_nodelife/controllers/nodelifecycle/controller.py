@@ -45,7 +45,6 @@ from kubectl_nodelife.engine.engine import QUARANTINED
 from kubectl_nodelife.engine.events import NO_ANSWER, Change, Outcome
 from kubectl_nodelife.engine.ratelimit import TimedValue
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.settlement import is_ready
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS
@@ -287,9 +286,8 @@ class NodeLifecycleController:
         health, node = self.memory.health.get(name), cache.node(name)
         if health is not None and node is not None:
             health.ready = node.ready()
-        if node is not None and is_ready(
-            node
-        ):  # upstream's pass queues it only once that is written
+        if node is not None and node.is_ready:
+            # upstream's pass queues it only once that is written
             zone = self.memory.zones.place(node)
             yield from leave_queue(self.memory, node, zone, "its status could not be written")
         self.memory.look_at.add(name)

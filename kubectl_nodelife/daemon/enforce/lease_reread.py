@@ -64,7 +64,7 @@ class LeaseReread:
         self._listed: dict[str, KubeObject] = {}
         self._listed_ns = 0
 
-    async def is_lost(self, node: str) -> Result:
+    async def check_loss(self, node: str) -> Result:
         """Ok where the API server has no newer renewal than the cache, or no Lease at all;
         `NOT_SENT` where it has.
         """
@@ -75,7 +75,7 @@ class LeaseReread:
             self._asked.popleft()
         self._asked.append(now_ns)
         if len(self._asked) > FEW:
-            return await self._is_lost_by_list(node, now_ns)
+            return await self._check_loss_by_list(node, now_ns)
         key = (NAMESPACE_NODE_LEASE, node)
         answer = await self._writer.call(Get("Lease", key), timeout_s=READ_SECONDS)
         if answer.code == NOT_FOUND:
@@ -97,7 +97,7 @@ class LeaseReread:
             renewal = None  # seen before our clock was set back
         return sign_of_life_since(action, node, renewal[1] if renewal else None, decided_ns)
 
-    async def _is_lost_by_list(self, node: str, now_ns: int) -> Result:
+    async def _check_loss_by_list(self, node: str, now_ns: int) -> Result:
         async with self._listing:
             if self._listed_ns < now_ns - self._period_ns:
                 try:

@@ -161,7 +161,7 @@ class PageEndpoint:
         app = web.Application(middlewares=[self._admit], client_max_size=MOST_BODY_BYTES)
         for path in self._files:
             app.router.add_get(path, self._file)
-        app.router.add_get("/session", self._has_session)
+        app.router.add_get("/session", self._require_session)
         app.router.add_post("/session", self._session)
         app.router.add_post("/logout", self._logout)
         app.router.add_get("/api/v1/stream", self._stream, allow_head=False)
@@ -227,7 +227,7 @@ class PageEndpoint:
         response.set_cookie(self._cookie(), session, path="/", httponly=True, samesite="Strict")
         return response
 
-    async def _has_session(self, request: web.Request) -> web.Response:
+    async def _require_session(self, request: web.Request) -> web.Response:
         self._check(request)
         return _json(msgspec.json.encode({"readOnly": self._is_read_only(request)}))
 

@@ -71,7 +71,6 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import (
     LABEL_CONTROLLER_REVISION_HASH,
     TAINT_NODE_OUT_OF_SERVICE,
-    TRUE,
 )
 
 RESENDS_FOR_NS: Final = 5 * SECOND_NS
@@ -307,9 +306,7 @@ def _node_state(action: PodAction) -> Established:
 
 def is_out_of_service(node: Node) -> bool:
     """True if pod-gc may force the deletion of the node's terminating pods."""
-    ready = node.ready()
-    is_ready = ready is not None and ready.status == TRUE
-    return not is_ready and any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in node.spec.taints)
+    return not node.is_ready and any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in node.spec.taints)
 
 
 def set_pod_ready(action: SetPodReady, seen: KubeObject | None, now_ns: int) -> Conversation:

@@ -101,8 +101,7 @@ def pod_cell(view: SetView, pod: Pod) -> PodCell:
 def trouble_of(view: SetView, pod: Pod) -> str:
     """Why the pod does not do its work, "" if it does."""
     node = view.cache.nodes.get(pod.spec.node_name)
-    ready = node.ready() if node is not None else None
-    node_down = node is not None and (ready is None or ready.status != "True")
+    node_down = node is not None and not node.is_ready
     if pod.metadata.deletion_timestamp is not None:
         return "terminating, and its node is not Ready" if node_down else "terminating"
     if pod.status.phase in ("Failed", "Succeeded"):

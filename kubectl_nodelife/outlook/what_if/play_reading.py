@@ -391,10 +391,8 @@ def _counts(after: PlayReading, cluster: Cache) -> dict[str, tuple[int, int]]:
     counts: dict[str, tuple[int, int]] = {}
     for node in cluster.nodes.values():
         zone = zone_display(zone_key(node.metadata.labels, beta_only=after.beta_only))
-        ready = node.ready()
-        is_ready = ready is not None and ready.status == "True"
         found = counts.get(zone, (0, 0))
-        counts[zone] = (found[0] + is_ready, found[1] + (not is_ready))
+        counts[zone] = (found[0] + node.is_ready, found[1] + (not node.is_ready))
     return counts
 
 
