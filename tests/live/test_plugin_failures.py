@@ -110,8 +110,12 @@ def test_a_request_that_fails_first_holds_up_nobody_at_the_end(
             Client(Session(find_target(flags, {}), {"PATH": "/usr/bin:/bin"})) for _ in range(2)
         )
         waiting = asyncio.ensure_future(other.read("/x"))
-        await one.read("/x")
-        await waiting
+        try:
+            await one.read("/x")
+        finally:
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            assert waiting.cancelled() or isinstance(waiting.exception(), Failed)
 
     with pytest.raises(Failed, match=complaint):
         asyncio.run(test())
