@@ -67,7 +67,11 @@ REVISION = {
 LEASE = {
     "apiVersion": "coordination.k8s.io/v1",
     "kind": "Lease",
-    "metadata": {"name": "run", "namespace": NS, "annotations": {"wish": "pause", "kept": "yes"}},
+    "metadata": {
+        "name": "run",
+        "namespace": NS,
+        "annotations": {"request": "pause", "kept": "yes"},
+    },
     "spec": {"holderIdentity": "us"},
 }
 JOB = {

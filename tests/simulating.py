@@ -8,20 +8,20 @@ from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.sim.branch import Branch
 from kubectl_nodelife.sim.run import Run, run
+from kubectl_nodelife.sim.run_summary import RunSummary, tell
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
 from kubectl_nodelife.sim.scenario_document import parse_scenario
-from kubectl_nodelife.sim.story import Story, tell
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from kubectl_nodelife.sim.world import Faults
 from kubectl_nodelife.upgrade.forecast import decider_for
 
 
-def simulate_file(path: Path) -> Story:
+def simulate_file(path: Path) -> RunSummary:
     """The story of a scenario in a file; one without a snapshot."""
     return simulate_scenario(parse_scenario(path.read_bytes(), path.name))
 
 
-def simulate_scenario(scenario: Scenario) -> Story:
+def simulate_scenario(scenario: Scenario) -> RunSummary:
     """The story of a scenario without a snapshot."""
     setting = assemble(scenario)
     return tell(play(setting), make_settings(setting.profile, scenario.flags))

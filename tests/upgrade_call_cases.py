@@ -90,7 +90,7 @@ UPGRADE_CASES = (
         "UpdateRun",
         (LEASE,),
         lambda f: actions.UpdateRun(
-            **WHO, namespace=NS, name="run", annotations={"run": "{}", "wish": None}
+            **WHO, namespace=NS, name="run", annotations={"run": "{}", "request": None}
         ),
         ("kept", "holderIdentity"),
     ),

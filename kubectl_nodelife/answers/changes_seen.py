@@ -66,7 +66,7 @@ def _change(line: ReplayLine, ids: Mapping[ReplayLine, int]) -> dict[str, Any]:
 def _detail(line: ReplayLine) -> dict[str, str]:
     """The detail that a daemon's record of the line's action would have."""
     if line.action in ("AddTaint", "RemoveTaint"):
-        _, _, key, effect = line.gist
+        _, _, key, effect = line.identity
         value = line.detail.partition(":")[0].partition("=")[2]
         return {"key": key, "value": value, "effect": effect}
     found = _CONDITION.fullmatch(line.detail)

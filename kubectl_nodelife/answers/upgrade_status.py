@@ -15,7 +15,6 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.answers import document
-from kubectl_nodelife.controllers.upgrade.census import NodeReadings
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     CountedNode,
@@ -30,8 +29,9 @@ from kubectl_nodelife.controllers.upgrade.document import (
     RunPhase,
     UnreadableDocument,
     document_of,
-    wish_of,
+    request_on,
 )
+from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
 from kubectl_nodelife.controllers.upgrade.leader_report import LeaderReport, report_on
 from kubectl_nodelife.controllers.upgrade.marks import (
     TAKEN,
@@ -41,6 +41,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     is_beyond_epoch,
     mark_of,
 )
+from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_of_spec
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, UpgradeView
 from kubectl_nodelife.controllers.upgrade.selection import (
@@ -51,7 +52,6 @@ from kubectl_nodelife.controllers.upgrade.selection import (
     zone_name,
 )
 from kubectl_nodelife.controllers.upgrade.settling import SHOWS, WAITS, checks_of
-from kubectl_nodelife.controllers.upgrade.sightings import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
 from kubectl_nodelife.engine.cache import Cache
@@ -110,7 +110,7 @@ def upgrade_status(
         phase=str(run.phase) if run is not None else NO_RUN,
         because=run.because if run is not None else "",
         leader=leader,
-        wish=_wish(lease, warnings),
+        request=_request(lease, warnings),
         step=_step(run),
         budgets=_budgets(run, policy, list(present.values()), marks),
         gates=_gates(run, policy, now_ns, said),
@@ -148,13 +148,13 @@ def _document(lease: Lease | None, warnings: list[str]) -> RunDocument | None:
         return None
 
 
-def _wish(lease: Lease | None, warnings: list[str]) -> Json | None:
+def _request(lease: Lease | None, warnings: list[str]) -> Json | None:
     try:
-        wish = wish_of(lease)
+        request = request_on(lease)
     except UnreadableDocument as error:
         warnings.append(f"what is asked of the leader cannot be read: {error}")
         return None
-    return None if wish is None else {"verb": str(wish.verb), "because": wish.because}
+    return None if request is None else {"verb": str(request.verb), "because": request.because}
 
 
 def _policy(run: RunDocument | None, warnings: list[str]) -> UpgradePolicy | None:

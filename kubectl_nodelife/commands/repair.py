@@ -154,27 +154,27 @@ def earlier(
 
 
 def steps_of(
-    now: Audited, pods: set[Key], wishes: RepairOptions, then: Audited | None
+    now: Audited, pods: set[Key], options: RepairOptions, then: Audited | None
 ) -> list[RepairStep]:
     """A step for each finding that is asked for. Raises Failed for a name that is not there."""
     from kubectl_nodelife.outlook.audit.audit_pods import context_of, health_of_nodes
     from kubectl_nodelife.outlook.audit.repair_plan import plan
 
     health = health_of_nodes(now.seen)
-    for name in sorted(wishes.fenced - health.keys()):
+    for name in sorted(options.fenced - health.keys()):
         raise NotFound("nodes", name, remedy="check the name in --fenced", among=health)
     for namespace, name in sorted(pods - {pod.key for pod in now.seen.pods}):
         there = (f"{pod.namespace}/{pod.name}" for pod in now.seen.pods)
         remedy = "check the name and -n"
         raise NotFound("pods", f"{namespace}/{name}", remedy=remedy, among=there)
-    chosen = [f for f in now.answer.audit.findings if _is_asked_for(f, pods, wishes)]
+    chosen = [f for f in now.answer.audit.findings if _is_asked_for(f, pods, options)]
     for namespace, name in sorted(pods - {f.pod.key for f in chosen}):
         terminal.note(f"pod {namespace}/{name}: nothing to repair")
     context = context_of(now.view.settings, now.view.now_ns)
-    return plan(chosen, health, context, wishes, sightings(now.answer, then and then.answer))
+    return plan(chosen, health, context, options, first_seen(now.answer, then and then.answer))
 
 
-def sightings(now: PodAudit, then: PodAudit | None) -> dict[str, FirstSeen]:
+def first_seen(now: PodAudit, then: PodAudit | None) -> dict[str, FirstSeen]:
     """Of pods that were in the same class in an earlier look, by uid."""
     from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen
 
@@ -201,12 +201,12 @@ def wanted_pods(words: tuple[str, ...], namespace: str | None) -> set[Key]:
     return wanted
 
 
-def _is_asked_for(finding: PodFinding, pods: set[Key], wishes: RepairOptions) -> bool:
+def _is_asked_for(finding: PodFinding, pods: set[Key], options: RepairOptions) -> bool:
     """By pod, by class, or, where neither is named, by being wrong."""
     from kubectl_nodelife.outlook.audit.classes import WRONG
 
     if pods and finding.pod.key not in pods:
         return False
-    if wishes.classes:
-        return finding.name in wishes.classes
+    if options.classes:
+        return finding.name in options.classes
     return bool(pods) or finding.note.severity == WRONG

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from kubectl_nodelife.engine.controller import Controller
     from kubectl_nodelife.engine.settings import Settings
     from kubectl_nodelife.sim.run import Run
+    from kubectl_nodelife.sim.run_summary import RunSummary
     from kubectl_nodelife.sim.scenario import Given, Scenario, Setting
-    from kubectl_nodelife.sim.story import Story
     from kubectl_nodelife.sim.upgrade_run import MakeDecider
 
 _STDIN = "-"
@@ -71,8 +71,8 @@ def simulate(
     """
     from kubectl_nodelife.report.narration import NarrationPage
     from kubectl_nodelife.sim.present import assumed_of
+    from kubectl_nodelife.sim.run_summary import tell
     from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble
-    from kubectl_nodelife.sim.story import tell
 
     scenario = _read_scenario(filename, profile)
     setting = assemble(scenario, read_given(scenario))
@@ -245,9 +245,9 @@ def _play(
         )
 
 
-def _narrow(story: Story, done: Run, kind: str, name: str) -> Story:
+def _narrow(story: RunSummary, done: Run, kind: str, name: str) -> RunSummary:
     """The story of `node NAME` or `pod NS/NAME`. Raises BadInput."""
-    from kubectl_nodelife.sim.story import narrowed
+    from kubectl_nodelife.sim.run_summary import narrowed
 
     match kind.lower():
         case "node" | "nodes" | "no":

@@ -300,7 +300,7 @@ class DivergenceRecorder:
             since_ns=max(since_ns, self._began_ns or 0),
             writes=tuple(self._writes.values()),
             observed=tuple(self._seen.values()),
-            lease=self._lease.sight,
+            lease=self._lease.observation,
             leaders=tuple(self._lease.leaders),
             stale=tuple(self._lease.stale),
             unwatched=tuple(self._spans),
@@ -328,9 +328,9 @@ class DivergenceRecorder:
         told: object = None
         while True:
             made = await self.answer(query)
-            gist = _gist(made["document"])
-            if gist != told:
-                told = gist
+            fingerprint = _fingerprint(made["document"])
+            if fingerprint != told:
+                told = fingerprint
                 yield made
             await asyncio.sleep(WATCH_SECONDS)
 
@@ -340,7 +340,7 @@ def _batched(changes: list[ChangeRecord], count: int) -> Iterator[list[ChangeRec
     return (changes[i : i + count] for i in range(0, len(changes), count))
 
 
-def _gist(made: dict[str, Any]) -> object:
+def _fingerprint(made: dict[str, Any]) -> object:
     """The part of a judgement that is worth telling again when it changes: all but times."""
     items = [
         (i["kind"], i["object"], i.get("action"), i.get("detail"), i.get("by"), i["sure"])
@@ -381,7 +381,7 @@ class LeaseWatch:
     """
 
     def __init__(self) -> None:
-        self.sight = LeaseObservation(error="it was not read yet")
+        self.observation = LeaseObservation(error="it was not read yet")
         self.leaders: list[tuple[int, str]] = []
         self.stale: list[UnwatchedSpan] = []
         self.pause_s = POLL_SECONDS
@@ -416,7 +416,7 @@ class LeaseWatch:
 
     def note(self, spec: Mapping[str, Any], now_ns: int) -> None:
         """Take in what the lease says now."""
-        before = self.sight
+        before = self.observation
         holder, renew = str(spec.get("holderIdentity") or ""), spec.get("renewTime")
         seconds = int(spec.get("leaseDurationSeconds") or _DEFAULT_DURATION_S)
         if self._holder and holder and holder != self._holder:
@@ -434,21 +434,21 @@ class LeaseWatch:
         if free and now_ns - renewed_ns < _SOON_NS:
             self.pause_s = _SILENT_POLL_SECONDS
         lasts_ns = round((max(seconds, 2 * POLL_SECONDS) + 1) * SECOND_NS)
-        self.sight = LeaseObservation(holder, lasts_ns, renewed_ns, now_ns)
-        if self.sight.stale_ns() is not None and not self._is_renewed:
+        self.observation = LeaseObservation(holder, lasts_ns, renewed_ns, now_ns)
+        if self.observation.stale_ns() is not None and not self._is_renewed:
             self._unknown("it has not been renewed since the daemon began to watch", now_ns)
         else:
             self._note_stale(now_ns)
 
     def _note_stale(self, now_ns: int) -> None:
         is_open = bool(self.stale) and self.stale[-1].end_ns is None
-        if self.sight.stale_ns() is None:
+        if self.observation.stale_ns() is None:
             if is_open:
                 self.stale[-1] = msgspec.structs.replace(self.stale[-1], end_ns=now_ns)
         elif not is_open:
             said = _time_ns(self._renew)
-            renewed_ns = min(self.sight.renewed_ns, said or self.sight.renewed_ns)
-            self.sight = msgspec.structs.replace(self.sight, renewed_ns=renewed_ns)
+            renewed_ns = min(self.observation.renewed_ns, said or self.observation.renewed_ns)
+            self.observation = msgspec.structs.replace(self.observation, renewed_ns=renewed_ns)
             self.stale.append(UnwatchedSpan(renewed_ns, None, "the lease was not renewed"))
             del self.stale[:-_MOST_SPANS]
 
@@ -458,7 +458,7 @@ class LeaseWatch:
         self._unknown(error, now_ns)
 
     def _unknown(self, error: str, now_ns: int) -> None:
-        self.sight = msgspec.structs.replace(self.sight, error=error, read_ns=now_ns)
+        self.observation = msgspec.structs.replace(self.observation, error=error, read_ns=now_ns)
 
     @staticmethod
     def _since(spec: Mapping[str, Any], read_ns: int, now_ns: int) -> int:

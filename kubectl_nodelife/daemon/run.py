@@ -340,8 +340,10 @@ class Daemon:
         flags = self.options.profile, self.options.assignments
         try:
             config = load_config(self.config_path)
-            wish = RequestedSettings(*flags, config)
-            decided = resolve_settings(wish, self._running, cache, target.server, target.context)
+            requested = RequestedSettings(*flags, config)
+            decided = resolve_settings(
+                requested, self._running, cache, target.server, target.context
+            )
             self._take_limits(config)
         except BadInput as error:
             said.append(f"{error}: left out")

@@ -118,21 +118,21 @@ def words_of(pod: Mapping[str, Any], component: str) -> list[str]:
 
 
 def resolve_settings(
-    wish: RequestedSettings, running: DetectedSettings, cache: Cache, server: str, context: str
+    requested: RequestedSettings, running: DetectedSettings, cache: Cache, server: str, context: str
 ) -> ResolvedSettings:
     """The effective settings. Raises BadInput, naming the flag and the file or option."""
-    section = wish.config.section(server, context)
+    section = requested.config.section(server, context)
     warnings: list[str] = []
-    profile, profile_origin = _profile(wish, section, running, cache, warnings)
+    profile, profile_origin = _profile(requested, section, running, cache, warnings)
     flags: dict[str, object] = {}
     origins: dict[str, str] = {}
-    given = parse_assignments(wish.assignments)
+    given = parse_assignments(requested.assignments)
     shown = _known(running.flags, profile)
     for name, why in unreadable(shown, profile):
         warnings.append(f"{UNREADABLE}{name}={shown.pop(name)}, which is left out ({why})")
     for layer, origin in (
         (shown, running.origins),
-        (section.settings, f"{wish.config.path}, clusters.{section.name}"),
+        (section.settings, f"{requested.config.path}, clusters.{section.name}"),
         (given, "--set"),
     ):
         for name, value in layer.items():
@@ -151,7 +151,7 @@ def resolve_settings(
 
 
 def _profile(
-    wish: RequestedSettings,
+    requested: RequestedSettings,
     section: ClusterConfig,
     running: DetectedSettings,
     cache: Cache,
@@ -159,8 +159,8 @@ def _profile(
 ) -> tuple[Profile, str]:
     """The first word on the release that makes sense; a wrong one of the user's is an error."""
     for text, origin in (
-        (wish.profile, "--profile"),
-        (section.profile, f"{wish.config.path}, clusters.{section.name}"),
+        (requested.profile, "--profile"),
+        (section.profile, f"{requested.config.path}, clusters.{section.name}"),
     ):
         if text:
             try:

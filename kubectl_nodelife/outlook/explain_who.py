@@ -188,12 +188,12 @@ def _upgrade(node: Node) -> Iterator[str]:
 
 
 def _last(lines: Sequence[ReplayLine], family: str, *rest: str) -> ReplayLine | None:
-    """The newest line of that family whose gist goes on so behind the node's name."""
+    """The newest line of that family whose identity goes on so behind the node's name."""
     return next(
         (
             line
             for line in reversed(lines)
-            if line.family == family and line.gist[2 : 2 + len(rest)] == rest
+            if line.family == family and line.identity[2 : 2 + len(rest)] == rest
         ),
         None,
     )

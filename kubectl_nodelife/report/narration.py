@@ -17,7 +17,7 @@ from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table, columns
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.losses import NodeLoss, WorkloadLoss
-from kubectl_nodelife.sim.story import Story
+from kubectl_nodelife.sim.run_summary import RunSummary
 from kubectl_nodelife.sim.timeline import Record
 
 _COLUMNS = columns("#* | at | by:2 | what | object | cause* | why")
@@ -48,9 +48,9 @@ record."""
 
 
 class NarrationPage:
-    """A `Story` as an answer."""
+    """A `RunSummary` as an answer."""
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: RunSummary) -> None:
         self._story = story
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
@@ -159,7 +159,7 @@ def _cut(
     yield f"... and {len(rows) - _SHOWN} more {of} (-o wide shows all)"
 
 
-def _ending(story: Story) -> str:
+def _ending(story: RunSummary) -> str:
     """How things stand at the end."""
     pods: dict[str, int] = story.final["pods"]
     at = format_duration(story.duration_ns)
@@ -196,7 +196,7 @@ def _upgraded(came: dict[str, Any]) -> str:
     )
 
 
-def _settings(story: Story) -> str:
+def _settings(story: RunSummary) -> str:
     """The settings that decided something, with where each comes from."""
     happened: dict[str, None] = {}
     for r in story.records:

@@ -153,9 +153,9 @@ def _details(status: dict[str, Any]) -> Iterable[str]:
     leader = _leader(status["leader"])
     if status["phase"] not in _OVER and leader not in _asked_of_a_person(status):
         yield leader
-    if (wish := status["wish"]) is not None:
-        yield f"Asked of the leader: {wish['verb']}" + (
-            f" ({wish['because']})" if wish["because"] else ""
+    if (request := status["request"]) is not None:
+        yield f"Asked of the leader: {request['verb']}" + (
+            f" ({request['because']})" if request["because"] else ""
         )
     if status["phase"] in ("Running", "Paused"):
         yield _step(status["step"])

@@ -16,13 +16,13 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_REQUEST,
     ANNOTATION_RUN,
-    ANNOTATION_WISH,
     OVER,
     RunDocument,
     RunPhase,
+    UpgradeRequest,
     Verb,
-    Wish,
     document_of,
     encode_document,
 )
@@ -189,7 +189,7 @@ class VirtualUpgrades:
         self._acted_ns = self._opened_ns = 0
         self._journal = journal
         self._make_decider = make_decider
-        self._to_lead: list[Wish | None] = []
+        self._to_lead: list[UpgradeRequest | None] = []
 
     @property
     def over(self) -> bool:
@@ -245,19 +245,22 @@ class VirtualUpgrades:
             return
         verb = Verb(event.command)
         self._tell(f"Upgrade{verb.value.capitalize()}", f"somebody types upgrade {verb.value}")
-        self.wish(Wish(verb=verb, by="simulation"))
+        self.request(UpgradeRequest(verb=verb, by="simulation"))
 
-    def wish(self, wish: Wish) -> None:
-        """Leave a wish for the leader; resume and abort lead where nobody does."""
+    def request(self, request: UpgradeRequest) -> None:
+        """Leave a request for the leader; resume and abort lead where nobody does."""
         lease = self._lease()
         if lease is None:
-            self._tell("NotFound", f"no run is there to {wish.verb.value}", warning=True)
+            self._tell("NotFound", f"no run is there to {request.verb.value}", warning=True)
             return
-        annotations = {**(lease.metadata.annotations or {}), ANNOTATION_WISH: encode_document(wish)}
+        annotations = {
+            **(lease.metadata.annotations or {}),
+            ANNOTATION_REQUEST: encode_document(request),
+        }
         meta = replace(lease.metadata, annotations=annotations)
         self.world.api.put("Lease", replace(lease, metadata=meta))
-        if not any(leader.alive for leader in self.leaders) and wish.verb is not Verb.PAUSE:
-            self._to_lead.append(wish)
+        if not any(leader.alive for leader in self.leaders) and request.verb is not Verb.PAUSE:
+            self._to_lead.append(request)
 
     def note(self, action: Action, now_ns: int) -> None:
         """Write down what a leader decided."""

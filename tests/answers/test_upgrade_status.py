@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.answers.upgrade_status import CheckEvidence, has_trouble, upgrade_status
 from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_REQUEST,
     ANNOTATION_RUN,
-    ANNOTATION_WISH,
     RunDocument,
     RunPhase,
     Step,
     StepNode,
+    UpgradeRequest,
     Verb,
-    Wish,
     encode_document,
 )
 from kubectl_nodelife.controllers.upgrade.leader_report import (
@@ -64,14 +64,14 @@ def node(name: str, mark: NodeMark | str | None = None, ready: str = "True") -> 
 
 def lease(
     run: RunDocument | str | None,
-    wish: Wish | None = None,
+    request: UpgradeRequest | None = None,
     holder: str = "me",
     age_s: int = 5,
     said: LeaderReport | None = None,
 ) -> Lease:
     text = encode_document(run) if isinstance(run, RunDocument) else run
     notes = {ANNOTATION_RUN: text} if text is not None else {}
-    notes |= {ANNOTATION_WISH: encode_document(wish)} if wish is not None else {}
+    notes |= {ANNOTATION_REQUEST: encode_document(request)} if request is not None else {}
     notes |= {ANNOTATION_REPORT: encode_report(said)} if said is not None else {}
     return decode(  # type: ignore[return-value]
         "Lease",
@@ -170,8 +170,8 @@ def test_a_mark_of_an_epoch_that_the_lease_has_not_come_to_is_shown_as_held() ->
 
 
 def test_what_is_asked_of_the_leader_is_told_until_it_is_struck() -> None:
-    answer = status(TEN, lease(run(), Wish(Verb.PAUSE, because="lunch")))
-    assert answer["wish"] == {"verb": "pause", "because": "lunch"}
+    answer = status(TEN, lease(run(), UpgradeRequest(Verb.PAUSE, because="lunch")))
+    assert answer["request"] == {"verb": "pause", "because": "lunch"}
     assert "Asked of the leader: pause (lunch)" in text(answer)
 
 

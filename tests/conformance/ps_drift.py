@@ -75,7 +75,7 @@ class Replay:
         self.cut_at: int | None = None
         self.ready_since_s = -3600
         self.ready_log: list[bool] = []
-        self.sightings: dict[str, FirstSeen] = {}
+        self.first_seen: dict[str, FirstSeen] = {}
         self.classes: set[str] = set()
         for pod in self.api.values():
             self.machine.observe(pod)

@@ -98,8 +98,8 @@ clusters:
   prod:
     settings: {node-monitor-grace-period: 99s, node-eviction-rate: "0.5"}
 """
-    wish = RequestedSettings(config=load_config(written(tmp_path, text)))
-    settings = resolve_settings(wish, RUNNING, Cache(), SERVER, "prod").settings
+    requested = RequestedSettings(config=load_config(written(tmp_path, text)))
+    settings = resolve_settings(requested, RUNNING, Cache(), SERVER, "prod").settings
     assert settings.profile.name == "v1.33"
     assert settings.flags["node-monitor-grace-period"] == "20s"
     assert settings.flags["node-eviction-rate"] == "0.5"
@@ -109,8 +109,8 @@ clusters:
 
 
 def test_set_wins_and_a_contradiction_is_said() -> None:
-    wish = RequestedSettings(assignments=("node-monitor-grace-period=7s",))
-    decided = resolve_settings(wish, RUNNING, Cache(), SERVER, "prod")
+    requested = RequestedSettings(assignments=("node-monitor-grace-period=7s",))
+    decided = resolve_settings(requested, RUNNING, Cache(), SERVER, "prod")
     assert decided.settings.flags["node-monitor-grace-period"] == "7s"
     assert decided.settings.origins["node-monitor-grace-period"] == "--set"
     assert decided.warnings == ["--set node-monitor-grace-period=7s, but it runs with 20s"]
@@ -121,8 +121,8 @@ def test_the_release_is_told_by_the_user_the_config_the_server_or_a_kubelet(
 ) -> None:
     config = load_config(written(tmp_path, "clusters: {prod: {profile: v1.30}}"))
     told = [
-        resolve_settings(wish, running, Cache(), SERVER, "prod")
-        for wish, running in (
+        resolve_settings(requested, running, Cache(), SERVER, "prod")
+        for requested, running in (
             (RequestedSettings("v1.29", config=config), RUNNING),
             (RequestedSettings(config=config), RUNNING),
             (RequestedSettings(), RUNNING),
@@ -139,7 +139,7 @@ def test_the_release_is_told_by_the_user_the_config_the_server_or_a_kubelet(
 
 
 @pytest.mark.parametrize(
-    ("wish", "complaint"),
+    ("requested", "complaint"),
     [
         (RequestedSettings("v9"), "--profile: unknown profile 'v9'"),
         (
@@ -157,10 +157,10 @@ def test_the_release_is_told_by_the_user_the_config_the_server_or_a_kubelet(
     ],
 )
 def test_a_wrong_word_of_the_users_is_an_error_with_its_place(
-    wish: RequestedSettings, complaint: str
+    requested: RequestedSettings, complaint: str
 ) -> None:
     with pytest.raises(BadInput) as wrong:
-        resolve_settings(wish, RUNNING, Cache(), SERVER, "prod")
+        resolve_settings(requested, RUNNING, Cache(), SERVER, "prod")
     assert complaint in str(wrong.value)
 
 

@@ -13,7 +13,7 @@ PLAN = ("drain-plan", "a1", "--ignore-daemonsets", "--force", "--delete-emptydir
 def test_a_daemon_answers_as_a_first_look_does_and_lists_what_it_does_not_watch() -> None:
     async def test() -> None:
         async with ask_both_ways(*PLAN) as (one, before, now):
-            assert _gist(before) == _gist(now)
+            assert _fingerprint(before) == _fingerprint(now)
 
             printed = [await one.ok(*PLAN, "-o", "commands", *more) for more in DIRECT]
             assert "drain_all a1" in printed[0] and "--kubeconfig" not in printed[0]
@@ -36,7 +36,7 @@ def test_a_daemon_answers_as_a_first_look_does_and_lists_what_it_does_not_watch(
 DIRECT: tuple[tuple[str, ...], ...] = ((), ("--no-daemon",))
 
 
-def _gist(plan: dict[str, Any]) -> Any:
+def _fingerprint(plan: dict[str, Any]) -> Any:
     """What does not move with the second in which it is asked."""
     pods = sorted(
         (p["namespace"], p["name"], p["verdict"]) for w in plan["waves"] for p in w["pods"]

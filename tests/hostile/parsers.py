@@ -28,11 +28,11 @@ import yaml
 
 from kubectl_nodelife.cli import main as command_line
 from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_REQUEST,
     ANNOTATION_RUN,
-    ANNOTATION_WISH,
     UnreadableDocument,
     document_of,
-    wish_of,
+    request_on,
 )
 from kubectl_nodelife.controllers.upgrade.leader_report import ANNOTATION_REPORT, report_on
 from kubectl_nodelife.controllers.upgrade.marks import UnreadableMark, decode_mark
@@ -149,13 +149,13 @@ def _watch(path: Path) -> None:
 def _run_on_lease(path: Path) -> None:
     """What stands on the Lease of an upgrade, which others may write."""
     text = path.read_bytes().decode(errors="replace")
-    annotations = dict.fromkeys((ANNOTATION_RUN, ANNOTATION_WISH, ANNOTATION_REPORT), text)
+    annotations = dict.fromkeys((ANNOTATION_RUN, ANNOTATION_REQUEST, ANNOTATION_REPORT), text)
     meta = {"name": "l", "namespace": "n", "annotations": annotations}
     lease = decode("Lease", {"metadata": meta})
     assert isinstance(lease, Lease)
     report_on(lease)
     with contextlib.suppress(UnreadableDocument):
-        wish_of(lease)
+        request_on(lease)
     with contextlib.suppress(UnreadableDocument, NodelifeError):
         if (document := document_of(lease)) is not None:
             policy_of_spec(document.spec)

@@ -22,8 +22,8 @@ NOT_READY = "node.kubernetes.io/not-ready:NoSchedule"
 def steps(
     *pods: Pod,
     of_node: Node | None = None,
-    wishes: RepairOptions | None = None,
-    sightings: dict[str, FirstSeen] | None = None,
+    options: RepairOptions | None = None,
+    first_seen: dict[str, FirstSeen] | None = None,
     profile: str = "v1.36",
 ) -> list[RepairStep]:
     """The plan for all findings about these pods."""
@@ -32,7 +32,7 @@ def steps(
     seen = AuditInput(pods, {of_node.name: of_node}, None)
     found = audit(seen, settings, NOW_NS).findings
     context = context_of(settings, NOW_NS)
-    return plan(found, health_of_nodes(seen), context, wishes or RepairOptions(), sightings)
+    return plan(found, health_of_nodes(seen), context, options or RepairOptions(), first_seen)
 
 
 def only(*pods: Pod, **others: Any) -> RepairStep:
@@ -99,8 +99,8 @@ def test_the_mark_is_not_undone(subject: Pod, of_node: Node, refusal: str) -> No
 
 def test_a_kubelet_that_has_written_meanwhile_is_at_work() -> None:
     earlier = NOW_NS - 120 * SECOND_NS
-    same = steps(marked(), sightings={"u-web": FirstSeen(earlier, "9")})
-    other = steps(marked(), sightings={"u-web": FirstSeen(earlier, "8")})
+    same = steps(marked(), first_seen={"u-web": FirstSeen(earlier, "9")})
+    other = steps(marked(), first_seen={"u-web": FirstSeen(earlier, "8")})
     assert same[0].request is not None
     assert other[0].refusals == (
         "its status changed meanwhile: a kubelet at work mends it by itself",
@@ -109,7 +109,7 @@ def test_a_kubelet_that_has_written_meanwhile_is_at_work() -> None:
 
 def test_a_sighting_counts_and_not_the_times_alone() -> None:
     young = FirstSeen(NOW_NS - 30 * SECOND_NS, "9")
-    assert only(marked(), sightings={"u-web": young}).refusals == (
+    assert only(marked(), first_seen={"u-web": young}).refusals == (
         "it is not proven to have been so for 60s",
     )
 
@@ -132,7 +132,7 @@ DYING = pod(metadata__deletionTimestamp=ago(600))
 
 def test_a_dead_node_is_dead_by_the_operators_word_only() -> None:
     assert "--fenced n1" in only(DYING, of_node=LOST).refusals[0]
-    request = only(DYING, of_node=LOST, wishes=RepairOptions(fenced=frozenset({"n1"}))).request
+    request = only(DYING, of_node=LOST, options=RepairOptions(fenced=frozenset({"n1"}))).request
     assert request is not None
     assert (request.method, request.path) == ("DELETE", "/api/v1/namespaces/shop/pods/web")
     assert request.body["gracePeriodSeconds"] == 0
@@ -158,7 +158,7 @@ def test_a_dead_node_is_dead_by_the_operators_word_only() -> None:
     ],
 )
 def test_even_a_fenced_node_is_not_forced(subject: Pod, of_node: Node, refusal: str) -> None:
-    step = only(subject, of_node=of_node, wishes=RepairOptions(fenced=frozenset({"n1"})))
+    step = only(subject, of_node=of_node, options=RepairOptions(fenced=frozenset({"n1"})))
     assert step.request is None and refusal in step.refusals[0]
 
 
@@ -193,18 +193,18 @@ def test_a_leftover_is_deleted_the_ordinary_way() -> None:
 def test_a_stale_ready_pod_is_marked_only_when_asked_for_by_name() -> None:
     asked = RepairOptions(classes=frozenset({"stale-ready"}))
     assert only(pod(), of_node=LOST).request is None
-    request = only(pod(), of_node=LOST, wishes=asked).request
+    request = only(pod(), of_node=LOST, options=asked).request
     assert request is not None
     assert request.body["status"]["conditions"][0]["status"] == "False"
     sick = node(ready="False")
-    assert only(pod(), of_node=sick, wishes=asked).request is None
+    assert only(pod(), of_node=sick, options=asked).request is None
     heard = node(ready="Unknown", heartbeat=10)
-    assert only(pod(), of_node=heard, wishes=asked).request is None
+    assert only(pod(), of_node=heard, options=asked).request is None
 
 
 def test_a_run_is_capped_and_a_node_gets_five_a_second() -> None:
     many = [marked(f"p{i:02}") for i in range(12)]
-    found = steps(*many, wishes=RepairOptions(cap=11))
+    found = steps(*many, options=RepairOptions(cap=11))
     assert [s.not_before_s for s in found if s.request] == [0] * 5 + [1] * 5 + [2]
     assert found[-1].refusals == ("one run sends at most 11 requests",)
 
@@ -240,10 +240,10 @@ def test_a_leftover_whose_container_runs_is_none() -> None:
 )
 def test_a_stale_ready_pod_is_not_marked(subject: Pod, of_node: Node) -> None:
     asked = RepairOptions(classes=frozenset({"stale-ready"}))
-    assert only(subject, of_node=of_node, wishes=asked).request is None
+    assert only(subject, of_node=of_node, options=asked).request is None
 
 
 def test_at_the_limit_a_heartbeat_is_old() -> None:
     asked = RepairOptions(classes=frozenset({"stale-ready"}))
     silent = node(ready="Unknown", heartbeat=50)
-    assert only(pod(), of_node=silent, wishes=asked).request is not None
+    assert only(pod(), of_node=silent, options=asked).request is not None

@@ -74,7 +74,7 @@ def line(number: int, **fields: object) -> ReplayLine:
         "kind": "Node",
         "namespace": "",
         "name": EVIL,
-        "gist": ("g", str(number)),
+        "identity": ("g", str(number)),
         "seen": (EVIL,),
         "detail": EVIL,
         "why": EVIL,

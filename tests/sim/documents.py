@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kubectl_nodelife.sim.run_summary import RunSummary
 from kubectl_nodelife.sim.scenario import Scenario
 from kubectl_nodelife.sim.scenario_document import parse_scenario
-from kubectl_nodelife.sim.story import Story
 from kubectl_nodelife.sim.timeline import Record
 from tests.simulating import simulate_scenario
 
@@ -111,12 +111,12 @@ def scenario(**spec: Any) -> Scenario:
     return parse_scenario(json.dumps(document(**spec)).encode(), "test.yaml")
 
 
-def story(**spec: Any) -> Story:
+def story(**spec: Any) -> RunSummary:
     """What comes of a scenario."""
     return simulate_scenario(scenario(**spec))
 
 
-def found(told: Story, action: str, **wanted: str) -> list[Record]:
+def found(told: RunSummary, action: str, **wanted: str) -> list[Record]:
     """The records with that action; `name`, `controller` and fields of the detail may be given."""
     return [
         r

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.sim.story import Story
+from kubectl_nodelife.sim.run_summary import RunSummary
 from tests.sim.documents import Json, found, node, owner, pod, story
 
 NODES = [node("a1"), node("a2"), node("a3")]
 
 
-def drained(*objects: Json) -> Story:
+def drained(*objects: Json) -> RunSummary:
     """Two nodes are drained after ten seconds; a3 takes what they had."""
     drain = {"at": "10s", "drain": {"nodes": ["a1", "a2"], "force": True}}
     return story(duration="5m", objects=[*NODES, *objects], events=[drain])
@@ -20,7 +20,7 @@ def member(kind: str, of: str, number: int, on: str) -> Json:
     return pod(f"{of}-{number}", on, owner=(kind, of), terminationGracePeriodSeconds=2)
 
 
-def created(told: Story) -> list[tuple[str, float]]:
+def created(told: RunSummary) -> list[tuple[str, float]]:
     return [(r.object.name, r.at) for r in found(told, "CreatePod")]
 
 

@@ -19,8 +19,8 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.sim.drained import kubectl_of
 from kubectl_nodelife.sim.events import DrainEvent, KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
+from kubectl_nodelife.sim.run_summary import RunSummary, tell
 from kubectl_nodelife.sim.scenario import Given, Scenario, Setting, assemble
-from kubectl_nodelife.sim.story import Story, tell
 from kubectl_nodelife.sim.timeline import Record
 from tests.drain.recorded import DRAINS, Recorded, alike, counted, read
 from tests.sim.documents import found
@@ -44,7 +44,7 @@ def setting_of(name: str, recorded: Recorded, *, drained: bool) -> Setting:
 
 
 @cache
-def played(name: str) -> tuple[Recorded, Story]:
+def played(name: str) -> tuple[Recorded, RunSummary]:
     recorded = read(DRAINS / name)
     setting = setting_of(name, recorded, drained=True)
     run = play(setting)

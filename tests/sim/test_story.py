@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.sim.run_summary import RunSummary, narrowed, tell
 from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.story import Story, narrowed, tell
 from kubectl_nodelife.sim.timeline import Record
 from tests.sim.documents import Json, found, node, owner, pod, scenario, start, stop, story
 from tests.simulating import play
@@ -24,7 +24,7 @@ LOST = {
 }
 
 
-def chain(told: Story, record: Record) -> list[str]:
+def chain(told: RunSummary, record: Record) -> list[str]:
     """The actions that led to a record, the first cause last."""
     names = [f"{record.controller} {record.action}"]
     while record.cause is not None:
@@ -94,13 +94,13 @@ def test_who_lost_what() -> None:
     assert (workload.name, workload.pods, workload.deleted, workload.replaced) == ("web", 2, 1, 1)
 
 
-def narrow(kind: str, namespace: str, name: str, **spec: object) -> Story | None:
+def narrow(kind: str, namespace: str, name: str, **spec: object) -> RunSummary | None:
     setting = assemble(scenario(**{**LOST, **spec}))
     done = play(setting)
     return narrowed(tell(done, make_settings(setting.profile, {})), done, kind, (namespace, name))
 
 
-def objects(told: Story | None) -> set[str]:
+def objects(told: RunSummary | None) -> set[str]:
     assert told is not None
     return {f"{r.object.kind}/{r.object.name}" for r in told.records}
 

@@ -7,7 +7,7 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_WISH
+from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_REQUEST
 from kubectl_nodelife.controllers.upgrade.marks import SHIELD_ANNOTATIONS
 from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS, ANNOTATION_MOMENT
 from kubectl_nodelife.live.watch import INITIAL_EVENTS_END
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "kubectl_nodelife"
 
 # Of a List, of a watch's bookmark, of the Lease of an upgrade's run: a snapshot has none of these.
-OF_NO_OBJECT = {ANNOTATION_KINDS, ANNOTATION_MOMENT, INITIAL_EVENTS_END, ANNOTATION_WISH}
+OF_NO_OBJECT = {ANNOTATION_KINDS, ANNOTATION_MOMENT, INITIAL_EVENTS_END, ANNOTATION_REQUEST}
 
 # What stands for the keys of the run's Lease, of SHIELD_ANNOTATIONS, of what proves a node.
 _UPGRADE = "kubectl_nodelife.controllers.upgrade"

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
-from kubectl_nodelife.controllers.upgrade.document import OVER, Verb, Wish, document_of
+from kubectl_nodelife.controllers.upgrade.document import OVER, UpgradeRequest, Verb, document_of
 from kubectl_nodelife.engine.actions import Action, ClaimNode
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import NO_ANSWER, Event
@@ -110,9 +110,9 @@ class Fleet(VirtualUpgrades):
         """Put down when what happens."""
         plan = self.plan
         self._at(1, partial(self._begin, event))
-        abort = Wish(verb=Verb.ABORT, by="a person")
+        abort = UpgradeRequest(verb=Verb.ABORT, by="a person")
         for minute in {plan.abort_at, (LONGEST_NS - ENDING_NS) // MINUTE_NS} - {0}:
-            self._at(minute * 60, lambda _: self.wish(abort))
+            self._at(minute * 60, lambda _: self.request(abort))
         for minute, seconds in plan.asleep:
             self._at(minute * 60, partial(self._suspend, seconds * SECOND_NS))
         for minute, seconds in plan.cut_off:
@@ -226,9 +226,11 @@ class Fleet(VirtualUpgrades):
     def _person(self, what: str, name: str, at_ns: int) -> None:
         node = self.world.api.store.nodes.get(name)
         if what in ("pause", "resume"):
-            self.wish(Wish(verb=Verb(what), by="a person"))
+            self.request(UpgradeRequest(verb=Verb(what), by="a person"))
             if what == "pause":
-                self._at_ns(at_ns + 10 * MINUTE_NS, lambda: self.wish(Wish(verb=Verb.RESUME)))
+                self._at_ns(
+                    at_ns + 10 * MINUTE_NS, lambda: self.request(UpgradeRequest(verb=Verb.RESUME))
+                )
         elif node is not None:
             getattr(self, f"_{what}")(node)
 

@@ -11,12 +11,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_REQUEST,
     ANNOTATION_RUN,
-    ANNOTATION_WISH,
     RunDocument,
     StepNode,
+    UpgradeRequest,
     Verb,
-    Wish,
     document_of,
     encode_document,
 )
@@ -240,9 +240,11 @@ class StandCluster:
         """Another writer, or an earlier pass, has written the document so."""
         self._annotate(ANNOTATION_RUN, encode_document(replace(self.document, **fields)))
 
-    def wish(self, verb: str, **fields: Any) -> None:
+    def request(self, verb: str, **fields: Any) -> None:
         """A person asks something of the leader."""
-        self._annotate(ANNOTATION_WISH, encode_document(Wish(verb=Verb(verb), **fields)))
+        self._annotate(
+            ANNOTATION_REQUEST, encode_document(UpgradeRequest(verb=Verb(verb), **fields))
+        )
 
     def _annotate(self, key: str, text: str) -> None:
         lease = self.cache.get("Lease", LEASE_KEY)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.controllers.upgrade.census import NodeReadings
 from kubectl_nodelife.controllers.upgrade.document import document_of
+from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
+from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.ports import UpgradeView
 from kubectl_nodelife.controllers.upgrade.settling import checks_of
-from kubectl_nodelife.controllers.upgrade.sightings import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Lease
 from tests.upgrade.stand import Stand
@@ -102,8 +102,8 @@ def test_a_reader_and_the_leader_agree_from_the_end_of_the_work_to_the_end() -> 
     s = worked_on()
     told = set()
     for _ in range(120):
-        sight = s.controller.memory.nodes.get("x")
-        waits_for = sight.waits_for if sight is not None else ""
+        progress = s.controller.memory.nodes.get("x")
+        waits_for = progress.waits_for if progress is not None else ""
         if s.state("x") in (NodeState.SETTLING, NodeState.PROVING) and waits_for:
             waiting = [c for c, r in seen(s, "x", waits_for).items() if r.startswith("waits")]
             assert waiting[:1] == [waits_for.partition(":")[0]], waits_for

@@ -46,8 +46,8 @@ def claims(s: Stand) -> int:
 def budget(s: Stand) -> tuple[int, int, int, int, int]:
     """(B, A, L, M, slots) of the pool, as the last pass left them."""
     assert s.controller.last is not None
-    scope = next(x for x in s.controller.last.census.counts.scopes() if x.kind == "pool")
-    found = s.controller.last.census.counts.budget(scope)
+    scope = next(x for x in s.controller.last.fleet.counts.scopes() if x.kind == "pool")
+    found = s.controller.last.fleet.counts.budget(scope)
     return found.base, found.available, found.floor, found.most_unavailable, found.slots
 
 
@@ -65,8 +65,8 @@ def test_3_all_must_be_available_is_refused() -> None:
     s = run_of(3, minAvailable="80%")
     assert claims(s) == 0
     assert s.controller.last is not None
-    scope = next(x for x in s.controller.last.census.counts.scopes() if x.kind == "pool")
-    refusal = s.controller.last.census.counts.budget(scope).refusal()
+    scope = next(x for x in s.controller.last.fleet.counts.scopes() if x.kind == "pool")
+    refusal = s.controller.last.fleet.counts.budget(scope).refusal()
     assert "3 of 3 must be available" in refusal
 
 
@@ -83,7 +83,7 @@ def test_5_vanished_nodes_hold_until_a_rebase() -> None:
     s = run_of(8, at_start=10, maxUnavailable="20%")
     assert claims(s) == 0 and budget(s)[:2] == (10, 8)
     assert "vanished" in s.holds["n0"][1]
-    s.wish("resume", rebase=True)
+    s.request("resume", rebase=True)
     s.settle()
     assert len(s.claimed()) == 1 and budget(s)[0] == 8
 

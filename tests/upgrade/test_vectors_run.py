@@ -126,7 +126,7 @@ def test_52_abort_with_a_node_in_each_state() -> None:
     assert s.state("n1") == WORKING and s.state("n2") == PROVING
     s.run(70)
     assert "proof" in s.gates
-    s.wish("abort")
+    s.request("abort")
     s.settle()
     assert s.document.phase is RunPhase.ABORTING
     assert s.state("n0") == "" and s.state("n1") == WORKING and s.state("n4") == FAILED
@@ -314,7 +314,7 @@ def test_an_order_to_end_waits_for_nothing_while_nothing_is_claimed(
     """Not for the first grace period; but for what is in flight, and for a broken watch."""
     s = Stand(cold=True, nodes=["x"], maxUnavailable=5)
     s.add_nodes("x", "y", "z")
-    s.wish(verb)
+    s.request(verb)
     s.settle()
     assert s.document.phase is phase
     assert s.controller.is_over == (verb == "abort") and s.claimed() == []
@@ -322,7 +322,7 @@ def test_an_order_to_end_waits_for_nothing_while_nothing_is_claimed(
     unseen.blind = "the watch of pods is broken"
     for other in (busy, unseen):
         other.add_nodes("x", "y", "z")
-        other.wish(verb)
+        other.request(verb)
     busy.mark("x", SETTLING)
     for other in (busy, unseen):
         other.settle()
@@ -348,7 +348,7 @@ def test_retry_assume_done_and_skip_do_what_a_person_asks() -> None:
     s.verdicts["a"] = DrainVerdict("slow")
     s.write(failed=("a", "b", "c"), phase=RunPhase.PAUSED)
     s.settle()
-    s.wish("resume", retry=("a",), assume_done=("b",), skip=("c",))
+    s.request("resume", retry=("a",), assume_done=("b",), skip=("c",))
     s.settle()
     assert s.document.phase is RunPhase.RUNNING and not s.document.failed
     assert s.state("a") == DRAINING and s.state("b") == SETTLING and s.state("c") == ""

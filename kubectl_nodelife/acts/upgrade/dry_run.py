@@ -1,4 +1,4 @@
-"""`start --dry-run`: the same controller on live data, with its own deeds laid over what is seen.
+"""`start --dry-run`: the same controller on live data, with its own writes laid over what is seen.
 
 Nothing is sent but reads. Each decision's effect is laid over the observed cache for every pass,
 and what would follow in the cluster follows after assumed times: evicted pods stop, and those that
@@ -177,7 +177,7 @@ class DryRun:
     def _view(self, now_ns: int) -> Cache:
         view = self._observed.cache.fork()
         view.set("Lease", self._lease.key, self._lease)
-        # nodes first: what moves goes where the deeds have left nodes open
+        # nodes first: what moves goes where the writes have left nodes open
         for (kind, key), laid in sorted(self._laid.items(), key=lambda item: item[0][0] == "Pod"):
             obj = view.get(kind, key)
             if isinstance(obj, Node):
@@ -196,7 +196,7 @@ class DryRun:
         return view
 
     def _node_after(self, node: Node, laid: Laid, now_ns: int) -> Node:
-        """The node as our deeds leave it; from its replacement on those to the newcomer count."""
+        """The node as our writes leave it; from its replacement on those to the newcomer count."""
         for at_ns, action in (*laid, (now_ns, None)):
             replaced_ns = self._replaced_ns.get(node.uid)
             if replaced_ns is not None and replaced_ns <= at_ns:
@@ -224,7 +224,7 @@ class DryRun:
         return pod
 
     def _after(self, obj: KubeObject | None, laid: Laid, now_ns: int) -> KubeObject | None:
-        """The object as the deeds, and what follows from them, leave it."""
+        """The object as the writes, and what follows from them, leave it."""
         for at_ns, action in laid:
             if isinstance(action, CreateCanary):
                 obj = obj or canary(action, at_ns, now_ns)

@@ -15,14 +15,14 @@ from kubectl_nodelife.acts.carrier import Carrier
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.acts.upgrade.lease import NAME
 from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_REQUEST,
     ANNOTATION_RUN,
-    ANNOTATION_WISH,
     OVER,
     RunDocument,
     RunPhase,
     UnreadableDocument,
+    UpgradeRequest,
     Verb,
-    Wish,
     document_of,
     encode_document,
 )
@@ -76,12 +76,12 @@ async def edit_run(
     raise Failed("it was changed by others each time", on=_name(namespace))
 
 
-def asking(wish: Wish) -> Edit:
+def asking(request: UpgradeRequest) -> Edit:
     """An edit that asks something of the leader. An order that waits already is replaced."""
 
     def edit(lease: Lease) -> Changes | None:
         open_document(lease)
-        return {ANNOTATION_WISH: encode_document(wish)}
+        return {ANNOTATION_REQUEST: encode_document(request)}
 
     return edit
 
@@ -106,7 +106,7 @@ def beginning(run: RunDocument) -> Edit:
         known = document_or_refused(lease)
         if known is not None and known.phase not in OVER:
             raise Refused(f"run {known.run} is {known.phase}", on=_name(lease.namespace))
-        return {ANNOTATION_RUN: encode_document(run), ANNOTATION_WISH: None}
+        return {ANNOTATION_RUN: encode_document(run), ANNOTATION_REQUEST: None}
 
     return edit
 
@@ -155,9 +155,9 @@ def no_run(namespace: str, last: RunDocument | None = None) -> Refused:
     )
 
 
-def pause_wish(because: str, by: str) -> Wish:
+def pause_request(because: str, by: str) -> UpgradeRequest:
     """What `pause` and the first Ctrl-C ask."""
-    return Wish(verb=Verb.PAUSE, because=because, by=by)
+    return UpgradeRequest(verb=Verb.PAUSE, because=because, by=by)
 
 
 def _name(namespace: str) -> str:

@@ -31,18 +31,18 @@ from kubectl_nodelife.acts.upgrade.run_edits import (
     asking,
     document_or_refused,
     edit_run,
-    pause_wish,
+    pause_request,
     read_lease,
 )
 from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (
-    ANNOTATION_WISH,
+    ANNOTATION_REQUEST,
     OVER,
     RunDocument,
     RunPhase,
+    UpgradeRequest,
     Verb,
-    Wish,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
@@ -212,12 +212,12 @@ class _Running:
     async def _ask_for_end(self) -> None:
         """A run is paused; a proof, which nobody would go on with, is aborted."""
         because = f"interrupted by {user_and_host()}"
-        wish = pause_wish(because, user_and_host())
+        request = pause_request(because, user_and_host())
         if self._proof_only:
-            wish = Wish(verb=Verb.ABORT, because=because, by=user_and_host())
+            request = UpgradeRequest(verb=Verb.ABORT, because=because, by=user_and_host())
         namespace = self._order.policy.lease_namespace
         try:
-            await edit_run(self._session, self._carrier, namespace, asking(wish), because)
+            await edit_run(self._session, self._carrier, namespace, asking(request), because)
         except NodelifeError as error:
             self._warn(f"the run could not be asked: {error}")
 
@@ -277,7 +277,7 @@ class _Running:
         """
         found = self._cache.cache.get("Lease", self._order.policy.lease_key)
         run = document_or_refused(found) if isinstance(found, Lease) else None
-        if run is None or run.run != self._run or ANNOTATION_WISH in _annotations(found):
+        if run is None or run.run != self._run or ANNOTATION_REQUEST in _annotations(found):
             return None
         return exit_code(
             run,

@@ -252,8 +252,8 @@ async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncIterator[
         if uid not in ("", outlook.view.daemon_set.uid):
             raise Failed(_DELETED, on=on)
         uid = outlook.view.daemon_set.uid
-        if outlook.gist() != told:
-            told = outlook.gist()
+        if outlook.fingerprint() != told:
+            told = outlook.fingerprint()
             yield {"text": text, "warnings": [w for w in warnings if _same(w) not in said]}
             said.update(map(_same, warnings))
         if outlook.state.done:

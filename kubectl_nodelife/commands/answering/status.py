@@ -98,11 +98,11 @@ class StatusLines:
 
     def news(self, status: NodeLifeStatus) -> str:
         """What there is to say now, "" for nothing."""
-        gists = {n.outlook.node.name: _gist(n) for n in status.nodes}
-        changed = [n for n in status.nodes if self._nodes.get(_name(n)) != gists[_name(n)]]
-        gone = sorted(self._nodes.keys() - gists.keys())
+        fingerprints = {n.outlook.node.name: _fingerprint(n) for n in status.nodes}
+        changed = [n for n in status.nodes if self._nodes.get(_name(n)) != fingerprints[_name(n)]]
+        gone = sorted(self._nodes.keys() - fingerprints.keys())
         zones = list(self._zone_changes(status))
-        self._nodes = gists
+        self._nodes = fingerprints
         if not (changed or gone or zones):
             return ""
         shown = replace(status, nodes=changed, deleted=gone)
@@ -129,7 +129,7 @@ class StatusLines:
         return said + [f"zone {name} is gone\n" for name in sorted(before.keys() - states.keys())]
 
 
-def _gist(node: NodeEntry) -> object:
+def _fingerprint(node: NodeEntry) -> object:
     """What makes a node worth another line: anything but the time that goes by."""
     outlook, verdict = node.outlook, node.verdict
     return (

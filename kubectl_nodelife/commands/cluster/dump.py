@@ -260,8 +260,8 @@ def settings_of(dump: Dump, assignments: Sequence[str]) -> Settings:
         return settings_from(dump.profile, assignments)
     from kubectl_nodelife.daemon.settings import RequestedSettings, resolve_settings
 
-    wish = RequestedSettings(dump.profile.name, tuple(assignments))
-    return resolve_settings(wish, dump.running, Cache(), "", "").settings
+    requested = RequestedSettings(dump.profile.name, tuple(assignments))
+    return resolve_settings(requested, dump.running, Cache(), "", "").settings
 
 
 def settings_from(profile: Profile, assignments: Sequence[str]) -> Settings:

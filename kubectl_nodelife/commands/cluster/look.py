@@ -80,13 +80,13 @@ def _of_cluster(where: Where, wanted: KindsToRead) -> ClusterView:
     from kubectl_nodelife.commands.cluster.direct import requested_settings, target_of
 
     target = target_of(where.connection)
-    wish = requested_settings(where.profile, where.assignments)
+    requested = requested_settings(where.profile, where.assignments)
     with progress_bar(f"reading {target.server}") as step:
-        return asyncio.run(_read(target, wish, wanted, step))
+        return asyncio.run(_read(target, requested, wanted, step))
 
 
 async def _read(
-    target: Target, wish: RequestedSettings, wanted: KindsToRead, step: Progress
+    target: Target, requested: RequestedSettings, wanted: KindsToRead, step: Progress
 ) -> ClusterView:
     import asyncio
 
@@ -113,7 +113,7 @@ async def _read(
                 raise Failed(error.what, on=kind_named(kind).resource, remedy=remedy)
         among = _control_plane(found)
         running = await detect_settings(client, among)
-        decided = resolve_settings(wish, running, among, target.server, target.context)
+        decided = resolve_settings(requested, running, among, target.server, target.context)
         if wanted.namespace and wanted.pods_everywhere(decided.settings):
             everywhere = wanted._replace(namespace="")
             pods = await _list(client, "Pod", everywhere, progress, [])

@@ -40,10 +40,10 @@ def abort(
       kubectl nodelife upgrade abort --now --because wrong-image
     """
     from kubectl_nodelife.commands.upgrade.resume import go_on
-    from kubectl_nodelife.controllers.upgrade.document import Verb, Wish
+    from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
     from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 
     reason = f"aborted by {user_and_host()}" + (f": {because}" if because else "")
-    wish = Wish(verb=Verb.ABORT, because=reason, by=user_and_host(), now=now)
+    request = UpgradeRequest(verb=Verb.ABORT, because=reason, by=user_and_host(), now=now)
     given = {"canaryImage": canary_image} if canary_image else {}
-    return go_on(wish, {**given, "leaseNamespace": lease_namespace}, connection, lead)
+    return go_on(request, {**given, "leaseNamespace": lease_namespace}, connection, lead)

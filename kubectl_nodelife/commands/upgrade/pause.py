@@ -28,7 +28,7 @@ def pause(because: str, lease_namespace: str, insecure: bool, connection: Connec
     Examples:
       kubectl nodelife upgrade pause --because storage-rebuilds
     """
-    from kubectl_nodelife.acts.upgrade.run_edits import edit_run, pause_wish, pausing, read_lease
+    from kubectl_nodelife.acts.upgrade.run_edits import edit_run, pause_request, pausing, read_lease
     from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 
     reason = f"paused by {user_and_host()}" + (f": {because}" if because else "")
@@ -41,8 +41,8 @@ def pause(because: str, lease_namespace: str, insecure: bool, connection: Connec
                 await edit_run(opened, carrier, lease_namespace, pausing(reason), reason)
                 terminal.write("paused; the run has no leader\n")
                 return 0
-            wish = pause_wish(reason, user_and_host())
-            if await ask_leader(opened, carrier, lease_namespace, wish):
+            request = pause_request(reason, user_and_host())
+            if await ask_leader(opened, carrier, lease_namespace, request):
                 terminal.write("paused; what is in work is proven and released\n")
                 return 0
             terminal.warn("the leader has not answered: the next leader of the run will pause it")

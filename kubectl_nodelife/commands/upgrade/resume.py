@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.acts.session import ActSession
     from kubectl_nodelife.acts.upgrade.running import Opening
     from kubectl_nodelife.commands.cluster.drain import DrainLook
-    from kubectl_nodelife.controllers.upgrade.document import RunDocument, Wish
+    from kubectl_nodelife.controllers.upgrade.document import RunDocument, UpgradeRequest
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
     from kubectl_nodelife.kube.node import Node
 
@@ -73,7 +73,7 @@ def resume(
     """
     from msgspec import convert
 
-    from kubectl_nodelife.controllers.upgrade.document import Verb, Wish
+    from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
     from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 
     if given["nodes"] or given["selector"]:
@@ -81,11 +81,11 @@ def resume(
     begun_by = StartingTerminal(detached)
     with begun_by.told():
         if begun_by.order is not None:
-            wish = convert(begun_by.order["wish"], Wish)
+            request = convert(begun_by.order["request"], UpgradeRequest)
             mapping = begun_by.order["given"]
         else:
             mapping = given_mapping(given, connection)
-            wish = Wish(
+            request = UpgradeRequest(
                 verb=Verb.RESUME,
                 by=user_and_host(),
                 retry=_names(retry),
@@ -93,7 +93,7 @@ def resume(
                 skip=_names(skip),
                 rebase=rebase,
             )
-        return go_on(wish, mapping, begun_by.with_token(connection), lead, detached, begun_by)
+        return go_on(request, mapping, begun_by.with_token(connection), lead, detached, begun_by)
 
 
 def _names(text: str | None) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def go_on(
-    wish: Wish,
+    request: UpgradeRequest,
     order: Mapping[str, Any],
     connection: Connection,
     lead: LeadFlags,
@@ -127,39 +127,39 @@ def go_on(
     namespace = str(order.get("leaseNamespace", "kube-system"))
     read = asyncio.run(read_run(connection, namespace))
     run = open_document(read.lease)
-    _check_names(wish, run, read.nodes)
+    _check_names(request, run, read.nodes)
     policy = policy_of_spec(run.spec, given)
-    if not (aborts := wish.verb is Verb.ABORT):
+    if not (aborts := request.verb is Verb.ABORT):
         _check_given(run, given)
     changes = spec_digest(spec_with(run.spec, policy, given)) != run.policy
     holder = read.lease.spec.holder_identity if read.lease is not None else ""
     if (
         holder
         and (aborts or not changes)
-        and run_interruptible(lambda: _asked(wish, namespace, connection, lead))
+        and run_interruptible(lambda: _asked(request, namespace, connection, lead))
     ):
-        terminal.write(f"{holder} leads the run, and has been asked to {wish.verb}\n")
+        terminal.write(f"{holder} leads the run, and has been asked to {request.verb}\n")
         return 0
     if detached.detach:
-        handed_over = {"wish": to_builtins(wish), "given": dict(order)}
-        return detach(str(wish.verb), handed_over, connection, lead)
+        handed_over = {"request": to_builtins(request), "given": dict(order)}
+        return detach(str(request.verb), handed_over, connection, lead)
     check_image(policy, given, run.run)
     terminal.note(f"run {run.run} goes on as its Lease says: {order_told(policy)}")
     look = _looked(policy, connection, lead)
     images = checked_images(connection, policy, look, claims=not aborts)
 
-    opening = _opening(wish, policy, given if changes else None, namespace, begun_by)
+    opening = _opening(request, policy, given if changes else None, namespace, begun_by)
     return lead_run(policy, look, images, opening, connection, lead)
 
 
 def _opening(
-    wish: Wish,
+    request: UpgradeRequest,
     policy: UpgradePolicy,
     changed: Mapping[str, Any] | None,
     namespace: str,
     begun_by: StartingTerminal | None,
 ) -> Opening:
-    """Leaves the wish on the Lease that is ours, and the flags that differ from the run's."""
+    """Leaves the request on the Lease that is ours, and the flags that differ from the run's."""
     from kubectl_nodelife.acts.upgrade.run_edits import (
         asking,
         edit_run,
@@ -171,7 +171,7 @@ def _opening(
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
         if changed is not None:
             await edit_run(session, carrier, namespace, with_policy(policy, changed), "other flags")
-        await edit_run(session, carrier, namespace, asking(wish), str(wish.verb))
+        await edit_run(session, carrier, namespace, asking(request), str(request.verb))
         opened = open_document(await read_lease(session, namespace))
         if begun_by is not None:
             begun_by.tell_leading(opened.run)
@@ -217,19 +217,21 @@ def check_digest(run: RunDocument) -> None:
         )
 
 
-def _check_names(wish: Wish, run: RunDocument, nodes: Iterable[Node]) -> None:
+def _check_names(request: UpgradeRequest, run: RunDocument, nodes: Iterable[Node]) -> None:
     """Raises NotFound for a node that neither the cluster nor the run knows."""
     from kubectl_nodelife.controllers.upgrade.document import ALL
 
     known = {node.name for node in nodes} | {*run.step.nodes, *run.given_back, *run.failed, ALL}
-    for name in (*wish.retry, *wish.assume_done, *wish.skip):
+    for name in (*request.retry, *request.assume_done, *request.skip):
         if name not in known:
             near = difflib.get_close_matches(name, known, 1)
             meant = f"did you mean {near[0]}?" if near else "check the name"
             raise NotFound("nodes", name, remedy=meant)
 
 
-async def _asked(wish: Wish, namespace: str, connection: Connection, lead: LeadFlags) -> bool:
+async def _asked(
+    request: UpgradeRequest, namespace: str, connection: Connection, lead: LeadFlags
+) -> bool:
     """True if a leader is there and has taken it up."""
     async with order_session(connection, namespace, insecure=lead.insecure) as (session, carrier):
-        return await ask_leader(session, carrier, namespace, wish)
+        return await ask_leader(session, carrier, namespace, request)

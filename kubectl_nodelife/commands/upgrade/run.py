@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.acts.session import ActSession
     from kubectl_nodelife.answers.upgrade_status import CheckEvidence
     from kubectl_nodelife.controllers.upgrade.cleaning import LeftObject
-    from kubectl_nodelife.controllers.upgrade.document import Wish
+    from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest
     from kubectl_nodelife.daemon.cluster_checks import Right
     from kubectl_nodelife.kube.node import Lease, Node
     from kubectl_nodelife.live.client import Client
@@ -233,15 +233,17 @@ async def order_session(
             await asyncio.shield(carrier.stop())
 
 
-async def ask_leader(session: ActSession, carrier: LiveCarrier, namespace: str, wish: Wish) -> bool:
+async def ask_leader(
+    session: ActSession, carrier: LiveCarrier, namespace: str, request: UpgradeRequest
+) -> bool:
     """Leave it on the Lease, and wait until the leader has taken it up; whether it has.
 
     Raises Refused where no run is open.
     """
     from kubectl_nodelife.acts.upgrade.run_edits import asking, edit_run
 
-    because = f"{wish.verb} is asked for"
-    lease = await edit_run(session, carrier, namespace, asking(wish), because)
+    because = f"{request.verb} is asked for"
+    lease = await edit_run(session, carrier, namespace, asking(request), because)
     return await heard(session, namespace, lease)
 
 
@@ -250,15 +252,15 @@ async def heard(session: ActSession, namespace: str, asked: Lease) -> bool:
     import asyncio
 
     from kubectl_nodelife.acts.upgrade.run_edits import read_lease
-    from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_WISH
+    from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_REQUEST
 
-    text = (asked.metadata.annotations or {}).get(ANNOTATION_WISH)
+    text = (asked.metadata.annotations or {}).get(ANNOTATION_REQUEST)
     try:
         async with asyncio.timeout(HEARD_SECONDS):
             while True:
                 lease = await read_lease(session, namespace)
                 notes = lease.metadata.annotations if lease is not None else None
-                if (notes or {}).get(ANNOTATION_WISH) != text:
+                if (notes or {}).get(ANNOTATION_REQUEST) != text:
                     return True
                 await asyncio.sleep(_LOOK_SECONDS)
     except TimeoutError:

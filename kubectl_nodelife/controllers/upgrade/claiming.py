@@ -93,7 +93,7 @@ def claim_node(p: UpgradePass, node: Node) -> None:
     p.memory.forget(node.name)
     p.memory.sent_marks.pop(node.name, None)
     if not proof_only:
-        p.census.claim(node.name)
+        p.fleet.claim(node.name)
         p.claimed.append(node.name)
     p.advance(
         node,
@@ -152,7 +152,7 @@ def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> tuple[str, str] | No
     """The hold on the claim of a named node now: (by what, why); None where there is none."""
     if p.document.proof_only:
         return next(iter(p.gates.items()), None)
-    because = p.census.counts.hold(candidate.name)
+    because = p.fleet.counts.hold(candidate.name)
     if because:
         return ("slots", because)
     found = what_else_holds(p, candidate)
@@ -166,9 +166,9 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
         return ClaimHold(gate, because)
     if p.lacks_work:
         return ClaimHold("work", p.lacks_work)
-    if node.spec.unschedulable and p.census.slots_of(name) < 1:
+    if node.spec.unschedulable and p.fleet.slots_of(name) < 1:
         return ClaimHold("slots", "cordoned nodes do not go first where no slot is free")
-    because = _control_plane_hold(p, node) or p.census.zone_hold(name)
+    because = _control_plane_hold(p, node) or p.fleet.zone_hold(name)
     if because:
         because += failed_and_down(p, p.readings[name].zone_key)
         return ClaimHold("zone" if not is_control_plane(node) else CONTROL_PLANE, because)
@@ -200,7 +200,7 @@ def _control_plane_hold(p: UpgradePass, node: Node) -> str:
     if not is_control_plane(node):
         return ""
     others = [n for n in p.nodes.values() if is_control_plane(n) and n.name != node.name]
-    sick = [n.name for n in others if not n.is_ready or n.name in p.census.unavailable]
+    sick = [n.name for n in others if not n.is_ready or n.name in p.fleet.unavailable]
     if sick:
         return f"control-plane node {sick[0]} is not available"
     return control_plane_in_flight(p, node)
@@ -494,7 +494,7 @@ def _next_step(p: UpgradePass, pool: str) -> None:
     failed = sum(mark is not None and mark.state is NodeState.FAILED for mark in marks)
     failed += sum(name in p.document.failed and name not in p.marks for name in step.nodes)
     k = next_step(step.k, StepOutcome(done, failed))
-    most = p.census.most_unavailable(pool)
+    most = p.fleet.most_unavailable(pool)
     growing = is_growing(k, p.policy.canary_width, most, p.policy.max_parallel)
     width = step_width(k, p.policy.canary_width) if growing else 0
     p.edit(step=Step(pool=pool, k=k, window=width))
@@ -505,7 +505,7 @@ def _hold_or_reserve(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold |
     found = what_else_holds(p, candidate)
     if found is None:
         p.claimed.append(candidate.name)
-        p.census.goes_down(candidate.name)
+        p.fleet.goes_down(candidate.name)
     return found
 
 
@@ -528,7 +528,7 @@ def _choose(
     else:
         chosen, held = choose_claims(
             order,
-            p.census.counts,
+            p.fleet.counts,
             lambda c: _hold_or_reserve(p, c),
             stage.wanted,
             len(in_pool),

@@ -18,11 +18,10 @@ from kubectl_nodelife.controllers.upgrade import (
     ending,
     gates,
     gone_nodes,
+    requests,
     shrinking,
-    wishes,
 )
 from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent, states_with
-from kubectl_nodelife.controllers.upgrade.census import NodeReadings
 from kubectl_nodelife.controllers.upgrade.cleaning import annotation_off, release_by_hand
 from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
@@ -32,11 +31,13 @@ from kubectl_nodelife.controllers.upgrade.document import (
 )
 from kubectl_nodelife.controllers.upgrade.draining import drain
 from kubectl_nodelife.controllers.upgrade.ending import soak
+from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
 from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
     NodeMark,
     NodeState,
 )
+from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.observed_nodes import ObservedNodes
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import (
@@ -48,7 +49,6 @@ from kubectl_nodelife.controllers.upgrade.ports import (
 from kubectl_nodelife.controllers.upgrade.proving import prove
 from kubectl_nodelife.controllers.upgrade.restoring import fail, update_mark
 from kubectl_nodelife.controllers.upgrade.settling import settle
-from kubectl_nodelife.controllers.upgrade.sightings import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
     HELD_NS,
     PASS_NS,
@@ -121,7 +121,7 @@ class UpgradeController:
         if self.superseded:
             return []
         before, self.last = self.last, p
-        p.census.begin_from(document.base_counts)
+        p.fleet.begin_from(document.base_counts)
         gates.evaluate(p)
         if gates.BLIND in p.gates and not (gates.is_merely_cold(p) and _end_at_once(p)):
             _stand_still(p)
@@ -203,10 +203,10 @@ class UpgradeController:
         )
 
     def _decide(self, p: UpgradePass) -> None:
-        wishes.take(p)
+        requests.take(p)
         gone_nodes.follow(p)
         shrinking.follow(p)
-        wishes.do_asked(p)
+        requests.do_asked(p)
         self._tell_refused(p)
         for name, mark in list(p.marks.items()):
             if p.is_busy(name):
@@ -224,7 +224,7 @@ class UpgradeController:
         ending.delete_idle_services(p)
         gates.after_proofs(p)
         if not p.document.base_counts:
-            p.edit(base_counts=p.next.base_counts or p.census.base_counts())
+            p.edit(base_counts=p.next.base_counts or p.fleet.base_counts())
             return  # nothing is claimed before it is known from how many nodes is counted
         is_left = claiming.claim(p) if p.phase is not RunPhase.ABORTING else False
         ending.end(p, is_left=is_left)
@@ -255,8 +255,8 @@ def _end_at_once(p: UpgradePass) -> bool:
         return False
     if p.phase is RunPhase.ABORTING:
         ending.end(p, is_left=False)
-    elif wishes.asks_to_stop(p):
-        wishes.take(p)
+    elif requests.asks_to_stop(p):
+        requests.take(p)
     return False
 
 
@@ -264,7 +264,7 @@ def _stand_still(p: UpgradePass) -> None:
     """Blind: nothing is written, and nothing counts as seen. In an abort clocks run on."""
     for name, mark in p.marks.items():
         if mark.state in _CLOCK_MAY_STAND:
-            sight = p.sight(name, mark)
-            sight.ready_since_ns = None
+            progress = p.progress(name, mark)
+            progress.ready_since_ns = None
             if not p.is_aborting:
-                sight.armed_ns = p.now_ns
+                progress.armed_ns = p.now_ns

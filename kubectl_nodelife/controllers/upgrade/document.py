@@ -1,9 +1,9 @@
-"""The run's document: what has no Node to live on, kept on the run's Lease; and wishes to a leader.
+"""The run's document and requests to its leader: what has no Node to live on, on the run's Lease.
 
-The Lease's annotation `nodelife.dev/upgrade-run` is the document, `nodelife.dev/upgrade-wish` what
-`pause`, `resume` and `abort` ask of the leader, struck in the PATCH that records its effect. The
-document names no command and holds no manifest: whoever may write a Lease shall not have anything
-run on an operator's machine.
+The Lease's annotation `nodelife.dev/upgrade-run` is the document, `nodelife.dev/upgrade-request`
+what `pause`, `resume` and `abort` ask of the leader, struck in the PATCH that records its effect.
+The document names no command and holds no manifest: whoever may write a Lease shall not have
+anything run on an operator's machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kubectl_nodelife.kube.decode import UNDECODABLE
 from kubectl_nodelife.kube.node import Lease
 
 ANNOTATION_RUN: Final = "nodelife.dev/upgrade-run"
-ANNOTATION_WISH: Final = "nodelife.dev/upgrade-wish"
+ANNOTATION_REQUEST: Final = "nodelife.dev/upgrade-request"
 DOCUMENT_LIMIT: Final = 128 * 1024
 ALL: Final = "all"
 
@@ -68,7 +68,7 @@ class Step(_OnLease, frozen=True):
 
 
 class Ask(StrEnum):
-    """The wishes that a person may have for a node that is Failed, Held or given back."""
+    """The requests that a person may have for a node that is Failed, Held or given back."""
 
     RETRY = "retry"
     ASSUME_DONE = "assume-done"
@@ -103,15 +103,15 @@ class RunDocument(_OnLease, frozen=True):
 
 
 class Verb(StrEnum):
-    """The wishes that a person may have for a run."""
+    """The requests that a person may have for a run."""
 
     PAUSE = "pause"
     RESUME = "resume"
     ABORT = "abort"
 
 
-class Wish(_OnLease, frozen=True):
-    """A person's wish, for the leader. `retry`, `assume_done`, `skip`: names, or `all`.
+class UpgradeRequest(_OnLease, frozen=True):
+    """A person's request, for the leader. `retry`, `assume_done`, `skip`: names, or `all`.
 
     `now`: of `abort --now`. `rebase`: take the present number of nodes as the base. `policy`: the
     digest of changed flags, which the leader must have been given.
@@ -142,18 +142,18 @@ def document_of(lease: Lease | None) -> RunDocument | None:
         raise UnreadableDocument(str(error)) from None
 
 
-def wish_of(lease: Lease | None) -> Wish | None:
-    """The wish that stands on the Lease, None for none. Raises UnreadableDocument."""
-    text = _annotation(lease, ANNOTATION_WISH)
+def request_on(lease: Lease | None) -> UpgradeRequest | None:
+    """The request that stands on the Lease, None for none. Raises UnreadableDocument."""
+    text = _annotation(lease, ANNOTATION_REQUEST)
     if not text:
         return None
     try:
-        return _wish_decoder.decode(text)
+        return _request_decoder.decode(text)
     except UNDECODABLE as error:
         raise UnreadableDocument(str(error)) from None
 
 
-def encode_document(document: RunDocument | Wish) -> str:
+def encode_document(document: RunDocument | UpgradeRequest) -> str:
     """The annotation's text."""
     return msgspec.json.encode(document).decode()
 
@@ -163,4 +163,4 @@ def _annotation(lease: Lease | None, key: str) -> str:
 
 
 _document_decoder = msgspec.json.Decoder(RunDocument)
-_wish_decoder = msgspec.json.Decoder(Wish)
+_request_decoder = msgspec.json.Decoder(UpgradeRequest)

@@ -13,9 +13,9 @@ from kubectl_nodelife.controllers.upgrade.counts import foreign_mark
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import HOLDS_CLAIMS_ALONE, holding
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
+from kubectl_nodelife.controllers.upgrade.memory import EvictedPod
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.restoring import give_back, hold
-from kubectl_nodelife.controllers.upgrade.sightings import EvictedPod
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.controllers.upgrade.working import begin
 from kubectl_nodelife.engine.actions import EvictPod
@@ -38,7 +38,7 @@ NO_END: Final = frozenset({"never", "refused"})
 def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """One pass over a node in Draining."""
     name = node.name
-    sight = p.sight(name, mark)
+    progress = p.progress(name, mark)
     if not node.spec.unschedulable and not p.document.proof_only:
         hold(p, node, mark, "uncordoned by somebody else while it was drained")
         return
@@ -58,18 +58,20 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if not waiting and not gate:
         begin(p, node, mark, "drained; the work begins")
         return
-    sight.waits_for = waiting or gate
-    if p.is_over(sight.armed_ns, p.policy.drain_timeout_ns):
-        because = f"the drain did not end: {sight.waits_for}"
+    progress.waits_for = waiting or gate
+    if p.is_over(progress.armed_ns, p.policy.drain_timeout_ns):
+        because = f"the drain did not end: {progress.waits_for}"
         give_back(p, node, mark, because, entry=not gate)
         return
     if verdict.verdict in NO_END:
-        sight.never_since_ns = p.now_ns if sight.never_since_ns is None else sight.never_since_ns
-        if p.is_over(sight.never_since_ns, NEVER_NS):
+        progress.never_since_ns = (
+            p.now_ns if progress.never_since_ns is None else progress.never_since_ns
+        )
+        if p.is_over(progress.never_since_ns, NEVER_NS):
             give_back(p, node, mark, verdict.sentence or "the drain cannot end", entry=True)
             return
     else:
-        sight.never_since_ns = None
+        progress.never_since_ns = None
     if not gate:
         _evict(p, node, verdict)
 

@@ -172,9 +172,9 @@ def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if is_cordoned_meanwhile(node, mark):
         leave_cordon(p, node, mark)
         return
-    sight = p.sight(node.name, mark)
+    progress = p.progress(node.name, mark)
     if p.clock_stands(node.name, mark):
-        sight.armed_ns = p.now_ns
+        progress.armed_ns = p.now_ns
         return
     broken = (
         s2_is_fresh(p, node, mark)
@@ -182,10 +182,10 @@ def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         or s5_conditions(p, node, mark)
         or s7_daemon_pods(p, node, mark)
     )
-    sight.waits_for = broken
+    progress.waits_for = broken
     if broken:
         fail(p, node, mark, f"broke after its release: {broken}")
-    elif p.is_over(sight.armed_ns, p.policy.node_soak_ns):
+    elif p.is_over(progress.armed_ns, p.policy.node_soak_ns):
         by_others = mark.cordon is CordonOwner.THEIRS
         because = "cordoned by others" if by_others else "in service, and nothing broke"
         p.advance(node, mark, NodeEvent.SOAKED, because)

@@ -11,7 +11,7 @@ from typing import Final
 
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
-from kubectl_nodelife.controllers.upgrade.sightings import EvictedPod
+from kubectl_nodelife.controllers.upgrade.memory import EvictedPod
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import PROOF, UpgradePass
 from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
 from kubectl_nodelife.engine.actions import SetGate
@@ -110,7 +110,7 @@ def _zone(p: UpgradePass) -> str:
     zones = {p.readings[name].zone_key for name in p.selected}
     sick = [z for z in sorted(zones) if states.get(z, NORMAL) not in (NORMAL, "Initial")]
     return ", ".join(
-        f"{zone_display(z) or 'the nodes without a zone'} is {states[z]}, {p.census.down_in(z)}"
+        f"{zone_display(z) or 'the nodes without a zone'} is {states[z]}, {p.fleet.down_in(z)}"
         f"{failed_and_down(p, z)}"
         for z in sick
     )

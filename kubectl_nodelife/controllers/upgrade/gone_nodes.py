@@ -1,7 +1,7 @@
 """Nodes whose object goes while they are worked on, and the newcomers that take their place.
 
 An annotation dies with its object, so the run's document keeps the mark of a node that went. It is
-waited for until the deadline of its state; the newcomer is marked by one PATCH on first sight,
+waited for until the deadline of its state; the newcomer is marked by one PATCH on first progress,
 before ordinary pods come. A newcomer that runs such pods already is never cordoned. Nobody takes
 the place of a node that an autoscaler took away.
 """
@@ -204,11 +204,11 @@ def is_ordinary(pod: Pod) -> bool:
 
 
 def _watch_deadline(p: UpgradePass, name: str, mark: NodeMark) -> None:
-    sight = p.sight(name, mark)
-    sight.waits_for = "its newcomer"
+    progress = p.progress(name, mark)
+    progress.waits_for = "its newcomer"
     if p.is_under_way("Lease", p.policy.lease_key) or name in p.next.failed:
         return
-    if p.is_over(sight.armed_ns, p.deadline_ns(mark.state)):
+    if p.is_over(progress.armed_ns, p.deadline_ns(mark.state)):
         because = "its object went, and no newcomer came in time"
         p.edit(failed=(*p.next.failed, name))
         p.pause_after_failures(name, because)

@@ -47,11 +47,11 @@ class LeaderReport(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def report_of(p: UpgradePass) -> LeaderReport:
     """The report on a pass; of many nodes the first hundred."""
-    sights = p.memory.nodes
+    progress_of = p.memory.nodes
     waits = {
-        name: sights[name].waits_for
+        name: progress_of[name].waits_for
         for name, mark in p.marks.items()
-        if mark.state not in _NOTHING_MORE and name in sights and sights[name].waits_for
+        if mark.state not in _NOTHING_MORE and name in progress_of and progress_of[name].waits_for
     }
     holds = {name: f"{what}: {why}" if why else what for name, (what, why) in p.holds.items()}
     known = p.memory.costs.items()
@@ -77,8 +77,8 @@ def _lowest(p: UpgradePass) -> dict[str, tuple[int, str]]:
     for key, low in told.lowest.items() if told.run == p.document.run else ():
         if key not in known or low[0] < known[key][0]:
             known[key] = low
-    for scope in p.census.counts.scopes() if BLIND not in p.gates else ():
-        available = p.census.counts.budget(scope).available
+    for scope in p.fleet.counts.scopes() if BLIND not in p.gates else ():
+        available = p.fleet.counts.budget(scope).available
         if scope.key not in known or available < known[scope.key][0]:
             known[scope.key] = (available, p.stamp)
     return known

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from kubectl_nodelife.controllers.upgrade.census import Census, NodeReading
+from kubectl_nodelife.controllers.upgrade.fleet_counts import FleetCounts, NodeReading
 from kubectl_nodelife.controllers.upgrade.job_manifest import claims_of
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
@@ -20,7 +20,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     is_beyond_epoch,
     left_by_another,
 )
-from kubectl_nodelife.controllers.upgrade.sightings import UpgradeMemory
+from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
@@ -49,7 +49,7 @@ class ObservedNodes:
         self._busy: set[str] = set()
         self._beyond: set[str] = set()
         self._is_in_order = True
-        self._census: Census | None = None
+        self._fleet: FleetCounts | None = None
         self._looked_for: tuple[Any, ...] = ()
 
     def look(self, p: UpgradePass) -> None:
@@ -92,11 +92,11 @@ class ObservedNodes:
             self._is_in_order = True
 
     def _count(self, p: UpgradePass, changed: set[str]) -> None:
-        if self._census is None:
-            self._census = p.census
-        p.census = self._census
+        if self._fleet is None:
+            self._fleet = p.fleet
+        p.fleet = self._fleet
         self._memory.looked_at |= changed
-        self._memory.looked_at |= p.census.look(
+        self._memory.looked_at |= p.fleet.look(
             self._readings, self._marks, changed, p.cache, p.now_ns
         )
 

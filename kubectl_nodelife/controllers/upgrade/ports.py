@@ -3,8 +3,8 @@
 A driver (the virtual cluster, the leader of a live run, a dry run) does this, and nothing else:
 
 1. It makes one `UpgradeController(policy, run, ports, epoch)` for each epoch in which it leads. The
-   controller remembers clocks and sightings alone; all else it reads from the nodes' annotations
-   and the run's document, so that a new leader begins with a new controller.
+   controller remembers clocks and what it has seen alone; all else it reads from the nodes'
+   annotations and the run's document, so that a new leader begins with a new controller.
 2. It calls `step(view, now_ns)` after each change of the cluster, and at `next_due_ns` at the
    latest. `view.cache` is what the cluster shows; in a dry run, and in the virtual cluster, with
    what our own actions have changed. `now_ns` is a clock that nobody sets and that counts suspend;
@@ -15,8 +15,8 @@ A driver (the virtual cluster, the leader of a live run, a dry run) does this, a
    need only tell of failures. On an object with a write under way nothing more is decided.
 4. What the work does is told by `work_report(node, WorkReport(...))`, whenever it starts, still
    runs and ends; a new controller is told first of what this process began in an older epoch, such
-   as before a laptop slept. The document and the wishes of people (pause, resume, abort) are on the
-   run's Lease in the cache: the driver puts the Lease there as it reads and writes it.
+   as before a laptop slept. The document and the requests of people (pause, resume, abort) are on
+   the run's Lease in the cache: the driver puts the Lease there as it reads and writes it.
 5. It ends when `superseded` says why, without another write, or when `is_over` says that the run
    has ended and all is cleared away that goes with it.
 

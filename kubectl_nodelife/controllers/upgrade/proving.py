@@ -29,13 +29,13 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     shield_off,
     unproven,
 )
+from kubectl_nodelife.controllers.upgrade.memory import ProofProgress
 from kubectl_nodelife.controllers.upgrade.restoring import (
     end_proof,
     fail,
     hold,
     leave_cordon,
 )
-from kubectl_nodelife.controllers.upgrade.sightings import ProofSight
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
@@ -68,24 +68,24 @@ def prove(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if is_cordoned_meanwhile(node, mark):
         _cordoned_meanwhile(p, node, mark, proof)
         return
-    sight = p.sight(node.name, mark)
+    progress = p.progress(node.name, mark)
     if p.clock_stands(node.name, mark):
-        sight.armed_ns = p.now_ns
+        progress.armed_ns = p.now_ns
     proof.fault = ""
     waiting = _steps(p, node, mark, proof)
-    sight.waits_for = waiting
+    progress.waits_for = waiting
     if proof.fault:
-        sight.armed_ns = p.now_ns if not p.is_aborting else sight.armed_ns
-        sight.waits_for = proof.fault
+        progress.armed_ns = p.now_ns if not p.is_aborting else progress.armed_ns
+        progress.waits_for = proof.fault
     if not waiting:
         _release(p, node, mark)
     elif p.is_busy(node.name) or proof.deleted_ns is not None:
         return
-    elif p.is_over(sight.armed_ns, p.policy.prove_timeout_ns):
-        fail(p, node, mark, f"not proven in time: {sight.waits_for}")
+    elif p.is_over(progress.armed_ns, p.policy.prove_timeout_ns):
+        fail(p, node, mark, f"not proven in time: {progress.waits_for}")
 
 
-def _cordoned_meanwhile(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> None:
+def _cordoned_meanwhile(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -> None:
     """A person's cordon stays. A canary that waits for it makes the node Held."""
     pod = canary_of(p, node)
     if proof.deleted_ns is not None or proof.passed or (pod is not None and pod.spec.node_name):
@@ -95,7 +95,7 @@ def _cordoned_meanwhile(p: UpgradePass, node: Node, mark: NodeMark, proof: Proof
         hold(p, node, mark, because, cordon=CordonOwner.THEIRS)
 
 
-def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str:
+def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -> str:
     """The step that is waited for and why; "" where the canary has come and gone."""
     waiting = "" if mark.cordon is CordonOwner.THEIRS else p2_taint(p, node, mark, proof)
     if waiting:
@@ -125,7 +125,7 @@ def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str
     return _p7_gone(p, node, mark, proof, pod)
 
 
-def p2_taint(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight) -> str:
+def p2_taint(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -> str:
     """The lifecycle controller takes the cordon's taint off: nobody else does."""
     lost = p.memory.cordon_taint_lost_ns
     swapped_ns, newest = proof.swapped_ns, reversed(lost.items())
@@ -153,7 +153,7 @@ def _is_usable(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> bool:
     )
 
 
-def _make(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight, pod: Pod | None) -> str:
+def _make(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress, pod: Pod | None) -> str:
     """Create the canary, after deleting one that ended, or that an older policy made."""
     if pod is not None:
         delete_canary(p, node, "made anew")
@@ -172,7 +172,7 @@ def _make(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight, pod: Po
     return "P3: the canary is being created"
 
 
-def p3_scheduled(p: UpgradePass, node: Node, proof: ProofSight, pod: Pod) -> str:
+def p3_scheduled(p: UpgradePass, node: Node, proof: ProofProgress, pod: Pod) -> str:
     """Scheduled to this node, by the scheduler."""
     condition = pod.status.condition("PodScheduled")
     if pod.spec.node_name == node.name and (condition is None or condition.status == "True"):
@@ -186,7 +186,7 @@ def p3_scheduled(p: UpgradePass, node: Node, proof: ProofSight, pod: Pod) -> str
     return f"{condition.reason}: {condition.message}"
 
 
-def p4_ready(p: UpgradePass, proof: ProofSight, pod: Pod) -> str:
+def p4_ready(p: UpgradePass, proof: ProofProgress, pod: Pod) -> str:
     """Ready, with an address, and steady: the same pod, without a restart, for ten seconds."""
     if pod.status.phase == "Succeeded":
         return ""
@@ -224,7 +224,9 @@ def _restarts(pod: Pod) -> int:
     return sum(status.restart_count for status in _statuses(pod))
 
 
-def _p7_gone(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofSight, pod: Pod | None) -> str:
+def _p7_gone(
+    p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress, pod: Pod | None
+) -> str:
     """The canary is deleted, and goes: the kubelet can stop pods."""
     delete_service(p, node)
     if pod is None or (proof.uid and pod.uid != proof.uid):

@@ -125,8 +125,8 @@ def _why_in_service(p: UpgradePass, node: Node, mark: NodeMark) -> str:
         return ""
     if mark.state is NodeState.SETTLING and mark.cordon is CordonOwner.NONE:
         return "a newcomer that runs pods"
-    if mark.state is NodeState.SOAKING and node.name not in p.census.unavailable:
-        return "" if p.census.floor_holds_without(node.name) else "a cordon would break a floor"
+    if mark.state is NodeState.SOAKING and node.name not in p.fleet.unavailable:
+        return "" if p.fleet.floor_holds_without(node.name) else "a cordon would break a floor"
     return ""
 
 

@@ -1,13 +1,12 @@
 """Settling: is the node back? Checks S1 to S9, in this order; the first that fails is shown.
 
-Evidence must be newer than the end of the work by our own sight of changes, not by comparing
+Evidence must be newer than the end of the work by when the leader saw changes, not by comparing
 clocks: a node's Ready=True stands for a whole grace period after its kubelet fell silent.
 
-Which checks of a node pass, told to those who only look on: `upgrade status`.
-
-The rules are those by which the controller decides (here, in `proving.py` and `ending.py`),
-asked here in a pass over what a reader has read. What takes watching for a while (renewals of a
-Lease, Ready without a break, a canary's ten seconds) is not evaluated; the leader tells of that.
+Who only looks on (`upgrade status`) is told which checks of a node pass by the same rules (here, in
+`proving.py` and `ending.py`), asked in a pass over what was read. What takes watching for a while
+(renewals of a Lease, Ready without a break, a canary's ten seconds) is not evaluated there; the
+leader reports it.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     outdated,
     unproven,
 )
+from kubectl_nodelife.controllers.upgrade.memory import ProofProgress
 from kubectl_nodelife.controllers.upgrade.proving import p2_taint, p3_scheduled, p4_ready
 from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, leave_cordon
-from kubectl_nodelife.controllers.upgrade.sightings import ProofSight
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
@@ -61,40 +60,40 @@ def settle(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if is_cordoned_meanwhile(node, mark):
         leave_cordon(p, node, mark)
         return
-    sight = p.sight(node.name, mark)
+    progress = p.progress(node.name, mark)
     if p.clock_stands(node.name, mark):
-        sight.armed_ns = p.now_ns
+        progress.armed_ns = p.now_ns
     watch_ready(p, node, mark)
     waiting = first_failing(p, node, mark)
-    sight.waits_for = waiting
+    progress.waits_for = waiting
     if not waiting:
         open_for_proof(p, node, mark)
-    elif sight.breaks >= BREAKS and not p.clock_stands(node.name, mark):
-        fail(p, node, mark, f"flaps: Ready broke {sight.breaks} times")
-    elif p.is_over(sight.armed_ns, p.policy.return_timeout_ns):
+    elif progress.breaks >= BREAKS and not p.clock_stands(node.name, mark):
+        fail(p, node, mark, f"flaps: Ready broke {progress.breaks} times")
+    elif p.is_over(progress.armed_ns, p.policy.return_timeout_ns):
         effect = "no effect: " if waiting.startswith("S3") else ""
         fail(p, node, mark, f"{effect}did not come back in time: {waiting}")
 
 
 def watch_ready(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """Take note of the Lease's renewals and of breaks of Ready, since the state was entered."""
-    sight = p.sight(node.name, mark)
+    progress = p.progress(node.name, mark)
     beat = p.cache.heartbeat(node.name)
     renewed = beat.renewal(p.now_ns) if beat is not None else None
-    if sight.renewed is None:
-        sight.renewed = renewed
-    elif renewed is not None and renewed != sight.renewed:
-        sight.renewed = renewed
-        sight.renewals += 1
+    if progress.renewed is None:
+        progress.renewed = renewed
+    elif renewed is not None and renewed != progress.renewed:
+        progress.renewed = renewed
+        progress.renewals += 1
     schedule = beat.schedule if beat is not None else None
-    if renewed is not None and schedule is not None and sight.renewals < RENEWALS:
+    if renewed is not None and schedule is not None and progress.renewals < RENEWALS:
         p.wake((renewed[0] or 0) + schedule.every_ns)  # no event tells of what is known beforehand
     if node.is_ready and not p.view.blind:
-        if sight.ready_since_ns is None:
-            sight.ready_since_ns = p.now_ns
-    elif sight.ready_since_ns is not None:
-        sight.ready_since_ns = None
-        sight.breaks += 0 if p.view.blind else 1
+        if progress.ready_since_ns is None:
+            progress.ready_since_ns = p.now_ns
+    elif progress.ready_since_ns is not None:
+        progress.ready_since_ns = None
+        progress.breaks += 0 if p.view.blind else 1
 
 
 def first_failing(p: UpgradePass, node: Node, mark: NodeMark) -> str:
@@ -113,13 +112,13 @@ def _s1_object(p: UpgradePass, node: Node, mark: NodeMark) -> str:
 
 
 def _s2_lease(p: UpgradePass, node: Node, mark: NodeMark) -> str:
-    seen = p.sight(node.name, mark).renewals
+    seen = p.progress(node.name, mark).renewals
     return "" if seen >= RENEWALS else f"Lease renewed {seen} of {RENEWALS} times since the work"
 
 
 def s2_is_fresh(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     """Empty if the node's Lease is still renewed, else why the check is not met."""
-    return "" if p.census.is_fresh(node.name) else "its Lease is no longer renewed"
+    return "" if p.fleet.is_fresh(node.name) else "its Lease is no longer renewed"
 
 
 def _s3_target(p: UpgradePass, node: Node, mark: NodeMark) -> str:
@@ -132,12 +131,12 @@ def _s3_target(p: UpgradePass, node: Node, mark: NodeMark) -> str:
 
 
 def _s4_ready(p: UpgradePass, node: Node, mark: NodeMark) -> str:
-    sight = p.sight(node.name, mark)
-    if sight.ready_since_ns is None:
+    progress = p.progress(node.name, mark)
+    if progress.ready_since_ns is None:
         return why_not_ready(node) or "Ready has only begun to be watched"
-    if p.is_over(sight.ready_since_ns, p.policy.ready_for_ns):
+    if p.is_over(progress.ready_since_ns, p.policy.ready_for_ns):
         return ""
-    seconds = (p.now_ns - sight.ready_since_ns) // SECOND_NS
+    seconds = (p.now_ns - progress.ready_since_ns) // SECOND_NS
     return f"Ready for {seconds}s of {p.policy.ready_for_ns // SECOND_NS}s"
 
 
@@ -392,7 +391,7 @@ def _p1(p: UpgradePass, node: Node, mark: NodeMark) -> CheckResult:
 def _p2(p: UpgradePass, node: Node, mark: NodeMark) -> CheckResult:
     if mark.cordon is CordonOwner.THEIRS or mark.for_ or p.document.proof_only:
         return CheckResult("P2", NOT_SHOWN, "there was no cordon of ours to take off")
-    return _of("P2", p2_taint(p, node, mark, ProofSight(p.now_ns)))
+    return _of("P2", p2_taint(p, node, mark, ProofProgress(p.now_ns)))
 
 
 def _p3(p: UpgradePass, node: Node, mark: NodeMark) -> CheckResult:
@@ -401,7 +400,7 @@ def _p3(p: UpgradePass, node: Node, mark: NodeMark) -> CheckResult:
         if pod is None:
             return "there is no canary pod"
         is_going = pod.metadata.deletion_timestamp is not None
-        return "" if is_going else p3_scheduled(p, node, ProofSight(p.now_ns), pod)
+        return "" if is_going else p3_scheduled(p, node, ProofProgress(p.now_ns), pod)
 
     return _result(p, "P3", scheduled)
 
@@ -410,10 +409,10 @@ def _p4(p: UpgradePass, node: Node, mark: NodeMark) -> CheckResult:
     pod = canary_of(p, node)
     if pod is None or pod.metadata.deletion_timestamp is not None:
         return CheckResult("P4", PASSED)
-    sight = ProofSight(p.now_ns, uid=pod.uid)
-    sight.restarts = sum(s.restart_count for s in pod.status.container_statuses or ())
-    waiting = p4_ready(p, sight, pod)
-    if sight.ready_since_ns is not None:
+    progress = ProofProgress(p.now_ns, uid=pod.uid)
+    progress.restarts = sum(s.restart_count for s in pod.status.container_statuses or ())
+    waiting = p4_ready(p, progress, pod)
+    if progress.ready_since_ns is not None:
         return CheckResult("P4", NOT_EVALUATED, _BY_WATCHING["P4"])
     return _of("P4", waiting)
 

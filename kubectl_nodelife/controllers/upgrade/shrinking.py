@@ -29,7 +29,7 @@ def follow(p: UpgradePass) -> None:
     _count_without_gone(p)
     for name, reading in p.readings.items():
         if reading.is_leaving and name not in leaving:
-            scopes = tuple(scope.key for scope in p.census.scopes_of(name))
+            scopes = tuple(scope.key for scope in p.fleet.scopes_of(name))
             leaving[name] = (reading.node.uid, scopes)
 
 

@@ -12,9 +12,9 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     has_our_cordon,
     left_by_another,
 )
+from kubectl_nodelife.controllers.upgrade.memory import KnownCost
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.selection import why_skipped, why_too_few, why_undrainable
-from kubectl_nodelife.controllers.upgrade.sightings import KnownCost
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
@@ -36,7 +36,7 @@ def why_no_candidate(p: UpgradePass, node: Node) -> str:
         return p.document.given_back[name]
     if p.document.proof_only and name in p.document.failed:
         return "not proven"
-    policy, is_fresh = p.policy, p.census.is_fresh(name)
+    policy, is_fresh = p.policy, p.fleet.is_fresh(name)
     if p.document.proof_only:  # on nodes as they are: what is not Ready is waited for
         left = left_by_another(node, p.document.run)
         ours = left is not None and has_our_cordon(node, left)

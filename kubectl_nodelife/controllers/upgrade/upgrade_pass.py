@@ -18,17 +18,17 @@ from kubectl_nodelife.controllers.upgrade.automaton import (
     NodeEvent,
     transition,
 )
-from kubectl_nodelife.controllers.upgrade.census import Census, NodeReading
 from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_REQUEST,
     ANNOTATION_RUN,
-    ANNOTATION_WISH,
     DOCUMENT_LIMIT,
     NOT_BEGUN,
     RunDocument,
     RunPhase,
     encode_document,
 )
+from kubectl_nodelife.controllers.upgrade.fleet_counts import FleetCounts, NodeReading
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     IN_FLIGHT,
@@ -38,13 +38,13 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
     encode_mark,
 )
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import PodKey, UpgradePorts, UpgradeView
-from kubectl_nodelife.controllers.upgrade.sightings import (
-    NodeSightings,
-    ProofSight,
+from kubectl_nodelife.controllers.upgrade.memory import (
+    NodeProgress,
+    ProofProgress,
     UpgradeMemory,
 )
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.ports import PodKey, UpgradePorts, UpgradeView
 from kubectl_nodelife.engine.actions import (
     Action,
     DeleteOfNode,
@@ -94,7 +94,7 @@ class UpgradePass:
         self.lease, self.document, self.epoch = lease, document, epoch
         self.cache = view.cache
         self.next = document
-        self.strikes_wish = False
+        self.strikes_request = False
         self.actions: list[Action] = []
         self.gates: dict[str, str] = {}
         self.skipped: dict[str, str] = {}
@@ -112,11 +112,11 @@ class UpgradePass:
         self.wake_ns: int | None = None
 
     @cached_property
-    def census(self) -> Census:
+    def fleet(self) -> FleetCounts:
         """Counts of nodes and zones; claims of this pass lower them. Of no node before they were
         looked at.
         """
-        return Census(self.memory.readings, self.policy, self.ports, self.cache, self.now_ns)
+        return FleetCounts(self.memory.readings, self.policy, self.ports, self.cache, self.now_ns)
 
     @property
     def phase(self) -> RunPhase:
@@ -194,13 +194,13 @@ class UpgradePass:
         """Why no work can be started: it was not given to this leader. "" where it was."""
         return "" if self.policy.work.is_known else "the work was not given to this leader"
 
-    def sight(self, name: str, mark: NodeMark) -> NodeSightings:
+    def progress(self, name: str, mark: NodeMark) -> NodeProgress:
         """The changes that were seen of the node in its present state."""
-        return self.memory.sight(name, (mark.state, mark.try_, mark.epoch), self.now_ns)
+        return self.memory.progress(name, (mark.state, mark.try_, mark.epoch), self.now_ns)
 
-    def new_proof(self) -> ProofSight:
-        """The sight of a proof that begins now."""
-        return ProofSight(self.now_ns)
+    def new_proof(self) -> ProofProgress:
+        """The progress of a proof that begins now."""
+        return ProofProgress(self.now_ns)
 
     def clock_stands(self, name: str, mark: NodeMark) -> bool:
         """True if the node's clock stands and nothing of it fails, for what it waits for is not its
@@ -210,7 +210,7 @@ class UpgradePass:
             return False
         if mark.state is NodeState.PROVING and PROOF in self.gates:
             return True
-        return self.census.broken_by_others(name, self.flying)
+        return self.fleet.broken_by_others(name, self.flying)
 
     def wake(self, at_ns: int) -> None:
         """Step again at that instant at the latest."""
@@ -356,7 +356,7 @@ class UpgradePass:
 
     def finish(self) -> list[Action]:
         """The decisions, that about the document first."""
-        if self.next != self.document or self.strikes_wish:
+        if self.next != self.document or self.strikes_request:
             key = self.policy.lease_key
             update = None if self.is_under_way("Lease", key) else self._update()
             # a document that is full, and says so, stays as it is
@@ -375,8 +375,8 @@ class UpgradePass:
             new = replace(old, phase=RunPhase.PAUSED, because=because)
             text = encode_document(new)
         annotations: dict[str, str | None] = {ANNOTATION_RUN: text}
-        if self.strikes_wish:
-            annotations[ANNOTATION_WISH] = None
+        if self.strikes_request:
+            annotations[ANNOTATION_REQUEST] = None
         stepped = new.step.window != NOT_BEGUN and (old.step.pool, old.step.k, old.step.window) != (
             new.step.pool,
             new.step.k,

@@ -1,10 +1,8 @@
 """Working: something changes the node, and it is watched for its end, its target and its deadline.
 
-The intent of each try is written before its deed. What a leader that comes later cannot know,
-whether a command ran, is settled by the node's target, by the person's word that a second run does
-no harm, or by a person.
-
-The tries of a node's work: the intent is written first, the deed follows once that is seen.
+The intent of each try is written first, and the work begins once the cluster shows it. What a
+leader that comes later cannot know, whether a command ran, is settled by the node's target, by the
+person's word that a second run does no harm, or by a person.
 """
 
 from __future__ import annotations
@@ -30,9 +28,9 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     WorkMark,
     is_uncordoned,
 )
+from kubectl_nodelife.controllers.upgrade.memory import WorkProgress
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, update_mark
-from kubectl_nodelife.controllers.upgrade.sightings import WorkSight
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import CreateJob, DeleteJob, StartWork, StopWork, WorkDone
 from kubectl_nodelife.kube.node import Node
@@ -46,7 +44,7 @@ def run_again(
     p: UpgradePass,
     node: Node,
     mark: NodeMark,
-    seen: WorkSight,
+    seen: WorkProgress,
     because: str,
     *,
     new_clock: bool = False,
@@ -64,17 +62,17 @@ def run_again(
         update_mark(p, node, replace(again, work=fresh), because)
 
 
-def intend(seen: WorkSight, stamp: str) -> None:
-    """This leader writes an intent, with that stamp, and knows nothing of its deed yet."""
+def intend(seen: WorkProgress, stamp: str) -> None:
+    """This leader writes an intent, with that stamp, and has not begun the work yet."""
     seen.begun, seen.sent, seen.report, seen.told = stamp, False, None, False
 
 
-def start(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
-    """The deed: the command begins on the leader's machine."""
+def start(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
+    """The command begins on the leader's machine."""
     seen.sent = True
-    sight = p.sight(node.name, mark)
-    if p.is_over(sight.armed_ns, p.policy.work_timeout_ns):
-        sight.armed_ns = p.now_ns  # no command begins with its time over already
+    progress = p.progress(node.name, mark)
+    if p.is_over(progress.armed_ns, p.policy.work_timeout_ns):
+        progress.armed_ns = p.now_ns  # no command begins with its time over already
     seconds = int(p.policy.work_timeout_ns) // SECOND_NS
     told = work_variables(p, node, mark)
     p.emit(
@@ -118,7 +116,7 @@ def finish(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
 
 
 def begin(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
-    """The first try: the intent is written; the deed follows once it is seen."""
+    """The first try: the intent is written; the work begins once it is seen."""
     intend(p.memory.work_of(node.name, 1), p.stamp)
     started = replace(mark, work=WorkMark(started=p.stamp), try_=1)
     p.advance(node, started, NodeEvent.DRAINED, because)
@@ -131,7 +129,9 @@ def next_try(p: UpgradePass, node: Node, mark: NodeMark, why: str) -> None:
         return
     gate = holding(p, but=HOLDS_CLAIMS_ALONE)
     if gate or not p.policy.work.is_known:
-        p.sight(node.name, mark).waits_for = f"{why}; the next try waits for {gate or 'a resume'}"
+        p.progress(
+            node.name, mark
+        ).waits_for = f"{why}; the next try waits for {gate or 'a resume'}"
         return
     number = mark.try_ + 1
     intend(p.memory.work_of(node.name, number), p.stamp)
@@ -139,7 +139,7 @@ def next_try(p: UpgradePass, node: Node, mark: NodeMark, why: str) -> None:
     p.advance(node, again, NodeEvent.TRY_FAILED, f"{why}; try {number} of {p.policy.tries}")
 
 
-def stop(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
+def stop(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
     """End what may still run: the process group, or the Job with its pods."""
     if p.policy.work.mode is WorkMode.JOB:
         _delete_job(p, node, mark)
@@ -155,7 +155,9 @@ def stop(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
         )
 
 
-def tell_end(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight, code: int | None) -> None:
+def tell_end(
+    p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress, code: int | None
+) -> None:
     """A record of the work's end, once a try."""
     if not seen.told:
         seen.told = True
@@ -194,7 +196,7 @@ def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if is_uncordoned(node, mark):
         hold(p, node, mark, "uncordoned by somebody else; the work may still be running")
         return
-    p.sight(node.name, mark)
+    p.progress(node.name, mark)
     seen = p.memory.work_of(node.name, mark.try_)
     if p.document.cut_off:
         stop(p, node, mark, seen)
@@ -205,7 +207,7 @@ def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         _watch_deadline(p, node, mark, seen)
 
 
-def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
+def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
     if mark.work.again:
         _after_wait(p, node, mark, seen)
         return
@@ -217,7 +219,7 @@ def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> 
         return
     report = seen.report
     if report is None or report.code is None:
-        p.sight(node.name, mark).waits_for = "the work is running"
+        p.progress(node.name, mark).waits_for = "the work is running"
         return
     tell_end(p, node, mark, seen, report.code)
     if report.code == 0 or is_met(p, node, mark):
@@ -232,12 +234,12 @@ def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> 
         next_try(p, node, mark, why)
 
 
-def _after_wait(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
+def _after_wait(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
     """Exit code 75: the same try goes on at its time."""
     if is_met(p, node, mark):
         finish(p, node, mark, "the target is met")
         return
-    p.sight(node.name, mark).waits_for = f"exit code 75: again at {mark.work.again}"
+    p.progress(node.name, mark).waits_for = f"exit code 75: again at {mark.work.again}"
     due_ns = parse_time(mark.work.again) - p.view.clock_ns
     if due_ns > 0:
         p.wake(p.now_ns + due_ns)
@@ -245,21 +247,21 @@ def _after_wait(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> 
         run_again(p, node, mark, seen, "tried again after exit code 75")
 
 
-def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
+def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
     """The try was begun by another leader."""
     if is_met(p, node, mark):
         finish(p, node, mark, "the target is met")
     elif mark.work.code is not None:
         next_try(p, node, mark, f"exit code {mark.work.code}")
     elif p.policy.target:
-        p.sight(node.name, mark).waits_for = f"{UNKNOWN}; its target is watched for"
+        p.progress(node.name, mark).waits_for = f"{UNKNOWN}; its target is watched for"
     elif p.policy.work.rerun_safe and p.policy.work.is_known:
         run_again(p, node, mark, seen, RUN_AGAIN)
     else:
         hold(p, node, mark, UNKNOWN)
 
 
-def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
+def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
     manifest = p.policy.work.manifest
     namespace, name = job_key(p, node, mark)
     job = p.cache.get("Job", (namespace, name))
@@ -298,21 +300,21 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None
         else:
             next_try(p, node, mark, f"Job {name} failed: {ended['Failed'].message}")
     else:
-        p.sight(node.name, mark).waits_for = f"Job {name} is running"
+        p.progress(node.name, mark).waits_for = f"Job {name} is running"
 
 
-def _by_waiting(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
+def _by_waiting(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
     if is_met(p, node, mark):
         tell_end(p, node, mark, seen, None)
         finish(p, node, mark, "the target is met")
     else:
         targets = ", ".join(str(target) for target in p.policy.target)
-        p.sight(node.name, mark).waits_for = f"target {targets}"
+        p.progress(node.name, mark).waits_for = f"target {targets}"
 
 
-def _by_replacement(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
+def _by_replacement(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
     """Over when the object is gone (`gone_nodes.py`); here the command that may bring it about."""
-    p.sight(node.name, mark).waits_for = "the node is to be replaced"
+    p.progress(node.name, mark).waits_for = "the node is to be replaced"
     if not p.policy.work.command:
         return
     if seen.begun == mark.work.started and not seen.sent:
@@ -323,11 +325,11 @@ def _by_replacement(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight)
             next_try(p, node, mark, f"exit code {seen.report.code}")
 
 
-def _by_nothing(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
+def _by_nothing(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
     finish(p, node, mark, "nothing is to be done")
 
 
-_Mode = Callable[[UpgradePass, Node, NodeMark, WorkSight], None]
+_Mode = Callable[[UpgradePass, Node, NodeMark, WorkProgress], None]
 _BY_MODE: Final[dict[WorkMode, _Mode]] = {
     WorkMode.RUN: _by_command,
     WorkMode.JOB: _by_job,
@@ -337,9 +339,9 @@ _BY_MODE: Final[dict[WorkMode, _Mode]] = {
 }
 
 
-def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight) -> None:
-    sight = p.sight(node.name, mark)
-    if not p.is_over(sight.armed_ns, p.policy.work_timeout_ns):
+def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
+    progress = p.progress(node.name, mark)
+    if not p.is_over(progress.armed_ns, p.policy.work_timeout_ns):
         return
     stop(p, node, mark, seen)
     if p.policy.work.mode is not WorkMode.REPLACE and is_met(p, node, mark):
@@ -353,6 +355,6 @@ def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkSight)
         else:
             hold(p, node, mark, UNKNOWN)
     elif gate:
-        fail(p, node, mark, f"the work did not end in time ({sight.waits_for})")
+        fail(p, node, mark, f"the work did not end in time ({progress.waits_for})")
     else:
         next_try(p, node, mark, "it did not end in time")

@@ -258,7 +258,7 @@ class DeleteCanaryService(DeleteOfNode, frozen=True, kw_only=True, gc=False):
 
 
 class UpdateRun(ObjectAction, frozen=True, kw_only=True, gc=False):
-    """PATCH of the run's Lease: its document, and a wish struck off where `strikes_wish`.
+    """PATCH of the run's Lease: its document, and a request struck off where `strikes_request`.
 
     `phase`, `step`, `window`: what changes of them, for the records; "" and None where it does not.
     """

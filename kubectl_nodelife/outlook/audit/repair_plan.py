@@ -109,8 +109,8 @@ class RepairCase(msgspec.Struct, frozen=True):
     finding: PodFinding
     node: NodeReadiness
     context: AuditContext
-    wishes: RepairOptions
-    sighting: FirstSeen | None
+    options: RepairOptions
+    first_seen: FirstSeen | None
 
     @property
     def pod(self) -> Pod:
@@ -125,10 +125,10 @@ def plan(
     findings: Iterable[PodFinding],
     health: Mapping[str, NodeReadiness],
     context: AuditContext,
-    wishes: RepairOptions,
-    sightings: Mapping[str, FirstSeen] | None = None,
+    options: RepairOptions,
+    first_seen: Mapping[str, FirstSeen] | None = None,
 ) -> list[RepairStep]:
-    """A step for each finding, in their order. `sightings`, by pod uid: since when a pod has been
+    """A step for each finding, in their order. `first_seen`, by pod uid: since when a pod has been
     seen in its class; without one the age is what the times in this one look prove."""
     steps = []
     of_node: Counter[str] = Counter()
@@ -136,15 +136,15 @@ def plan(
         node = health.get(finding.pod.spec.node_name) or NodeReadiness(
             name=finding.pod.spec.node_name, exists=False
         )
-        sighting = (sightings or {}).get(finding.pod.uid)
-        if sighting is None:
-            sighting = times_of_one_look(finding.pod, node)
-        outcome = _WAYS[finding.name](RepairCase(finding, node, context, wishes, sighting))
+        since = (first_seen or {}).get(finding.pod.uid)
+        if since is None:
+            since = times_of_one_look(finding.pod, node)
+        outcome = _WAYS[finding.name](RepairCase(finding, node, context, options, since))
         if isinstance(outcome, tuple):
             steps.append(RepairStep(finding, None, outcome))
-        elif sum(of_node.values()) >= wishes.cap:
+        elif sum(of_node.values()) >= options.cap:
             steps.append(
-                RepairStep(finding, None, (f"one run sends at most {wishes.cap} requests",))
+                RepairStep(finding, None, (f"one run sends at most {options.cap} requests",))
             )
         else:
             wait_s = of_node[node.name] // PER_NODE_AND_SECOND
@@ -159,7 +159,7 @@ def _undo_the_mark(case: RepairCase) -> Planned:
         case.pod,
         case.node,
         case.finding.classification or Classification(case.finding.name),
-        case.sighting,
+        case.first_seen,
         context.rules,
         RepairLimits(context.settle_ns, context.release.heartbeat_ns),
         context.now_ns,
@@ -170,7 +170,7 @@ def _undo_the_mark(case: RepairCase) -> Planned:
 def _make_the_mark(case: RepairCase) -> Planned:
     """The write that the node controller left out (`MarkPodsNotReady`), or why it is not made."""
     pod, node, now_ns = case.pod, case.node, case.context.now_ns
-    if STALE_READY not in case.wishes.classes:
+    if STALE_READY not in case.options.classes:
         return (f"only reported; ask for it with --class {STALE_READY}",)
     if node.ready != UNKNOWN or pod.status.phase in TERMINAL_PHASES or is_mirror_pod(pod):
         return ("only what runs on a node of which nothing is heard is marked, as upstream",)
@@ -187,7 +187,7 @@ def _release_from_dead_node(case: RepairCase) -> Planned:
         return (advice.sentence if advice is not None else f"node {node.name} was not read",)
     if pod.metadata.finalizers:
         return (_kept_by_finalizers(pod),)
-    if node.name not in case.wishes.fenced:
+    if node.name not in case.options.fenced:
         return (f"nothing proves that node {node.name} is off; say so with --fenced {node.name}",)
     return _with_preconditions(pod) or _deletion(case, grace_s=0)
 
@@ -320,7 +320,7 @@ def refusals(
     pod: Pod,
     node: NodeReadiness,
     found: Classification,
-    sighting: FirstSeen | None,
+    first_seen: FirstSeen | None,
     rules: StatusRules,
     limits: RepairLimits,
     now_ns: int,
@@ -331,7 +331,7 @@ def refusals(
     return (
         *_node_refusals(node, limits, now_ns),
         *_pod_refusals(pod, found, rules),
-        *_sighting_refusals(pod, sighting, limits, now_ns),
+        *_first_seen_refusals(pod, first_seen, limits, now_ns),
     )
 
 
@@ -388,14 +388,14 @@ def _not_running(pod: Pod, rules: StatusRules) -> Iterator[str]:
     return (c.name for c in (*sidecars, *pod.spec.containers) if c.name not in fit)
 
 
-def _sighting_refusals(
-    pod: Pod, sighting: FirstSeen | None, limits: RepairLimits, now_ns: int
+def _first_seen_refusals(
+    pod: Pod, first_seen: FirstSeen | None, limits: RepairLimits, now_ns: int
 ) -> Iterator[str]:
     settle_ns = settle_time_ns(limits.settle_ns)
-    if sighting is None:
+    if first_seen is None:
         yield "nothing proves since when it has been so"
         return
-    if now_ns - sighting.first_seen_ns < settle_ns:
+    if now_ns - first_seen.first_seen_ns < settle_ns:
         yield f"it is not proven to have been so for {settle_ns // SECOND_NS}s"
-    if sighting.resource_version not in ("", pod.metadata.resource_version):
+    if first_seen.resource_version not in ("", pod.metadata.resource_version):
         yield "its status changed meanwhile: a kubelet at work mends it by itself"

@@ -111,7 +111,7 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
             "notEvaluated": self.not_told or None,
         }
 
-    def gist(self) -> object:
+    def fingerprint(self) -> object:
         """The part that is worth a new line when it changes: all but the time that goes by."""
         return (self.state, self.next, self.waits_for, self.error, self.not_told)
 

@@ -91,7 +91,7 @@ def _drain(
         name=node,
         detail=counted if pods == 1 else f"{counted} in {lasted}",
         seen=tuple(source for source in ORDER_OF_SOURCES if source in seen),
-        gist=(DRAIN, node),
+        identity=(DRAIN, node),
         why=_EVICTED if any(map(_is_eviction, left)) else _CONCLUDED,
     )
 
@@ -127,4 +127,4 @@ def _is_by_a_controller(line: ReplayLine) -> bool:
 
 
 def _key(line: ReplayLine) -> tuple[str, str]:
-    return line.namespace, line.gist[-1]
+    return line.namespace, line.identity[-1]

@@ -44,9 +44,9 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
     if action not in DECISIONS and change["outcome"] == "confirmed":
         told = change.get("settledTime") or told
     kind, namespace, name = obj["kind"], obj.get("namespace", ""), obj["name"]
-    gist = _gist_of_change(action, detail, kind, namespace, name, change["outcome"])
+    identity = _identity_of_change(action, detail, kind, namespace, name, change["outcome"])
     if action == "SetUnschedulable":
-        action, detail = gist[0].capitalize(), {}
+        action, detail = identity[0].capitalize(), {}
     return ReplayLine(
         time_ns=int(parse_time(told)),
         actor=replay_line.of_change(change["controller"], change["outcome"]),
@@ -59,7 +59,7 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
         why=change["reason"],
         outcome=change["outcome"],
         seen=(JOURNAL,),
-        gist=gist,
+        identity=identity,
         change=change["id"],
         change_cause=change["cause"],
     )
@@ -71,7 +71,7 @@ def _drained_node(change: Mapping[str, Any]) -> str:
     return told[1] if told is not None else ""
 
 
-def _gist_of_change(
+def _identity_of_change(
     action: str, detail: Mapping[str, Any], kind: str, namespace: str, name: str, outcome: str
 ) -> tuple[str, ...]:
     match action:
@@ -145,13 +145,13 @@ def of_event(event: Event) -> ReplayLine | None:
         node=event.source.host if involved.kind == "Pod" else "",
         why=message,
         seen=(EVENT,),
-        gist=_gist_of_event(event),
+        identity=_identity_of_event(event),
         names=tuple(_NAMED_POD.findall(message)),
     )
 
 
-def _gist_of_event(event: Event) -> tuple[str, ...]:
-    """As `_gist_of_change`, of what the components say of the same things."""
+def _identity_of_event(event: Event) -> tuple[str, ...]:
+    """As `_identity_of_change`, of what the components say of the same things."""
     involved, named = event.involved_object, _NAMED_POD.findall(event.message)
     where = (involved.namespace, involved.name)
     match involved.kind, event.reason:
@@ -207,28 +207,28 @@ def _of_condition(node: Node, condition: NodeCondition) -> Iterator[ReplayLine]:
         actor = replay_line.of_manager("kubelet", node.name)
         if condition.status == UNKNOWN:  # which no kubelet says of itself
             actor = replay_line.of_change("node-lifecycle", "confirmed")
-        gist: tuple[str, ...] = (_ready_word(condition.status), node.name)
+        identity: tuple[str, ...] = (_ready_word(condition.status), node.name)
     else:
         writer = node.managers.writer_of(condition_field(condition.type))
         actor = (
             replay_line.of_manager(writer.name) if writer is not None else replay_line.NOBODY_KNOWN
         )
-        gist = (LIFECYCLE, node.name, condition.type, condition.status)
-    yield _trace(node, int(since), actor, "SetNodeCondition", words, why, gist)
+        identity = (LIFECYCLE, node.name, condition.type, condition.status)
+    yield _trace(node, int(since), actor, "SetNodeCondition", words, why, identity)
 
 
 def _by_hand(node: Node) -> Iterator[ReplayLine]:
     """Writes to the spec by others than the control plane."""
     writer = node.managers.writer_of(UNSCHEDULABLE)
     if writer is not None and node.spec.unschedulable:
-        actor, gist = replay_line.of_manager(writer.name), ("cordon", node.name)
-        yield _trace(node, writer.time_ns, actor, "Cordon", "unschedulable", "", gist)
+        actor, identity = replay_line.of_manager(writer.name), ("cordon", node.name)
+        yield _trace(node, writer.time_ns, actor, "Cordon", "unschedulable", "", identity)
     writer = node.managers.writer_of(TAINTS)
     if writer is not None and writer.name != "kube-controller-manager":
         taints = [t for t in node.spec.taints if t.time_added is None]
         words = ", ".join(map(str, taints)) or NO_TAINTS
-        actor, gist = replay_line.of_manager(writer.name), ("taints", node.name)
-        yield _trace(node, writer.time_ns, actor, "SetTaints", words, "", gist)
+        actor, identity = replay_line.of_manager(writer.name), ("taints", node.name)
+        yield _trace(node, writer.time_ns, actor, "SetTaints", words, "", identity)
 
 
 def _trace(
@@ -238,7 +238,7 @@ def _trace(
     action: str,
     detail: str,
     why: str,
-    gist: tuple[str, ...],
+    identity: tuple[str, ...],
 ) -> ReplayLine:
     return ReplayLine(
         time_ns=at_ns,
@@ -250,7 +250,7 @@ def _trace(
         detail=detail,
         why=why,
         seen=(OBJECT,),
-        gist=gist,
+        identity=identity,
     )
 
 
@@ -281,5 +281,5 @@ def of_pod(pod: Pod) -> Iterator[ReplayLine]:
         node=pod.spec.node_name,
         why=why,
         seen=(OBJECT,),
-        gist=("delete", pod.namespace, pod.name),
+        identity=("delete", pod.namespace, pod.name),
     )

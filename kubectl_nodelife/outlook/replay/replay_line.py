@@ -89,10 +89,10 @@ class Actor(NamedTuple):
 class ReplayLine(msgspec.Struct, eq=False):
     """See the module. `time_ns`: since the epoch; `first_ns`: of the first of `count` alike.
 
-    `gist` tells what happened whatever source says it: two lines of the same gist at about the
-    same time are one. `node`: where the pod was. `outcome`: the journal's word, else "". `seen`:
-    which sources tell it. `change`, `change_cause`: ids in the journal. `inferred`: the cause was
-    found by rule, not told by the journal. `names`: pods that the text mentions.
+    `identity` tells what happened whatever source says it: two lines of the same identity at about
+    the same time are one. `node`: where the pod was. `outcome`: the journal's word, else "".
+    `seen`: which sources tell it. `change`, `change_cause`: ids in the journal. `inferred`: the
+    cause was found by rule, not told by the journal. `names`: pods that the text mentions.
     """
 
     time_ns: int
@@ -101,7 +101,7 @@ class ReplayLine(msgspec.Struct, eq=False):
     kind: str
     namespace: str
     name: str
-    gist: tuple[str, ...]
+    identity: tuple[str, ...]
     seen: tuple[str, ...]
     node: str = ""
     detail: str = ""
@@ -118,7 +118,7 @@ class ReplayLine(msgspec.Struct, eq=False):
     @property
     def family(self) -> str:
         """The kind of happening, as in `causes.RULES`."""
-        return self.gist[0]
+        return self.identity[0]
 
     @property
     def about_node(self) -> str:

@@ -171,7 +171,7 @@ def merged(lines: Iterable[ReplayLine]) -> list[ReplayLine]:
     known: dict[tuple[str, ...], list[tuple[int, int, ReplayLine]]] = {}
     kept: list[ReplayLine] = []
     for number, line in enumerate(ranked):
-        alike = known.setdefault(line.gist, [])
+        alike = known.setdefault(line.identity, [])
         twin = _nearest(alike, line)
         if twin is None:
             insort(alike, (line.time_ns, number, line))
@@ -236,11 +236,11 @@ def _not_by_a_controller(effect: ReplayLine, cause: ReplayLine) -> bool:
 
 
 def _of_the_cordon(effect: ReplayLine, cause: ReplayLine) -> bool:
-    return effect.gist[2] == TAINT_NODE_UNSCHEDULABLE
+    return effect.identity[2] == TAINT_NODE_UNSCHEDULABLE
 
 
 def _of_the_silence(effect: ReplayLine, cause: ReplayLine) -> bool:
-    return effect.gist[2] != TAINT_NODE_UNSCHEDULABLE
+    return effect.identity[2] != TAINT_NODE_UNSCHEDULABLE
 
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
@@ -354,7 +354,7 @@ def _scopes(line: ReplayLine) -> Iterable[tuple[str, ...]]:
     if line.kind == "Node":
         yield "node", line.name
     elif line.kind == "Pod" or line.family in ("delete", "create"):
-        name = line.gist[-1] if line.family == "delete" else line.name
+        name = line.identity[-1] if line.family == "delete" else line.name
         yield "pod", line.namespace, name
         yield "owner", line.namespace, line.name
         for owner in _owners(name):
@@ -431,12 +431,12 @@ def _changes(line: ReplayLine) -> Iterator[tuple[str, str, bool]]:
             yield NOT_READY, "", line.family == "not-ready"
         case "cordon" | "uncordon":
             yield CORDONED, "", line.family == "cordon"
-        case "taint" | "untaint" if line.gist[2] != TAINT_NODE_UNSCHEDULABLE:
-            yield TAINTED, ":".join(line.gist[2:]), line.family == "taint"
+        case "taint" | "untaint" if line.identity[2] != TAINT_NODE_UNSCHEDULABLE:
+            yield TAINTED, ":".join(line.identity[2:]), line.family == "taint"
         case "taints" if line.detail != lines.NO_TAINTS:
             yield TAINTED, line.detail, True
         case lines.LIFECYCLE:
-            yield MAINTENANCE, line.gist[2], line.gist[3] == TRUE
+            yield MAINTENANCE, line.identity[2], line.identity[3] == TRUE
         case "SetZoneState":
             before, _, after = line.detail.partition(" at ")[0].partition(" to ")
             if before not in _NORMAL:

@@ -34,8 +34,8 @@ from kubectl_nodelife.sim.joined import joined_kubelets, last_sign
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.present import Present, join
 from kubectl_nodelife.sim.run import Run
+from kubectl_nodelife.sim.run_summary import RunSummary, tell
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, HIGHEST_SCORE, PASS_DRIFT_NS
-from kubectl_nodelife.sim.story import Story, tell
 from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, Timing
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
@@ -169,7 +169,7 @@ def play(question: Question, progress: Callable[[int], None] = lambda done: None
     return Plays(baseline, future, fast, slow, last, present, present.assumed, unread)
 
 
-def story_of(plays: Plays) -> Story:
+def story_of(plays: Plays) -> RunSummary:
     """The future as the story of a run, whose document is a Timeline."""
     end, setting = plays.future, plays.present.setting
     run = Run(setting, end.end_ns, end.timeline, end.cluster, end.failures)

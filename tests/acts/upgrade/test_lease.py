@@ -100,7 +100,7 @@ def test_a_wish_is_seen_between_two_renewals_and_survives_them() -> None:
         running = asyncio.create_task(lease.run())
         server = session.server
         assert server.lease is not None
-        meta = {**server.lease["metadata"], "annotations": {"nodelife.dev/upgrade-wish": "{}"}}
+        meta = {**server.lease["metadata"], "annotations": {"nodelife.dev/upgrade-request": "{}"}}
         server._keep({**server.lease, "metadata": meta})
         async with asyncio.timeout(5):
             while not any((one.metadata.annotations or {}) for one in seen):

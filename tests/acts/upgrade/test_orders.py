@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_REQUEST,
     ANNOTATION_RUN,
-    ANNOTATION_WISH,
     RunDocument,
     RunPhase,
     encode_document,
@@ -226,7 +226,7 @@ def test_resume_knows_its_nodes_and_asks_for_the_gate_that_the_run_had() -> None
         ended = await upgrade(served, "resume", "--retry", "b00")
         assert ended.code == 1 and "did you mean b0?" in ended.err, ended.err
         assert "b00" not in (await read(served, LEASE))["metadata"]["annotations"].get(
-            ANNOTATION_WISH, ""
+            ANNOTATION_REQUEST, ""
         )
         ended = await upgrade(served, "resume", "--retry", "b0")
         assert ended.code == 2 and "--gate" in ended.err, ended.err

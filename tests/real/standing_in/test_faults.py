@@ -22,7 +22,7 @@ import pytest
 from tests.enforce.fault_proxy import FaultProxy
 from tests.enforce.observer import LEASE, Rules, Span, broken_rules, count_of_ours
 from tests.real.control_plane import ControlPlane, control_plane
-from tests.real.enforce_story import GRACE_S, SET, Story
+from tests.real.enforce_story import GRACE_S, SET, RunSummary
 from tests.real.enforcing import CONTROLLERS, Enforcer, enforcer, least_privilege
 from tests.real.kubelets import Kubelets
 
@@ -36,13 +36,13 @@ EVERY = 3
 
 
 @contextmanager
-def cluster() -> Iterator[tuple[ControlPlane, Story]]:
+def cluster() -> Iterator[tuple[ControlPlane, RunSummary]]:
     """A control plane without controllers, and the story's furniture on it."""
     with (
         control_plane(scheduler=True, audit_heartbeats=True) as plane,
         Kubelets(plane.api) as kubelets,
     ):
-        story = Story(plane, kubelets)
+        story = RunSummary(plane, kubelets)
         story.furnish()
         yield plane, story
 

@@ -1,6 +1,6 @@
-"""Carries out people's wishes: pause, resume, abort; and for single nodes retry, skip and so on.
+"""Carries out people's requests: pause, resume, abort; and for single nodes retry, skip and so on.
 
-A wish stands on the run's Lease and is struck off in the PATCH that records its effect. What is
+A request stands on the run's Lease and is struck off in the PATCH that records its effect. What is
 asked for a node is written into the document, and stays there until it is done.
 """
 
@@ -18,9 +18,9 @@ from kubectl_nodelife.controllers.upgrade.document import (
     Ask,
     RunPhase,
     UnreadableDocument,
+    UpgradeRequest,
     Verb,
-    Wish,
-    wish_of,
+    request_on,
 )
 from kubectl_nodelife.controllers.upgrade.gone_nodes import named
 from kubectl_nodelife.controllers.upgrade.marks import (
@@ -35,49 +35,49 @@ from kubectl_nodelife.kube.node import Node
 
 
 def take(p: UpgradePass) -> None:
-    """Take the wish on the Lease into the document."""
+    """Take the request on the Lease into the document."""
     try:
-        wish = wish_of(p.lease)
+        request = request_on(p.lease)
     except UnreadableDocument:
-        p.strikes_wish = True  # of no version of ours: nobody can know what was meant
+        p.strikes_request = True  # of no version of ours: nobody can know what was meant
         return
-    if wish is None or p.phase in OVER:
-        p.strikes_wish = wish is not None
+    if request is None or p.phase in OVER:
+        p.strikes_request = request is not None
         return
-    p.strikes_wish = True
-    if wish.verb is Verb.PAUSE:
+    p.strikes_request = True
+    if request.verb is Verb.PAUSE:
         if p.phase is RunPhase.RUNNING:
-            because = wish.because or f"paused by {wish.by or 'a person'}"
+            because = request.because or f"paused by {request.by or 'a person'}"
             p.edit(phase=RunPhase.PAUSED, because=because)
-    elif wish.verb is Verb.ABORT:
-        because = wish.because or f"aborted by {wish.by or 'a person'}"
-        p.edit(phase=RunPhase.ABORTING, because=because, cut_off=p.next.cut_off or wish.now)
+    elif request.verb is Verb.ABORT:
+        because = request.because or f"aborted by {request.by or 'a person'}"
+        p.edit(phase=RunPhase.ABORTING, because=because, cut_off=p.next.cut_off or request.now)
     elif p.phase is not RunPhase.ABORTING:
-        _resume(p, wish)
+        _resume(p, request)
 
 
 def asks_to_stop(p: UpgradePass) -> bool:
     """True if a person asks that the run be paused or aborted."""
     try:
-        wish = wish_of(p.lease)
+        request = request_on(p.lease)
     except UnreadableDocument:
         return False
-    return wish is not None and wish.verb in (Verb.PAUSE, Verb.ABORT)
+    return request is not None and request.verb in (Verb.PAUSE, Verb.ABORT)
 
 
-def _resume(p: UpgradePass, wish: Wish) -> None:
+def _resume(p: UpgradePass, request: UpgradeRequest) -> None:
     """Ends a pause, forgives the failures so far, and notes what is asked for single nodes."""
     asked = dict(p.next.asked)
     left = sorted(name for name, mark in p.marks.items() if mark.state in LEFT_TO_A_PERSON)
     given_back = dict(p.next.given_back)
     for names, ask in (
-        (wish.retry, Ask.RETRY),
-        (wish.assume_done, Ask.ASSUME_DONE),
-        (wish.skip, Ask.SKIP),
+        (request.retry, Ask.RETRY),
+        (request.assume_done, Ask.ASSUME_DONE),
+        (request.skip, Ask.SKIP),
     ):
         for name in _meant(names, left):
             asked[name] = ask
-    for name in given_back.keys() & set(_meant(wish.retry, sorted(given_back))):
+    for name in given_back.keys() & set(_meant(request.retry, sorted(given_back))):
         del given_back[name]
         if name not in left:
             asked.pop(name, None)
@@ -87,7 +87,7 @@ def _resume(p: UpgradePass, wish: Wish) -> None:
         failed=(),
         asked=asked,
         given_back=given_back,
-        base_counts=p.census.base_counts() if wish.rebase else p.next.base_counts,
+        base_counts=p.fleet.base_counts() if request.rebase else p.next.base_counts,
     )
     p.memory.hands_off.clear()
     p.memory.failing.clear()
@@ -124,7 +124,7 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if seen.sent and (seen.report is None or seen.report.code is None):
         p.holds[node.name] = ("work", "its work still runs")
         return
-    hold = p.census.counts.hold(node.name) or control_plane_in_flight(p, node) or p.lacks_work
+    hold = p.fleet.counts.hold(node.name) or control_plane_in_flight(p, node) or p.lacks_work
     if hold or p.gates or p.phase is not RunPhase.RUNNING:
         p.holds[node.name] = ("slots", hold) if hold else next(iter(p.gates.items()), ("phase", ""))
         return
@@ -132,7 +132,7 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         nodes = {**p.next.step.nodes, node.name: named(p, node)}
         p.edit(step=replace(p.next.step, nodes=nodes))
         return
-    p.census.claim(node.name)
+    p.fleet.claim(node.name)
     p.claimed.append(node.name)
     cordons = not node.spec.unschedulable
     info = node_info(node)

@@ -1,10 +1,8 @@
-"""The upgrade controller's memory: clocks, and the changes that it has seen itself.
+"""The upgrade controller's memory: clocks, what it has seen of each node, and writes under way.
 
 Nothing here is a decision. A new leader begins with an empty memory, and every clock with its full
 length; what it cannot know for want of it (whether a command ran, which containers a node had
 before) is settled by the rules of each state. Instants are ns of the leader's own clock.
-
-Writes of the upgrade controller that the cache does not show yet.
 
 Until the outcome of a write is known nothing more is decided on its object, and the object is read
 with the write's effect laid over it: a node whose claim is on its way is unavailable already. A
@@ -18,8 +16,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.controllers.upgrade.census import NodeReadings
 from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
+from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey, WorkReport
 from kubectl_nodelife.engine.actions import (
@@ -112,7 +110,7 @@ def _is_shown(pending: _Pending, obj: KubeObject | None) -> bool:
     return shown.isdigit() and fresh.isdigit() and int(shown) >= int(fresh)
 
 
-class NodeSightings(msgspec.Struct):
+class NodeProgress(msgspec.Struct):
     """The changes that were seen of a node in its present state and try.
 
     `armed_ns`: when its clock began. `renewals`: renewals of its Lease seen since then, the newest
@@ -130,10 +128,10 @@ class NodeSightings(msgspec.Struct):
     waits_for: str = ""
 
 
-class WorkSight(msgspec.Struct):
+class WorkProgress(msgspec.Struct):
     """This leader's knowledge of the work of one try.
 
-    `begun`: the mark's `started` of the intent that this leader wrote; `sent`: the deed followed.
+    `begun`: the mark's `started` of the intent that this leader wrote; `sent`: the work was begun.
     """
 
     try_: int
@@ -143,7 +141,7 @@ class WorkSight(msgspec.Struct):
     told: bool = False
 
 
-class ProofSight(msgspec.Struct):
+class ProofProgress(msgspec.Struct):
     """The changes that were seen during a proof. `taint_seen`: the cordon's taint was there at the
     swap or since.
 
@@ -236,9 +234,9 @@ class UpgradeMemory:
         self.began_ns = began_ns
         self.readings = readings
         self.pending = PendingWrites()
-        self.nodes: dict[str, NodeSightings] = {}
-        self.work: dict[str, dict[int, WorkSight]] = {}
-        self.proofs: dict[str, ProofSight] = {}
+        self.nodes: dict[str, NodeProgress] = {}
+        self.work: dict[str, dict[int, WorkProgress]] = {}
+        self.proofs: dict[str, ProofProgress] = {}
         self.containers: dict[str, frozenset[str]] = {}
         self.seen: dict[str, Node] = {}
         self.claims: dict[str, tuple[str, str]] = {}
@@ -283,23 +281,23 @@ class UpgradeMemory:
         self.services_swept = False
         self.tail: tuple[str, int] | None = None
 
-    def sight(self, name: str, phase: tuple[str, int, int], now_ns: int) -> NodeSightings:
-        """The node's sightings in this state, try and epoch; new ones where these changed."""
+    def progress(self, name: str, phase: tuple[str, int, int], now_ns: int) -> NodeProgress:
+        """The node's progress in this state, try and epoch; begun anew where one changed."""
         known = self.nodes.get(name)
         if known is None or known.phase != phase:
-            known = self.nodes[name] = NodeSightings(phase, now_ns)
+            known = self.nodes[name] = NodeProgress(phase, now_ns)
         return known
 
-    def work_of(self, name: str, try_: int) -> WorkSight:
+    def work_of(self, name: str, try_: int) -> WorkProgress:
         """The knowledge of that try of the node's work; begun where there is none."""
         tries = self.work.setdefault(name, {})
-        return tries.setdefault(try_, WorkSight(try_))
+        return tries.setdefault(try_, WorkProgress(try_))
 
-    def proof_of(self, name: str, now_ns: int) -> ProofSight:
-        """The sightings of the node's proof; begun at `now_ns` where there are none."""
+    def proof_of(self, name: str, now_ns: int) -> ProofProgress:
+        """The progress of the node's proof; begun at `now_ns` where there is none."""
         known = self.proofs.get(name)
         if known is None:
-            known = self.proofs[name] = ProofSight(now_ns)
+            known = self.proofs[name] = ProofProgress(now_ns)
         return known
 
     def forget(self, name: str) -> None:

@@ -19,7 +19,7 @@ from kubectl_nodelife.sim.scenario import API_VERSION
 from kubectl_nodelife.sim.timeline import Record
 
 
-class Story(msgspec.Struct, frozen=True):
+class RunSummary(msgspec.Struct, frozen=True):
     """A run for reports. `only`: the object that it was narrowed to, such as `node/a1`."""
 
     name: str
@@ -49,10 +49,10 @@ class Story(msgspec.Struct, frozen=True):
 
 def tell(
     run: Run, settings: Settings, zones: Mapping[str, Mapping[str, float]] | None = None
-) -> Story:
+) -> RunSummary:
     """The whole story of a run. `zones`: the controller's metrics at the end, by zone name."""
     records = run.timeline.records(run.failures)
-    return Story(
+    return RunSummary(
         name=run.setting.scenario.name,
         settings=settings,
         start_ns=run.setting.start_ns,
@@ -64,7 +64,7 @@ def tell(
     )
 
 
-def narrowed(story: Story, run: Run, kind: str, key: Key) -> Story | None:
+def narrowed(story: RunSummary, run: Run, kind: str, key: Key) -> RunSummary | None:
     """The story of one node with its pods, or of one pod; with what led to it. None if it never was
     there.
     """

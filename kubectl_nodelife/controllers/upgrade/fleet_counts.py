@@ -1,12 +1,9 @@
 """How many nodes are available in each scope, and what a claim would do to its zone.
 
 Nodes that the run has out of service are unavailable whatever they show, and count for their zone
-as going down; claims of one pass lower the numbers one after another.
-
-What a pass reads off each node, kept for as long as the node is the same object.
-
-A pass looks at every node of the cluster, and most of them have not changed since the last one: a
-pass costs a look-up for each node, and what changed is read anew.
+as going down; claims of one pass lower the numbers one after another. What a pass reads off a node
+is kept for as long as the node is the same object: most have not changed since the last pass, and
+cost it one look-up.
 """
 
 from __future__ import annotations
@@ -134,7 +131,7 @@ STALE = "its Lease is not renewed"
 _GOING_DOWN = frozenset({NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING})
 
 
-class Census:
+class FleetCounts:
     """The counts of a run's nodes, kept from one pass to the next.
 
     `unavailable`: why a node is not available, by name. `down`: nodes that are not Ready.
