@@ -4,10 +4,9 @@ It goes through the scheduler and the kubelet like any pod: bound by affinity, n
 tolerates the taint of the proof and what the node was tainted with before the run, meets restricted
 Pod Security, and ends by itself should nobody delete it.
 
-P5 (`--canary-service`): do controllers act on what runs on the node?
-
-A headless Service that selects the canary gets an EndpointSlice, with this pod as a ready endpoint
-on this node. The Service has the canary's name, and goes when the proof is over.
+With `--canary-service` a headless Service of the same name selects it, so that check P5 sees
+whether controllers act on what runs on the node: the Service must get an EndpointSlice with this
+pod as a ready endpoint. It goes when the proof is over.
 """
 
 from __future__ import annotations

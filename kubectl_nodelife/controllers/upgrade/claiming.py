@@ -1,16 +1,13 @@
 """Claims: which nodes are taken next, in which step, and what holds the others.
 
 A node is named in the run's document before it is claimed, and claimed by one PATCH. Growth, zones
-and soaks come from `claims.py`, which the plan asks as well.
+and soaks come from `claims.py`, which the plan asks as well. A claim is held by gates, slots, the
+node's zone, its pods' budgets, room elsewhere and the window. Nodes still to be done bear the soft
+taint `outdated`.
 
-The PATCH of a claim, and the soft taint on nodes that are still to be done.
-
-What holds the claim of one node: gates, slots, its zone, its pods' budgets, room, the window.
-
-Nodes that are passed over, so that they hold up neither zones nor pools, and come again last.
-
-Such are nodes whose budgets spare no pod now, and those whose pods find no room even while nobody
-is out of service. They wait for at most drain-timeout once the others are done: a run ends.
+Nodes whose budgets spare no pod now, and those whose pods find no room even while all nodes are in
+service, are passed over, so that they hold up neither zones nor pools, and come again last. They
+wait for at most drain-timeout once the others are done: a run ends.
 """
 
 from __future__ import annotations

@@ -5,12 +5,9 @@ its present step, and of which zones? `choose_claims`: of these candidates, in t
 have a slot in each scope and nothing else that holds them? The upgrade controller and the plan ask
 the same functions.
 
-How a run grows: a step of one node, then of two, of four, until the limits take over.
-
-Step k claims `canary * 2^k` nodes, waits until none of them is in flight, and soaks. When the next
-step would be as wide as the pool's limit, growth ends, and nodes are claimed whenever they may be.
-
-The order in which nodes are claimed: pool by pool, zone by zone, the easiest drain first.
+The order is pool by pool, zone by zone, the easiest drain first. A run grows by steps: step k
+claims `canary * 2^k` nodes, waits until none of them is in flight, and soaks. When the next step
+would be as wide as the pool's limit, growth ends, and nodes are claimed whenever they may be.
 """
 
 from __future__ import annotations

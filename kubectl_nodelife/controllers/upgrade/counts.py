@@ -4,14 +4,12 @@
 but to 1 rather than to 0, as a Deployment, kops and the machine config operator. Nodes that have
 vanished since the start count as unavailable. Integer arithmetic only.
 
-Whether a node is available, and which marks on it belong to other programs.
+A node that counts as available can take an ordinary pod now: no mark of another program is on it
+that says otherwise. A permanent taint of a dedicated pool does not make it unavailable, nor does a
+taint that only `--prefer`s other nodes.
 
-A node that counts as available can take an ordinary pod now. A permanent taint of a dedicated pool
-does not make it unavailable, nor does a taint that only `--prefer`s other nodes.
-
-Keeps a zone out of disruption: would one node more, and one accident more, be too many?
-
-The zones and their arithmetic are those of the node lifecycle controller (`ComputeZoneState`, with
+A zone is kept out of disruption: one node more, and one accident more, must not be too many. The
+zones and their arithmetic are those of the node lifecycle controller (`ComputeZoneState`, with
 ratios of 32-bit floats): from the unhealthy zone threshold on it slows or stops all evictions.
 """
 

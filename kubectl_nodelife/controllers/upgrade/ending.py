@@ -1,9 +1,8 @@
-"""The end of a run: the phase first, then what is left of ours is taken off.
+"""Soaking, and the end of a run.
 
-Failed and Held nodes keep their marks and are left to a person, but for one that carries neither a
-cordon of ours nor our taint.
-
-Soaking: the node serves again, and is watched for a while; then it is Done.
+In Soaking a node serves again and is watched for a while; then it is Done. At the end of a run the
+phase is written first, then what is left of ours is taken off. Failed and Held nodes keep their
+marks and are left to a person, but for one that carries neither a cordon of ours nor our taint.
 """
 
 from __future__ import annotations

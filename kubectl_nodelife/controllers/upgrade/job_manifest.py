@@ -5,12 +5,11 @@ what a node says of itself must hold nothing that a shell would obey. Name, plac
 tolerations of what a node under work is marked with, owner and deadline are ours; the rest is as
 the user wrote it. The Job is found again by its name: a second create is answered with 409.
 
-What the work is told of its node, and what of it a node is not believed.
-
-A kubelet writes its own Node: its addresses, and its provider id where nobody gave it one. Who
-reported another machine's would have the operator's command go there. So an address is handed on
-only if it is one of a machine on a network, and both only if one Node alone claims them and they
-are what they were when the plan was made (or, of a node that came later, when it was first seen).
+The variables are those of `--run`, too. A kubelet writes its own Node: its addresses, and its
+provider id where nobody gave it one. One that reported another machine's would have the operator's
+command go there. So an address is handed on only if it is one of a machine on a network, and both
+only if one Node alone claims them and they are what they were when the plan was made (or, of a node
+that came later, when it was first seen).
 """
 
 from __future__ import annotations

@@ -5,11 +5,9 @@ file of `kind: Upgrade`; the command line makes such a mapping too. Durations ar
 nanoseconds inside and Go durations (`5m`) in text. Numbers of nodes are read as Kubernetes reads an
 IntOrString: `3` or `10%`.
 
-The policy as it stands in a run's document, for all to read, and as it is read from there.
-
-Commands and manifests stand in it as digests alone, and none is ever taken from there: whoever may
-write a Lease shall not have anything run on an operator's machine, or by his rights. Who goes on
-with a run gives them again.
+It stands in the run's document, for all to read, with commands and manifests as digests alone, and
+none is ever taken from there: whoever may write a Lease shall not have anything run on an
+operator's machine, or by his rights. Who goes on with a run gives them again.
 """
 
 from __future__ import annotations
