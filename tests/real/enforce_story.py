@@ -36,7 +36,7 @@ _SETS = "/apis/apps/v1/namespaces/default/daemonsets"
 _LOST = "node.kubernetes.io/unreachable"
 
 
-class RunSummary:
+class Story:
     """The cluster, from outside: what is done to it, and how it looks."""
 
     def __init__(self, plane: ControlPlane, kubelets: Kubelets) -> None:

@@ -56,7 +56,7 @@ _MARK: Final = re.compile(
 _SETS: Final = "/apis/apps/v1/namespaces/default/daemonsets/agent"
 
 
-class RunSummary:
+class Story:
     """The cluster, somebody whose daemon watches it, and the screens so far."""
 
     def __init__(self, plane: ControlPlane, kubelets: Kubelets, one: User, other: User) -> None:
@@ -183,7 +183,7 @@ async def made(plane: ControlPlane, kubelets: Kubelets) -> dict[str, str]:
         await one.ok("daemon", "start", *(f"--set={flag}" for flag in FLAGS))
         wrong = [flag.replace("=10s", "=16s") for flag in FLAGS]
         await other.ok("daemon", "start", *(f"--set={flag}" for flag in wrong))
-        story = RunSummary(plane, kubelets, one, other)
+        story = Story(plane, kubelets, one, other)
         try:
             await story.tell()
         finally:

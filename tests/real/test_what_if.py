@@ -205,8 +205,12 @@ def test_a_daemon_that_has_seen_a_pass_foretells_the_next_loss_to_the_pass(
         and (r["detail"]["type"], r["detail"]["status"]) == ("Ready", "Unknown")
     ]
     passes = round(later / PERIOD_S)  # renewals after the question are noticed so much later
+    # a renewal right before a pass may reach the real controllers right after it
+    before_pass = (begun + real - renewed - later) % PERIOD_S
+    is_close = bool(later) or before_pass <= BUSY_S
     print(f"told {told:.2f}, {later:.2f} s later {told + passes * PERIOD_S:.2f}, really {real:.2f}")
-    assert abs(told + passes * PERIOD_S - real) <= BUSY_S + (PERIOD_S if later else 0)
+    print(f"the last renewal came {before_pass:.2f} s before a pass")
+    assert abs(told + passes * PERIOD_S - real) <= BUSY_S + (PERIOD_S if is_close else 0)
 
 
 def program(*words: str) -> None:
