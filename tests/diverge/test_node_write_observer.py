@@ -194,14 +194,14 @@ def test_a_lease_that_is_renewed_and_one_that_is_not() -> None:
     watch = LeaseWatch()
     for second in range(0, 30, 5):
         watch.note(spec(second), T0 + second * SECOND)
-        assert watch.sight.stale_ns() is None
+        assert watch.observation.stale_ns() is None
     for second in range(30, 60, 5):
         watch.note(spec(24), T0 + second * SECOND)
-    assert watch.sight.stale_ns() == 31 * SECOND
+    assert watch.observation.stale_ns() == 31 * SECOND
     (stale,) = watch.stale
     assert (stale.begin_ns, stale.end_ns) == (T0 + 24 * SECOND, None)
     watch.note(spec(61, "cm-2", acquireTime=format_micro_time(T0 + 57 * SECOND)), T0 + 62 * SECOND)
-    assert watch.sight.stale_ns() is None
+    assert watch.observation.stale_ns() is None
     assert watch.stale[0].end_ns == T0 + 62 * SECOND
     assert watch.leaders == [(T0 + 57 * SECOND, "cm-2")]
 
@@ -210,15 +210,15 @@ def test_a_leader_whose_clock_is_wrong_is_no_stale_one() -> None:
     watch = LeaseWatch()
     for second in range(0, 60, 5):
         watch.note(spec(second - 3600), T0 + second * SECOND)
-        assert watch.sight.stale_ns() is None
+        assert watch.observation.stale_ns() is None
 
 
 def test_a_lease_of_which_no_renewal_was_seen_proves_nothing() -> None:
     watch = LeaseWatch()
     for second in range(0, 60, 5):
         watch.note(spec(-3600), T0 + second * SECOND)
-    assert watch.sight.stale_ns() is None
-    assert "it has not been renewed since" in watch.sight.error
+    assert watch.observation.stale_ns() is None
+    assert "it has not been renewed since" in watch.observation.error
     assert watch.stale == []
 
 
@@ -234,8 +234,8 @@ def test_a_lease_of_which_no_renewal_was_seen_proves_nothing() -> None:
 def test_a_lease_that_cannot_be_read(body: Any, error: str) -> None:
     watch = LeaseWatch()
     asyncio.run(watch.look(Answers(leases=body), T0))  # type: ignore[arg-type]
-    assert error in watch.sight.error
-    assert watch.sight.stale_ns() is None
+    assert error in watch.observation.error
+    assert watch.observation.stale_ns() is None
 
 
 def test_a_server_that_fails_is_asked_ever_more_seldom() -> None:
@@ -254,4 +254,4 @@ def test_a_lease_that_was_not_asked_for_is_not_taken_for_the_managers() -> None:
     watch = LeaseWatch()
     of_a_node = {"metadata": {"name": "n0"}, "spec": spec(0, "n0")}
     asyncio.run(watch.look(Answers(leases={"items": [of_a_node]}), T0))  # type: ignore[arg-type]
-    assert "there is no lease" in watch.sight.error and watch.sight.holder == ""
+    assert "there is no lease" in watch.observation.error and watch.observation.holder == ""

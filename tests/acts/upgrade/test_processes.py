@@ -121,12 +121,12 @@ def test_a_nodes_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "because"),
-    [("exit 3", "exited with 3"), ("sleep 5", "took longer than 0.2s"), ("true", "")],
+    ("command", "limit_s", "because"),
+    [("exit 3", 10, "exited with 3"), ("sleep 5", 0.2, "took longer than 0.2s"), ("true", 10, "")],
 )
-def test_the_gates_command_is_run_and_limited(command: str, because: str) -> None:
+def test_the_gates_command_is_run_and_limited(command: str, limit_s: float, because: str) -> None:
     async def main() -> GateCommand:
-        gate = GateCommand(command, ENVIRON, period_s=60, limit_s=0.2)
+        gate = GateCommand(command, ENVIRON, period_s=60, limit_s=limit_s)
         looking = asyncio.create_task(gate.run())
         async with asyncio.timeout(15):
             while not gate.runs:
