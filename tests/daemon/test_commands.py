@@ -79,8 +79,12 @@ def test_would_becomes_confirmed_where_controllers_run() -> None:
 
             items = await one.until(settled)
             assert {i["mode"] for i in items} == {"dry-run"}
-            shown = await one.ok("status", "a1")
-            assert "Unknown" in shown and "unreachable:NoExecute" in shown
+
+            async def is_shown() -> bool:  # the taint NoExecute comes after NoSchedule
+                shown = await one.ok("status", "a1")
+                return "Unknown" in shown and "unreachable:NoExecute" in shown
+
+            assert await one.until(is_shown)
 
     play(test)
 
