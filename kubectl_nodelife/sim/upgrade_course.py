@@ -76,7 +76,8 @@ class Course:
     `available`: how many nodes of the run's pools are available, from each instant on. `held`: the
     nodes that are never claimed, and what holds them. `free_share`: the least free share of cpu and
     memory. `moves`: how often each pod that is moved is, as (mean, most); `waiting`: pods that
-    would stay Pending, and why. `phase`: the run's, in the end.
+    would stay Pending, and why. `phase`: the run's, in the end. `decided`: what its leaders
+    decided, each with its instant in ns since the epoch.
     """
 
     turns: dict[str, NodeTurn] = field(default_factory=dict)
@@ -90,6 +91,7 @@ class Course:
     waiting: list[str] = field(default_factory=list)
     end_ns: int = 0
     phase: str = str(RunPhase.RUNNING)
+    decided: list[tuple[int, Action]] = field(default_factory=list)
 
 
 _REACHED: Final = {

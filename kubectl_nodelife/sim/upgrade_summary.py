@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from kubectl_nodelife.controllers.upgrade.claiming import SOAK
+from kubectl_nodelife.controllers.upgrade.cleaning import CONTROLLER
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     NodeScope,
@@ -240,6 +241,7 @@ class UpgradeWatch:
         done = [(at, a) for at, a in entries if at >= self.began_ns and a.id not in refused]
         origin_ns = self.began_ns + cold_ns
         course = CourseReader(self._nodes, self._policy, origin_ns, self._soaks_ns).read(done)
+        course.decided = [entry for entry in done if entry[1].controller == CONTROLLER]
         course.moves = moves_of_pods(a for _, a in done)
         course.free_share = dict(self._shares)
         course.lowest = {

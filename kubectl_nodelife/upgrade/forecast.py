@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.expected import PhaseTimes, expected_work_ns
-from kubectl_nodelife.controllers.upgrade.policy import NodeWork, UpgradePolicy, WorkMode
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.cache import Cache
@@ -73,8 +73,6 @@ def _setting(snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings) 
     mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
     work = WorkAssumptions(mode=mode, duration_ns=expected_work_ns(policy))
     policy = policy if policy.canary_image else replace(policy, canary_image=CANARY_IMAGE)
-    if policy.work.mode is WorkMode.JOB:  # what its pods do is not known: it is done after its time
-        policy = replace(policy, work=NodeWork(WorkMode.RUN, "-"))
     scenario = Scenario(
         file="",
         name="upgrade plan",

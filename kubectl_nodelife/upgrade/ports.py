@@ -1,7 +1,7 @@
 """The answers that the upgrade controller is handed in, from the cache that it looks at.
 
 The drain planner, the virtual scheduler, the DaemonSet controller's placement and the zones of the
-node lifecycle controller, asked by one driver each: the leader, a dry run, the virtual cluster. An
+node lifecycle controller, asked by one driver each: the leader, the virtual cluster. An
 answer is kept while the objects that it is made from are the same ones, and for `MEMORY_NS` at
 most where looking would cost as much as answering.
 

@@ -1,4 +1,4 @@
-"""What a leader does, told in plain sentences: `start` prints them, a dry run too.
+"""What a leader does, in plain sentences: `start` prints them, `start --dry-run` those of a play.
 
 One sentence for each record of an action (`Action.records`), the same states and reasons as in the
 Events of nodes and in `upgrade status`.

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from kubectl_nodelife.commands.flags import Connection, connection_arguments, gathered_flags
-from kubectl_nodelife.commands.writing import environ, identity_of, run_interruptible
+from kubectl_nodelife.commands.writing import environ, identity_of
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.daemon.spawning import NotStarted, read_secrets, spawn, tell_parent
 from kubectl_nodelife.errors import (
+    EXIT_FAILED,
     EXIT_REFUSED,
     EXIT_UNREACHABLE,
     EXIT_USAGE,
@@ -30,7 +31,7 @@ from kubectl_nodelife.errors import (
     Refused,
     Unreachable,
 )
-from kubectl_nodelife.kube.times import MINUTE_NS
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
@@ -39,12 +40,12 @@ if TYPE_CHECKING:
     from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
     from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
+    from kubectl_nodelife.sim.upgrade_course import Course
 
 
 NOT_PLANNED_ON: Final = ("VolumeAttachment", "CSINode")
 """Kinds that the leader follows beside those that a plan reads."""
 
-ASSUMED_WORK_NS: Final = 10 * MINUTE_NS
 WRITES_A_NODE: Final = 20
 """PATCHes, canary, Lease and Job of one node, with a new try and a new leader."""
 
@@ -113,35 +114,22 @@ def lead_run(
         raise KeyboardInterrupt from None
 
 
-def rehearse_run(
-    policy: UpgradePolicy, look: DrainLook, images: PauseImages, connection: Connection
-) -> int:
-    """Tell what a run would do on live data, as time goes by. Raises NodelifeError."""
-    from kubectl_nodelife.acts.upgrade.dry_run import DryRun
-    from kubectl_nodelife.acts.upgrade.leader import KINDS
-    from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
-    from kubectl_nodelife.acts.upgrade.opening import new_run_id
-    from kubectl_nodelife.commands.cluster.direct import target_of
-    from kubectl_nodelife.controllers.upgrade.document import RunDocument
-    from kubectl_nodelife.controllers.upgrade.policy import policy_digest
-    from kubectl_nodelife.live.auth import Session
-    from kubectl_nodelife.live.client import Client
+def tell_course(course: Course) -> int:
+    """Say what the leader of a played run decides, each line with its time; the exit code that
+    the run would have.
+    """
+    from kubectl_nodelife.acts.upgrade.sentences import sentences_of
+    from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
+    from kubectl_nodelife.engine.actions import RecordEvent
 
-    target = target_of(connection)
-    now_ns = look.snapshot.now_ns
-    run = RunDocument(run=new_run_id(now_ns), policy=policy_digest(policy))
-
-    async def work() -> int:
-        client = Client(Session(target, environ()))
-        try:
-            cache = LiveCache(client, KINDS, look.settings)
-            ports = _ports(policy, look, images)
-            work_ns = policy.expect_work_ns or ASSUMED_WORK_NS
-            return await DryRun(cache, policy, ports, run, work_ns, _tell).run()
-        finally:
-            await client.close()
-
-    return run_interruptible(work)
+    for at_ns, action in course.decided:
+        for line in sentences_of(action) if not isinstance(action, RecordEvent) else ():
+            _tell(f"(dry run) {line}", at_ns)
+    if course.phase not in OVER and course.phase != RunPhase.PAUSED:
+        for name, hold in sorted(course.held.items()):
+            terminal.warn(f"node {name} is never claimed: {hold.because}")
+    failed = any(turn.failed for turn in course.turns.values())
+    return EXIT_FAILED if failed or course.phase not in OVER else 0
 
 
 def _ports(policy: UpgradePolicy, look: DrainLook, images: PauseImages) -> UpgradePorts:
@@ -196,12 +184,17 @@ def _most_writes(policy: UpgradePolicy, look: DrainLook) -> int:
     return 2 * (WRITES_A_NODE * len(nodes) + pods) + 100
 
 
-def _tell(text: str) -> None:
-    """A line with its time; in a log, which may be days long, with its date too."""
+def _tell(text: str, at_ns: int | None = None) -> None:
+    """A line with its time, by default now; in a log, which may be days long, and on another day
+    than today, with its date too.
+    """
     from kubectl_nodelife.report.screen import this_screen
 
-    stamp = "%H:%M:%S" if this_screen().width else "%Y-%m-%dT%H:%M:%S%z"
-    terminal.write(f"{time.strftime(stamp)} {terminal.printable(text)}\n")
+    now = time.localtime()
+    at = now if at_ns is None else time.localtime(at_ns / SECOND_NS)
+    is_short = this_screen().width and at[:3] == now[:3]
+    stamp = "%H:%M:%S" if is_short else "%Y-%m-%dT%H:%M:%S%z"
+    terminal.write(f"{time.strftime(stamp, at)} {terminal.printable(text)}\n")
     terminal.flush()
 
 

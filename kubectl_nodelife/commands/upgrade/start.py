@@ -19,7 +19,7 @@ from kubectl_nodelife.commands.upgrade.leading import (
     detach_flags,
     lead_flags,
     lead_run,
-    rehearse_run,
+    tell_course,
 )
 from kubectl_nodelife.commands.upgrade.plan import check_named, look_for_upgrade, rendered
 from kubectl_nodelife.commands.upgrade.run import read_run
@@ -34,11 +34,13 @@ if TYPE_CHECKING:
     from kubectl_nodelife.controllers.upgrade.document import RunDocument
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
     from kubectl_nodelife.kube.node import Node
+    from kubectl_nodelife.sim.upgrade_course import Course
+    from kubectl_nodelife.upgrade.plan_values import UpgradePlan
 
 
 @click.command("start")
 @policy_flags
-@click.option("--dry-run", is_flag=True, help="Decide on live data, and send nothing but reads.")
+@click.option("--dry-run", is_flag=True, help="Say what is done when; send nothing but reads.")
 @detach_flags
 @lead_flags
 @connection_flags
@@ -56,7 +58,8 @@ def start(
     what is in work, the second leaves at once. Exits with 1 where the run pauses after failures or
     ends with nodes Failed or Held, with 5 where it is refused or another leader has taken over.
     --detach leads in the background, and says where its log is; `upgrade pause` and `abort` end it.
-    --dry-run tells what would be done, as time goes by; --expect-work is how long work then takes.
+    --dry-run plays the run on a copy of the cluster as it is, and prints what the leader would do,
+    and when; --expect-work is how long the work then takes.
 
     \b
     Examples:
@@ -75,7 +78,7 @@ def start(
         connection = begun_by.with_token(connection)
         prepared = _prepare(policy, connection, lead, dry_run=dry_run)
         if dry_run:
-            return rehearse_run(policy, prepared.look, prepared.images, connection)
+            return tell_course(prepared.course)
         if not is_confirmed(lead.yes, prepared.todo, prepared.server):
             terminal.note("not confirmed: nothing was changed")
             return 0
@@ -85,12 +88,15 @@ def start(
 
 
 class _Prepared(NamedTuple):
-    """What was read and shown before the question. `todo`: how many nodes are asked for."""
+    """What was read and shown before the question. `todo`: how many nodes are asked for; `course`:
+    that of the run as it was planned.
+    """
 
     look: DrainLook
     images: PauseImages
     nodes: list[Node]
     todo: int
+    course: Course
 
     @property
     def server(self) -> str:
@@ -110,6 +116,7 @@ def _prepare(
     from kubectl_nodelife.controllers.upgrade.selection import is_selected
     from kubectl_nodelife.report.formats import render
     from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
+    from kubectl_nodelife.sim.upgrade_course import Course
 
     read = asyncio.run(read_run(connection, policy.lease_namespace))
     goes_on = "" if dry_run else check_start(read.lease, read.nodes, policy, read.now_ns)
@@ -121,10 +128,11 @@ def _prepare(
     if goes_on:
         status = upgrade_status(read.nodes, read.lease, read.now_ns, read.source)
         terminal.write(render(UpgradeStatusPage(status), "table"))
-        todo = sum(is_selected(node, policy) for node in read.nodes)
+        todo, course = sum(is_selected(node, policy) for node in read.nodes), Course()
     else:
-        todo = _show_plan(policy, look)
-    return _Prepared(look, images, read.nodes, todo)
+        made = _show_plan(policy, look)
+        todo, course = len(made.done), made.course
+    return _Prepared(look, images, read.nodes, todo, course)
 
 
 def _lead(
@@ -144,8 +152,8 @@ def _lead(
     return lead_run(policy, prepared.look, prepared.images, opening, connection, lead)
 
 
-def _show_plan(policy: UpgradePolicy, look: DrainLook) -> int:
-    """Show the plan; how many nodes it does. Raises Failed, Refused, NotFound."""
+def _show_plan(policy: UpgradePolicy, look: DrainLook) -> UpgradePlan:
+    """Make the plan and show it. Raises Failed, Refused, NotFound."""
     from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 
     check_named(policy, look.snapshot.nodes)
@@ -155,7 +163,7 @@ def _show_plan(policy: UpgradePolicy, look: DrainLook) -> int:
     terminal.write(rendered(made, look.source, Output("table")))
     if made.refusals:
         raise Refused("; ".join(made.refusals), on=str(look.source.get("server", "")))
-    return len(made.done)
+    return made
 
 
 def is_confirmed(yes: bool, nodes: int, server: str) -> bool:

@@ -1,13 +1,12 @@
 """The protocols between the upgrade controller and its driver.
 
-A driver (the virtual cluster, the leader of a live run, a dry run) does this, and nothing else:
+A driver (the virtual cluster, the leader of a live run) does this, and nothing else:
 
 1. It makes one `UpgradeController(policy, run, ports, epoch)` for each epoch in which it leads. The
    controller remembers clocks and what it has seen alone; all else it reads from the nodes'
    annotations and the run's document, so that a new leader begins with a new controller.
 2. It calls `step(view, now_ns)` after each change of the cluster, and at `next_due_ns` at the
-   latest. `view.cache` is what the cluster shows; in a dry run, and in the virtual cluster, with
-   what our own actions have changed. `now_ns` is a clock that nobody sets and that counts suspend;
+   latest. `view.cache` is what the cluster shows. `now_ns` is a clock that nobody sets and that counts suspend;
    the cache is told of heartbeats by the same clock. `view.clock_ns` is the API server's time.
 3. It carries the actions out in their order, each under the version of the object in `view.cache`
    (`engine/calls`), and hands `StartWork` and `StopWork` to whoever runs commands. What came of a
