@@ -99,7 +99,13 @@ def test_a_namespace_that_is_missing_refuses_the_start_and_says_what_to_type() -
 
 
 def test_the_namespace_of_a_job_must_exist_as_well() -> None:
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": "infra"}, "spec": {}}
+    spec = {"template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"namespace": "infra"},
+        "spec": spec,
+    }
     found = plan(namespace("nodelife"), work={"mode": "job", "manifest": job})
     assert any("namespace infra, for the Jobs" in refusal for refusal in found.refusals)
 

@@ -6,8 +6,9 @@ A driver (the virtual cluster, the leader of a live run) does this, and nothing 
    controller remembers clocks and what it has seen alone; all else it reads from the nodes'
    annotations and the run's document, so that a new leader begins with a new controller.
 2. It calls `step(view, now_ns)` after each change of the cluster, and at `next_due_ns` at the
-   latest. `view.cache` is what the cluster shows. `now_ns` is a clock that nobody sets and that counts suspend;
-   the cache is told of heartbeats by the same clock. `view.clock_ns` is the API server's time.
+   latest. `view.cache` is what the cluster shows. `now_ns` is a clock that nobody sets and
+   that counts suspend; the cache is told of heartbeats by the same clock. `view.clock_ns` is the
+   API server's time.
 3. It carries the actions out in their order, each under the version of the object in `view.cache`
    (`engine/calls`), and hands `StartWork` and `StopWork` to whoever runs commands. What came of a
    write is told by `outcome(action, code, message, obj)`; a world that shows each change at once
