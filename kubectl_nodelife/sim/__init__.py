@@ -5,7 +5,7 @@ The controllers that run on it are the real ones; what is simulated here is ever
 - in: `scenario` with its `events` and `fields`; `generate` makes clusters; `run` plays one, without
   the garbage collector (`collector`)
 - the cluster: `world` over `api`, `kubelet` (with `kubelet_state` and `conditions`), `machines`
-  under the kubelets, `scheduler` (with `store_cache`), `owners`, `disruption` (budgets),
+  under the kubelets, `scheduler`, `owners`, `disruption` (budgets),
   `endpoints` (Services), `defaults`, `names`; `agenda` knows what happens when
 - a world forks (`World.fork`) in a tenth of a millisecond, whatever its size: its parts share what
   does not change, and `agenda` keeps happenings as data

@@ -1,9 +1,9 @@
 """The node lifecycle controller, a module for each noun.
 
 - `controller`: what the engine calls; node workers, retries, and when the 100 ms loop has work
-- `monitor`: the monitor pass, which asks the others about one node after another
+- `monitor`: the monitor pass, which asks the others about one node after another and marks the pods
+  of a lost one
 - `health`: whether a node is silent for too long, and which pass would have noticed
-- `pods`: the pods of a lost node are marked
 - `eviction`: who is queued, tainted or released; `classic`: how it was before taints
 - `taints`: which taints and labels a node should have, and the patches
 - `zones`, `disruption`: states and rates of zones, and what changes with them

@@ -4,6 +4,10 @@ Follows `monitorNodeHealth` and `classifyNodes` of
 pkg/controller/nodelifecycle/node_lifecycle_controller.go. A pass looks only at nodes that changed
 or whose time may be over; `health.py` tells why that is the same as looking at all. Each node is a
 part of its own: one at which we fail is looked at again in the next pass, and the others go on.
+
+The pods of a lost node get the condition Ready=False, as `MarkPodsNotReady` of
+pkg/controller/util/node/controller_utils.go does it: phase and termination do not matter there, and
+a pod without the condition is not touched.
 """
 
 from __future__ import annotations
@@ -26,15 +30,15 @@ from kubectl_nodelife.controllers.nodelifecycle.health import (
     update_node_health,
 )
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
-from kubectl_nodelife.controllers.nodelifecycle.pods import mark_pods_not_ready
 from kubectl_nodelife.controllers.nodelifecycle.taints import CONTROLLER
-from kubectl_nodelife.engine.actions import Action, RecordEvent, SetNodeConditions
+from kubectl_nodelife.engine.actions import Action, MarkPodNotReady, RecordEvent, SetNodeConditions
 from kubectl_nodelife.engine.cache import Cache, Heartbeat, ListFailed
 from kubectl_nodelife.engine.controller import TurnPart
 from kubectl_nodelife.engine.events import Change
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 
 _PAUSE_AFTER: Final = 64
@@ -351,3 +355,53 @@ def _node_event(
 def _ready_status(node: Node | None) -> str:
     ready = node.ready() if node is not None else None
     return ready.status if ready is not None else ""
+
+
+def mark_pods_not_ready(
+    pods: Iterable[Pod],
+    node: str,
+    now_ns: int,
+    *,
+    with_event: bool,
+    because: str,
+    cause: Action | None,
+    by_pod_worker: bool = False,
+) -> list[Action]:
+    """Set Ready=False on each pod of the node that has the condition with another status."""
+    now = whole_seconds(now_ns)
+    marks: list[Action] = []
+    before, condition = PodCondition(), PodCondition()
+    for pod in pods:
+        ready = pod.status.condition("Ready")
+        if ready is None or ready.status == "False" or pod.spec.node_name != node:
+            continue
+        if ready is not before:
+            before, condition = ready, replace(ready, status="False", last_transition_time=now)
+        meta = pod.metadata
+        marked = MarkPodNotReady(
+            controller=CONTROLLER,
+            because=because,
+            cause=cause,
+            namespace=meta.namespace,
+            pod=meta.name,
+            pod_uid=meta.uid,
+            condition=condition,
+            by_pod_worker=by_pod_worker,
+        )
+        marks.append(marked)
+        if with_event:
+            marks.append(
+                RecordEvent(
+                    controller=CONTROLLER,
+                    because=because,
+                    cause=marked,
+                    kind="Pod",
+                    namespace=meta.namespace,
+                    name=meta.name,
+                    object_uid=meta.uid,
+                    type="Warning",
+                    reason="NodeNotReady",
+                    message="Node is not ready",
+                )
+            )
+    return marks

@@ -3,6 +3,6 @@
 What the running controllers do is seen as changes of objects. `foreign_writes` reads their actions
 off two versions of an object; that is detection alone, and where we enforce it says that somebody
 else writes what only such a controller does. Following is for planning only: `follower` puts events
-in order and tells what was done before ours was due, `pass_phase` adjusts our passes and tokens to
-it, and `daemonset_acts` holds the DaemonSet controller's acts against what our copy plans.
+in order, tells what was done before ours was due and adjusts our passes and tokens to it;
+`daemonset_acts` holds the DaemonSet controller's acts against what our copy plans.
 """
