@@ -124,11 +124,15 @@ class ShownCache(Cache):
         return [pod for pod in shown if pod is not None] + self._more_on.get(node, [])
 
 
+class NotReadYet(Unreachable):
+    """The daemon has begun, and the first list of the nodes is not there yet."""
+
+
 def look(watcher: DecisionTask, journal: Journal, cluster: WatchedCluster) -> ClusterView:
-    """The cluster as it can be shown now. Raises Unreachable where not even the nodes were read."""
+    """The cluster as it can be shown now. Raises NotReadYet where not even the nodes were read."""
     now_ns = watcher.clock.now_ns()
     if "Node" not in watcher.read:
-        raise Unreachable(
+        raise NotReadYet(
             f"the daemon has not read the nodes yet ({_progress(watcher)})",
             on=cluster.server,
             remedy="try again in a moment, or look directly with --no-daemon",

@@ -22,7 +22,7 @@ from aiohttp import web
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.client import MOST_BYTES, PROTOCOL
-from kubectl_nodelife.daemon.cluster_view import WatchedCluster
+from kubectl_nodelife.daemon.cluster_view import NotReadYet, WatchedCluster
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.live.loop import SLICE_S
 
@@ -31,6 +31,9 @@ T = TypeVar("T")
 Query = Mapping[str, list[str]]
 Answer = Callable[[Query], Awaitable[dict[str, Any]]]
 Stream = Callable[[Query], AsyncIterator[dict[str, Any]]]
+
+FIRST_LIST_S: Final = 5.0
+"""So long a question waits for the first list of the nodes."""
 
 _SO_PEERCRED: Final = getattr(socket, "SO_PEERCRED", None)
 _LOCAL_PEERCRED: Final = 1  # macOS: level 0, struct xucred, whose second int is the uid
@@ -114,7 +117,20 @@ class Server:
         answer = self._answers.get(question)
         if answer is None:
             return self._error(f"unknown question {question!r}", status=404)
-        return self._respond(await answer(query))
+        return self._respond(await self._once_read(answer, query))
+
+    async def _once_read(self, answer: Answer, query: Query) -> dict[str, Any]:
+        """The answer. A question that comes while the nodes are listed for the first time waits for
+        them, so that no command fails where one daemon takes over from another.
+        """
+        end_s = time.monotonic() + FIRST_LIST_S
+        while True:
+            try:
+                return await answer(query)
+            except NotReadYet:
+                if time.monotonic() >= end_s:
+                    raise
+            await asyncio.sleep(0.1)
 
     async def _obey(self, request: web.Request) -> web.StreamResponse:
         order = self._orders.get(request.match_info["question"])

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.daemon import server
 from kubectl_nodelife.daemon.answer_port import AnswerPort, port_warning
 from kubectl_nodelife.daemon.bounded_listener import MOST_CONNECTIONS
 from kubectl_nodelife.daemon.client import ORDERS
-from kubectl_nodelife.daemon.cluster_view import WatchedCluster
+from kubectl_nodelife.daemon.cluster_view import NotReadYet, WatchedCluster
 from kubectl_nodelife.daemon.server import Server
 from kubectl_nodelife.errors import BadInput
 from tests.loopback import play, until
@@ -41,13 +42,32 @@ async def _obey(query: Any) -> dict[str, Any]:
 async def served() -> AsyncIterator[AnswerPort]:
     orders = dict.fromkeys(ORDERS, _obey)
     cluster = WatchedCluster("identity", "context", "https://server")
-    server = Server(cluster, {"status": _answer, "slow": _slow}, {}, orders, lambda: "uid")
-    port = AnswerPort(server, free_port())
+    asked = Server(
+        cluster,
+        {"status": _answer, "slow": _slow, "early": ListedLater(3)},
+        {},
+        orders,
+        lambda: "uid",
+    )
+    port = AnswerPort(asked, free_port())
     await port.start()
     try:
         yield port
     finally:
         await port.close()
+
+
+class ListedLater:
+    """An answer that is there once it was asked for so often."""
+
+    def __init__(self, asked: int) -> None:
+        self._asked = asked
+
+    async def __call__(self, query: Any) -> dict[str, Any]:
+        self._asked -= 1
+        if self._asked > 0:
+            raise NotReadYet("the daemon has not read the nodes yet")
+        return {"text": "an answer"}
 
 
 async def _slow(query: Any) -> dict[str, Any]:
@@ -74,6 +94,21 @@ def test_an_answer_says_of_which_cluster_it_is() -> None:
             answer = json.loads(body)
             assert status == 200 and answer["text"] == "an answer"
             assert answer["clusterUid"] == "uid" and answer["server"] == "https://server"
+
+    play(test)
+
+
+def test_a_question_waits_for_the_first_list_of_the_nodes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def test() -> None:
+        async with served() as port:
+            status, body = await sent(port.port, "GET /v1/early", OURS)
+            assert status == 200 and json.loads(body)["text"] == "an answer"
+        monkeypatch.setattr(server, "FIRST_LIST_S", 0.0)
+        async with served() as port:
+            status, body = await sent(port.port, "GET /v1/early", OURS)
+            assert status == 422 and "has not read the nodes yet" in body
 
     play(test)
 

@@ -105,7 +105,7 @@ def test_it_has_bounds_of_time_and_memory_and_number() -> None:
         with pytest.raises(Failed, match=r"not there after 0\.2s; look directly"):
             await forked(long, seconds=0.2)
         with pytest.raises(Failed, match="needs more than 64 MiB; look directly"):
-            await forked(lambda: {"x": len(bytearray(256 * MIB))}, most_bytes=64 * MIB)
+            await forked(lambda: {"x": len(bytearray(4096 * MIB))}, most_bytes=64 * MIB)
 
         answers, loop_goes_on = ForkedAnswers(seconds=0.5, patience_s=0.1), 0
         under_way = [
