@@ -37,7 +37,8 @@ def lines(course: Course, capsys: pytest.CaptureFixture[str]) -> tuple[list[str]
     """What is said of the course, without the times, and the exit code."""
     code = tell_course(course)
     terminal.flush()
-    return [line.partition(" ")[2] for line in capsys.readouterr().out.splitlines()], code
+    said = capsys.readouterr().out.splitlines()
+    return [line.partition(" ")[2] for line in said if line], code
 
 
 MODES: dict[str, tuple[dict[str, Any], str]] = {

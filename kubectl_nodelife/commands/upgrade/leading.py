@@ -122,6 +122,7 @@ def tell_course(course: Course) -> int:
     from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
     from kubectl_nodelife.engine.actions import RecordEvent
 
+    terminal.write("\n")  # after the plan
     for at_ns, action in course.decided:
         for line in sentences_of(action) if not isinstance(action, RecordEvent) else ():
             _tell(f"(dry run) {line}", at_ns)
