@@ -38,7 +38,7 @@ class Carrier(Protocol):
     """Carries one action out at a time that its caller chooses."""
 
     async def carry_out(self, action: Action, seen: KubeObject) -> Result:
-        """What came of it. `seen`: the object that was decided on."""
+        """The outcome. `seen`: the object that was decided on."""
 
     async def stop(self) -> None:
         """Send nothing more, and wait for what is on its way."""
@@ -108,7 +108,7 @@ class ServerDryRun:
 
 
 def make_carrier(session: ActSession, on_held: OnHeld = lambda action, because: None) -> Carrier:
-    """What the order asks for, at kubectl's rate."""
+    """The writes that the order asks for, at kubectl's rate."""
     if session.order.dry_run:
         return ServerDryRun(session)
     return LiveCarrier(session, client_bucket(), on_held)

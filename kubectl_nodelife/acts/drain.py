@@ -79,7 +79,7 @@ class WaveRun(msgspec.Struct):
 
 
 class DrainOrder(msgspec.Struct, frozen=True):
-    """What is drained, and how. `conditions`: the nodes' conditions tell of it, `because`: why."""
+    """The nodes to drain, and how. `conditions`: shown in the nodes' conditions; `because`: why."""
 
     plan: DrainPlan
     options: DrainOptions
@@ -287,7 +287,7 @@ class Drain:
 
 
 def why_not(plan: DrainPlan) -> str:
-    """What stops a plan, in one line."""
+    """The reason why a plan does not go on, in one line."""
     stopped = [pod for pod in plan.pods() if pod.verdict in (NEVER, REFUSED)]
     words = [f"pod {p.namespace}/{p.name}: {p.reason or p.gate}" for p in stopped[:3]]
     more = f" and {len(stopped) - 3} pods more" if len(stopped) > 3 else ""

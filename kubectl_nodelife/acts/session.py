@@ -1,4 +1,4 @@
-"""What a one-off act writes through: checks, a journal of its own, the kill switch, the guard.
+"""The session of a one-off act: checks, a journal of its own, the kill switch, the guard.
 
 Of enforce.md: the rows of section 3 that are marked for one-off acts, the gate of section 5 without
 Lease and watches, of section 6 the breaker for errors and the total, and section 7 with a journal
@@ -37,7 +37,7 @@ MOST_ACTS: Final = 9
 
 
 class ActOrder(msgspec.Struct, frozen=True):
-    """What a person ordered. `act`: `repair`, `drain`, `upgrade` and so on, in whose name it is
+    """A person's order. `act`: `repair`, `drain`, `upgrade` and so on, in whose name it is
     written.
 
     `groups`: API groups that must be served, such as `policy/v1`. `dry_run`: the API server checks
@@ -98,7 +98,7 @@ class ActSession:
             await checks.clock_agrees()
 
     def view(self) -> WriteConditions:
-        """What the guard must know of this moment."""
+        """The state of this moment, for the guard."""
         return WriteConditions(
             kill_switch_absent_ns=self.kill_switch.absent_ns,
             kill_switch_present=self.kill_switch.present,

@@ -22,7 +22,7 @@ FIRST_LOOK = "a first look: ages are those of the objects"
 
 
 def reading() -> KindsToRead:
-    """What an audit reads."""
+    """The kinds that an audit reads."""
     from kubectl_nodelife.answers.audit import KINDS
     from kubectl_nodelife.commands.cluster.look import KindsToRead
 

@@ -168,7 +168,7 @@ def _one_a_line(items: list[dict[str, Any]]) -> str:
 
 
 def _of_acts(connection: Connection, query: dict[str, Any]) -> list[dict[str, Any]]:
-    """What `repair`, `rollout undo` and `drain` have written from this machine."""
+    """The writes that `repair`, `rollout undo` and `drain` have made from this machine."""
     if connection.via:
         return []
     import time

@@ -172,7 +172,7 @@ def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool, reports: in
 
 
 def would(plan: DrainPlan) -> list[str]:
-    """What kubectl prints in a client-side dry run, less its mark."""
+    """kubectl's lines of a client-side dry run, less its mark."""
     from kubectl_nodelife.drain.results import KEPT
 
     lines = [f"node/{node.name} cordoned" for node in plan.nodes]
@@ -218,7 +218,7 @@ def carry_out(
 
 
 def act_order(options: DrainOptions, act: ActFlags, *, conditions: bool) -> ActOrder:
-    """What a drain must be allowed to do."""
+    """The rights that a drain needs."""
     from kubectl_nodelife.acts.node_drain import DRAIN
     from kubectl_nodelife.acts.session import ActOrder
     from kubectl_nodelife.daemon.cluster_checks import Right

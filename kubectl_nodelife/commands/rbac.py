@@ -229,7 +229,7 @@ def rule(group: str, resource: str, subresource: str, verbs: Iterable[str]) -> d
 
 
 def enforce_roles(controllers: Iterable[str], lease_namespace: str) -> dict[str, list[Row]]:
-    """What enforcing these controllers needs, by namespace; "": everywhere.
+    """The rules that enforcing these controllers needs, by namespace; "": everywhere.
 
     `lease_namespace`: where the Lease of the one writer is.
     """

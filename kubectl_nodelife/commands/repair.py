@@ -125,7 +125,7 @@ class Audited(NamedTuple):
             terminal.warn(warning)
 
     def head(self) -> dict[str, Any]:
-        """What the document shares with other answers."""
+        """The fields that the document shares with other answers."""
         view = self.view
         profile = view.settings.profile.name
         return {"source": view.source, "profile": profile, "moment": view.moment}

@@ -124,7 +124,7 @@ def _journal(
 
 
 def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
-    """What people ordered with `drain`, `repair` and `rollout undo` here."""
+    """The orders that people gave with `drain`, `repair` and `rollout undo` here."""
     known = ask.resolve(connection)
     folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
     found = changes_of_acts(folder, {}, time.time_ns() - since_ns) if folder else []
@@ -164,7 +164,7 @@ async def _read(
 
 
 class DrainTraces(NamedTuple):
-    """What is left of drains besides a replay's traces."""
+    """The journals of drains, beside a replay's traces."""
 
     budgets: list[PodDisruptionBudget]
     warnings: list[str]

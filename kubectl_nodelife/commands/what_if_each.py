@@ -136,7 +136,7 @@ def _play_some(
     numbers: Sequence[int],
     pipe: connection.Connection,
 ) -> None:
-    """What one of the processes does."""
+    """The work of one of the processes."""
     try:
         for number in numbers:
             pipe.send((number, play(targets[number]), None))

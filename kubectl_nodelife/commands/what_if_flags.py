@@ -119,7 +119,7 @@ class ActsFile(NamedTuple):
 
 
 class ActsAndDumps(NamedTuple):
-    """What `-f` names: files of acts, and the rest."""
+    """The files that `-f` names: files of acts, and the rest."""
 
     acts: list[ActsFile]
     dumps: tuple[str, ...]

@@ -1,5 +1,4 @@
-"""What a decision task reads: its queue with the messages in it, and one source's news for several
-tasks.
+"""A decision task's input: its queue of messages, and one source's news for several tasks.
 
 The messages are watches, orders, outcomes, and Leases read anew. A source (`live.source`) has one
 queue; `Tee` gives its news to each task that opens a feed of its own.

@@ -1,4 +1,4 @@
-"""What becomes of pods and of their owners while a plan is played.
+"""The fate of pods and of their owners while a plan is played.
 
 Plain records, filled by `world`; what happens to pods is decided by the parts of the simulated
 cluster.

@@ -1,4 +1,4 @@
-"""What stands before the Eviction API: terminating namespaces, admission webhooks and policies.
+"""Admission before the Eviction API: terminating namespaces, admission webhooks and policies.
 
 Follows apiserver admission/plugin/namespace/lifecycle, plugin/webhook (rules, namespaceSelector,
 objectSelector, matchConditions, failurePolicy) and plugin/policy/validating; and
@@ -75,7 +75,7 @@ class Doubt(NamedTuple):
 
 
 class Admission:
-    """What admission says to evictions and deletions of pods, from a snapshot."""
+    """Admission's answers to evictions and deletions of pods, from a snapshot."""
 
     def __init__(self, snapshot: PlanSnapshot) -> None:
         self._snapshot = snapshot

@@ -1,4 +1,4 @@
-"""What no plan can beat, by arithmetic that shares nothing with the planner.
+"""Lower bounds that no plan can beat, by arithmetic that shares nothing with the planner.
 
 Only pods, budgets, nodes and options go in: no filters, no loads, no virtual clock. A bound may be
 weak, it must never be wrong. It counts what has to be so in any order of events: kubectl asks again

@@ -1,4 +1,4 @@
-"""What is worth knowing about one budget, and what to do about it."""
+"""Findings about one budget, and what to do about them."""
 
 from __future__ import annotations
 

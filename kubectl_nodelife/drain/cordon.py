@@ -24,7 +24,7 @@ NO_END_S = float("inf")
 
 
 class _Cost(NamedTuple):
-    """What a way to cordon costs; the first difference decides.
+    """The costs of a way to cordon; the first difference decides.
 
     `stuck`: nodes whose drain does not end. `homeless`: replacements that find no node. `dark_s`:
     seconds at which workloads have no Ready pod, over all. `moves`: evictions.
@@ -84,7 +84,7 @@ def _cost(play: Play) -> _Cost:
 
 
 def _told(worse: _Cost, better: _Cost) -> str:
-    """What is worse about it, in a clause."""
+    """The way in which it is worse, in a clause."""
     if worse.stuck != better.stuck:
         return f"{counted(worse.stuck, 'node')} would not be drained, not {better.stuck}"
     if worse.homeless != better.homeless:

@@ -1,4 +1,4 @@
-"""What is to be said beside a plan: what it rests on, and what somebody should know before."""
+"""Notes beside a plan: what it rests on, and what somebody should know before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONG_WAIT_NS: Final = 30 * SECOND_NS
 
 
 def assumptions(play: Play) -> list[str]:
-    """What the plan rests on that nothing in the cluster shows."""
+    """The assumptions of the plan that nothing in the cluster shows."""
     made = [a for a in play.world.actors.values() if a.created_ns is not None]
     moved = {
         target.actor.workload

@@ -1,4 +1,4 @@
-"""What users notice of each workload while its pods move: nothing, fewer pods, or none at all."""
+"""The outage of each workload while its pods move: nothing, fewer pods, or none at all."""
 
 from __future__ import annotations
 

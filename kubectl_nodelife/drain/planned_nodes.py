@@ -40,7 +40,7 @@ class NodeIndex:
         self._admitted: dict[Demands, list[str]] = {}
 
     def info(self, name: str) -> NodeInfo:
-        """What the node has left at the plan's moment. Not to be changed: `NodeInfo.copy` is."""
+        """The node's free resources at the plan's moment. Not to be changed: `NodeInfo.copy` is."""
         info = self._infos.get(name)
         if info is None:
             info = self._infos[name] = NodeInfo(self.snapshot.nodes[name])
@@ -177,7 +177,7 @@ class PlannedNodes:
         return self.placement.info(name).pod_count
 
     def stock(self, name: str) -> NodeInfo:
-        """What the node's pods leave of it."""
+        """The node's resources less those of its pods."""
         made = self._touched.get(name)
         if made is None:
             info = self._node_index.info(name).copy()

@@ -26,7 +26,7 @@ class WaveInPlay(NamedTuple):
 
 @dataclass(slots=True)
 class Play:
-    """What happened in one run.
+    """The events and results of one run.
 
     `runs`: each node's turn, for those that had one. `end_ns`: when the last command returned,
     None where one never does.

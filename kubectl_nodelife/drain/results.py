@@ -1,4 +1,4 @@
-"""What a plan is, as values: pods, nodes, waves, budgets, workloads. No text layout, no I/O.
+"""A plan as values: pods, nodes, waves, budgets, workloads. No text layout, no I/O.
 
 Seconds are floats counted from the moment of the plan; None: never, or not known.
 """
@@ -123,7 +123,7 @@ class WavePlan:
 
 @dataclass(slots=True)
 class BudgetPoint:
-    """What a budget's status says from an instant on."""
+    """A budget's status from an instant on."""
 
     at: float
     healthy: int
@@ -147,7 +147,7 @@ class BudgetPlan:
 
 @dataclass(slots=True)
 class WorkloadPlan:
-    """What users notice of one workload: its outage (none, degraded, full) and for how long.
+    """The outage of one workload as users notice it (none, degraded, full), and for how long.
 
     `kind`, `name`: the controller of its pods; `top`: who owns that in the end, `Deployment/web`.
     `seconds` is None where it does not end, or (`end_known` False) something still comes.
@@ -185,7 +185,7 @@ class KindNotRead:
 
 @dataclass(slots=True)
 class Bound:
-    """What no plan can beat; see `bounds`."""
+    """The lower bounds that no plan can beat; see `bounds`."""
 
     waves: int
     seconds: float

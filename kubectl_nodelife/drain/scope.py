@@ -1,4 +1,4 @@
-"""What a plan for some nodes is about: their pods, the owners, the budgets, other members.
+"""The objects of a plan for some nodes: their pods, the owners, the budgets, other members.
 
 Found once and shared by the three runs of a plan. Pods elsewhere count in two ways: as members of
 a budget, and as siblings that show how long a workload's pods take to be Ready.

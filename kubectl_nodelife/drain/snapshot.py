@@ -43,7 +43,7 @@ from kubectl_nodelife.workloads.node_readiness import (
 )
 
 LEASE_DURATION_SECONDS = 40
-"""What a Lease's leaseDurationSeconds is where it does not say."""
+"""A Lease's leaseDurationSeconds where it does not say."""
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -297,7 +297,7 @@ class PlanSnapshot:
         return {name: why for name, why in told if why is not None}
 
     def readiness(self, node_name: str) -> NodeReadiness:
-        """What is known of a node, for advice about pods that hang on it."""
+        """The facts of a node, for advice about pods that hang on it."""
         node, lease = self.nodes.get(node_name), self._leases.get(node_name)
         if node is None:
             return NodeReadiness(name=node_name, exists=False)

@@ -150,7 +150,7 @@ class Judge:
         plan.faults = [PodFault(pod.namespace, pod.name, *fault) for fault in found]
 
     def _add_losses(self, plan: PodPlan, pod: Pod) -> None:
-        """What is lost with the pod: itself, and what it keeps on its node."""
+        """The loss that comes with the pod: itself, and what it keeps on its node."""
         if pod.status.phase in TERMINAL_PHASES:
             return
         owner = controller_of(pod.metadata)

@@ -268,11 +268,11 @@ class PlanWorld(KubectlRequests):
         return [self._actor_of(pod) for pod in pods]
 
     def refuses_eviction(self, pod: Pod) -> EvictionRefused | None:
-        """What admission says to an eviction."""
+        """Admission's answer to an eviction."""
         return self._admission.refuses_eviction(pod)
 
     def refuses_deletion(self, pod: Pod) -> EvictionRefused | None:
-        """What admission says to a deletion."""
+        """Admission's answer to a deletion."""
         return self._admission.refuses_deletion(pod)
 
     def _set_disruption_target(self, pod: Pod) -> None:

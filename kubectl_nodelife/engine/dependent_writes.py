@@ -34,7 +34,7 @@ from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
 NODE_LIFECYCLE: Final = "node-lifecycle"
 
 Lane = tuple[str, str, Hashable]
-"""What is carried out one after another: (controller, which part of it, what about)."""
+"""The key of writes that go one after another: (controller, which part of it, what about)."""
 
 _FIRST_OF_MORE: Final = (SetNodeConditions, AddTaints, SetPodCondition, SetPodPhase)
 

@@ -253,7 +253,7 @@ def why_unreadable(raw: Any) -> str:
 
 
 class LeaseState(msgspec.Struct, frozen=True):
-    """What `status` says of the Lease. `epoch`: leaseTransitions while we hold it."""
+    """The Lease as `status` shows it. `epoch`: leaseTransitions while we hold it."""
 
     namespace: str
     name: str

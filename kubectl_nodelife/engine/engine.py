@@ -352,7 +352,7 @@ def _turn(decide: Callable[P, Actions], *args: P.args, **kwargs: P.kwargs) -> Ac
 
 
 def _about(about: Hashable | Change) -> Hashable:
-    """What a turn is about; of a change its object: a heartbeat may come without its node."""
+    """The subject of a turn; of a change its object: a heartbeat may come without its node."""
     if type(about) is not Change:
         return about
     obj = about.new if about.new is not None else about.old

@@ -1,4 +1,4 @@
-"""What can happen to the engine: objects come, change and go, heartbeats move, actions turn out.
+"""Events of the engine: objects come, change and go, heartbeats move, actions turn out.
 
 A source makes these values, `Cache.apply` turns the first three into a `Change`, and that is what
 controllers see. `cause` is the action that led to the event where somebody knows it (the simulated
@@ -93,7 +93,7 @@ NOT_SENT: Final = 425
 
 @final
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What came of an action: an HTTP status code, the server's words, the resulting object.
+    """The outcome of an action: an HTTP status code, the server's words, the resulting object.
 
     `code` is 2xx where it is done, `NO_ANSWER` where nobody knows, else the code of the refusal.
     `obj`: the object as the last answer showed it; None where it is gone or none was shown.

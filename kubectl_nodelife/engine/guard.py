@@ -103,7 +103,7 @@ UPSTREAM: Final = Caps(None, None, None, None, None, errors=None, nodes_gone_sha
 
 
 class WriteConditions(msgspec.Struct, frozen=True):
-    """What holds at this moment. `zone_of`: node -> its zone, of all nodes. `tainted`: nodes with a
+    """The state of this moment. `zone_of`: node -> its zone, of all nodes. `tainted`: nodes with a
     NoExecute taint of a lost node.
     """
 
@@ -268,7 +268,7 @@ class Guard:
         return ""
 
     def left(self, now_ns: int) -> dict[str, int]:
-        """What is left of each cap at this moment, by its name on the command line."""
+        """The rest of each cap at this moment, by its name on the command line."""
         caps, ago_ns = self.caps, now_ns - MINUTE_NS
         found = {
             "taints-per-minute": (caps.taints_a_minute, sum(t > ago_ns for t in self._taints)),
@@ -301,7 +301,7 @@ class Guard:
             self._recovering = (action, now_ns)
 
     def ended(self, action: Action, code: int, message: str, now_ns: int) -> None:
-        """What came of it: errors of the server open the breaker for that verb and kind.
+        """The outcome of a write: errors of the server open the breaker for that verb and kind.
 
         What the API server refuses (4xx) has written nothing: it does not count towards the total,
         nor an eviction that a budget refuses towards the deletions.

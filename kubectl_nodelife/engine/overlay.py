@@ -103,7 +103,7 @@ class PlannedView:
         return self._entries.get(action_id)
 
     def entries(self, kind: str = "") -> Iterator[OverlayEntry]:
-        """What has not settled, of one kind of object if given."""
+        """The actions that have not settled, of one kind of object if given."""
         for key, planned in self._planned.items():
             if not kind or key[0] == kind:
                 yield from planned
@@ -116,12 +116,12 @@ class PlannedView:
         return self._observed
 
     def planned(self, key: ObjectKey) -> Iterator[Action]:
-        """What is planned for one object and has not settled."""
+        """The actions for one object that have not settled."""
         for entry in self._planned.get(key, ()):
             yield entry.action
 
     def created(self, kind: str) -> Iterator[Action]:
-        """What is planned to be made of a kind, and has not settled."""
+        """The creations of a kind that have not settled."""
         yield from self._created.get(kind, {}).values()
 
     def shown(self, kind: str, key: Key) -> KubeObject | None:
@@ -187,7 +187,7 @@ class Overlay(PlannedView):
             entry.state, entry.why = state, why
 
     def outcome(self, outcome: Outcome, now_ns: int) -> list[Event]:
-        """What came of an action that was sent; what the view makes of it.
+        """The outcome of an action that was sent; returns what changes in the view.
 
         What is done stays in the view until the watch shows it; what failed is taken back, with
         what was planned because of it. Where no answer came nobody knows: it stays as sent.
@@ -232,7 +232,7 @@ class Overlay(PlannedView):
         return self._show(by.target, self.view(by.target), by)
 
     def observe(self, event: Event, now_ns: int) -> list[Event]:
-        """What the view makes of an event of the cluster."""
+        """The changes of the view by an event of the cluster."""
         view: list[Event] = [event]
         if isinstance(event, Put):
             view = list(self._recognise(event, now_ns))

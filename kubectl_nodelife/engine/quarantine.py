@@ -200,7 +200,7 @@ class Quarantine:
 
 
 def _hanging(found: Unreadable) -> tuple[set[Ref], set[str]]:
-    """What depends on an object, and the node on which it is one pod of several."""
+    """The decisions that depend on an object, and the node on which it is one pod of several."""
     related = set(found.related)
     if found.kind != "Pod":
         return related, set()
@@ -209,7 +209,7 @@ def _hanging(found: Unreadable) -> tuple[set[Ref], set[str]]:
 
 
 def words(about: Hashable) -> str:
-    """What a controller was about, in words: an object, or a key of its own."""
+    """The subject of a controller, in words: an object, or a key of its own."""
     if isinstance(about, tuple) and len(about) == 2 and isinstance(about[1], tuple):
         kind, key = about
         return f"{kind} {'/'.join(str(part) for part in key if part)}"

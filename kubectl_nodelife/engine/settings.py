@@ -249,7 +249,7 @@ class Settings(msgspec.Struct, frozen=True):
         return int(not_ready), int(self.flags["default-unreachable-toleration-seconds"])
 
     def doubts(self, heartbeat_ns: int) -> list[str]:
-        """What upstream's comments forbid and its flags allow, one sentence each.
+        """Settings that upstream's comments forbid and its flags allow, one sentence each.
 
         `heartbeat_ns`: how long a healthy kubelet may be silent between two signs of life. Follows
         the constraints that the comment of `nodeMonitorGracePeriod` names in

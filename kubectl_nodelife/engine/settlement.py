@@ -101,7 +101,7 @@ def lost_premise(action: Action, pod: Pod | None, node: Node) -> str:
 def sign_of_life_since(
     action: SetNodeConditions, node: Node | None, renewed_ns: int | None, decided_ns: int
 ) -> str:
-    """What was heard of a kubelet since its node was to be called lost, "" where nothing was.
+    """The last news of a kubelet since its node was to be called lost, "" where nothing was.
 
     `node`: as it is known now. `renewed_ns`: when a renewal of its Lease was seen last, None where
     renewals are no signs of life; `decided_ns`: when the action was decided. Upstream's

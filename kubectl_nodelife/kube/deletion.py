@@ -1,4 +1,4 @@
-"""What DELETE leaves of an object: graceful deletion of pods, and finalizers.
+"""An object after a DELETE: graceful deletion of pods, and finalizers.
 
 Follows `BeforeDelete` (k8s.io/apiserver pkg/registry/rest/delete.go), `CheckGracefulDelete` (pod
 strategy, pkg/registry/core/pod/strategy.go), and the store's `markAsDeleting` and

@@ -19,7 +19,7 @@ _SPEC: Final = frozenset({UNSCHEDULABLE, TAINTS})
 
 
 def condition_field(type_: str) -> str:
-    """What fieldsV1 calls the condition of that type."""
+    """The name of the condition of that type in fieldsV1."""
     return f'k:{{"type":"{type_}"}}'
 
 

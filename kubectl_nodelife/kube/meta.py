@@ -1,4 +1,4 @@
-"""What every Kubernetes object has: metadata, owner references, instants.
+"""The common part of every Kubernetes object: metadata, owner references, instants.
 
 The slices in this folder hold the fields that some decision here reads, in the API's own nesting
 and names (snake_case; msgspec renames). Unknown fields are skipped while decoding, which is what

@@ -1,4 +1,4 @@
-"""What somebody may have meant who wrote a name that does not exist."""
+"""Names that somebody may have meant who wrote one that does not exist."""
 
 from __future__ import annotations
 

@@ -251,7 +251,7 @@ class ObjectReader:
         return index - start
 
     def _head(self, raw: Json | msgspec.Raw) -> Head | None:
-        """What the object's first bytes say about it; None where they say too little."""
+        """The facts that the object's first bytes give about it; None where they say too little."""
         match = HEAD.match(raw)
         if match is None:
             return None
@@ -459,7 +459,7 @@ def is_list(api_version: str, name: str, has_items: bool) -> bool:
 
 
 def unknown_name(api_version: str, name: str) -> str:
-    """What to call a kind that is not read: with its group where we read a kind of that name."""
+    """The name of a kind that is not read: with its group where we read a kind of that name."""
     return name if find_kind("", name) is None else f"{name}.{group_of(api_version) or api_version}"
 
 

@@ -95,7 +95,7 @@ def _in_units(name: str, quantity: Quantity) -> int:
 
 
 def container_requests(resources: ResourceRequirements) -> Mapping[str, int]:
-    """What a container requests; where it names a limit only, that is the request, as API defaults.
+    """A container's requests; where it names a limit only, that is the request, as API defaults.
 
     Raises ValueError.
     """
@@ -118,7 +118,7 @@ def _requested(
 
 
 def pod_requests(pod: Pod) -> Mapping[str, int]:
-    """What the scheduler reserves for the pod. Follows `PodRequests`. Raises ValueError.
+    """The scheduler's reservation for the pod. Follows `PodRequests`. Raises ValueError.
 
     The sum over containers and sidecars, or the peak while init containers run, if that is larger;
     resources of the pod as a whole go first where they are given; overhead comes on top.

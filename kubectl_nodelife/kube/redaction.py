@@ -27,7 +27,7 @@ from kubectl_nodelife.kube.node import NodeAddress, NodeMeta, NodeSpec
 from kubectl_nodelife.kube.pod import PodCondition, PodSpec, VolumePresence
 
 DIGEST: Final = "digest:"
-"""What every digest begins with."""
+"""The beginning of every digest."""
 
 KEY_BYTES: Final = 32
 

@@ -87,7 +87,7 @@ def requirement_matches(requirement: LabelSelectorRequirement, labels: Mapping[s
 
 
 def requirement_fault(requirement: LabelSelectorRequirement) -> str | None:
-    """What makes the requirement malformed, or None. Follows `NewRequirement`."""
+    """The reason why the requirement is malformed, or None. Follows `NewRequirement`."""
     operator, values = requirement.operator, requirement.values
     if operator in (IN, NOT_IN):
         return None if values else f"{requirement.key}: {operator} needs at least one value"
@@ -101,7 +101,7 @@ def requirement_fault(requirement: LabelSelectorRequirement) -> str | None:
 
 
 def selector_fault(selector: LabelSelector | None) -> str | None:
-    """What makes the label selector invalid in an object, or None.
+    """The reason why the label selector is invalid in an object, or None.
 
     Follows `LabelSelectorAsSelector`: there, unlike in node selectors, Gt and Lt are unknown.
     """

@@ -174,7 +174,7 @@ def stamp_taints(taints: Iterable[Taint], now_ns: int) -> tuple[Taint, ...]:
 def swap_taints(
     taints: tuple[Taint, ...], add: Iterable[Taint], remove: Iterable[Taint], now_ns: int
 ) -> tuple[Taint, ...]:
-    """What a taint swap leaves: `add` stamped and put in first, then `remove` taken out.
+    """The taints after a swap: `add` stamped and put in first, then `remove` taken out.
 
     Follows `SwapNodeControllerTaint`; upstream writes two patches, with both sets there in between.
     """

@@ -56,7 +56,7 @@ class Unreadable(msgspec.Struct, frozen=True, gc=False):
 
 
 def identify(kind: Kind, document: bytes, why: object, namespace: str = "") -> Unreadable | None:
-    """What is known of an object from its JSON; None where it does not even tell its name.
+    """The identity of an object from its JSON; None where it does not even tell its name.
 
     `namespace` stands in where the object names none.
     """

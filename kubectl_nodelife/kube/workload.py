@@ -78,7 +78,7 @@ class ControllerRevision(KubeObject, frozen=True):
 
 
 class ScaleSpec(ApiStruct, frozen=True):
-    """What the specs of Deployment, ReplicaSet and StatefulSet share."""
+    """The common part of the specs of Deployment, ReplicaSet and StatefulSet."""
 
     replicas: Int64 | None = None
     selector: LabelSelector | None = None

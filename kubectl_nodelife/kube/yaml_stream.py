@@ -36,7 +36,7 @@ BeginsList = Callable[[dict[Any, Any]], bool]
 """True if `items` are those of a List, by what its document has told of itself so far."""
 
 NO_VALUE: Final = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
-"""What PyYAML's constructors raise for a scalar or key that they take for what it is not."""
+"""The errors of PyYAML's constructors for a scalar or key that they take for what it is not."""
 MOST_ALIASED: Final = 100_000
 """So many values may stand behind aliases, and ten times what the file itself holds."""
 
@@ -189,7 +189,7 @@ class YamlStream:
         return told
 
     def _value(self, begin: Any) -> Any:
-        """What begins with this event."""
+        """The value that begins with this event."""
         return self._built(self._gather(begin))
 
     def _gather(self, begin: Any) -> list[Any]:
@@ -247,7 +247,7 @@ class YamlStream:
         return self._composer.value(events, self._budget)
 
     def _plain(self, text: str) -> Any:
-        """What a scalar without quotes stands for; _MERGE for what is no value by itself."""
+        """The value of a scalar without quotes; _MERGE for what is no value by itself."""
         tag = self._resolve(yaml.ScalarNode, text, (True, False))
         value: Any = text
         if tag == f"{_TAG}merge":

@@ -1,4 +1,4 @@
-"""What a pod sync computes: the states of containers, and from them phase and conditions.
+"""The result of a pod sync: the states of containers, and from them phase and conditions.
 
 Follows `getPhase` and `generateAPIPodStatus` in pkg/kubelet/kubelet_pods.go, with the conditions of
 `conditions`. Pure. Left out on purpose: probes (a container that runs is ready until somebody says

@@ -60,7 +60,7 @@ MAX_WAITING_REQUESTS: Final = 1000
 
 
 class KubeletAnswers(Protocol):
-    """What the status manager asks the rest of its kubelet."""
+    """The questions of the status manager to the rest of its kubelet."""
 
     def could_have_running_containers(self, pod: Pod) -> bool:
         """True if something of the pod could still run."""
@@ -70,7 +70,7 @@ class KubeletAnswers(Protocol):
 
 
 class CachedStatus(msgspec.Struct, frozen=True):
-    """What the kubelet believes of one pod. `version` counts the accepted changes."""
+    """The kubelet's belief about one pod. `version` counts the accepted changes."""
 
     version: int
     namespace: str
@@ -207,7 +207,7 @@ class PodStatusMachine:
         return next(self._unsent(), None) is not None
 
     def sync_changed(self, now_ns: int) -> Calls:
-        """What the sender does when it is woken: send what changed."""
+        """The sender when it is woken: send what changed."""
         if self.rules.request_per_change:
             yield from self._answer_requests(now_ns)
             return
@@ -215,7 +215,7 @@ class PodStatusMachine:
             yield from self._sync_pod(uid, cached, now_ns)
 
     def sync_batch(self, now_ns: int) -> Calls:
-        """What the sender does every `SYNC_PERIOD_NS`: send what changed, what is ready to be
+        """The sender every `SYNC_PERIOD_NS`: send what changed, what is ready to be
         deleted, and what somebody else has changed since. Follows `syncBatch(true)`."""
         if self.rules.batch_empties_queue:
             self.requests.clear()  # the batch covers them

@@ -1,4 +1,4 @@
-"""What must be gone from a node before the pod's object may go from the API server.
+"""The resources that must be gone from a node before the pod's object may go from the API server.
 
 Follows `PodResourcesAreReclaimed` in pkg/kubelet/kubelet_pods.go (up to 1.26: all four, asked by
 `canBeDeleted` with each batch) and `SyncTerminatedPod` in pkg/kubelet/kubelet.go (1.27 and later:

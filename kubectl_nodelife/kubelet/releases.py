@@ -1,4 +1,4 @@
-"""What the kubelet's status code does differently from release to release.
+"""The differences of the kubelet's status code from release to release.
 
 One table, after the kubelet's own history; everything else in this folder asks a `StatusRules`
 for a fact and never compares version numbers. Where upstream's notes name a range ("1.22 and

@@ -228,7 +228,7 @@ def _seconds(header: str | None) -> float | None:
 
 
 def describe(error: BaseException) -> str:
-    """What a network error says, in a few words."""
+    """A network error in a few words."""
     if isinstance(error, TimeoutError):
         return "no answer in time"
     text: Any = getattr(error, "strerror", None) or str(error) or type(error).__name__

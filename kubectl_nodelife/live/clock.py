@@ -144,7 +144,7 @@ class ServerClock:
 
 
 def spread_warnings(clock: ServerClock) -> list[str]:
-    """What is to be said where API servers behind one address disagree about the time."""
+    """A warning where API servers behind one address disagree about the time."""
     if clock.spread_ns <= SKEW_WARNED_NS:
         return []
     seconds = clock.spread_ns / SECOND_NS

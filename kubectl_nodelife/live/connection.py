@@ -47,7 +47,7 @@ class Connection(NamedTuple):
         return Connection(**merged)
 
     def for_kubectl(self) -> dict[str, str | None]:
-        """What printed kubectl lines repeat, by flag without dashes; None: not given.
+        """The options that printed kubectl lines repeat, by flag without dashes; None: not given.
 
         No token and no certificate is among it.
         """

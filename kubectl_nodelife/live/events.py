@@ -125,7 +125,7 @@ class _Sent(msgspec.Struct):
 
 
 class Correlated(msgspec.Struct, frozen=True):
-    """What to send; `instead` where the event that is patched is gone."""
+    """The request to send; `instead` where the event that is patched is gone."""
 
     call: Post | Patch
     instead: Post

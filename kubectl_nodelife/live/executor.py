@@ -52,7 +52,7 @@ from kubectl_nodelife.live.worker_slots import WorkerSlots
 class _Lane(msgspec.Struct):
     items: deque[QueuedAction]
     failed: FailedWrite | None = None
-    """What went wrong last."""
+    """The last error."""
 
 
 class LiveExecutor:

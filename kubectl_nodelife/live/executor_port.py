@@ -48,7 +48,7 @@ class IntentWriter(Protocol):
     def note(
         self, number: int, state: str, code: int = 0, message: str = "", version: str = ""
     ) -> None:
-        """What became of it."""
+        """The outcome."""
 
 
 class NodeLossCheck(Protocol):
@@ -58,7 +58,7 @@ class NodeLossCheck(Protocol):
         """Ok where nothing newer is there than the cache knows, `NOT_SENT` where there is."""
 
     def heard_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
-        """What the watches told of the kubelet since the decision, "" where nothing."""
+        """The news of the kubelet since the decision, "" for none."""
 
 
 class Events(Protocol):
@@ -69,7 +69,7 @@ class Events(Protocol):
 
 
 class ControllerWriter(msgspec.Struct):
-    """What one controller writes with."""
+    """The credentials and limits that one controller writes with."""
 
     writer: Writer
     bucket: TokenBucket
@@ -87,7 +87,7 @@ def _always(action: Action) -> bool:
 
 
 class ExecutorPort(msgspec.Struct):
-    """What the executor is given. Clocks in ns since the epoch."""
+    """The executor's inputs. Clocks in ns since the epoch."""
 
     cache: Cache
     guard: Guard

@@ -75,7 +75,7 @@ class LeaseKeeper:
         return not self.leads() and not self.error and holder not in ("", self.election.identity)
 
     def state(self) -> LeaseState:
-        """What is known of the Lease."""
+        """The Lease as it is known."""
         namespace, name = self.election.key
         holder, epoch = self.election.holder, self.election.transitions
         return LeaseState(namespace, name, holder, self.leads(), epoch)

@@ -51,7 +51,7 @@ class ListNews(NamedTuple):
 
 
 class WatchNews(NamedTuple):
-    """What a watch said, in order, and when by `steady_ns`; 0: just now."""
+    """The events of a watch, in order, and when by `steady_ns`; 0: just now."""
 
     kind: str
     events: list[Put | Gone | Unreadable]

@@ -39,7 +39,7 @@ _LOG_IN = "log in again, as for kubectl"
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """What a plugin gave. `expires`: None where it did not say."""
+    """The credentials of a plugin. `expires`: None where it did not say."""
 
     token: str = ""
     certificate: str = ""

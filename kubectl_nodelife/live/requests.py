@@ -16,7 +16,7 @@ PAGE_SIZE = 500
 
 
 class Resource(NamedTuple):
-    """What is read of one kind: all of it, one namespace of it, or what a selector takes.
+    """The part of a kind that is read: all of it, one namespace of it, or what a selector takes.
 
     `labels`: of lists alone.
     """
@@ -39,7 +39,7 @@ class Resource(NamedTuple):
 
 
 def resource_of(kind: str, namespace: str = "") -> Resource:
-    """What is read of a kind: of Leases only the nodes', of namespaced kinds the namespace."""
+    """The part of a kind to read: of Leases only the nodes', of namespaced kinds the namespace."""
     found = kind_named(kind)
     if kind == "Lease":
         return Resource(found, NAMESPACE_NODE_LEASE)
@@ -92,7 +92,7 @@ def get_url(resource: Resource, name: str) -> str:
 
 
 PORT_FORWARD_PROTOCOL: Final = "v4.channel.k8s.io"
-"""What kubelets offer for port-forward; v5 of it is for exec and attach alone."""
+"""The subprotocol that kubelets offer for port-forward; v5 of it is for exec and attach alone."""
 
 
 class PodPort(NamedTuple):

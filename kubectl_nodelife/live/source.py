@@ -1,4 +1,4 @@
-"""What happens in a real cluster: every kind is listed once and watched from then on.
+"""The events of a real cluster: every kind is listed once and watched from then on.
 
 News go to one queue of limited length, so that a slow reader slows the connections down instead of
 filling the memory; it holds as much as comes in some ten seconds. The reader turns a `ListNews`

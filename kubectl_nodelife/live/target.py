@@ -128,7 +128,7 @@ def resolve(config: KubeConfig, overrides: Connection) -> Target:
 
 
 def connection_warnings(target: Target) -> list[str]:
-    """What is to be said once about how we connect."""
+    """A warning, given once, about how we connect."""
     if target.server.startswith("http://"):
         return [f"{target.server} is not asked over TLS: no credentials are sent"]
     if target.cluster.insecure_skip_tls_verify:

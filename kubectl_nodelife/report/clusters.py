@@ -22,7 +22,7 @@ _CONTEXT = Column("context")
 
 
 class ClusterAnswer(NamedTuple):
-    """What one cluster answered. `context`: the name, or names, by which it is known; `code`: the
+    """The answer of one cluster. `context`: the name, or names, by which it is known; `code`: the
     exit code; `text`: what it wrote to stdout, `notes`: the lines of its stderr; `error`: why there
     is no answer."""
 

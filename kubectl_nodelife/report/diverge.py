@@ -51,7 +51,7 @@ def lines(
 
 
 def same(item: dict[str, Any]) -> tuple[object, ...]:
-    """What makes it the same finding a moment later."""
+    """The identity of a finding a moment later."""
     by = item.get("by", {}).get("manager", "")
     words = (item.get(key) for key in ("action", "detail", "seenTime", "sure"))
     return (item["kind"], _object(item), by, item["count"], *words)

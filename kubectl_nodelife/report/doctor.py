@@ -16,7 +16,7 @@ _COLUMNS = columns("check | result | found | to do")
 
 
 class Finding(NamedTuple):
-    """What one check found: OK, WARNING or FAILED, in words, and what to do about it."""
+    """The finding of one check: OK, WARNING or FAILED, in words, and what to do about it."""
 
     check: str
     result: str

@@ -54,7 +54,7 @@ def _verdict(plan: DrainPlan) -> str:
 
 
 def _noticed(plan: DrainPlan) -> Iterator[str]:
-    """What must not be overread beside "finishes": workloads at zero, pods without a node."""
+    """Warnings beside "finishes": workloads at zero, pods without a node."""
     hit = [workload for workload in plan.workloads if workload.outage == FULL]
     if hit:
         ends = [workload.seconds for workload in hit]
@@ -71,7 +71,7 @@ def _noticed(plan: DrainPlan) -> Iterator[str]:
 
 
 def consequences(plan: DrainPlan) -> Iterator[str]:
-    """What is lost for good, by name, with the flag that allows it; and which nodes go together."""
+    """The data that is lost for good, with the flag that allows it; and which nodes go together."""
     pods = [pod for pod in plan.pods() if pod.verdict != KEPT]
     bare = [pod for pod in pods if pod.gone_for_good]
     if bare:

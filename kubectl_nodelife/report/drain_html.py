@@ -34,7 +34,7 @@ Row = tuple[str, ...]
 
 
 class Blockers(NamedTuple):
-    """What stops a drain, alike ones as one; `more`: how many are left out."""
+    """The reasons that stop a drain, alike ones as one; `more`: how many are left out."""
 
     shown: list[dict[str, Any]]
     more: int

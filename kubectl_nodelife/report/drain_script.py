@@ -84,7 +84,7 @@ def script(plan: DrainPlan, flags: Sequence[str] = ()) -> str:
 
 
 def _words(plan: DrainPlan) -> Iterator[str]:
-    """What the plan says, for the one who reads the script."""
+    """The plan in comments, for the one who reads the script."""
     yield headline(plan)
     yield from consequences(plan)
     for pod in blockers(plan):

@@ -35,7 +35,7 @@ Block = Table | str
 
 
 class Page(Protocol):
-    """What a verb found out, before it has a form."""
+    """The findings of a verb, before they have a form."""
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The page for people: tables and paragraphs, top to bottom."""

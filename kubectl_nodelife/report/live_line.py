@@ -1,5 +1,5 @@
-"""What changes in its place on a terminal: a line at its foot, a whole text, or on stderr a bar of
-progress for what takes longer than a moment.
+"""Output that changes in its place on a terminal: a line at its foot, a whole text, or on stderr a
+bar of progress for what takes longer than a moment.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LiveLine:
         self._text = ""
 
     def show(self, text: str) -> None:
-        """What the line says from now; "" for no line."""
+        """The text of the line from now on; "" for no line."""
         text = terminal.printable(text)
         if text != self._text:
             self._put(f"{_CLEAR}{text}")

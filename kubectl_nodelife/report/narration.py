@@ -184,7 +184,7 @@ def _ending(story: RunSummary) -> str:
 
 
 def _upgraded(came: dict[str, Any]) -> str:
-    """What became of an upgrade's nodes, and how low the cluster got."""
+    """The fate of an upgrade's nodes, and how low the cluster got."""
     fates = ", ".join(f"{len(came[fate])} {fate}" for fate in ("done", "failed", "held", "skipped"))
     took = format_duration(round(came["seconds"]) * SECOND_NS)
     lowest = came["lowestAvailable"]

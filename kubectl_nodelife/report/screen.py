@@ -62,7 +62,7 @@ _choice = AUTO
 
 
 def choose_color(choice: str) -> None:
-    """What `--color` says, for this process."""
+    """The value of `--color`, for this process."""
     global _choice
     _choice = choice
 

@@ -1,4 +1,4 @@
-"""What every program for /bin/sh that we print begins with, and how its comments are written.
+"""The beginning of every program for /bin/sh that we print, and how its comments are written.
 
 It stops at the first command that fails, says where, and ends what it has started; `FROM` says
 where to begin, `wait_all` waits for what runs beside it.

@@ -161,7 +161,7 @@ class ExplanationPage:
                 yield Table(_TERM_COLUMNS, _term_rows(section))
 
     def warnings(self) -> list[str]:
-        """What belongs on stderr."""
+        """The lines that belong on stderr."""
         return self._explanation.warnings
 
     def document(self) -> object:
@@ -176,7 +176,7 @@ class ExplanationPage:
 
 
 def _answer(explanation: Explanation) -> Iterable[str]:
-    """What is said first of the object, and what its first sum comes to."""
+    """The first words about the object, and what its first sum comes to."""
     said = [s for section in explanation.sections[:1] for s in section.sentences]
     name = f"{explanation.namespace}/{explanation.name}".removeprefix("/")
     short = 2 if explanation.kind == "Pod" else 1

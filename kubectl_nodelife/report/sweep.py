@@ -23,7 +23,7 @@ class StudyPage:
         self._answer = answer
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """What was played, points with means and intervals, differences, the front, assertions."""
+        """The runs, points with means and intervals, differences, the front, assertions."""
         answer = self._answer
         yield headline(answer)
         shown = answer.points if wide else answer.points[:_SHOWN]
@@ -55,7 +55,7 @@ class StudyPage:
 
 
 def headline(answer: StudyResult) -> str:
-    """What was played, in a sentence."""
+    """The runs that were played, in a sentence."""
     hours = answer.duration_seconds / 3600
     told = (
         f"{answer.name}: {answer.runs:,} runs of {hours:g}h, {len(answer.points):,} points with "

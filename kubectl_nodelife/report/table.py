@@ -182,7 +182,7 @@ class Widths:
         self.below: list[int] = []
 
     def grow(self, needed: Iterable[int]) -> list[int]:
-        """What is needed, and at least what was."""
+        """The width that is needed, and at least the last one."""
         new = list(needed)
         before = self._widths + [0] * (len(new) - len(self._widths))
         self._widths = [max(pair) for pair in zip(new, before, strict=True)]

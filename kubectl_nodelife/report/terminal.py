@@ -40,7 +40,7 @@ _UNSAFE_RANGES = (
 
 
 def _shown(code: int) -> str:
-    """What stands for the character: `^[` for ESC, `\\r` for CR, `^G`, `\\x9b`, `\\u202e`."""
+    """The notation of the character: `^[` for ESC, `\\r` for CR, `^G`, `\\x9b`, `\\u202e`."""
     character = chr(code)
     if character in _C0_NAMES:
         return _C0_NAMES[character]

@@ -165,7 +165,7 @@ def lowest_lines(plan: UpgradePlan) -> Iterator[str]:
 
 
 def finding_lines(plan: UpgradePlan) -> Iterator[str]:
-    """What is to be said before the start."""
+    """The findings that are shown before the start."""
     for finding in plan.findings:
         if finding.severity == REFUSED_BY:
             continue  # the headline says it
@@ -173,7 +173,7 @@ def finding_lines(plan: UpgradePlan) -> Iterator[str]:
 
 
 def undone_lines(plan: UpgradePlan) -> Iterator[str]:
-    """What unblocks the nodes that cannot be done, alike ones as one."""
+    """The changes that unblock the nodes that cannot be done, alike ones as one."""
     told: dict[str, list[str]] = {}
     for node in plan.undone:
         if node.remedy is not None:
@@ -184,7 +184,7 @@ def undone_lines(plan: UpgradePlan) -> Iterator[str]:
 
 
 def notes(plan: UpgradePlan) -> list[str]:
-    """What the plan rests on."""
+    """The assumptions of the plan."""
     return [*(f"assumed: {text}" for text in plan.assumptions), *plan.not_evaluated]
 
 

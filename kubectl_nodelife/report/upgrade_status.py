@@ -84,7 +84,7 @@ class UpgradeStatusPage:
 
 
 class StatusFollower:
-    """What is new since the last look, for `status -w`: lines about the run, and a row for each
+    """The news since the last look, for `status -w`: lines about the run, and a row for each
     node whose state, try or awaited check has changed. What changes by time alone is not told.
     """
 
@@ -115,7 +115,7 @@ def _stages(status: dict[str, Any]) -> dict[str, tuple[object, ...]]:
 
 
 def _run_lines(status: dict[str, Any]) -> Iterable[str]:
-    """What is said of the run, without what changes by time alone."""
+    """The words about the run, without what changes by time alone."""
     leader = {**status["leader"], "renewedSecondsAgo": None}
     gates = [{**gate, "toldSecondsAgo": None} for gate in status["gates"]]
     lasting = {**status, "leader": leader, "gates": gates, "holds": [], "counts": {}}

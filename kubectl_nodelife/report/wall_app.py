@@ -151,7 +151,7 @@ class WallApp(App[str]):
         self.draw()
 
     def draw(self) -> None:
-        """What is known, as of now."""
+        """The state as of now."""
         if self._wall is None:
             return
         age_s = time.monotonic() - self._came

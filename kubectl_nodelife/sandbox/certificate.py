@@ -80,7 +80,7 @@ class _Key(NamedTuple):
         )
 
     def name(self) -> bytes:
-        """What key identifiers hold (RFC 5280, 4.2.1.2)."""
+        """The content of key identifiers (RFC 5280, 4.2.1.2)."""
         return hashlib.sha1(self.public, usedforsecurity=False).digest()
 
     def signed(self, message: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What the API server says of itself: its version, and which resources it serves.
+"""The API server's account of itself: its version, and which resources it serves.
 
 In both forms that clients ask for: the documents of every group, and all in one (aggregated
 discovery v2).

@@ -1,4 +1,4 @@
-"""What a sandbox begins with: a scenario, or a dump of a cluster with all that is in it."""
+"""The beginning of a sandbox: a scenario, or a dump of a cluster with all that is in it."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class Reader:
         *,
         watch_list: bool,
     ) -> WatchPlan:
-        """What a watch request asks for. Raises StatusError: 400, 410, 422, 504."""
+        """The terms of a watch request. Raises StatusError: 400, 410, 422, 504."""
         collection = self._store.collections[resource.kind]
         text = query.get("resourceVersion", "")
         initial = query.get("sendInitialEvents") == "true" and watch_list
@@ -284,7 +284,7 @@ def _read_token(text: str) -> tuple[tuple[str, str], int]:
 def read_filter(
     resource: ServedResource, namespace: str, query: Mapping[str, str]
 ) -> Filter | None:
-    """What the request's selectors and namespace ask for; None: everything. Raises StatusError."""
+    """The filter of the request's selectors and namespace; None: everything. Raises StatusError."""
     parts: list[Filter] = []
     if namespace:
         parts.append(lambda obj: obj.metadata.namespace == namespace)

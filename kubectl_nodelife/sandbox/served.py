@@ -53,7 +53,7 @@ class ServedApi(Api):
         self._told(kind, self.served.put(kind, document), cause)
 
     def load(self, kind: str, obj: KubeObject) -> None:
-        """What is there at the beginning, before anybody listens."""
+        """The objects at the beginning, before anybody listens."""
         whole = obj if obj.uid and obj.metadata.creation_timestamp else self.fill_in(obj)
         self.store.set(kind, obj.key, self.served.load(kind, whole).obj)
 

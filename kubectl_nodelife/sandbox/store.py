@@ -1,4 +1,4 @@
-"""What the API server keeps: raw objects with versions, and a log of changes for watchers.
+"""The API server's store: raw objects with versions, and a log of changes for watchers.
 
 Objects are kept as the JSON that is served, whole, with the slice that decisions read beside it.
 One counter gives every change its version, as etcd does. The log of each kind is of limited length;

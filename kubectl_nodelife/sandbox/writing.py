@@ -77,7 +77,7 @@ _UNKNOWN: Final = "unknown"
 
 
 class WriteTarget(NamedTuple):
-    """What a request is about: `name` "" for the collection."""
+    """The subject of a request: `name` "" for the collection."""
 
     resource: ServedResource
     namespace: str = ""
@@ -269,7 +269,7 @@ def _is_let_go(resource: ServedResource, document: Document) -> bool:
 
 
 def _defaulted_pod(document: Document, api: ServedApi) -> Document:
-    """What the API server fills in, and the plugin DefaultTolerationSeconds."""
+    """The defaults that the API server fills in, and the plugin DefaultTolerationSeconds."""
     spec = document.setdefault("spec", {})
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)

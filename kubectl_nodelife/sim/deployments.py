@@ -179,7 +179,7 @@ def first_to_go(pods: Iterable[Pod], related: Iterable[Pod], now_ns: int) -> lis
 
 
 def _rank(pod: Pod, on_node: dict[str, int]) -> tuple[int, ...]:
-    """What counts before ages: unbound, by phase, not Ready, the deletion cost, doubled up."""
+    """The order before ages: unbound, by phase, not Ready, the deletion cost, doubled up."""
     cost = (pod.metadata.annotations or {}).get(POD_DELETION_COST, "0")
     return (
         int(bool(pod.spec.node_name)),

@@ -1,4 +1,4 @@
-"""What a snapshot keeps of one object: everything that decides, nothing that is a secret.
+"""The part of an object that a snapshot keeps: everything that decides, nothing that is a secret.
 
 Pure: a document in, the same document changed. Which strings stay is `kube.redaction`'s allow-list;
 all others become digests, whose key is made anew for each snapshot and thrown away. Names, labels,
@@ -123,7 +123,7 @@ class Redaction:
     def _commands(
         self, kind: str, document: Document, metadata: Document
     ) -> list[tuple[Document, str, list[Any]]]:
-        """What is to stand in the containers of a control plane's pod."""
+        """The text for the containers of a control plane's pod."""
         where = str(metadata.get("namespace")), str(metadata.get("name"))
         if kind != "Pod" or not is_control_plane(*where):
             return []

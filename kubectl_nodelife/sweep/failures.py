@@ -114,7 +114,7 @@ class Silence(NamedTuple):
 
 
 class Terrain(NamedTuple):
-    """What failures hit: nodes by name with their labels, when each renews first after t=0 (ns),
+    """The targets of failures: nodes by name with labels, when each renews first (ns, from t=0),
     how often they renew, and how long a run is. `stands` draws for a node (or a group)."""
 
     labels: Mapping[str, Mapping[str, str]]

@@ -150,7 +150,7 @@ def zones_of(recipe: Generate, zones: int) -> Generate:
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """What all runs of a study have in common besides the cluster."""
+    """The common part of all runs of a study, besides the cluster."""
 
     duration_ns: int
     scheduler: str = FEWEST_PODS

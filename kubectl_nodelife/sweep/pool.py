@@ -62,7 +62,7 @@ class FailedRuns(NamedTuple):
 
 
 class TaskResult(NamedTuple):
-    """What a task came to: its results, and the seconds of each run."""
+    """The outcome of a task: its results, and the seconds of each run."""
 
     results: list[RunResult]
     seconds: list[float]

@@ -1,4 +1,4 @@
-"""What a study comes to: the document StudyResult, of the runs that were played."""
+"""The result of a study: the document StudyResult, of the runs that were played."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True):
     version: str = __version__
 
     def key(self, run: RunId) -> str:
-        """What tells a run apart from all others of any study."""
+        """The key that tells a run apart from all others of any study."""
         told = [
             *(self.study, self.base.digest, self.version, repr(self.failures), repr(self.terms)),
             *(list(self.measures), sorted(run.point.items()), run.seed),
@@ -97,7 +97,7 @@ class PointPlays:
         self._every_ns = min((heard.every_ns for heard in kubelets.values()), default=0)
 
     def silences(self, seed: int) -> list[Silence]:
-        """What fails under a seed."""
+        """The failures under a seed."""
         duration_ns, found = self._plan.terms.duration_ns, list[Silence]()
         for name, model in self._plan.failures:
             chance = stream(self._plan.study, name, seed)

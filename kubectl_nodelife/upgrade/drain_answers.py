@@ -1,4 +1,4 @@
-"""What the drain planner says of one node, from its filters and the budgets' arithmetic alone.
+"""The drain planner's verdict on one node, from its filters and the budgets' arithmetic alone.
 
 `drain_answer` is quick enough to be asked of every node in every pass: nothing is played. It knows
 all that can stop a pod for ever (kubectl's filters, finalizers, a silent kubelet, admission, two
@@ -31,12 +31,12 @@ from kubectl_nodelife.workloads.waves import BudgetKey
 REFILL_SECONDS: Final = (5.0, 60.0)
 """How long a budget takes to spare another pod once its pod is gone: a replacement is Ready."""
 STOP_EXTRA_SECONDS: Final = 5.0
-"""What a kubelet and the loops between take on top of a pod's grace period, at most."""
+"""The time that a kubelet and the loops between take on top of a pod's grace period, at most."""
 
 
 @dataclass(slots=True)
 class DrainFacts:
-    """What all nodes share. `snapshot` need not hold pods.
+    """The facts that all nodes share. `snapshot` need not hold pods.
 
     `taken`: how many pods are still to leave the nodes Draining now, by budget.
     """

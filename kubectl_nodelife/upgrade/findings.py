@@ -1,4 +1,4 @@
-"""What is to be said before an upgrade starts, as far as objects of the cluster show it.
+"""Findings to show before an upgrade starts, as far as objects of the cluster show it.
 
 Rights, the run's Lease and the clock are asked of the API server by `upgrade start` itself; a plan
 only reads.
@@ -73,7 +73,7 @@ _READ_FOR: Final = {
     "ValidatingWebhookConfiguration": "which webhooks are asked about evictions",
     "MutatingWebhookConfiguration": "which webhooks change evictions",
 }
-"""What a plan cannot tell where a kind was not read."""
+"""The facts that a plan cannot know where a kind was not read."""
 _MANAGED: Final = {
     "cloud.google.com/gke-nodepool": "a GKE node pool",
     "eks.amazonaws.com/nodegroup": "an EKS managed node group",

@@ -1,4 +1,4 @@
-"""What a run will be: the upgrade controller itself, played on a copy of the cluster as it is.
+"""The course of a run to come: the upgrade controller itself, played on a copy of the cluster.
 
 There is no second set of rules. The virtual cluster of every scenario begins with the objects that
 were read, its controllers join, somebody types `upgrade start`, and the course is read off the
@@ -54,7 +54,7 @@ LONGEST_NS: Final = 366 * 24 * HOUR_NS
 _PLACE: Final = FieldPath("the plan")
 
 SLACK: Final = 1.05
-"""What passes between the phases: the leader's looks, its requests, their answers."""
+"""The time that passes between the phases: the leader's looks, its requests, their answers."""
 
 
 def forecast(snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings) -> Course:
@@ -150,7 +150,7 @@ def decider_for(
 
 
 def _as_played(played: Course, expected: PhaseTimes) -> PhaseTimes:
-    """What is expected of each phase, or what it took in the play where that was longer: daemon
+    """The expected time of each phase, or what it took in the play where that was longer: daemon
     pods may come back later than a node with short Leases is found to be Ready.
     """
     turns = played.turns.values()

@@ -286,7 +286,7 @@ class _Planning:
 
 
 def _take_turn(node: PlannedNode, course: Course, refusals: Sequence[str]) -> None:
-    """What the run comes to for the node, beside what speaks against it beforehand."""
+    """Set the run's outcome for the node, beside what speaks against it beforehand."""
     turn = node.turn = course.turns.get(node.name)
     if node.decision == CLAIM and turn is None:
         held = course.held.get(node.name)
@@ -317,7 +317,7 @@ def _marks(nodes: Iterable[Node]) -> Iterator[NodeMark]:
 
 
 def _state_in_a_run(node: Node) -> str:
-    """What an upgrade has marked the node with; "" for nothing."""
+    """The mark that an upgrade has put on the node, in words; "" for none."""
     try:
         mark = mark_of(node)
     except UnreadableMark:

@@ -180,7 +180,7 @@ class RoomElsewhere:
         self._staying = {name for name, node in snapshot.nodes.items() if not why_unavailable(node)}
         infos = [self._nodes.placement.info(name) for name in self._staying]
         self._total = {r: sum(i.allocatable.get(r, 0) for i in infos) for r in COUNTED}
-        """What the nodes that stay have of cpu and memory."""
+        """The cpu and memory of the nodes that stay."""
         self._used = {r: sum(i.requested.get(r, 0) for i in infos) for r in COUNTED}
 
     def shortage(
@@ -258,7 +258,7 @@ class RoomElsewhere:
                 self._used[resource] += sign * amount
 
     def _of_node(self, name: str) -> dict[str, tuple[int, int]]:
-        """What the node has of cpu and memory, and how much of it is requested."""
+        """The node's cpu and memory, and how much of it is requested."""
         info = self._nodes.placement.info(name)
         return {r: (info.allocatable.get(r, 0), info.requested.get(r, 0)) for r in COUNTED}
 
@@ -412,7 +412,7 @@ def make_ports(
 
 
 def _objects(cache: Cache, *, without_pods: bool = False) -> Iterable[KubeObject]:
-    """What the cache holds; Leases with the renewals that it was told of."""
+    """The objects of the cache; Leases with the renewals that it was told of."""
     yield from cache.nodes.values()
     if not without_pods:
         yield from cache.pods.values()

@@ -62,7 +62,7 @@ class BegunNode(NamedTuple):
 
 @dataclass(slots=True)
 class RehearsedRun:
-    """What is played. `nodes`: all nodes that count; `zone_of`: the zone key of each that counts
+    """The run to play. `nodes`: all nodes that count; `zone_of`: the zone key of each that counts
     for the lifecycle controller; `not_ready`: those that are not Ready. `now_ns`: the moment of the
     first claim. Of a run under way, `begun`: the nodes in flight, which are counted as available in
     `counts`; `place`: where the run is in the pool that comes first.
@@ -404,7 +404,7 @@ class RehearsedHolds:
         self._longest_window_ns = longest_ns(run.windows, run.now_ns)
 
     def of(self, candidate: UpgradeCandidate) -> ClaimHold | None:
-        """What holds the candidate; where nothing does, those behind it are judged with it gone."""
+        """The reason that holds the candidate; without one, those behind it are judged next."""
         name = candidate.name
         if self._nodes[name].unavailable == CORDONED and not self._has_slot(name):
             return ClaimHold(SLOTS, "cordoned nodes do not go first where no slot is free")

@@ -60,7 +60,7 @@ def remaining_time(
     now_ns: int,
     settings: Settings,
 ) -> RemainingTime | None:
-    """What is left of the run; None where nothing is.
+    """The time that is left of the run; None where nothing is.
 
     `waiting`: the nodes that are still to be claimed. `drain_seconds`: what the leader foresees.
     """

@@ -34,7 +34,7 @@ CONFLICT_WINDOW_NS: Final = 8 * MILLISECOND_NS
 
 
 class LedgerEntry(NamedTuple):
-    """What the budget's status said from an instant on; nanoseconds since the plan's moment."""
+    """The budget's status from an instant on; nanoseconds since the plan's moment."""
 
     at_ns: int
     healthy: int
@@ -234,7 +234,7 @@ def standing(disrupted: Mapping[str, Time], pods: Iterable[Pod], now_ns: int) ->
 def evict_under(
     ledgers: Sequence[BudgetLedger], pod: Pod, at_ns: int, now_ns: int, *, again: bool
 ) -> Allowed | EvictionRefused | None:
-    """What the Eviction API answers; where it lets the pod go, the budget is spent in its ledger.
+    """The Eviction API's answer; where it lets the pod go, the budget is spent in its ledger.
 
     None: another eviction wrote to the budget at the same moment, and the API server itself tries
     once more (`again`). `at_ns` counts as the ledgers do, `now_ns` is since the epoch.

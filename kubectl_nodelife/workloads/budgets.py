@@ -39,7 +39,7 @@ _PERCENT = re.compile(r"[0-9]+%")
 
 
 class Expectation(NamedTuple):
-    """What a budget asks for: expected and desired pods, and the names of pods without an owner."""
+    """A budget's demands: expected and desired pods, and the names of pods without an owner."""
 
     expected: int
     desired: int

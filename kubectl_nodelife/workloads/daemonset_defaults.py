@@ -1,4 +1,4 @@
-"""What the API server fills into a DaemonSet's spec where the writer left it out.
+"""Defaults that the API server fills into a DaemonSet's spec where the writer left it out.
 
 Follows `SetDefaults_DaemonSet` (`pkg/apis/apps/v1/defaults.go`) and, for the template, what nearly
 every pod spec gets of `pkg/apis/core/v1/defaults.go`. Who plays the API server applies the former

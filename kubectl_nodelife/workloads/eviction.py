@@ -79,7 +79,7 @@ def can_ignore_budgets(pod: Pod) -> bool:
 def decide_eviction(
     pod: Pod, budgets: Sequence[PodDisruptionBudget], now_ns: int, *, dry_run: bool = False
 ) -> Allowed | EvictionRefused:
-    """What POST pods/eviction answers, given the budgets of the namespace that match the pod.
+    """The answer to POST pods/eviction, given the budgets of the namespace that match the pod.
 
     The budgets' statuses are believed as they stand; a dry run spends nothing.
     """

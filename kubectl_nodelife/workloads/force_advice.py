@@ -53,7 +53,7 @@ class ForceAdvice(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """What of the release and its settings the advice depends on.
+    """The parts of the release and its settings that the advice depends on.
 
     `collects_out_of_service`: whether pod-gc deletes the terminating pods of a node with the
     out-of-service taint. `heartbeat_ns`: so old a kubelet's heartbeat may be.
@@ -100,7 +100,7 @@ def finalizers_that_hold(pod: Pod) -> list[str]:
 
 
 def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int) -> str:
-    """What to do about the pod, in one sentence that every verb says."""
+    """The advice about the pod, in one sentence that every verb says."""
     if kept := finalizers_that_hold(pod):
         return f"forcing does not help: the owner of {', '.join(kept)} must take it off"
     if force == NOT_NEEDED and is_mirror(pod) and node.exists:

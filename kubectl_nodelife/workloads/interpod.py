@@ -81,7 +81,7 @@ Counts = dict[tuple[str, str], int]
 
 
 class InterPodAffinity:
-    """What the pods that are placed mean for one pod. Follows `preFilterState`."""
+    """The meaning of the pods that are placed for one pod. Follows `preFilterState`."""
 
     __slots__ = ("_affinity", "_anti_affinity", "_existing", "_namespaces", "_pod", "anti", "terms")
 

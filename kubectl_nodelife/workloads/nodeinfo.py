@@ -1,4 +1,4 @@
-"""What a node has left for one more pod: resources, the pod limit, host ports.
+"""The room that a node has for one more pod: resources, the pod limit, host ports.
 
 Follows kube-scheduler framework `NodeInfo` and `HostPortInfo` and plugins/noderesources
 (`fitsRequest`); amounts are those of `kube.quantity`. Left out: dynamic resource claims.
@@ -83,7 +83,7 @@ class NodeInfo:
                 del self.ports[port]
 
     def shortages(self, requests: Mapping[str, int]) -> list[str]:
-        """What the node is short of, in upstream's words. Follows `fitsRequest`."""
+        """The resources that the node is short of, in upstream's words. Follows `fitsRequest`."""
         free = self._free
         if free is None:
             free = self._free = self._count_free()
@@ -95,7 +95,7 @@ class NodeInfo:
         return short
 
     def _count_free(self) -> Amounts:
-        """What is left of each resource that the node has."""
+        """The free amount of each resource that the node has."""
         requested = self.requested
         return {name: most - requested.get(name, 0) for name, most in self.allocatable.items()}
 

@@ -1,4 +1,4 @@
-"""What replaces a pod that goes: who makes the new one, when, and how many there shall be.
+"""The replacement of a pod that goes: who makes the new one, when, and how many there shall be.
 
 Follows pkg/controller/replicaset (`FilterActivePods`: a terminating pod no longer counts, so its
 replacement comes at once), pkg/controller/statefulset (`updateStatefulSet`: the same name again,
@@ -35,7 +35,7 @@ JOB_BATCH_NS: Final = 1 * SECOND_NS
 """SyncJobBatchPeriod: how long a Job's controller lets changes of pods gather."""
 
 JOB_BACKOFF_LIMIT: Final = 6
-"""What a Job's backoffLimit is where it does not say."""
+"""A Job's backoffLimit where it does not say."""
 
 AT_ONCE: Final = "at-once"
 WHEN_GONE: Final = "when-gone"

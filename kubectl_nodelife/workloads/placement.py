@@ -168,14 +168,14 @@ class PlacementSimulator:
         return self._ranks[name]
 
     def info(self, name: str) -> NodeInfo:
-        """What the node has left."""
+        """The node's free room."""
         info = self._infos.get(name)
         if info is None:
             info = self._infos[name] = self._cache.stock(name)
         return info
 
     def infos(self, names: Iterable[str]) -> list[NodeInfo]:
-        """What each of the nodes has left."""
+        """The free room of each of the nodes."""
         infos = self._infos
         return [infos[name] if name in infos else self.info(name) for name in names]
 
@@ -280,7 +280,7 @@ class PlacementSimulator:
         return NoRoom(tuple(item for item in ordered if item[1]), len(self._cache.nodes))
 
     def needs(self, pod: Pod) -> VolumeNeeds:
-        """What the pod's volumes ask of a node."""
+        """The demands of the pod's volumes on a node."""
         return self._rules.volume_needs(pod)
 
     def _fits(self, wanted: PodRequirements, name: str) -> bool:

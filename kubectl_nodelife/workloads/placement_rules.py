@@ -1,4 +1,4 @@
-"""What pods want of a node, with the counts behind their rules kept up while pods come and go.
+"""The demands of pods on a node, with the counts behind their rules kept up while pods come and go.
 
 Rules are those that look beyond a single node: topology spread, and affinity and anti-affinity
 between pods. They are counted once for a class of pods that are alike, when first asked for.
@@ -46,7 +46,7 @@ class SchedulerCache(Volumes, Protocol):
         """How many pods are bound to the node."""
 
     def stock(self, name: str) -> NodeInfo:
-        """What the node's pods leave of it; the caller's own."""
+        """The node's room beside its pods; the caller's own copy."""
 
     def placed(self, namespace: str | None) -> Iterable[tuple[Pod, Node]]:
         """The pods of the namespace, or of all, that are on a node and have not ended."""
@@ -97,7 +97,7 @@ class PlacementRules:
         return demands.class_of(pod, self._anti_affinity)
 
     def wanted(self, pod: Pod, demands: Demands) -> PodRequirements:
-        """What the pod wants, its volumes included."""
+        """The pod's demands, its volumes included."""
         class_ = self.class_of(pod, demands)
         shared = demands.wanted if class_ is demands.plain else self._of_class(class_)
         volumes = pod.spec.volumes
@@ -109,7 +109,7 @@ class PlacementRules:
         return PodRequirements(pod, shared.spread, shared.interpod, needs, self._cache)
 
     def volume_needs(self, pod: Pod) -> VolumeNeeds:
-        """What the pod's volumes ask of a node."""
+        """The demands of the pod's volumes on a node."""
         return volume_needs(pod, self._cache, created_anew=True)
 
     def are_counted(self) -> bool:

@@ -34,7 +34,7 @@ class PodClass:
 
 
 class Demands:
-    """What pods ask of a node by itself. `wanted` has no rules between pods, and no volumes."""
+    """The demands of pods on a node alone. `wanted` has no rules between pods, and no volumes."""
 
     __slots__ = ("_classes", "plain", "wanted")
 
@@ -84,7 +84,7 @@ class PodClasses:
         return found
 
     def room_of(self, pod: Pod) -> PodRequirements:
-        """What the pod takes of a node; only `requests` and `ports` of it count."""
+        """The room that the pod takes of a node; only `requests` and `ports` of it count."""
         spec = pod.spec
         known = self._room.get(id(spec.containers))
         if known is not None and _takes_the_same(known[0], spec):
@@ -97,7 +97,7 @@ class PodClasses:
         return found
 
     def rooms_on(self, pods: Iterable[Pod]) -> dict[str, dict[PodRequirements, int]]:
-        """What these pods take of each node, and how many take the same; ended ones take nothing.
+        """The room that these pods take of each node, and how many take the same; ended ones: none.
 
         In one go, for all pods of a large cluster may be asked about: those of one template mostly
         follow one another.

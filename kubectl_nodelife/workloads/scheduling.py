@@ -29,7 +29,7 @@ _DO_NOT_SCHEDULE = frozenset({NO_SCHEDULE, NO_EXECUTE})
 
 
 class PodRequirements:
-    """What one pod, or every pod of one template, wants of a node.
+    """The demands of one pod, or of every pod of one template, on a node.
 
     `spread` and `interpod` are None where the pod has nothing to do with them; they hold counts
     that the caller keeps up as pods come and go. `needs` differ between a StatefulSet's pods.
@@ -84,7 +84,7 @@ def room_reasons(wanted: PodRequirements, info: NodeInfo) -> list[str]:
 
 
 def resource_reasons(wanted: PodRequirements, info: NodeInfo) -> list[str]:
-    """What the node itself is short of: host ports, or resources; empty for nothing."""
+    """The shortages of the node itself: host ports, or resources; empty for none."""
     if wanted.ports and info.port_taken(wanted.ports):
         return [REASON_PORTS]
     return info.shortages(wanted.requests)

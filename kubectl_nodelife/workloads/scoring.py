@@ -57,7 +57,7 @@ _NOBODY: Final[Siblings] = {}
 
 
 class Nodes(Protocol):
-    """What a choice asks about nodes."""
+    """The questions of a choice about nodes."""
 
     def node_count(self) -> int:
         """How many nodes there are."""
@@ -69,7 +69,7 @@ class Nodes(Protocol):
         """The node's place in the order in which nodes were first seen."""
 
     def infos(self, names: Iterable[str]) -> list[NodeInfo]:
-        """What each of the nodes has left."""
+        """The free room of each of the nodes."""
 
     def zones(self, names: Iterable[str]) -> list[str]:
         """The zone of each of the nodes, "" for none."""

@@ -57,7 +57,7 @@ class Volumes(Protocol):
 
 
 class VolumeNeeds(NamedTuple):
-    """What a pod's claims ask of a node.
+    """The demands of a pod's claims on a node.
 
     `nowhere`: why no node will do, "" if none is ruled out for all. `pinned`: volumes on one node's
     own disk, by name. `unknown`: claims that were not read.
@@ -88,7 +88,7 @@ def claim_names(pod: Pod) -> tuple[str, ...]:
 
 
 def volume_needs(pod: Pod, volumes: Volumes, *, created_anew: bool = False) -> VolumeNeeds:
-    """What the pod's claims ask of a node.
+    """The demands of the pod's claims on a node.
 
     `created_anew`: for a pod that will be made, whose ephemeral claims will be made with it and so
     bind wherever their class lets them.

@@ -79,7 +79,7 @@ class _LeaseSeen(NamedTuple):
 
 
 class LeaderParts(msgspec.Struct):
-    """What a leader is made of. `work`, `gate`: None where no command is run.
+    """The parts of a leader. `work`, `gate`: None where no command is run.
 
     `over` says, after a step in which nothing was decided, with which exit code the leader ends;
     None: it goes on. It is told whether the run has ended and is cleared away, and which nodes the

@@ -1,4 +1,4 @@
-"""What the leader sees of the cluster: a cache kept by list and watch, and why it is blind.
+"""The cluster as the leader sees it: a cache kept by list and watch, and why it is blind.
 
 The same gate as the daemon's says when nothing may be decided: while a watch of Node, Lease or Pod
 is down, and after a sleep, a gap or a change of the server's clock until all was listed anew. For a

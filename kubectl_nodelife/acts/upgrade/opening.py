@@ -133,7 +133,7 @@ def _goes_at_the_end(node: Node, run: str, epoch: int) -> bool:
 
 
 def strangers(nodes: Iterable[Node], last: RunDocument | None) -> str:
-    """What is to be told of nodes with marks of runs that the Lease does not know; "" for none.
+    """A warning about nodes with marks of runs that the Lease does not know; "" for none.
 
     Nothing is done on such a node. It is counted as it shows: cordoned, it is unavailable.
     """
@@ -172,7 +172,7 @@ def differences(run: RunDocument, policy: UpgradePolicy) -> str:
 
 
 def order_told(policy: UpgradePolicy) -> str:
-    """What of a policy is not as it is by default; who may write a Lease may have changed it."""
+    """The fields of a policy that differ from the defaults; a Lease's writer may have set them."""
     default = dict(_fields(shown_policy(UpgradePolicy())))
     found = [
         f"{key} {_shown(value)}"

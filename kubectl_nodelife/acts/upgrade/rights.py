@@ -1,4 +1,4 @@
-"""What an upgrade needs to be allowed: one table for `rbac --upgrade` and for the preflight.
+"""The rights that an upgrade needs: one table for `rbac --upgrade` and for the preflight.
 
 A row is (API group, resource, subresource, verbs), as in `daemon/permissions.py`. What is read
 beyond nodes, pods and Leases may be refused: then a verdict says that it does not know.
@@ -72,12 +72,12 @@ JOBS: Final[Row] = ("batch", "jobs", "", ("create", "delete", "get"))
 
 
 def cluster_rows() -> Iterator[Row]:
-    """What a ClusterRole of an upgrade grants, each resource once."""
+    """The grants of an upgrade's ClusterRole, each resource once."""
     return merged((*READS, *WATCHED_IF_ALLOWED, *WRITES, CONDITIONS))
 
 
 def rights(policy: UpgradePolicy) -> tuple[Right, ...]:
-    """What must be allowed before the first write of a run with this policy."""
+    """The rights that are checked before the first write of a run with this policy."""
     rows = [(row, "") for row in (*READS, *EVIDENCE, *WRITES)]
     rows += [(KILL_SWITCH, NAMESPACE_SYSTEM), (LEASE, policy.lease_namespace)]
     rows.append((CANARIES[0], policy.namespace))

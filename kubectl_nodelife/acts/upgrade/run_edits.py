@@ -37,7 +37,7 @@ UPGRADE: Final = "upgrade"
 _TRIES: Final = 5
 
 Edit = Callable[[Lease], Changes | None]
-"""What a Lease shall say, as annotations; None for what it says already. Raises NodelifeError."""
+"""The annotations that a Lease shall have; None for what it says already. Raises NodelifeError."""
 
 
 async def read_lease(session: ActSession, namespace: str) -> Lease | None:
@@ -156,7 +156,7 @@ def no_run(namespace: str, last: RunDocument | None = None) -> Refused:
 
 
 def pause_request(because: str, by: str) -> UpgradeRequest:
-    """What `pause` and the first Ctrl-C ask."""
+    """The request of `pause` and of the first Ctrl-C."""
     return UpgradeRequest(verb=Verb.PAUSE, because=because, by=by)
 
 

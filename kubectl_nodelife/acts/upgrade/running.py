@@ -81,7 +81,7 @@ Opening = Callable[[ActSession, LiveCarrier], Awaitable[RunDocument]]
 
 
 class LeadOrder(msgspec.Struct):
-    """What is led, and how. `identity`: of cluster and user, for the journal.
+    """The run to lead, and how. `identity`: of cluster and user, for the journal.
 
     `ports`: what the controller is handed in.
     """

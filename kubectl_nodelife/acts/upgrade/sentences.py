@@ -1,4 +1,4 @@
-"""What a leader does, in plain sentences: `start` prints them, `start --dry-run` those of a play.
+"""A leader's deeds in plain sentences: `start` prints them, `start --dry-run` those of a play.
 
 One sentence for each record of an action (`Action.records`), the same states and reasons as in the
 Events of nodes and in `upgrade status`.
@@ -53,7 +53,7 @@ def sentences_of(action: Action) -> Iterable[str]:
 
 
 def about_of(action: Action) -> str:
-    """What an action is about: `node b7`, `pod default/web-1`, `the run`."""
+    """The object that an action is about: `node b7`, `pod default/web-1`, `the run`."""
     kind, (namespace, name) = action.target
     if kind == "Lease":
         return "the run"

@@ -31,7 +31,7 @@ COMMANDS = "commands"
 
 
 def reading(query: Query) -> KindsToRead:
-    """What a drain is planned from."""
+    """The input of a drain plan."""
     return KINDS_TO_READ
 
 

@@ -26,7 +26,7 @@ _ALL_FLAGS: Final = DrainOptions(force=True, ignore_daemonsets=True, delete_empt
 
 
 def reading(query: Query) -> KindsToRead:
-    """What the drains are planned from."""
+    """The input of the drains' plans."""
     return KINDS_TO_READ
 
 

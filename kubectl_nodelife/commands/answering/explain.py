@@ -25,7 +25,7 @@ from kubectl_nodelife.report.status import ExplanationPage
 
 
 def reading(query: Query) -> KindsToRead:
-    """What the explanation of an object of that kind is made from."""
+    """The kinds that the explanation of an object of that kind reads."""
     match word(query, "kind"):
         case "DaemonSet":
             kinds = (*daemonset.KINDS, "Lease")

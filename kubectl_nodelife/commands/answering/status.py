@@ -97,7 +97,7 @@ class StatusLines:
         self._zones: dict[str, str] = {}
 
     def news(self, status: NodeLifeStatus) -> str:
-        """What there is to say now, "" for nothing."""
+        """The progress to show now, "" for none."""
         fingerprints = {n.outlook.node.name: _fingerprint(n) for n in status.nodes}
         changed = [n for n in status.nodes if self._nodes.get(_name(n)) != fingerprints[_name(n)]]
         gone = sorted(self._nodes.keys() - fingerprints.keys())

@@ -42,7 +42,7 @@ def reading(query: Query) -> KindsToRead:
 
 
 def answer(view: ClusterView, query: Query) -> Response:
-    """What the acts change. Raises BadInput, NotFound."""
+    """The changes that the acts make. Raises BadInput, NotFound."""
     asked = QuestionFlags(
         until=word(query, "until") or None,
         late=word(query, "late") or "silent",

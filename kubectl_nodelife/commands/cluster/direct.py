@@ -1,4 +1,4 @@
-"""What direct reads of a live cluster share: target, client, refused lists, the server's clock.
+"""Direct reads of a live cluster: target, client, refused lists, the server's clock.
 
 A list that RBAC forbids is no error: the verb says what it cannot tell without it.
 """

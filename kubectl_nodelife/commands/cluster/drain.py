@@ -133,7 +133,7 @@ def _key(obj: KubeObject) -> tuple[str, str]:
 
 
 def kubectl_flags(given: Mapping[str, str | None], source: Mapping[str, Any]) -> list[str]:
-    """What leads kubectl to the cluster that was looked at; nothing for a dump.
+    """The flags that lead kubectl to the cluster that was looked at; none for a dump.
 
     `given`: as of `Connection.for_kubectl`.
     """

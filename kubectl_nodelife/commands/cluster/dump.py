@@ -300,7 +300,7 @@ class SignOfLife(NamedTuple):
 
 
 class DumpPart(NamedTuple):
-    """What one file holds. `dump`: the name or archive that it belongs to."""
+    """The content of one file. `dump`: the name or archive that it belongs to."""
 
     dump: str
     source: str

@@ -1,4 +1,4 @@
-"""What files given with `-f` may hold: how much, and whether all must hold Kubernetes objects.
+"""The limits of files given with `-f`: their size, and whether all must hold Kubernetes objects.
 
 gzip, bzip2 and xz are unpacked as a stream, in bounded memory. What is packed is told by its first
 bytes, not by its name: a `must-gather.tar` is often gzip. zstd is not read: no version of Python
@@ -45,33 +45,33 @@ _PIECE: Final = 8 << 20
 
 
 class Readable(Protocol):
-    """What can be read from front to back."""
+    """A stream that is read from front to back."""
 
     def read(self, size: int, /) -> bytes:
         """At most so many bytes, none at the end."""
 
 
 class Peekable(Readable, Protocol):
-    """What shows its next bytes and keeps them, as `io.BufferedReader` does."""
+    """A stream that shows its next bytes and keeps them, as `io.BufferedReader` does."""
 
     def peek(self, size: int, /) -> bytes:
         """Some of the next bytes."""
 
 
 def first_bytes(file: Peekable) -> bytes:
-    """What tells the format."""
+    """The first bytes, which tell the format."""
     return file.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
 
 
 def damage() -> tuple[type[Exception], ...]:
-    """What reading a damaged stream raises; bzip2 raises OSError without an errno."""
+    """The errors of reading a damaged stream; bzip2 raises OSError without an errno."""
     from gzip import BadGzipFile
 
     return (EOFError, zlib.error, BadGzipFile, lzma.LZMAError)
 
 
 def unpacked(file: Peekable) -> Readable:
-    """What is packed in the file, or the file itself. Reading raises `damage` and OSError."""
+    """The unpacked stream of the file, or the file itself. Reading raises `damage` and OSError."""
     begins = first_bytes(file)
     if begins.startswith(b"\x1f\x8b"):
         import gzip

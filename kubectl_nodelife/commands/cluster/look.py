@@ -32,7 +32,7 @@ Progress = Callable[[int], None]
 
 
 class KindsToRead(NamedTuple):
-    """What a verb reads. `kinds` in that order; without one of `needed` there is no answer.
+    """A verb's reads. `kinds` in that order; without one of `needed` there is no answer.
 
     `namespace`: of namespaced kinds, "" for all. `pods_everywhere` says by the settings whether
     pods of all namespaces are needed all the same. `not_told` words what cannot be told for want of
@@ -158,7 +158,7 @@ def _control_plane(found: dict[str, list[KubeObject] | ApiError]) -> Cache:
 
 
 def none_found(namespace: str | None) -> str:
-    """What kubectl says where there is nothing to show."""
+    """kubectl's sentence where there is nothing to show."""
     return f"No resources found in {namespace} namespace." if namespace else "No resources found"
 
 

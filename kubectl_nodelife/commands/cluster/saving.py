@@ -1,4 +1,4 @@
-"""What `snapshot save` reads, in which order, and what it notes in the file.
+"""The reads of `snapshot save` in their order, and the notes in its file.
 
 Admission policies come first, since their expressions tell which pod annotations matter. Nodes and
 their Leases come last and close together: the snapshot's moment is when the Leases are listed, so
@@ -52,7 +52,7 @@ KINDS: Final = (*_ADMISSION, *(k for k in _ALL if k not in (*_ADMISSION, *_LAST)
 
 
 class SaveResult(NamedTuple):
-    """What came of it. `refused`: kind -> the server's words."""
+    """The outcome. `refused`: kind -> the server's words."""
 
     objects: int
     size_bytes: int

@@ -1,4 +1,4 @@
-"""What the last word of a command line may become: verbs, flags, and values by what they stand for.
+"""Candidates for the last word of a command line: verbs, flags, and values by what they stand for.
 
 click says which parameter the word belongs to. What that parameter stands for follows from its
 metavar, which --help shows as well: one table, and a test that every metavar has a row in it.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 Candidate = tuple[str, str]
-"""What the word becomes, and a description, which may be empty."""
+"""The completed word, and a description, which may be empty."""
 
 # Directives of cobra's completions.go.
 FILES: Final = 0
@@ -164,7 +164,7 @@ def _subject(ctx: click.Context, word: str, kinds: tuple[str, ...]) -> Iterable[
 
 
 def _acts(ctx: click.Context, word: str) -> Iterable[Candidate]:
-    """What goes on with an act of what-if: its verb, what it is about, a name of that."""
+    """Candidates that go on with an act of what-if: its verb, what it is about, a name of that."""
     given = list(ctx.params.get("words") or ())
     while "--and" in given:
         del given[: given.index("--and") + 1]
@@ -250,7 +250,7 @@ def _users(connection: Connection) -> Iterable[Candidate]:
 
 
 def _settings() -> Iterable[Candidate]:
-    """What --set takes, as `flag=`, each with its newest default."""
+    """Candidates for --set, as `flag=`, each with its newest default."""
     from kubectl_nodelife.engine.settings import FLAGS
 
     return [(f"{flag.name}=", f"default {flag.defaults[-1][1]}") for flag in FLAGS.values()]

@@ -1,4 +1,4 @@
-"""What `upgrade start`, `resume`, `abort` and `prove` share: becoming the run's leader.
+"""The shared part of `upgrade start`, `resume`, `abort` and `prove`: becoming the run's leader.
 
 In the foreground, or with `--detach` as a process apart from this terminal: the same command in a
 session of its own, with its output in a log in the private state folder. Work and policy reach it

@@ -124,7 +124,7 @@ async def read_left_objects(
 async def _read_evidence(
     client: Client, names: list[str], nodes: list[Node], lease: Lease | None
 ) -> CheckEvidence:
-    """What the checks of these nodes rest on."""
+    """The facts that the checks of these nodes rest on."""
     from kubectl_nodelife.answers.upgrade_status import CheckEvidence, policy_on
     from kubectl_nodelife.commands.cluster.direct import or_refused
     from kubectl_nodelife.kube.kinds import kind_named

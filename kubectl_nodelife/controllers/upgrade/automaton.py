@@ -24,7 +24,7 @@ from kubectl_nodelife.engine.actions import (
 
 
 class NodeEvent(StrEnum):
-    """What takes a node from one state to another; the value is how the documentation says it."""
+    """An event that takes a node from one state to another; the value is its documentation."""
 
     CLAIMED = "is claimed"
     CLAIMED_FOR_PROOF = "is claimed by `upgrade prove`"

@@ -72,7 +72,7 @@ class ObservedNodes:
         self._count(p, changed)
 
     def _what_all_depend_on(self, p: UpgradePass) -> tuple[Any, ...]:
-        """What each node is judged by beside its own object."""
+        """The facts that each node is judged by beside its own object."""
         return p.document.run, p.document.proof_only, dict(self._memory.hands_off)
 
     def _changed(self, p: UpgradePass, busy: set[str]) -> set[str]:

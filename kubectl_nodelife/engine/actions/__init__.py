@@ -1,4 +1,4 @@
-"""What is decided: values that say why, know their effect on an object, and are told as records.
+"""Decisions: values that say why, know their effect on an object, and are written as records.
 
 `action` has what all share. The classes are cut by what they concern: `nodes`, `pods`,
 `daemonsets`, `upgrades`, and `decisions`, which change no object. All are imported from here.

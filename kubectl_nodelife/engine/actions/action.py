@@ -1,4 +1,4 @@
-"""What all actions share: who decided, why, what led to it, and which object it is about.
+"""The common part of all actions: who decided, why, what led to it, and which object it is about.
 
 There is a class for each API call and for each decision worth telling. Each knows the words of its
 records (contract: one record a condition, a taint, a label), why it was taken (`because`), the
@@ -30,7 +30,7 @@ Detail = dict[str, Any]
 
 
 def condition_detail(condition: NodeCondition | PodCondition) -> Detail:
-    """What a record tells of a condition."""
+    """The detail of a record about a condition."""
     c = condition
     detail: Detail = {"type": c.type, "status": c.status, "reason": c.reason}
     return {**detail, "message": c.message} if c.message else detail
@@ -54,7 +54,7 @@ class Requeue(msgspec.Struct, frozen=True, gc=False):
 class Action(
     msgspec.Struct, frozen=True, kw_only=True, gc=False, eq=False, tag=True, tag_field="action"
 ):
-    """What all actions share. `target` is (kind, (namespace, name)) of the object acted on.
+    """The common part of all actions. `target` is (kind, (namespace, name)) of the object acted on.
 
     `id`: the number that the engine gives when it hands the decision out, unique in a journal's
     life (`identity`); 0 before that. Two actions are equal where they say the same, whatever their

@@ -1,4 +1,4 @@
-"""What is done to DaemonSets, their revisions, and the owner references of their pods.
+"""Actions on DaemonSets, their revisions, and the owner references of their pods.
 
 A person orders `RollBackDaemonSet`; the others are decided by the DaemonSet controller.
 """

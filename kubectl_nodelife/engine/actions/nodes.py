@@ -1,4 +1,4 @@
-"""What is done to nodes: conditions, taints, labels, cordon. A person orders `SetUnschedulable`."""
+"""Actions on nodes: conditions, taints, labels, cordon. A person orders `SetUnschedulable`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done to pods: creation, conditions, phase, labels, deletion, eviction.
+"""Actions on pods: creation, conditions, phase, labels, deletion, eviction.
 
 A created pod carries its whole manifest, as it would be sent; its name is chosen by the controller
 and not by the server (`generateName`), so that a create that is sent twice makes one pod. A person

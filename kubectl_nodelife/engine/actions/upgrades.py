@@ -1,4 +1,4 @@
-"""What the upgrade controller decides: one PATCH for each change of a node's state, and the rest.
+"""Decisions of the upgrade controller: one PATCH for each change of a node's state, and the rest.
 
 A node's state, its cordon, taints, labels and annotations change together, under the version that
 was judged: a change in between is answered with 409, and the next pass decides anew. `StartWork`,

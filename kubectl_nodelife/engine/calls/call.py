@@ -165,7 +165,7 @@ Call = Read | Write | WaitUntil
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of a call. `code`: HTTP status, 0 where no answer came; `now_ns`: when.
+    """The outcome of a call. `code`: HTTP status, 0 where no answer came; `now_ns`: when.
 
     `obj` is the object as a slice, `raw` the same with all that slices leave out (None: only the
     slice is known). `causes` are the reasons in `details.causes` of an error.

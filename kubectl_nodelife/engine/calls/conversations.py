@@ -118,7 +118,7 @@ def drive(conversation: Conversation, answer: Callable[[Call], Answer]) -> Resul
 def _as_known(
     action: Action, call: Read | WaitUntil, before: KubeObject | None, now_ns: int
 ) -> Answer:
-    """What a read would show were everything as the decision took it to be."""
+    """The objects that a read would show were everything as the decision took it to be."""
     if isinstance(call, WaitUntil):
         return Answer(OK, now_ns=call.at_ns)
     if isinstance(call, ListObjects):

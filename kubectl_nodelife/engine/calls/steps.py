@@ -1,4 +1,4 @@
-"""What conversations share: the uid check, a write with its lost answer, and whole values as JSON.
+"""Steps of conversations: the uid check, a write with its lost answer, and whole values as JSON.
 
 A write whose answer did not come, or came as a 5xx, may have been done all the same: the object is
 read before anything else is decided, and what is found done counts as done.

@@ -1,4 +1,4 @@
-"""What an evaluation may cost, in the API server's units, how much memory a value may take, and
+"""The cost limit of an evaluation, in the API server's units, how much memory a value may take, and
 what comes instead of a value.
 
 Follows apiserver pkg/apis/cel/config.go (the limits) and cel-go interpreter/runtimecost.go with

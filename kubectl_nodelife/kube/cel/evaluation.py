@@ -238,7 +238,7 @@ class _Evaluation:
         return self._within(holder if isinstance(holder, Optional) else Optional((holder,)), found)
 
     def _within(self, holder: Optional, key: Any) -> Optional:
-        """What the optional value holds under the key, or nothing."""
+        """The optional value's member under the key, or nothing."""
         if not holder.values:
             return holder
         if not isinstance(holder.values[0], Mapping | list):

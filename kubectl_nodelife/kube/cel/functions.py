@@ -37,7 +37,7 @@ _LOWER: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 
 def call(function: Function, meter: Meter, arguments: list[Any]) -> Any:
-    """What the function returns. Raises CelError, also for a wrong number of arguments."""
+    """The function's value. Raises CelError, also for a wrong number of arguments."""
     try:
         return function(meter, *arguments)
     except (TypeError, UnicodeError) as error:

@@ -59,7 +59,7 @@ def value_of_key(key: Any) -> Any:
 
 
 def field(holder: Any, key: Any) -> Any:
-    """What a map or list holds under the key. Raises CelError and Unknown."""
+    """The value of a map or list under the key. Raises CelError and Unknown."""
     if isinstance(holder, Mapping):
         held = key_of(key)
         if held in holder:
