@@ -146,7 +146,12 @@ def _upgrade(nodes: int, pods: int, seed: int) -> Cost:
     )
     counter = CountingStopwatch()
     with counter:
-        simulate(setting, controllers, make_decider=decider_for(settings), until_upgraded=True)
+        simulate(
+            setting,
+            controllers,
+            make_decider=decider_for(settings),
+            until_upgraded=lambda done: None,
+        )
     return Cost(counter.calls, counter.kept_blocks, few)
 
 

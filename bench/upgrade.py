@@ -50,7 +50,10 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     plan_seconds, planned = make_plan(setting, settings)
     with stopwatch:
         done = simulate(
-            setting, controllers, make_decider=decider_for(settings), until_upgraded=True
+            setting,
+            controllers,
+            make_decider=decider_for(settings),
+            until_upgraded=lambda done: None,
         )
     came = done.upgrade
     assert came is not None

@@ -23,7 +23,7 @@ from kubectl_nodelife.sim.upgrade_run import MakeDecider, VirtualUpgrades
 from kubectl_nodelife.sim.world import Faults
 
 Progress = Callable[[int], None]
-"""Is told the ns of virtual time that have passed."""
+"""Is called with the ns of virtual time that have passed, or with the number of nodes done."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -50,10 +50,11 @@ def run(
     faults: Faults | None = None,
     progress: Progress | None = None,
     make_decider: MakeDecider | None = None,
-    until_upgraded: bool = False,
+    until_upgraded: Progress | None = None,
 ) -> Run:
     """Play a scenario with these controllers, fresh ones. `until_ns`: end so long after t=0, if
-    sooner. `make_decider`: of the scenario's upgrade, if any; `until_upgraded`: end with it.
+    sooner. `make_decider`: of the scenario's upgrade, if any; `until_upgraded`: end with it; it
+    is called with the number of nodes that are done so far.
     """
     duration_ns = setting.scenario.duration_ns
     if until_ns is not None:
@@ -66,7 +67,8 @@ def run(
         if make_decider is not None:
             upgrades = VirtualUpgrades(world, timeline, make_decider, branch.host)
             branch.script.upgrades = upgrades
-            source = _UntilUpgraded(source, upgrades) if until_upgraded else source
+            if until_upgraded is not None:
+                source = _UntilUpgraded(source, upgrades, until_upgraded)
         drive(source, upgrades or branch.host)
         upgrade = upgrades.summary(timeline) if upgrades is not None else None
         course = upgrades.course(timeline) if upgrades is not None else None
@@ -78,11 +80,13 @@ def run(
 class _UntilUpgraded:
     """A source that ends when the upgrade has, or stands still for good."""
 
-    def __init__(self, source: TickSource, upgrades: VirtualUpgrades) -> None:
+    def __init__(self, source: TickSource, upgrades: VirtualUpgrades, progress: Progress) -> None:
         self._source = source
         self._upgrades = upgrades
+        self._progress = progress
 
     def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
+        self._progress(self._upgrades.done)
         over = self._upgrades.over or self._upgrades.stands_still
         return None if over else self._source.next(due_ns)
 

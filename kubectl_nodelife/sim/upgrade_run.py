@@ -27,6 +27,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     encode_document,
 )
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW
+from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
 from kubectl_nodelife.controllers.upgrade.ports import UpgradeView, WorkReport
 from kubectl_nodelife.engine.actions import (
@@ -173,7 +174,7 @@ class VirtualLeader:
 class VirtualUpgrades:
     """The host of the engine and, once a run was begun, of its leaders.
 
-    `leaders`: those that live; the last one is whom people talk to.
+    `leaders`: those that live; the last one is whom people talk to. `done`: how many nodes are.
     """
 
     def __init__(
@@ -190,6 +191,7 @@ class VirtualUpgrades:
         self._journal = journal
         self._make_decider = make_decider
         self._to_lead: list[UpgradeRequest | None] = []
+        self.done = 0
 
     @property
     def over(self) -> bool:
@@ -270,6 +272,8 @@ class VirtualUpgrades:
             self._opened_ns = self._opened_ns if action.holds else now_ns  # any gate that lifts
         elif action.writes:
             self._acted_ns = now_ns
+            if isinstance(action, NodeMarkPatch) and action.to == NodeState.DONE != action.from_:
+                self.done += 1
 
     def course(self, timeline: Timeline) -> Course | None:
         """The run's course so far; None where none was begun."""

@@ -32,7 +32,7 @@ from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS
 from kubectl_nodelife.sim.events import ScenarioEvent
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.sim.run import run
+from kubectl_nodelife.sim.run import Progress, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, Setting, assemble
 from kubectl_nodelife.sim.upgrade_course import Course
 from kubectl_nodelife.sim.upgrade_reading import (
@@ -57,13 +57,17 @@ SLACK: Final = 1.05
 """The time that passes between the phases: the leader's looks, its requests, their answers."""
 
 
-def forecast(snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings) -> Course:
-    """The course of the policy's run on the cluster of the snapshot."""
+def forecast(
+    snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings, progress: Progress
+) -> Course:
+    """The course of the policy's run on the cluster of the snapshot. `progress`: is called with the
+    number of nodes that are done in it so far.
+    """
     setting = _setting(snapshot, policy, settings)
     names = setting.scenario.controllers
     controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
     decider = decider_for(settings, snapshot.kinds_read, snapshot.release)
-    course = run(setting, controllers, make_decider=decider, until_upgraded=True).course
+    course = run(setting, controllers, make_decider=decider, until_upgraded=progress).course
     assert course is not None
     return course
 

@@ -56,6 +56,7 @@ from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.sim.run import Progress
 from kubectl_nodelife.sim.upgrade_course import Course
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer
 from kubectl_nodelife.upgrade.findings import find
@@ -82,17 +83,26 @@ def make_upgrade_plan(
     policy: UpgradePolicy,
     settings: Settings,
     without_image: Collection[str] | None = None,
+    progress: Progress = lambda done: None,
 ) -> UpgradePlan:
     """The plan for the cluster as it is. Raises BadInput for a policy that cannot be meant.
 
     `without_image`: the nodes for whose canary no image is known; None where nobody looked.
+    `progress`: is called with the number of nodes that are done in the play so far.
     """
-    return _Planning(snapshot, policy, settings).plan(without_image)
+    return _Planning(snapshot, policy, settings, progress).plan(without_image)
 
 
 class _Planning:
-    def __init__(self, snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings) -> None:
+    def __init__(
+        self,
+        snapshot: PlanSnapshot,
+        policy: UpgradePolicy,
+        settings: Settings,
+        progress: Progress,
+    ) -> None:
         self._settings = settings
+        self._progress = progress
         self._measured = measured(_marks(snapshot.nodes.values()))
         if self._measured.work_ns is not None:
             policy = replace(policy, expect_work_ns=self._measured.work_ns)
@@ -208,7 +218,7 @@ class _Planning:
 
     def _play(self, nodes: Sequence[PlannedNode]) -> tuple[Course, UpgradeEstimate | None]:
         """The course as expected, and how long it takes at least and at most."""
-        course = forecast(self._snapshot, self._policy, self._settings)
+        course = forecast(self._snapshot, self._policy, self._settings, self._progress)
         if not course.turns:
             return course, None
         drained = [

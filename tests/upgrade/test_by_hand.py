@@ -57,7 +57,12 @@ def play(setting: Setting) -> Run:
     names = ("node-lifecycle",)
     controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
     decider = decider_for(settings)
-    return run(setting, controllers, make_decider=decider, until_upgraded=True)
+    return run(
+        setting,
+        controllers,
+        make_decider=decider,
+        until_upgraded=lambda done: None,
+    )
 
 
 def setting_of(nodes: int, policy: dict[str, Any]) -> Setting:

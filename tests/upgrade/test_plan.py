@@ -267,3 +267,11 @@ def test_names_are_escaped_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(value_checks, "is_dns_subdomain", lambda name: True)
     found = plan(blue("a<b>", "a2", "a3"))
     assert "a<b>" not in page(found, {}) and "a&lt;b&gt;" in page(found, {})
+
+
+def test_progress_counts_the_nodes_that_are_done_in_the_play() -> None:
+    told: list[int] = []
+    made = snapshot(namespace(), namespace("nodelife"), blue(*NAMES))
+    policy = policy_from({"selector": "pool=blue"})
+    make_upgrade_plan(made, policy, SETTINGS, progress=told.append)
+    assert told == sorted(told) and (told[0], told[-1]) == (0, len(NAMES))

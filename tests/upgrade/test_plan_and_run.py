@@ -83,7 +83,9 @@ def run_of(setting: Setting) -> Run:
     settings = make_settings(setting.profile, {})
     names = setting.scenario.controllers
     controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
-    return run(setting, controllers, make_decider=decider_for(settings), until_upgraded=True)
+    return run(
+        setting, controllers, make_decider=decider_for(settings), until_upgraded=lambda done: None
+    )
 
 
 Told = list[tuple[str, str, float]]

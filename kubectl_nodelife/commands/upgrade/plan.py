@@ -14,6 +14,7 @@ from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, spl
 from kubectl_nodelife.commands.upgrade.leading import images_of, selected_names
 from kubectl_nodelife.errors import EXIT_NO, Failed, NotFound
 from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.live_line import progress_bar
 
 if TYPE_CHECKING:
     from kubectl_nodelife.commands.cluster.drain import DrainLook
@@ -61,7 +62,6 @@ def plan(
     """
     from kubectl_nodelife.acts.upgrade.rights import rights
     from kubectl_nodelife.commands.cluster.drain import check_pods_read, kubectl_flags
-    from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 
     given, dumps = split_dumps(given)
     policy = policy_of(given, connection)
@@ -73,7 +73,7 @@ def plan(
     if not where.filename:
         missing = images_of(connection, policy).missing
         without_image = missing(policy, selected_names(policy, found))
-    made = make_upgrade_plan(found.snapshot, policy, found.settings, without_image)
+    made = planned(policy, found, without_image)
     if not made.nodes:
         raise Failed(
             "no node matches", on=f"--selector {policy.selector}", remedy="check the labels"
@@ -84,6 +84,17 @@ def plan(
         terminal.warn(warning)
     terminal.write(rendered(made, found.source, output, flags))
     return EXIT_NO if exit_code and (made.undone or made.refusals) else 0
+
+
+def planned(
+    policy: UpgradePolicy, look: DrainLook, without_image: Collection[str] | None = None
+) -> UpgradePlan:
+    """The plan, with a progress bar while the run is played. Raises BadInput."""
+    from kubectl_nodelife.upgrade.plan import make_upgrade_plan
+
+    nodes = len(selected_names(policy, look))
+    with progress_bar("playing the run", nodes) as step:
+        return make_upgrade_plan(look.snapshot, policy, look.settings, without_image, step)
 
 
 def check_named(policy: UpgradePolicy, nodes: Collection[str]) -> None:

@@ -21,7 +21,7 @@ from kubectl_nodelife.commands.upgrade.leading import (
     lead_run,
     tell_course,
 )
-from kubectl_nodelife.commands.upgrade.plan import check_named, look_for_upgrade, rendered
+from kubectl_nodelife.commands.upgrade.plan import check_named, look_for_upgrade, planned, rendered
 from kubectl_nodelife.commands.upgrade.run import read_run
 from kubectl_nodelife.errors import BadInput, Failed, Refused
 from kubectl_nodelife.report import terminal
@@ -154,10 +154,8 @@ def _lead(
 
 def _show_plan(policy: UpgradePolicy, look: DrainLook) -> UpgradePlan:
     """Make the plan and show it. Raises Failed, Refused, NotFound."""
-    from kubectl_nodelife.upgrade.plan import make_upgrade_plan
-
     check_named(policy, look.snapshot.nodes)
-    made = make_upgrade_plan(look.snapshot, policy, look.settings)
+    made = planned(policy, look)
     if not made.nodes:
         raise Failed("no node matches", on="--selector", remedy="check the labels")
     terminal.write(rendered(made, look.source, Output("table")))
