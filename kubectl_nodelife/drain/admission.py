@@ -97,6 +97,11 @@ class Admission:
         self._answers: dict[tuple[str, str], EvictionRefused | Doubt | None] = {}
         self._budget = Budget(PLAN_BUDGET)
 
+    @property
+    def has_rules(self) -> bool:
+        """True if a webhook or policy may have a say."""
+        return bool(self.webhooks or self._policies)
+
     # --- questions -------------------------------------------------------------------------------
 
     def namespace_terminates(self, namespace: str) -> bool:

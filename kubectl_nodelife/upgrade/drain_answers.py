@@ -1,6 +1,7 @@
 """The drain planner's verdict on one node, from its filters and the budgets' arithmetic alone.
 
-`drain_answer` is quick enough to be asked of every node in every pass: nothing is played. It knows
+`drain_answer` is quick enough to be asked of every node in every pass: nothing is played, and what
+holds while the pods are the same is found once (`NodeDrain`). It knows
 all that can stop a pod for ever (kubectl's filters, finalizers, a silent kubelet, admission, two
 budgets, a budget that never spares one) and how many rounds the budgets need. How a drain goes
 minute by minute, and the cheapest change that unblocks it, is the planner's own (`drain/plan.py`).
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey
 from kubectl_nodelife.drain.admission import Admission
@@ -21,7 +22,7 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES, asks_budgets
@@ -38,76 +39,145 @@ STOP_EXTRA_SECONDS: Final = 5.0
 class DrainFacts:
     """The facts that all nodes share. `snapshot` need not hold pods.
 
+    `budgets`: as they are now, which may be later than in the snapshot; they match the same pods.
     `taken`: how many pods are still to leave the nodes Draining now, by budget.
     """
 
     snapshot: PlanSnapshot
     options: DrainOptions
     admission: Admission
+    budgets: dict[BudgetKey, PodDisruptionBudget]
     taken: Mapping[BudgetKey, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, snapshot: PlanSnapshot, options: DrainOptions) -> DrainFacts:
         """The facts of a cluster."""
-        return cls(snapshot, options, Admission(snapshot))
+        budgets = {budget.key: budget for budget in snapshot.all_of(PodDisruptionBudget)}
+        return cls(snapshot, options, Admission(snapshot), budgets)
 
-    def budgets_asked(self, pod: Pod) -> list[PodDisruptionBudget]:
-        """The budgets that the pod's eviction spends, or that refuse it.
+    def asks_the_same(self, other: DrainFacts) -> bool:
+        """True if `node_drain` of the same pods is the same under the other facts, whose budgets
+        select the same: namespaces and DaemonSets are as they were, no webhook or admission policy
+        is there, and no pod is skipped for its age.
+        """
+        return (
+            self.options == other.options
+            and self.options.skip_wait_seconds <= 0
+            and not (self.admission.has_rules or other.admission.has_rules)
+            and self.snapshot.namespaces == other.snapshot.namespaces
+            and self._daemon_sets() == other._daemon_sets()
+        )
+
+    def _daemon_sets(self) -> set[tuple[str, str]]:
+        return {daemon_set.key for daemon_set in self.snapshot.all_of(DaemonSet)}
+
+    def matching(self, pod: Pod) -> tuple[BudgetKey, ...]:
+        """The budgets that match the pod."""
+        found = self.snapshot.budgets.find(pod.namespace, pod.metadata.labels)
+        return tuple(budget.key for budget in found)
+
+    def asked(self, pod: Pod, matching: Iterable[BudgetKey]) -> list[PodDisruptionBudget]:
+        """Of the budgets that match the pod those that its eviction spends, or that refuse it.
 
         None for a pod that is not Ready where its one budget lets it go all the same.
         """
-        found = self.snapshot.budgets.find(pod.namespace, pod.metadata.labels)
+        found = [self.budgets[key] for key in matching]
         return found if asks_budgets(pod, found, self.snapshot.now_ns) else []
 
 
-def drain_answer(node: str, pods: Iterable[Pod], facts: DrainFacts) -> DrainVerdict:
-    """The verdict on a drain of the node: if it ends, why not, how long it takes, and which pods
-    may be evicted now.
+class LeavingPod(NamedTuple):
+    """A pod that leaves its node. `never`: why it does not, whatever the budgets' numbers are; ""
+    for no such reason. `budgets`: those that match it.
     """
-    return _Answer(node, facts).of(pods)
+
+    pod: Pod
+    never: str
+    budgets: tuple[BudgetKey, ...]
+
+
+@dataclass(slots=True)
+class NodeDrain:
+    """The part of the answer on a node that holds while its pods and `asks_the_same` do.
+
+    `refused`: why kubectl refuses; "" where it does not. `grace`: the longest, in seconds. `doubt`:
+    what is not known of a pod.
+    """
+
+    node: str
+    refused: str = ""
+    pods: list[LeavingPod] = field(default_factory=list)
+    grace: int = 0
+    doubt: str = ""
+
+
+def node_drain(node: str, pods: Iterable[Pod], facts: DrainFacts) -> NodeDrain:
+    """The pods that leave the node when it is drained, in the order of their names."""
+    snapshot, options = facts.snapshot, facts.options
+    unread, drain = Unread(snapshot), NodeDrain(node)
+    for pod in sorted(pods, key=lambda pod: pod.key):
+        decision = decide(pod, options, snapshot, snapshot.now_ns)
+        if decision.verb == REFUSE:
+            return NodeDrain(node, f"{_name(pod)}: {decision.message}")
+        if decision.verb != DELETE:
+            continue
+        never = _why_never(pod, facts)
+        drain.pods.append(LeavingPod(pod, never, facts.matching(pod)))
+        drain.grace = max(drain.grace, grace_seconds(pod, options.requested_grace))
+        if not drain.doubt:
+            missing, doubt = unread.of(pod, options), facts.admission.doubt(pod)
+            if doubt is not None or missing:
+                drain.doubt = f"{_name(pod)}: {doubt or 'not read: ' + ', '.join(missing)}"
+    return drain
+
+
+def _why_never(pod: Pod, facts: DrainFacts) -> str:
+    held = finalizers_that_hold(pod)
+    if held:
+        return f"{_name(pod)}: finalizer {held[0]} holds it"
+    if pod.metadata.deletion_timestamp is not None:
+        return ""
+    refused = facts.admission.refuses_eviction(pod)
+    return "" if refused is None else f"{_name(pod)}: {refused.message}"
+
+
+def drain_answer(drain: NodeDrain, facts: DrainFacts) -> DrainVerdict:
+    """The verdict on the drain: if it ends, why not, how long it takes, and which pods may be
+    evicted now.
+    """
+    return _Answer(drain, facts).verdict()
 
 
 class _Answer:
     """One node's answer in the making."""
 
-    def __init__(self, node: str, facts: DrainFacts) -> None:
-        self._node = node
+    def __init__(self, drain: NodeDrain, facts: DrainFacts) -> None:
+        self._drain = drain
         self._facts = facts
-        self._moving: list[PodKey] = []
         self._evictable: list[PodKey] = []
         self._needs: dict[BudgetKey, int] = {}
         self._left: dict[BudgetKey, int] = {}
         self._budgets: dict[BudgetKey, PodDisruptionBudget] = {}
-        self._grace = 0
         self._never = ""
-        self._doubt = ""
-        self._unread = Unread(facts.snapshot)
         snapshot = facts.snapshot
-        silent = snapshot.silent_kubelet(node)
-        self._silent = "" if snapshot.out_of_service(node) else silent or ""
+        silent = snapshot.silent_kubelet(drain.node)
+        self._silent = "" if snapshot.out_of_service(drain.node) else silent or ""
 
-    def of(self, pods: Iterable[Pod]) -> DrainVerdict:
-        snapshot, options = self._facts.snapshot, self._facts.options
-        for pod in sorted(pods, key=lambda pod: pod.key):
-            decision = decide(pod, options, snapshot, snapshot.now_ns)
-            if decision.verb == REFUSE:
-                return DrainVerdict(REFUSED, f"{_name(pod)}: {decision.message}")
-            if decision.verb == DELETE:
-                self._add(pod)
+    def verdict(self) -> DrainVerdict:
+        if self._drain.refused:
+            return DrainVerdict(REFUSED, self._drain.refused)
+        for leaving in self._drain.pods:
+            self._add(leaving)
         return self._verdict()
 
-    def _add(self, pod: Pod) -> None:
-        self._moving.append(pod.key)
-        self._grace = max(self._grace, grace_seconds(pod, self._facts.options.requested_grace))
-        self._never = self._never or self._why_never(pod)
-        if not self._doubt:
-            missing = self._unread.of(pod, self._facts.options)
-            doubt = self._facts.admission.doubt(pod)
-            if doubt is not None or missing:
-                self._doubt = f"{_name(pod)}: {doubt or 'not read: ' + ', '.join(missing)}"
+    def _add(self, leaving: LeavingPod) -> None:
+        pod = leaving.pod
+        if self._silent and not self._never and pod.status.phase not in TERMINAL_PHASES:
+            self._never = f"{_name(pod)}: {self._silent}"
         if pod.metadata.deletion_timestamp is not None:
+            self._never = self._never or leaving.never
             return
-        budgets = self._facts.budgets_asked(pod)
+        budgets = self._facts.asked(pod, leaving.budgets) if leaving.budgets else []
+        self._never = self._never or leaving.never or _never_spared(pod, budgets)
         for budget in budgets:
             self._budgets[budget.key] = budget
             self._needs[budget.key] = self._needs.get(budget.key, 0) + 1
@@ -123,28 +193,6 @@ class _Answer:
             self._left[budget.key] = left - 1
         return True
 
-    def _why_never(self, pod: Pod) -> str:
-        if self._silent and pod.status.phase not in TERMINAL_PHASES:
-            return f"{_name(pod)}: {self._silent}"
-        held = finalizers_that_hold(pod)
-        if held:
-            return f"{_name(pod)}: finalizer {held[0]} holds it"
-        if pod.metadata.deletion_timestamp is not None:
-            return ""
-        refused = self._facts.admission.refuses_eviction(pod)
-        if refused is not None:
-            return f"{_name(pod)}: {refused.message}"
-        budgets = self._facts.budgets_asked(pod)
-        if len(budgets) > 1:
-            names = " and ".join(budget.name for budget in budgets)
-            return f"{_name(pod)}: two budgets match it, {names}: the Eviction API refuses that"
-        for budget in budgets:
-            if budget.status.observed_generation < budget.metadata.generation:
-                return f"{_name(pod)}: the status of budget {budget.name} is out of date"
-            if not spares(budget):
-                return f"{_name(pod)}: {numbers(budget)}; it can never spare one"
-        return ""
-
     def _verdict(self) -> DrainVerdict:
         low, high = self._seconds()
         limit = self._facts.options.timeout_ns / SECOND_NS
@@ -152,14 +200,15 @@ class _Answer:
         short = self._short()
         if short:
             verdict, sentence = SLOW, f"{numbers(short)} and spares fewer than leave the node"
-        if self._doubt:
-            verdict, sentence = UNKNOWN, self._doubt
+        if self._drain.doubt:
+            verdict, sentence = UNKNOWN, self._drain.doubt
         if limit and low > limit:
             self._never = self._never or f"it takes at least {low:.0f}s, more than --drain-timeout"
         if self._never:
             verdict, sentence = NEVER, self._never
         waits = any(not self._has_turn(budget) for budget in self._budgets.values())
-        moving, evictable = tuple(self._moving), tuple(self._evictable)
+        moving = tuple(leaving.pod.key for leaving in self._drain.pods)
+        evictable = tuple(self._evictable)
         return DrainVerdict(verdict, sentence, waits, low, high, moving, evictable)
 
     def _short(self) -> PodDisruptionBudget | None:
@@ -176,14 +225,14 @@ class _Answer:
         return budget.status.disruptions_allowed > 0 and enough
 
     def _seconds(self) -> tuple[float, float]:
-        if not self._moving:
+        if not self._drain.pods:
             return 0.0, STOP_EXTRA_SECONDS
         rounds = max(
             (-(-n // max(1, spares(self._budgets[key]))) for key, n in self._needs.items()),
             default=1,
         )
         low, high = ((rounds - 1) * refill for refill in REFILL_SECONDS)
-        return low, high + rounds * (self._grace + STOP_EXTRA_SECONDS)
+        return low, high + rounds * (self._drain.grace + STOP_EXTRA_SECONDS)
 
 
 def spares(budget: PodDisruptionBudget) -> int:
@@ -192,15 +241,26 @@ def spares(budget: PodDisruptionBudget) -> int:
     return max(status.disruptions_allowed, status.expected_pods - status.desired_healthy, 0)
 
 
-def pods_taken(pods: Iterable[Pod], facts: DrainFacts) -> dict[BudgetKey, int]:
-    """How many pods of each budget are still to leave a node with these pods."""
+def pods_taken(drain: NodeDrain, facts: DrainFacts) -> dict[BudgetKey, int]:
+    """How many pods of each budget are still to leave the node."""
     taken: dict[BudgetKey, int] = {}
-    for pod in pods:
-        decision = decide(pod, facts.options, facts.snapshot, facts.snapshot.now_ns)
-        if decision.verb == DELETE:
-            for budget in facts.budgets_asked(pod):
-                taken[budget.key] = taken.get(budget.key, 0) + 1
+    for leaving in drain.pods:
+        for budget in facts.asked(leaving.pod, leaving.budgets):
+            taken[budget.key] = taken.get(budget.key, 0) + 1
     return taken
+
+
+def _never_spared(pod: Pod, budgets: list[PodDisruptionBudget]) -> str:
+    """Why the budgets never let the pod go; "" where they do."""
+    if len(budgets) > 1:
+        names = " and ".join(budget.name for budget in budgets)
+        return f"{_name(pod)}: two budgets match it, {names}: the Eviction API refuses that"
+    for budget in budgets:
+        if budget.status.observed_generation < budget.metadata.generation:
+            return f"{_name(pod)}: the status of budget {budget.name} is out of date"
+        if not spares(budget):
+            return f"{_name(pod)}: {numbers(budget)}; it can never spare one"
+    return ""
 
 
 def _name(pod: Pod) -> str:

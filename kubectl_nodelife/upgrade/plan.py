@@ -58,7 +58,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.run import Progress
 from kubectl_nodelife.sim.upgrade_course import Course
-from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer
+from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, node_drain
 from kubectl_nodelife.upgrade.findings import find
 from kubectl_nodelife.upgrade.forecast import estimate, forecast
 from kubectl_nodelife.upgrade.plan_values import (
@@ -162,7 +162,7 @@ class _Planning:
     def _decide(self, node: Node) -> PlannedNode:
         fresh = self._snapshot.silent_kubelet(node.name) is None
         pods = self._snapshot.pods_by_node.get(node.name, ())
-        verdict = drain_answer(node.name, pods, self._facts)
+        verdict = drain_answer(node_drain(node.name, pods, self._facts), self._facts)
         reason = _state_in_a_run(node)
         reason = reason or why_skipped(node, self._policy, lease_is_fresh=fresh)
         reason = reason or why_undrainable(verdict, self._policy)

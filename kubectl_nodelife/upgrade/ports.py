@@ -42,10 +42,16 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.workload import DaemonSet
+from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget
 from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, pods_taken
+from kubectl_nodelife.upgrade.drain_answers import (
+    DrainFacts,
+    NodeDrain,
+    drain_answer,
+    node_drain,
+    pods_taken,
+)
 from kubectl_nodelife.workloads.capacity import COUNTED
 from kubectl_nodelife.workloads.force_advice import Release
 from kubectl_nodelife.workloads.owners import NEVER, replacement_of
@@ -105,11 +111,12 @@ class DrainAnswers:
         self._facts: DrainFacts | None = None
         self._of: Cache | None = None
         self._until_ns = 0
-        self._budgets: list[KubeObject] = []
+        self._budgets: list[PodDisruptionBudget] = []
         self._draining: frozenset[str] = frozenset()
         self._taken_ns = -1
-        self._taken_of: dict[str, tuple[list[Pod], Mapping[BudgetKey, int]]] = {}
-        self._answers: dict[str, tuple[list[Pod], DrainVerdict]] = {}
+        self._drains: dict[str, tuple[list[Pod], NodeDrain]] = {}
+        self._taken_of: dict[str, tuple[NodeDrain, Mapping[BudgetKey, int]]] = {}
+        self._answers: dict[str, tuple[NodeDrain, DrainVerdict]] = {}
 
     def verdict(
         self, cache: Cache, node: str, draining: Collection[str], now_ns: int
@@ -118,10 +125,16 @@ class DrainAnswers:
         facts = self._look(cache, now_ns)
         if node not in draining:
             self._take(facts, cache, frozenset(draining), now_ns)
-        pods = cache.pods_on(node)
-        known = self._answers.get(node)
+        drain, known = self._drain(cache, node, facts), self._answers.get(node)
+        if known is None or known[0] is not drain:
+            known = self._answers[node] = (drain, drain_answer(drain, facts))
+        return known[1]
+
+    def _drain(self, cache: Cache, node: str, facts: DrainFacts) -> NodeDrain:
+        """The pods that leave the node, the same object while they are the same."""
+        pods, known = cache.pods_on(node), self._drains.get(node)
         if known is None or not _are_same(known[0], pods):
-            known = self._answers[node] = (pods, drain_answer(node, pods, facts))
+            known = self._drains[node] = (pods, node_drain(node, pods, facts))
         return known[1]
 
     def _take(self, facts: DrainFacts, cache: Cache, draining: frozenset[str], now_ns: int) -> None:
@@ -131,33 +144,46 @@ class DrainAnswers:
         self._draining, self._taken_ns = draining, now_ns
         taken: Counter[BudgetKey] = Counter()
         for name in draining:
-            pods = cache.pods_on(name)
-            known = self._taken_of.get(name)
-            if known is None or not _are_same(known[0], pods):
-                known = self._taken_of[name] = (pods, pods_taken(pods, facts))
+            drain, known = self._drain(cache, name, facts), self._taken_of.get(name)
+            if known is None or known[0] is not drain:
+                known = self._taken_of[name] = (drain, pods_taken(drain, facts))
             taken.update(known[1])
         if taken != facts.taken:
             facts.taken = taken
             self._answers.clear()
 
     def _look(self, cache: Cache, now_ns: int) -> DrainFacts:
-        """The facts of all but pods; made anew when a budget has changed, or is old."""
-        budgets = list(cache.all("PodDisruptionBudget"))
-        if (
-            self._facts is None
-            or cache is not self._of
-            or now_ns >= self._until_ns
-            or not _are_same(budgets, self._budgets)
-        ):
+        """The facts of all but pods; made anew when they are old, or budgets match other pods."""
+        found = cache.all("PodDisruptionBudget")
+        budgets = [budget for budget in found if isinstance(budget, PodDisruptionBudget)]
+        facts, is_old = self._facts, cache is not self._of or now_ns >= self._until_ns
+        if facts is not None and not is_old and _are_same(self._budgets, budgets):
+            return facts
+        self._answers.clear()
+        self._taken_of.clear()
+        self._taken_ns = -1
+        select_the_same = _select_the_same(self._budgets, budgets)
+        if facts is None or is_old or not select_the_same:
             snapshot = PlanSnapshot(
                 _objects(cache, without_pods=True), now_ns, self._kinds_read, (), self._release
             )
-            self._facts = DrainFacts.of(snapshot, self._options)
-            self._of, self._until_ns, self._budgets = cache, now_ns + MEMORY_NS, budgets
-            self._answers.clear()
-            self._taken_of.clear()
-            self._taken_ns = -1
-        return self._facts
+            before, facts = facts, DrainFacts.of(snapshot, self._options)
+            self._facts, self._of, self._until_ns = facts, cache, now_ns + MEMORY_NS
+            if before is None or not (select_the_same and facts.asks_the_same(before)):
+                self._drains.clear()
+            self._drains = {n: drain for n, drain in self._drains.items() if n in cache.nodes}
+        facts.budgets, facts.taken = {budget.key: budget for budget in budgets}, {}
+        self._budgets = budgets
+        return facts
+
+
+def _select_the_same(
+    known: Sequence[PodDisruptionBudget], now: Sequence[PodDisruptionBudget]
+) -> bool:
+    """True if these are the known budgets, and each selects what it did."""
+    return len(known) == len(now) and all(
+        a.key == b.key and a.spec == b.spec for a, b in zip(known, now, strict=True)
+    )
 
 
 def _are_same(known: Sequence[KubeObject], now: Sequence[KubeObject]) -> bool:

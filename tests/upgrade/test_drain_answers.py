@@ -6,6 +6,7 @@ planner's, which plays the drain.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -14,7 +15,12 @@ from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, pods_taken
+from kubectl_nodelife.upgrade.drain_answers import (
+    DrainFacts,
+    drain_answer,
+    node_drain,
+    pods_taken,
+)
 from tests.drain.build import (
     Json,
     budget,
@@ -39,9 +45,10 @@ def answer(
 ) -> DrainVerdict:
     made = snapshot(NODES, *objects)
     facts = DrainFacts.of(made, OPTIONS)
-    leaving = [pod for name in draining for pod in made.pods_on(name)]
-    facts.taken = pods_taken(leaving, facts)
-    return drain_answer("a1", made.pods_on("a1"), facts)
+    for name in draining:
+        leaving = pods_taken(node_drain(name, made.pods_on(name), facts), facts)
+        facts.taken = Counter(facts.taken) + Counter(leaving)
+    return drain_answer(node_drain("a1", made.pods_on("a1"), facts), facts)
 
 
 @pytest.mark.parametrize(
@@ -146,6 +153,7 @@ def test_a_pod_that_is_going_already_is_not_evicted_again() -> None:
 
 def test_an_unread_kind_makes_the_answer_unknown() -> None:
     made = snapshot(NODES, replica_set("web", "a1"), read={"Node", "Pod", "ReplicaSet"})
-    found = drain_answer("a1", made.pods_on("a1"), DrainFacts.of(made, OPTIONS))
+    facts = DrainFacts.of(made, OPTIONS)
+    found = drain_answer(node_drain("a1", made.pods_on("a1"), facts), facts)
     assert found.verdict == "unknown"
     assert "PodDisruptionBudget" in found.sentence

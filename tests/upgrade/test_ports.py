@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -12,8 +13,20 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.load import load_documents
-from kubectl_nodelife.upgrade.ports import drain_options, make_ports
-from tests.drain.build import NOW_NS, Json, budget, flattened, node, replica_set, workload
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
+from kubectl_nodelife.upgrade.ports import MEMORY_NS, drain_options, make_ports
+from tests.drain.build import (
+    NOW_NS,
+    Json,
+    budget,
+    flattened,
+    namespace,
+    node,
+    owned,
+    pod,
+    replica_set,
+    workload,
+)
 
 
 class NoImages:
@@ -48,6 +61,72 @@ def test_an_answer_follows_the_pods_and_the_budgets() -> None:
     assert drains.verdict(cache, "a1", ("a2",), NOW_NS).waits
     cache.set("Pod", ("default", "web-0"), None)
     assert drains.verdict(cache, "a1", (), NOW_NS).moving == ()
+
+
+WEBHOOK: Json = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingWebhookConfiguration",
+    "metadata": {"name": "gone"},
+    "webhooks": [
+        {
+            "name": "gone.example.com",
+            "failurePolicy": "Fail",
+            "clientConfig": {"service": {"namespace": "default", "name": "gone"}},
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE"],
+                    "resources": ["pods/eviction"],
+                }
+            ],
+        }
+    ],
+}
+AGENT = owned("DaemonSet", "agent", "a1", 0)
+BARE = pod("bare", "a1")
+ANOTHER = owned("ReplicaSet", "web", "a1", 9)
+BUDGETS = [
+    budget("web", "web", healthy=2, desired=2, expected=2, minAvailable=2),
+    budget("web", "web", healthy=3, desired=2, expected=3, minAvailable=2),
+    budget("web", "web", healthy=2, desired=2, expected=3, allowed=0, minAvailable=2),
+    budget("web", "others", healthy=1, desired=1, expected=1, minAvailable=1),
+    budget("two", "web", healthy=3, desired=1, expected=3, minAvailable=1),
+]
+CHANGES: list[tuple[Json, bool]] = [
+    *((each, True) for each in BUDGETS),
+    (AGENT, True),
+    (BARE, True),
+    (ANOTHER, True),
+    (owned("ReplicaSet", "web", "a1", 9, ready=False), True),
+    (owned("ReplicaSet", "web", "a2", 1), True),
+    (namespace(phase="Terminating"), False),
+    (namespace(), False),
+    (workload("DaemonSet", "agent", 0), False),
+    (WEBHOOK, False),
+]
+"""What may change, and whether an answer follows it at once, or when the memory is old."""
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_answer_from_memory_is_the_one_that_would_be_found_anew(seed: int) -> None:
+    chance, now_ns, seen = random.Random(seed), NOW_NS, set()
+    cache = filled(node("a1"), node("a2"), namespace(), replica_set("web", "a1", "a2"))
+    remembering = ports().drains
+    for _ in range(200):
+        change, at_once = chance.choice(CHANGES)
+        obj = load_documents([change], "test").objects[0]
+        goes = chance.random() < 0.75 and cache.get(change["kind"], obj.key) is not None
+        cache.set(change["kind"], obj.key, None if goes else obj)
+        now_ns += SECOND_NS if at_once else MEMORY_NS
+        late = () if chance.random() < 0.1 else ("a1",)
+        put(cache, *(node(name, lease=format_time(now_ns))[1] for name in ("a2", *late)))
+        now_ns += 0 if late else 2 * MINUTE_NS
+        draining = chance.choice([(), ("a2",)])
+        found = ports().drains.verdict(cache, "a1", draining, now_ns)
+        assert remembering.verdict(cache, "a1", draining, now_ns) == found
+        seen.add(found.verdict)
+    assert len(seen) >= 3, seen
 
 
 def test_room_is_looked_for_on_the_nodes_as_they_are() -> None:
