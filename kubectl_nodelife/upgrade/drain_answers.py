@@ -1,7 +1,7 @@
 """The drain planner's verdict on one node, from its filters and the budgets' arithmetic alone.
 
 `drain_answer` is quick enough to be asked of every node in every pass: nothing is played, and what
-holds while the pods are the same is found once (`NodeDrain`). It knows
+holds while the pods are the same is found once (`LeavingPods`). It knows
 all that can stop a pod for ever (kubectl's filters, finalizers, a silent kubelet, admission, two
 budgets, a budget that never spares one) and how many rounds the budgets need. How a drain goes
 minute by minute, and the cheapest change that unblocks it, is the planner's own (`drain/plan.py`).
@@ -96,7 +96,7 @@ class LeavingPod(NamedTuple):
 
 
 @dataclass(slots=True)
-class NodeDrain:
+class LeavingPods:
     """The part of the answer on a node that holds while its pods and `asks_the_same` do.
 
     `refused`: why kubectl refuses; "" where it does not. `grace`: the longest, in seconds. `doubt`:
@@ -110,14 +110,14 @@ class NodeDrain:
     doubt: str = ""
 
 
-def node_drain(node: str, pods: Iterable[Pod], facts: DrainFacts) -> NodeDrain:
+def node_drain(node: str, pods: Iterable[Pod], facts: DrainFacts) -> LeavingPods:
     """The pods that leave the node when it is drained, in the order of their names."""
     snapshot, options = facts.snapshot, facts.options
-    unread, drain = Unread(snapshot), NodeDrain(node)
+    unread, drain = Unread(snapshot), LeavingPods(node)
     for pod in sorted(pods, key=lambda pod: pod.key):
         decision = decide(pod, options, snapshot, snapshot.now_ns)
         if decision.verb == REFUSE:
-            return NodeDrain(node, f"{_name(pod)}: {decision.message}")
+            return LeavingPods(node, f"{_name(pod)}: {decision.message}")
         if decision.verb != DELETE:
             continue
         never = _why_never(pod, facts)
@@ -140,7 +140,7 @@ def _why_never(pod: Pod, facts: DrainFacts) -> str:
     return "" if refused is None else f"{_name(pod)}: {refused.message}"
 
 
-def drain_answer(drain: NodeDrain, facts: DrainFacts) -> DrainVerdict:
+def drain_answer(drain: LeavingPods, facts: DrainFacts) -> DrainVerdict:
     """The verdict on the drain: if it ends, why not, how long it takes, and which pods may be
     evicted now.
     """
@@ -150,7 +150,7 @@ def drain_answer(drain: NodeDrain, facts: DrainFacts) -> DrainVerdict:
 class _Answer:
     """One node's answer in the making."""
 
-    def __init__(self, drain: NodeDrain, facts: DrainFacts) -> None:
+    def __init__(self, drain: LeavingPods, facts: DrainFacts) -> None:
         self._drain = drain
         self._facts = facts
         self._evictable: list[PodKey] = []
@@ -241,7 +241,7 @@ def spares(budget: PodDisruptionBudget) -> int:
     return max(status.disruptions_allowed, status.expected_pods - status.desired_healthy, 0)
 
 
-def pods_taken(drain: NodeDrain, facts: DrainFacts) -> dict[BudgetKey, int]:
+def pods_taken(drain: LeavingPods, facts: DrainFacts) -> dict[BudgetKey, int]:
     """How many pods of each budget are still to leave the node."""
     taken: dict[BudgetKey, int] = {}
     for leaving in drain.pods:

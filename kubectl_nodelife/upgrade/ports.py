@@ -47,7 +47,7 @@ from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.upgrade.drain_answers import (
     DrainFacts,
-    NodeDrain,
+    LeavingPods,
     drain_answer,
     node_drain,
     pods_taken,
@@ -114,9 +114,9 @@ class DrainAnswers:
         self._budgets: list[PodDisruptionBudget] = []
         self._draining: frozenset[str] = frozenset()
         self._taken_ns = -1
-        self._drains: dict[str, tuple[list[Pod], NodeDrain]] = {}
-        self._taken_of: dict[str, tuple[NodeDrain, Mapping[BudgetKey, int]]] = {}
-        self._answers: dict[str, tuple[NodeDrain, DrainVerdict]] = {}
+        self._drains: dict[str, tuple[list[Pod], LeavingPods]] = {}
+        self._taken_of: dict[str, tuple[LeavingPods, Mapping[BudgetKey, int]]] = {}
+        self._answers: dict[str, tuple[LeavingPods, DrainVerdict]] = {}
 
     def verdict(
         self, cache: Cache, node: str, draining: Collection[str], now_ns: int
@@ -130,7 +130,7 @@ class DrainAnswers:
             known = self._answers[node] = (drain, drain_answer(drain, facts))
         return known[1]
 
-    def _drain(self, cache: Cache, node: str, facts: DrainFacts) -> NodeDrain:
+    def _drain(self, cache: Cache, node: str, facts: DrainFacts) -> LeavingPods:
         """The pods that leave the node, the same object while they are the same."""
         pods, known = cache.pods_on(node), self._drains.get(node)
         if known is None or not _are_same(known[0], pods):
