@@ -6,18 +6,25 @@ prometheus_client is imported for a daemon that serves metrics only. Kinds that 
 are listed for one question (`list_once`), with the daemon's own rights. `upgrade` is answered from
 the watched nodes and the run's Lease, without the checks of nodes: they need kinds that are read
 for `upgrade status` alone.
+
+`FileWatch` notices that the config or a kubeconfig file has changed, been replaced, appeared or
+gone: watchdog tells at once where the system does; a look at the files every few seconds covers
+folders that do not exist yet, network file systems, and systems that have run out of watches.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
+from watchdog.events import FileSystemEvent, FileSystemEventHandler
+from watchdog.observers import Observer
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.answers.upgrade_status import upgrade_status
@@ -48,7 +55,6 @@ from kubectl_nodelife.daemon.options import Options, target_now
 from kubectl_nodelife.daemon.own_program import HandOver, OwnProgram
 from kubectl_nodelife.daemon.paths import config_file, log_path
 from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug, log_end
-from kubectl_nodelife.daemon.reload import FileWatch
 from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream
 from kubectl_nodelife.daemon.settings import (
     DetectedSettings,
@@ -76,6 +82,63 @@ from kubectl_nodelife.live.target import cluster_identity, connection_warnings
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint
+
+LOOK_SECONDS: Final = 5.0
+
+_SETTLE_SECONDS = 0.2  # editors write in several steps
+
+Stamp = tuple[int, int, int, int] | None
+
+
+class FileWatch(FileSystemEventHandler):
+    """Calls `changed` once whenever one of the files is not what it was."""
+
+    def __init__(self, files: Iterable[str], changed: Callable[[], Awaitable[None]]) -> None:
+        self._files = [os.path.abspath(file) for file in files]
+        self._changed = changed
+        self._stamps = self._look()
+        self._hint = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        observer = Observer()
+        with contextlib.suppress(OSError):  # no inotify watches left: looking must do
+            for folder in {os.path.dirname(file) for file in self._files}:
+                if os.path.isdir(folder):
+                    observer.schedule(self, folder)
+            observer.start()
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_SECONDS):
+                        await self._hint.wait()
+                    await asyncio.sleep(_SETTLE_SECONDS)
+                self._hint.clear()
+                stamps = self._look()
+                if stamps != self._stamps:
+                    self._stamps = stamps
+                    await self._changed()
+        finally:
+            observer.stop()
+
+    def on_any_event(self, event: FileSystemEvent) -> None:
+        """Called by watchdog's thread."""
+        if self._loop is not None and event.event_type not in ("opened", "closed_no_write"):
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._hint.set)
+
+    def _look(self) -> list[Stamp]:
+        return [_stamp(file) for file in self._files]
+
+
+def _stamp(path: str) -> Stamp:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 _KEEP_SECONDS: Final = 2.0

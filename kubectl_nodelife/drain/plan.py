@@ -1,23 +1,24 @@
-"""The plan: three runs, put together into one answer.
+"""The plan: three runs, put together into one answer, with its estimate and its notes.
 
 `planned` is what commands call. Without wave options the plan is that of `kubectl drain NODE...`;
-with them the nodes are drained in waves of our own (`waves`).
+with them the nodes are drained in waves of our own (`waves`). The range of an estimate covers every
+set of assumptions that was played, with a margin for what a real API server adds to the work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
+from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
 from kubectl_nodelife.drain.cordon import choose_cordon
-from kubectl_nodelife.drain.estimate import estimate, set_wave_estimates
 from kubectl_nodelife.drain.needs import Unread
-from kubectl_nodelife.drain.notes import assumptions, if_late_were_slow, warnings_of
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.outage import workload_plans
-from kubectl_nodelife.drain.play import Play, play_kubectl
+from kubectl_nodelife.drain.play import Play, WaveInPlay, play_kubectl
+from kubectl_nodelife.drain.remedies import add_remedies
 from kubectl_nodelife.drain.results import (
     KEPT,
     NEVER,
@@ -29,6 +30,7 @@ from kubectl_nodelife.drain.results import (
     BudgetPlan,
     BudgetPoint,
     DrainPlan,
+    Estimate,
     NodePlan,
     PodPlan,
     WavePlan,
@@ -36,13 +38,16 @@ from kubectl_nodelife.drain.results import (
 )
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.drain.unblock import add_remedies
 from kubectl_nodelife.drain.verdicts import Judge, seconds
 from kubectl_nodelife.drain.waves import nodes_together, plan_waves, play_waves
 from kubectl_nodelife.drain.webhooks import EvictionWebhook, eviction_webhooks
+from kubectl_nodelife.kube.duration import human_duration
+from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.sim.collector import without_collector
+from kubectl_nodelife.sim.kubectl.client import BURST, QPS
+from kubectl_nodelife.sim.kubectl.conversation import NodeRun
 from kubectl_nodelife.sim.kubectl.options import (
     FLAG_DELETE_EMPTYDIR_DATA,
     FLAG_FORCE,
@@ -306,3 +311,201 @@ def _budget_plans(play: Play, pods: Sequence[PodPlan]) -> list[BudgetPlan]:
             )
         )
     return plans
+
+
+LEAST_WIDTH_S: Final = 15.0
+
+
+def estimate(
+    middle: Play, others: list[int | None], plan: DrainPlan, last_node: str
+) -> Estimate | None:
+    """How long it takes, at least and at most, or None where the middle run does not end.
+
+    The ends of all runs, with a margin for what a real API server adds to the work, and none for
+    the maintenance; `others` are those of runs
+    up to `last_node`, and are scaled to the whole. The estimate is kept as narrow as the contract
+    wants, at the cost of the low end: kubelets that let pods stop early are the rule, and by how
+    much is seldom known.
+    """
+    if middle.end_ns is None:
+        return None
+    part_ns = next(w.end_ns for w in middle.waves if last_node in w.nodes) or middle.end_ns
+    scale = middle.end_ns / max(1, part_ns)
+    scaled = [end * scale / SECOND_NS for end in others if end is not None]
+    fixed = plan.maintenance * (len(plan.waves) - 1)
+    ends = [max(0.0, end - fixed) for end in (middle.end_ns / SECOND_NS, *scaled)]
+    low, high = min(ends), max(ends)
+    low = fixed + max(0.0, low - max(1.0, 0.05 * low))
+    high = fixed + high + max(1.5, 0.05 * high) + _another_round(middle.runs.values())
+    graces = [pod.grace for pod in plan.pods() if pod.grace and pod.start is not None]
+    grace = float(max(graces, default=0))
+    low = max(narrowed(low, high, grace), plan.bound.seconds)
+    return Estimate(round(low, 1), round(max(low, high), 1))
+
+
+def set_wave_estimates(waves: Sequence[WavePlan], middle: Play, others: Sequence[Play]) -> None:
+    """Fill in each wave's estimate, to which `drain` is held; None stays where it does not end.
+
+    The low end is not raised as the whole plan's: a wave that ends early is no breach of promise.
+    `others` may be plays of the first waves only: those behind are scaled like these.
+    """
+    took = {wave.nodes: _seconds(wave) for wave in middle.waves}
+    shares = [1.0]
+    for wave in waves:
+        middle_s = took.get(tuple(wave.nodes))
+        if middle_s is None:
+            continue
+        found = [
+            seconds
+            for play in others
+            for other in play.waves
+            if other.nodes == tuple(wave.nodes) and (seconds := _seconds(other)) is not None
+        ]
+        if found and middle_s:
+            shares += [min(found) / middle_s, max(found) / middle_s]
+        found = found or [middle_s * min(shares), middle_s * max(shares)]
+        low, high = min(middle_s, *found), max(middle_s, *found)
+        runs = [middle.runs[name] for name in wave.nodes if name in middle.runs]
+        high += max(1.5, 0.05 * high) + _another_round(runs)
+        wave.estimate = Estimate(round(max(0.0, low - max(1.0, 0.05 * low)), 1), round(high, 1))
+
+
+def _seconds(wave: WaveInPlay) -> float | None:
+    if wave.start_ns is None or wave.end_ns is None:
+        return None
+    return (wave.end_ns - wave.start_ns) / SECOND_NS
+
+
+def _another_round(runs: Iterable[NodeRun[PlannedPod]]) -> float:
+    """Seconds for one look more at each pod of the fullest node, where kubectl's limit slows it.
+
+    Looks at many pods stand in line, and one that comes a moment too early costs a whole round.
+    """
+    most = max((len(run.targets) for run in runs), default=0)
+    return most / QPS if most > BURST else 0.0
+
+
+def narrowed(low: float, high: float, grace: float) -> float:
+    """The low end, raised so far that high - low is at most max(15, low) + grace."""
+    return max(low, min(high - LEAST_WIDTH_S - grace, (high - grace) / 2))
+
+
+LONG_WAIT_NS: Final = 30 * SECOND_NS
+
+
+def assumptions(play: Play) -> list[str]:
+    """The assumptions of the plan that nothing in the cluster shows."""
+    made = [a for a in play.world.actors.values() if a.created_ns is not None]
+    moved = {
+        target.actor.workload
+        for run in play.runs.values()
+        for target in run.targets
+        if target.actor.workload is not None
+    }
+    if not moved and not any(run.targets for run in play.runs.values()):
+        return []
+    sources: dict[str, str] = {}
+    for actor in made:
+        took = play.scope.times.time_to_ready(actor.pod)
+        if took is not None and actor.workload is not None:
+            name = f"{actor.workload.kind} {actor.workload.name}"
+            if took.source != name:
+                sources[name] = took.source
+    lines = ["pods take their whole grace period to stop (the low end: none of it)"]
+    lines += _late_kubelets(play)
+    if play.scope.left_out:
+        pods = counted(play.scope.left_out, "pod")
+        lines.append(f"the room that {pods} elsewhere may take or leave meanwhile is not counted")
+    if sources:
+        shown = first_names([f"{name}: {of}" for name, of in sorted(sources.items())], 5, "; ")
+        lines.append(f"time to be Ready not learnt from the workload itself: {shown}")
+    assumed = sorted({f"{w.kind} {w.name}" for w in moved if w.rule.assumed})
+    if assumed:
+        lines.append(f"owners that were not read replace their pods: {first_names(assumed, 5)}")
+    guessed = sorted({ledger.guessed for ledger in play.world.ledgers.values() if ledger.guessed})
+    lines += [f"{why}; the budget's recorded status stands in" for why in guessed[:5]]
+    return lines
+
+
+def _late_kubelets(play: Play) -> list[str]:
+    """Kubelets that are taken for silent, where the drain takes long enough to feel it."""
+    snapshot = play.scope.snapshot
+    late = sorted(snapshot.late.items())
+    if not late or play.world.controllers is None:
+        return []
+    told = [f"{name} ({human_duration(snapshot.now_ns - at_ns)} ago)" for name, at_ns in late]
+    return [f"kubelets last heard of too long ago stay silent: {first_names(told, 5)}"]
+
+
+def if_late_were_slow(slow: Play) -> list[str]:
+    """What becomes of a drain that does not finish, where kubelets that are late are only slow.
+
+    `slow`: the run in which they are.
+    """
+    drained = all(run.drained for run in slow.runs.values())
+    if slow.end_ns is None or not drained or len(slow.runs) < len(slow.scope.nodes):
+        return []
+    took = human_duration(slow.end_ns)
+    return [f"if these kubelets are only slow and renew again, this drain finishes in {took}"]
+
+
+def warnings_of(play: Play) -> list[str]:
+    """Silent kubelets, replacements without room or late, pods that move twice."""
+    warnings = []
+    snapshot = play.scope.snapshot
+    for name in play.scope.nodes:
+        silent = snapshot.silent_kubelet(name)
+        if silent is not None:
+            warnings.append(f"{silent}: its pods are not ended")
+    still_cordoned = {
+        name for name in play.scope.nodes if play.world.landing.nodes[name].spec.unschedulable
+    }
+    twice = sum(
+        1
+        for actor in play.world.actors.values()
+        if actor.created_ns is not None and actor.node in still_cordoned
+    )
+    if twice:
+        warnings.append(
+            f"{twice} replacement{'s' if twice > 1 else ''} would land on a node of this plan:"
+            " they tolerate its cordon"
+        )
+    waiting = play.world.waiting
+    if waiting:
+        why = play.world.landing.placement.no_room(waiting[0].pod)
+        more = " (the first of them)" if len(waiting) > 1 else ""
+        warnings.append(
+            f"{len(waiting)} replacement{'s' if len(waiting) > 1 else ''} would stay Pending:"
+            f" {why}{more}"
+        )
+    return [*warnings, *_waits_for_room(play), *_second_moves(play)]
+
+
+def _waits_for_room(play: Play) -> list[str]:
+    """Replacements that found a node in the end, and when."""
+    waited = [
+        actor.placed_ns - actor.created_ns
+        for actor in play.world.actors.values()
+        if actor.created_ns is not None and actor.placed_ns is not None
+    ]
+    long = [wait_ns for wait_ns in waited if wait_ns > LONG_WAIT_NS]
+    if not long:
+        return []
+    return [
+        f"{len(long)} replacement{'s' if len(long) > 1 else ''} would wait for room, up to"
+        f" {max(long) // SECOND_NS}s: the nodes of the plan are cordoned, and come back later"
+    ]
+
+
+def _second_moves(play: Play) -> list[str]:
+    """Replacements that landed on a node which is drained later."""
+    again = sum(
+        1
+        for run in play.runs.values()
+        for target in run.targets
+        if target.actor.created_ns is not None and target.accepted_ns is not None
+    )
+    if not again:
+        return []
+    pods = "pod moves" if again == 1 else "pods move"
+    return [f"{again} {pods} twice: to a node that is drained later"]

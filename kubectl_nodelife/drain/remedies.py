@@ -1,13 +1,15 @@
 """Changes that may let a stuck pod go: what to do, what it risks, and the cluster once it is done.
 
-These are candidates, the cheapest first. Whether one helps is found out by playing the drain again
-on the cluster that it would make (`unblock`); nothing here is told to anybody before that. Where a
+The candidates come first, the cheapest one first. `add_remedies` applies each to a copy of the
+cluster and plays the drain of the pod's node on that: a pod gets the cheapest change that lets it
+go, or a sentence that says that there is none. Where a
 workload gets a few pods more, so that its budget can spare one, the topmost owner is named, since
 what a Deployment owns is set back by it, and where an autoscaler has the last word, the autoscaler.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 from collections.abc import Callable, Iterable, Iterator
@@ -16,8 +18,12 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from kubectl_nodelife.drain.actors import new_pod
+from kubectl_nodelife.drain.admission import Admission
+from kubectl_nodelife.drain.advice import operator_of
 from kubectl_nodelife.drain.planned_nodes import NodeIndex, PlannedNodes
-from kubectl_nodelife.drain.results import PodPlan
+from kubectl_nodelife.drain.play import Play, play_kubectl
+from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
+from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.admission import (
     MutatingWebhookConfiguration,
@@ -25,18 +31,23 @@ from kubectl_nodelife.kube.admission import (
     ValidatingWebhookConfiguration,
 )
 from kubectl_nodelife.kube.deletion import delete_pod
+from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.names import subject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.kube.workload import (
     HorizontalPodAutoscaler,
     PodDisruptionBudget,
     PodDisruptionBudgetStatus,
 )
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.timing import MIDDLE
+from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.workloads.budgets import desired_pods
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, REMOVED_BY_THE_CLUSTER
@@ -393,3 +404,127 @@ def _new_pods(pod: Pod, more: int, snapshot: PlanSnapshot) -> list[Pod] | None:
 _RUNNING: Final = PodStatus(
     phase="Running", conditions=(PodCondition(type="Ready", status="True"),)
 )
+
+
+MOST_REASONS: Final = 40
+"""Of a plan with more reasons why pods do not go only so many are looked into."""
+
+MOST_NODES: Final = 10
+"""On so many nodes of those that a reason concerns the change is tried."""
+
+
+def add_remedies(play: Play, pods: Iterable[PodPlan]) -> None:
+    """Set `remedy` or `hint` of each pod that does not go."""
+    groups: dict[tuple[object, ...], list[PodPlan]] = {}
+    for pod in pods:
+        if pod.verdict == NEVER and (pod.gate != "none" or play.options.timeout_ns):
+            if all(pod.name != there.name for there in play.scope.pods[pod.node]):
+                pod.hint = "it lands there while kubectl starts: cordon the node before"
+                continue
+            own = pod.name if pod.gate in _OF_THE_POD else ""
+            groups.setdefault((pod.gate, pod.reason, own), []).append(pod)
+    for number, alike in enumerate(groups.values()):
+        if number < MOST_REASONS:
+            remedy, hint = _Unblocking(play, alike).found()
+        else:
+            remedy, hint = None, f"not looked into: there are more than {MOST_REASONS} reasons"
+        for pod in alike:
+            pod.remedy, pod.hint = remedy, hint
+
+
+_OF_THE_POD: Final = frozenset({"finalizer", "namespace-terminating"})
+"""Gates whose remedy names the pod."""
+
+
+class _Unblocking:
+    """Pods that do not go for one reason."""
+
+    def __init__(self, play: Play, alike: list[PodPlan]) -> None:
+        self._scope = play.scope
+        self._options = play.options
+        self._alike = alike
+        self._first = alike[0]
+        self._nodes = list(dict.fromkeys(pod.node for pod in alike))[:MOST_NODES]
+        wanted = {(p.namespace, p.name) for p in alike if p.node in self._nodes}
+        self._uids = {
+            pod.uid for name in self._nodes for pod in play.scope.pods[name] if pod.key in wanted
+        }
+
+    def found(self) -> tuple[Remedy | None, str]:
+        """The change that helps, or what is to be said instead."""
+        longer = self._longer()
+        if longer is not None:
+            return longer, ""
+        pod = next(p for p in self._scope.pods[self._first.node] if p.name == self._first.name)
+        operator = operator_of(pod) if self._first.budgets else None
+        if operator is not None and self._first.gate == "pdb":
+            name, way = operator
+            return None, f"{name} pins this budget by design: {way}; without it data may be lost"
+        stuck = StuckPod(
+            pod,
+            self._first,
+            self._gate(pod.uid),
+            self._scope.snapshot,
+            frozenset(self._scope.nodes),
+            self._scope.times,
+        )
+        tried = []
+        for change in candidates(stuck):
+            snapshot = self._scope.snapshot.changed(change.objects, change.without)
+            if self._go(snapshot, self._options):
+                return Remedy(change.text, change.risk), ""
+            tried.append(change.text)
+        return None, self._nothing_helps(stuck, tried)
+
+    def _gate(self, uid: str) -> str:
+        """What keeps the pod: behind a namespace that goes there may be a finalizer."""
+        reason = self._first.reason
+        if self._first.gate == "namespace-terminating" and "finalizer" in reason:
+            return "finalizer"
+        return self._first.gate
+
+    def _longer(self) -> Remedy | None:
+        """A longer --timeout, where time is all that is missing."""
+        options = self._options
+        if not options.timeout_ns:
+            return None
+        unlimited = dataclasses.replace(options, timeout_ns=0)
+        play = self._play(self._scope.snapshot, unlimited, slow=True)
+        if not self._all_gone(play):
+            return None
+        took_ns = max((run.end_ns or 0) - run.start_ns for run in play.runs.values())
+        wanted = format_duration(-(-took_ns // MINUTE_NS) * MINUTE_NS)
+        return Remedy(f"--timeout={wanted}", "none; the drain may take so long")
+
+    def _go(self, snapshot: PlanSnapshot, options: DrainOptions) -> bool:
+        """True if all of the pods go on that cluster."""
+        return self._all_gone(self._play(snapshot, options))
+
+    def _play(self, snapshot: PlanSnapshot, options: DrainOptions, *, slow: bool = False) -> Play:
+        scope = Scope(snapshot, self._nodes)
+        timing = SLOW_TIMING if slow else MIDDLE
+        return play_kubectl(scope, Admission(snapshot), options, timing, self._scope.nodes)
+
+    def _all_gone(self, play: Play) -> bool:
+        """True if every one of the pods is gone, or was never asked for because it is gone."""
+        actors = play.world.actors
+        return all(uid not in actors or actors[uid].gone for uid in self._uids)
+
+    def _nothing_helps(self, stuck: StuckPod, tried: list[str]) -> str:
+        if stuck.gate == "kubelet-unreachable":
+            return stuck.snapshot.force_advice(stuck.pod).sentence
+        if stuck.gate == "pdb-stale":
+            return "evictions wait until kube-controller-manager syncs the budget: look at it"
+        owned = [
+            f"budget {b.name} belongs to {owner.kind} {owner.name}: change it there"
+            for b in stuck.budgets()
+            if (owner := controller_of(b.metadata)) is not None
+        ]
+        chain = owner_chain(stuck.pod, stuck.snapshot)
+        if not owned and len(chain) > 1 and not tried:
+            owned = [
+                f"{chain[0].kind} {chain[0].name} belongs to {chain[-1].kind} {chain[-1].name}"
+            ]
+        if tried:
+            owned.append(f"tried on the plan, and not enough: {'; '.join(tried)}")
+        return "; ".join(["nothing cheap helps", *owned])

@@ -10,14 +10,13 @@ import msgspec
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
-from kubectl_nodelife.controllers.daemonset.execute import sync_nodes
 from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     SECOND_NS,
     FailedPodsBackoff,
     failed_pods_backoff_key,
     is_pod_updated,
 )
-from kubectl_nodelife.controllers.daemonset.sync import claim_pods
+from kubectl_nodelife.controllers.daemonset.sync import claim_pods, sync_nodes
 from kubectl_nodelife.controllers.daemonset.template import (
     NoTargetNodeError,
     PodTemplate,

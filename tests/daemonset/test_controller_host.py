@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.controllers.daemonset import execute, history, update_plan
+from kubectl_nodelife.controllers.daemonset import history, sync, update_plan
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine
@@ -36,9 +36,9 @@ class Habits:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.other = False
-        name, first, make_hash = execute.pod_name, update_plan._first, history.compute_hash
+        name, first, make_hash = sync.pod_name, update_plan._first, history.compute_hash
 
-        def pod_name(context: execute.SyncContext, node: str, taken: set[str]) -> str:
+        def pod_name(context: sync.SyncContext, node: str, taken: set[str]) -> str:
             return name(context, node, taken) + ("x" if self.other else "")
 
         def last(count: int, names: set[str], without: frozenset[str] = frozenset()) -> list[str]:
@@ -49,7 +49,7 @@ class Habits:
         def compute_hash(template: dict[str, object], count: int | None) -> str:
             return make_hash(template, count) + ("x" if self.other else "")
 
-        monkeypatch.setattr(execute, "pod_name", pod_name)
+        monkeypatch.setattr(sync, "pod_name", pod_name)
         monkeypatch.setattr(update_plan, "_first", last)
         monkeypatch.setattr(history, "compute_hash", compute_hash)
 

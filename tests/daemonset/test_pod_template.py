@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.report.pod_template import describe_pod_template
+from kubectl_nodelife.report.daemonset import describe_pod_template
 
 TEMPLATE = {
     "metadata": {"labels": {"b": "2", "a": "1"}, "annotations": {"note": "x"}},

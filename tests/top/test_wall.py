@@ -16,7 +16,7 @@ from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.commands.top import top
 from kubectl_nodelife.errors import BadInput, Unreachable
-from kubectl_nodelife.report.wall_lines import Size, wall_lines
+from kubectl_nodelife.report.wall_app import Size, wall_lines
 
 DUMP = Path(__file__).parents[1] / "dumps/two-zones"
 BRAKE = "losing 3 more nodes stops this zone"

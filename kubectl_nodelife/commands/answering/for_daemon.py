@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from importlib import import_module
 from typing import Any, Final
 
+import msgspec
+
+from kubectl_nodelife.answers.status import status_steps
 from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.answers.wall import Wall, wall
 from kubectl_nodelife.commands import answering
-from kubectl_nodelife.commands.answering import daemonset, explain, names, status, wall
+from kubectl_nodelife.commands.answering import daemonset, explain, status
 from kubectl_nodelife.commands.answering.query import Query, Response, number, word
 from kubectl_nodelife.commands.answering.status import StatusLines
 from kubectl_nodelife.commands.cluster.look import KindsToRead
@@ -26,6 +30,8 @@ from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
 from kubectl_nodelife.daemon.run import ListedOnce, ListKinds
 from kubectl_nodelife.daemon.server import Answer, Stream, sliced
 from kubectl_nodelife.daemon.store import ChangeFilter
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import HOUR_NS
 
 ViewSource = Callable[[], ClusterView]
@@ -56,13 +62,14 @@ def make_answers(
         return await asyncio.to_thread(status.told, made, query)
 
     async def wall_now(query: Query) -> Response:
-        return wall.told(await sliced(wall.steps(look(), query)))
+        made = await sliced(_wall_steps(look(), query))
+        return {"document": msgspec.to_builtins(made)}
 
     async def explain_now(query: Query) -> Response:
         return explain.answer(look(), query)
 
     async def names_now(query: Query) -> Response:
-        return names.answer(look(), query)
+        return _names(look(), query)
 
     async def sets_now(query: Query) -> Response:
         return await asyncio.to_thread(daemonset.prepare(look(), query))
@@ -77,7 +84,7 @@ def make_answers(
     return (
         {
             "status": status_now,
-            wall.QUESTION: wall_now,
+            "wall": wall_now,
             "names": names_now,
             "explain": explain_now,
             daemonset.QUESTION: sets_now,
@@ -202,3 +209,60 @@ def _wanted(query: Query, now_ns: int) -> ChangeFilter:
         pod=(word(query, "namespace"), pod) if pod else None,
         until_ns=until,
     )
+
+
+MOST_NAMES: Final = 500
+"""More than anybody reads; the next letter narrows it."""
+
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+
+
+def _names(view: ClusterView, query: Query) -> Response:
+    """Answer `names`, what completion offers. `items`: [name, description] of that kind that begin
+    with `prefix`, sorted, MOST_NAMES at most.
+    """
+    prefix, namespace = word(query, "prefix"), word(query, "namespace")
+    found = {
+        name: said
+        for name, said in _named(view.cache, word(query, "kind"), namespace)
+        if name.startswith(prefix)
+    }
+    return {"items": sorted(found.items())[:MOST_NAMES]}
+
+
+def _named(cache: Cache, kind: str, namespace: str) -> Iterator[tuple[str, str]]:
+    match kind:
+        case "nodes":
+            yield from ((name, _of_node(node)) for name, node in cache.nodes.items())
+        case "pods":
+            for (space, name), pod in cache.pods.items():
+                if space == namespace or not namespace:
+                    yield name, f"on {pod.spec.node_name}" if pod.spec.node_name else "on no node"
+        case "daemonsets":
+            for space, name in cache.objects.get("DaemonSet", {}):
+                if space == namespace or not namespace:
+                    yield name, f"in {space}"
+        case "namespaces":
+            for space in {space for space, _ in cache.pods}:
+                yield space, ""
+        case "zones":
+            for node in cache.nodes.values():
+                if zone := (node.metadata.labels or {}).get(ZONE_LABEL):
+                    yield f"{ZONE_LABEL}={zone}", ""
+
+
+def _of_node(node: Node) -> str:
+    ready = node.ready()
+    state = {"True": "Ready", "False": "NotReady"}.get(ready.status if ready else "", "Unknown")
+    zone = (node.metadata.labels or {}).get(ZONE_LABEL)
+    return f"{state}, zone {zone}" if zone else state
+
+
+_MOST_NODES = 1_000
+
+
+def _wall_steps(view: ClusterView, query: Query) -> Generator[None, None, Wall]:
+    """The document that `top` draws, a step a node. Raises BadInput."""
+    status = yield from status_steps(view)
+    limit = min(_MOST_NODES, number(query, "limit") or _MOST_NODES)
+    return wall(status, word(query, "filter"), word(query, "sort") or "trouble", limit)

@@ -1,6 +1,6 @@
 """The monitor pass: which nodes are new, gone, silent or back, and what follows for each.
 
-Follows `monitorNodeHealth` and `classifyNodes` of
+Follows `monitorNodeHealth`, `classifyNodes` and `handleDisruption` of
 pkg/controller/nodelifecycle/node_lifecycle_controller.go. A pass looks only at nodes that changed
 or whose time may be over; `health.py` tells why that is the same as looking at all. Each node is a
 part of its own: one at which we fail is looked at again in the next pass, and the others go on.
@@ -8,6 +8,9 @@ part of its own: one at which we fail is looked at again in the next pass, and t
 The pods of a lost node get the condition Ready=False, as `MarkPodsNotReady` of
 pkg/controller/util/node/controller_utils.go does it: phase and termination do not matter there, and
 a pod without the condition is not touched.
+
+At the end of a pass `handle_disruption` computes the zones' states, sets their rate limiters, and
+handles the case that all zones are fully disrupted.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from typing import Final, cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.nodelifecycle.disruption import handle_disruption
 from kubectl_nodelife.controllers.nodelifecycle.eviction import (
     evict_or_cancel,
     mark_reachable,
@@ -31,7 +33,19 @@ from kubectl_nodelife.controllers.nodelifecycle.health import (
 )
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.controllers.nodelifecycle.taints import CONTROLLER
-from kubectl_nodelife.engine.actions import Action, MarkPodNotReady, RecordEvent, SetNodeConditions
+from kubectl_nodelife.controllers.nodelifecycle.zones import (
+    FULL,
+    INITIAL,
+    PARTIAL,
+    compute_zone_state,
+)
+from kubectl_nodelife.engine.actions import (
+    Action,
+    MarkPodNotReady,
+    RecordEvent,
+    SetNodeConditions,
+    SetZoneState,
+)
 from kubectl_nodelife.engine.cache import Cache, Heartbeat, ListFailed
 from kubectl_nodelife.engine.controller import TurnPart
 from kubectl_nodelife.engine.events import Change
@@ -405,3 +419,88 @@ def mark_pods_not_ready(
                 )
             )
     return marks
+
+
+def handle_disruption(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
+    """Compare the zones' new states with the old ones and set their rates."""
+    zones = memory.zones
+    counts = zones.counts()
+    threshold = memory.settings.unhealthy_zone_threshold
+    states = {zone: compute_zone_state(*count, threshold) for zone, count in counts.items()}
+    for zone in states:
+        zones.states.setdefault(zone, INITIAL)
+    all_are = all(state == FULL for state in states.values())
+    all_were = all(zones.states[zone] == FULL for zone in states)
+    zones.forget_uncounted(counts.keys())
+    if all_are and all_were:
+        return
+    if all_are:
+        yield from _stop_everything(memory, cache, states, now_ns)
+        return
+    for zone in zones.states.keys() - states.keys():
+        zones.states[zone] = INITIAL  # of no state that would bring another rate
+    if all_were:
+        _count_afresh(memory, cache, now_ns)
+    for zone, state in states.items():
+        if all_were or zones.states[zone] != state:
+            rate = memory.eviction_rate(state, sum(counts[zone]))
+            zones.queues[zone].swap_limiter(rate, now_ns)
+            yield from _set_state(memory, zone, state, _why(memory, zone, state))
+
+
+def _stop_everything(
+    memory: Memory, cache: Cache, states: dict[str, str], now_ns: int
+) -> Iterator[Action]:
+    """Every zone is dark, so the fault is likely ours: take off all taints, stop all queues."""
+    because = "no zone has a single ready node: the fault may be this side's, evictions stop"
+    for node in sorted(cache.nodes.values(), key=lambda n: n.name):
+        yield from mark_reachable(memory, node, memory.zones.place(node), because)
+        memory.look_at.add(node.name)  # the next pass queues the lost ones anew
+    for zone in list(memory.zones.states):
+        memory.zones.queues[zone].swap_limiter(0, now_ns)
+        if zone in states:
+            yield from _set_state(memory, zone, FULL, because)
+        else:  # a zone that nobody counts, not forgotten yet
+            memory.zones.states[zone] = FULL
+
+
+def _count_afresh(memory: Memory, cache: Cache, now_ns: int) -> None:
+    """The dark time is over: nobody's silence in it counts."""
+    for name, health in memory.health.items():
+        if name in cache.nodes:
+            health.probe_ns = health.ready_transition_ns = now_ns
+            memory.look_at.add(name)
+
+
+def _set_state(memory: Memory, zone: str, state: str, because: str) -> Iterator[Action]:
+    before = memory.zones.states[zone]
+    memory.zones.states[zone] = state
+    yield SetZoneState(
+        controller=CONTROLLER,
+        because=because,
+        cause=memory.last_loss,
+        zone=zone,
+        from_=before,
+        to=state,
+        rate=memory.zones.rate(zone),
+    )
+
+
+def _why(memory: Memory, zone: str, state: str) -> str:
+    """The comparison that decided, with its numbers."""
+    settings = memory.settings
+    ready, not_ready = memory.zones.counts()[zone]
+    size = ready + not_ready
+    share = f"{not_ready} of {size} nodes not ready"
+    threshold = f"unhealthy-zone-threshold {settings.unhealthy_zone_threshold:g}"
+    if state == FULL:
+        return f"{share}, in other zones some are: nodes are tainted at the normal rate"
+    if state == PARTIAL:
+        large = settings.large_cluster_size_threshold
+        relation = "more than" if size > large else "not more than"
+        rate = "the secondary rate" if size > large else "nothing is tainted"
+        return (
+            f"{share}, at least 3 and a share of {not_ready / size:.2f} against {threshold}; "
+            f"{relation} {large} nodes: {rate}"
+        )
+    return f"{share}, less than 3 or a smaller share than {threshold}"

@@ -19,7 +19,6 @@ from kubectl_nodelife.controllers.upgrade import (
     gates,
     gone_nodes,
     requests,
-    shrinking,
 )
 from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent, states_with
 from kubectl_nodelife.controllers.upgrade.cleaning import annotation_off, release_by_hand
@@ -205,7 +204,7 @@ class UpgradeController:
     def _decide(self, p: UpgradePass) -> None:
         requests.take(p)
         gone_nodes.follow(p)
-        shrinking.follow(p)
+        gone_nodes.follow_scale_down(p)
         requests.do_asked(p)
         self._tell_refused(p)
         for name, mark in list(p.marks.items()):
