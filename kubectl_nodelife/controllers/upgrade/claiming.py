@@ -379,12 +379,15 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
     """Give the candidates of the pool their costs; those that cannot be drained now leave."""
     if p.document.proof_only:
         return
-    kept = []
+    kept, costs, now_ns = [], p.memory.costs, p.now_ns
     for candidate in reversed(candidates):
         if candidate.pool != pool:
             kept.append(candidate)
             continue
-        name, known = candidate.name, drain_cost(p, candidate)
+        name = candidate.name
+        known = costs.get(name)
+        if known is None or known.asked is not candidate or now_ns >= known.until_ns:
+            known = drain_cost(p, candidate)
         cost = known.verdict
         if known.why_not:
             p.skipped[name] = known.why_not

@@ -68,6 +68,7 @@ STATES: Final[dict[NodeState, Callable[[UpgradePass, Node, NodeMark], None]]] = 
     NodeState.SOAKING: soak,
 }
 _CAN_FAIL: Final = states_with(NodeEvent.FAILED)
+_MOVES_ON: Final = frozenset({*IN_FLIGHT, *_CAN_FAIL, *STATES})
 _CLOCK_MAY_STAND: Final = frozenset({NodeState.SETTLING, NodeState.PROVING, NodeState.SOAKING})
 _REFUSED: Final = range(400, 600)
 _LOOK_AGAIN: Final = frozenset({404, 409, 429})
@@ -208,7 +209,7 @@ class UpgradeController:
         requests.do_asked(p)
         self._tell_refused(p)
         for name, mark in list(p.marks.items()):
-            if p.is_busy(name):
+            if mark.state not in _MOVES_ON or p.is_busy(name):
                 continue
             node = p.nodes[name]
             if mark.state in IN_FLIGHT and mark.epoch < self.epoch:

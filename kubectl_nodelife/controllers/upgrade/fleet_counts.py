@@ -174,7 +174,8 @@ class FleetCounts:
         until_ns = self._known.fresh_until_ns
         anew = {*changed, *self._claimed, *self._stale}
         if now_ns > self._fresh_until_ns:
-            anew.update(n for n in self._readings if until_ns.get(n, -1) < now_ns)
+            due = [n for n in self._readings if until_ns.get(n, -1) < now_ns]
+            anew.update(n for n in due if n in self.down or not self.is_fresh(n))
         self._claimed.clear()
         for name in sorted(anew):
             self._forget(name)

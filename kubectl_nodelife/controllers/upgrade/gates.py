@@ -107,12 +107,14 @@ def is_merely_cold(p: UpgradePass) -> bool:
 
 def _zone(p: UpgradePass) -> str:
     states = p.ports.zones.states(p.cache, p.now_ns)
+    sick = [zone for zone, state in states.items() if state not in (NORMAL, "Initial")]
+    if not sick:
+        return ""
     zones = {p.readings[name].zone_key for name in p.selected}
-    sick = [z for z in sorted(zones) if states.get(z, NORMAL) not in (NORMAL, "Initial")]
     return ", ".join(
         f"{zone_display(z) or 'the nodes without a zone'} is {states[z]}, {p.fleet.down_in(z)}"
         f"{failed_and_down(p, z)}"
-        for z in sick
+        for z in sorted(zones.intersection(sick))
     )
 
 
@@ -175,8 +177,9 @@ def _is_replaced(p: UpgradePass, pod: EvictedPod, others: list[Pod]) -> bool:
     pod.others, taken = others, p.memory.replacements
     for other in others:
         born = other.metadata.creation_timestamp or 0
-        serves = other.ready() or other.status.phase == "Succeeded"
-        if other.uid not in taken and serves and born + SECOND_NS > pod.clock_ns:
+        if born + SECOND_NS <= pod.clock_ns or other.uid in taken:
+            continue
+        if other.ready() or other.status.phase == "Succeeded":
             taken.add(other.uid)
             return True
     return False
@@ -184,10 +187,11 @@ def _is_replaced(p: UpgradePass, pod: EvictedPod, others: list[Pod]) -> bool:
 
 def _proof(p: UpgradePass) -> str:
     """A proof that shows a fault which is not the node's."""
-    for name, proof in sorted(p.memory.proofs.items()):
+    faults = {name: proof.fault for name, proof in p.memory.proofs.items() if proof.fault}
+    for name, fault in sorted(faults.items()):
         mark = p.marks.get(name)
-        if proof.fault and mark is not None and mark.state is NodeState.PROVING:
-            return f"{name}: {proof.fault}"
+        if mark is not None and mark.state is NodeState.PROVING:
+            return f"{name}: {fault}"
     return ""
 
 

@@ -98,6 +98,8 @@ def _take_over_names(p: UpgradePass) -> None:
     """
     nodes, forged = dict(p.next.step.nodes), list[str]()
     for name, mark in p.marks.items():
+        if not mark.for_:
+            continue
         entry, node = nodes.get(mark.for_), p.nodes[name]
         if entry is not None and entry.uid != node.uid:
             if not _may_follow(p, node, mark.for_, entry):

@@ -175,7 +175,7 @@ def s7_daemon_pods(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     by_owner: dict[str, list[Pod]] = {}
     for pod in p.cache.pods_on(node.name):
         owner = controller_of(pod.metadata)
-        if owner is not None:
+        if owner is not None and owner.kind == "DaemonSet":
             by_owner.setdefault(owner.uid, []).append(pod)
     for daemon_set in p.ports.daemons.sets_for(p.cache, node):
         pods = by_owner.get(daemon_set.uid, [])
