@@ -43,7 +43,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_of_spec
-from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, UpgradeView
+from kubectl_nodelife.controllers.upgrade.ports import HostState, UpgradePorts
 from kubectl_nodelife.controllers.upgrade.selection import (
     is_control_plane,
     is_selected,
@@ -464,11 +464,11 @@ class RunNodes:
         if evidence is None or run is None or policy is None or self.lease is None:
             return None
         ports: UpgradePorts = make_ports(policy, self.settings, _NoImages())
-        view = UpgradeView(
-            cache=evidence.cache, clock_ns=self.now_ns, unread=tuple(evidence.unread)
-        )
+        host = HostState(unread=tuple(evidence.unread))
         memory = UpgradeMemory(self.now_ns, NodeReadings(policy, ports.zones))
-        return UpgradePass(view, self.now_ns, policy, ports, memory, self.lease, run, 0)
+        return UpgradePass(
+            *(evidence.cache, host, self.now_ns, policy, ports, memory, self.lease, run), epoch=0
+        )
 
 
 def has_checks(node: Node) -> bool:

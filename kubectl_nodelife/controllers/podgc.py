@@ -54,6 +54,7 @@ class PodGCController:
     name = CONTROLLER
     watches = frozenset({"Node", "Pod"})
     reads_conditions_of: frozenset[str] = frozenset()
+    reads_success = False
 
     def __init__(self, settings: Settings, *, pass_drift_ns: int = 0) -> None:
         self.settings = settings
@@ -144,7 +145,7 @@ class PodGCController:
         """The next run begins then."""
         return Requeue(self.name, _RUN, at_ns)
 
-    def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
+    def outcome(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """Nothing: what is still there the next run finds again."""
         return ()
 

@@ -326,9 +326,9 @@ class Cache:
         return {node: len(keys) for node, keys in self._pods_by_node.items()}
 
     def _put_lease(self, lease: Lease, now_ns: int, cause: Action | None) -> Change | None:
-        self.set("Lease", lease.key, lease)
+        old = self.set("Lease", lease.key, lease)
         if lease.namespace != NAMESPACE_NODE_LEASE:
-            return None
+            return Change("Lease", old, lease, cause)
         unusual = self._heartbeat(lease.name).observe(lease.spec.renew_time, now_ns)
         return self._heartbeat_change(lease.name, cause) if unusual else None
 

@@ -8,13 +8,16 @@ keeps its own memory, reads the cache, and never writes to it.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator
-from typing import NamedTuple, Protocol, Union, final
+from typing import Final, NamedTuple, Protocol, Union, final
 
 from kubectl_nodelife.engine.actions import Action, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Change, Outcome
 
 Actions = Iterable[Union[Action, Requeue, "TurnPart"]]
+
+ANY_OWNER: Final = "*"
+"""In `reads_conditions_of`: pods whatever controls them, and those that nothing controls."""
 
 
 @final
@@ -46,8 +49,12 @@ class Controller(Protocol):
     """The kinds of which it is told each change."""
     reads_conditions_of: frozenset[str]
     """Of whose pods it is told when nothing changes but what their status says within its phase:
-    kinds of controlling owners, "" for pods that nobody controls. A lost zone is tens of thousands
-    of these changes.
+    kinds of controlling owners, "" for pods that nobody controls, `ANY_OWNER`. A lost zone is tens
+    of thousands of these changes.
+    """
+    reads_success: bool
+    """Whether it is told of its actions that were done, too, and not only of those that failed: one
+    that takes for done what it has decided need not be.
     """
 
     def start(self, cache: Cache, now_ns: int) -> Actions:
@@ -72,5 +79,7 @@ class Controller(Protocol):
         Not while a method of it is under way.
         """
 
-    def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
-        """An action of this controller did not happen; what was taken for done is taken back."""
+    def outcome(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
+        """An action of this controller did not happen: what was taken for done is taken back. Or it
+        was done, where that is asked for (`reads_success`).
+        """

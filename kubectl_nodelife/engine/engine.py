@@ -31,7 +31,7 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.controller import Actions, Controller, TurnPart
+from kubectl_nodelife.engine.controller import ANY_OWNER, Actions, Controller, TurnPart
 from kubectl_nodelife.engine.events import (
     Change,
     ConditionsChanged,
@@ -104,10 +104,13 @@ class Engine:
             kind: [c for c in self.controllers if kind in c.watches] for kind in watched
         }
         owners = {kind for c in self.controllers for kind in c.reads_conditions_of}
+        readers = [c for c in self._watchers.get("Pod", ()) if c.reads_conditions_of]
+        self._readers_of_all = [c for c in readers if ANY_OWNER in c.reads_conditions_of]
         self._condition_readers: dict[str, list[Controller]] = {
-            owner: [c for c in self._watchers.get("Pod", ()) if owner in c.reads_conditions_of]
-            for owner in owners
+            owner: [c for c in readers if {owner, ANY_OWNER} & c.reads_conditions_of]
+            for owner in owners - {ANY_OWNER}
         }
+        self._readers_of_success = {c.name for c in self.controllers if c.reads_success}
 
     def fork(self, numbers: ActionNumbers | None = None) -> Engine:
         """Another engine at the same point, with a cache of its own: both go on apart from here.
@@ -168,7 +171,7 @@ class Engine:
         cache = self.cache
         for taken in self._take_in(events, now_ns):
             if type(taken) is Outcome:
-                yield from self._failed(taken, now_ns)
+                yield from self._ended(taken, now_ns)
                 continue
             for controller in self._concerned(taken):
                 try:
@@ -183,7 +186,7 @@ class Engine:
                 elif cache.quarantine.bugs:
                     cache.quarantine.worked(controller.name, _about(taken))
         while self._refused and self._refused[0][0] <= now_ns:
-            yield from self._failed(self._refused.popleft()[1], now_ns)
+            yield from self._ended(self._refused.popleft()[1], now_ns)
         if not self.started and not self._unsynced:
             self.started = True
             for controller in list(self.controllers):
@@ -205,13 +208,13 @@ class Engine:
 
     # Calls of controllers
 
-    def _failed(self, outcome: Outcome, now_ns: int) -> Iterator[Sequence[Action]]:
-        """A controller learns that an action of its own failed."""
+    def _ended(self, outcome: Outcome, now_ns: int) -> Iterator[Sequence[Action]]:
+        """A controller learns what came of an action of its own."""
         controller = self._by_name.get(outcome.action.controller)
         if controller is not None:
-            turn = _turn(controller.failed, outcome, self.cache, now_ns)
+            turn = _turn(controller.outcome, outcome, self.cache, now_ns)
             about = outcome.action.target
-            # hearing that a call failed is no sign that what had failed here works again
+            # hearing of a call is no sign that what had failed here works again
             yield from self._settle(controller.name, about, turn, now_ns, clears_bugs=False)
 
     def _begin(self, controller: Controller, now_ns: int) -> Iterator[Sequence[Action]]:
@@ -241,7 +244,8 @@ class Engine:
         old, new = change.old, change.new
         if type(new) is Pod and type(old) is Pod and same_but_for_conditions(old, new):
             owner = controller_of(new.metadata)
-            return self._condition_readers.get(owner.kind if owner is not None else "", ())
+            kind = owner.kind if owner is not None else ""
+            return self._condition_readers.get(kind, self._readers_of_all)
         return self._watchers.get(change.kind, ())
 
     def _take_in(self, events: Iterable[Event], now_ns: int) -> list[Change | Outcome]:
@@ -253,7 +257,7 @@ class Engine:
         taken: list[Change | Outcome] = []
         for event in events:
             if type(event) is Outcome:
-                if not event.done:  # what is done, the controllers took for done when they decided
+                if not event.done or event.action.controller in self._readers_of_success:
                     taken.append(event)
             elif type(event) is ConditionsChanged:
                 taken += self._take_in_conditions(event, now_ns)
@@ -273,7 +277,7 @@ class Engine:
         self, event: ConditionsChanged, now_ns: int
     ) -> Sequence[Change | Outcome]:
         """Bring the cache up to date with pods of which somebody may want to know."""
-        if self.cache.quarantine.unreadable:
+        if self._readers_of_all or self.cache.quarantine.unreadable:
             return self._take_in(event.puts(), now_ns)
         changes = self.cache.apply_conditions(event, self._condition_readers)
         return changes if self.started else ()

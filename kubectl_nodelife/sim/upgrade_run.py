@@ -1,6 +1,7 @@
 """Upgrades on the virtual cluster: the leaders of a run, each a process with a cache of its own.
 
-A leader does what `controllers/upgrade/ports.py` asks of a driver. The API server takes each of its
+A leader has an engine of its own, with the upgrade controller alone in it, and does what
+`controllers/upgrade/ports.py` asks of it. The API server takes each of its
 PATCHes only while the object is as the leader saw it. People start, pause, resume and abort the run
 by its Lease, as the commands do; a leader that dies leaves what it wrote, and who goes on begins
 with the next epoch.
@@ -8,6 +9,7 @@ with the next epoch.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -29,7 +31,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
-from kubectl_nodelife.controllers.upgrade.ports import UpgradeView, WorkReport
+from kubectl_nodelife.controllers.upgrade.ports import HostState, WorkReport
 from kubectl_nodelife.engine.actions import (
     Action,
     NodeMarkPatch,
@@ -39,11 +41,12 @@ from kubectl_nodelife.engine.actions import (
     UpdateRun,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.events import Event, Heartbeats, Outcome, Synced, one_by_one
+from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
-from kubectl_nodelife.kube.times import HOUR_NS, MILLISECOND_NS, format_time
+from kubectl_nodelife.kube.times import HOUR_NS, format_time
 from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.api import RunRecorder
 from kubectl_nodelife.sim.timeline import Timeline
@@ -54,9 +57,6 @@ from kubectl_nodelife.sim.upgrade_work import VirtualWork
 from kubectl_nodelife.sim.world import CONFLICT, World
 
 RUN: Final = "u1"
-PACE_NS: Final = 200 * MILLISECOND_NS
-"""A leader looks at what happens at most so often."""
-
 MOST_WAITING: Final = 20
 """So many pods that would stay Pending are named."""
 
@@ -65,7 +65,7 @@ MakeDecider = Callable[[UpgradePolicy, int, int], UpgradeController]
 
 
 class VirtualLeader:
-    """One leader's process. `alive`: it has neither died nor ended."""
+    """One leader's process, and the executor of its engine. `alive`: it neither died nor ended."""
 
     def __init__(
         self, runs: VirtualUpgrades, controller: UpgradeController, epoch: int, cache: Cache
@@ -74,35 +74,34 @@ class VirtualLeader:
         self._world = runs.world
         self.controller = controller
         self.epoch = epoch
-        self.cache = cache
+        self.engine = Engine([controller], cache, numbers=runs.world.api.numbers)
         self.alive = True
-        self._due_ns: int | None = runs.world.api.now_ns
-        self._not_before_ns = 0
+        self._host = EngineHost(self.engine, self, self)
         self._sent: dict[int, Action] = {}
         self._patched: list[tuple[Action, KubeObject | None]] = []
 
     def next_due_ns(self) -> int | None:
         """When it wants to be woken."""
-        return self._due_ns
+        return self._host.next_due()
 
     def take_in(self, events: Iterable[Event], now_ns: int) -> None:
         """Take in the events of its watches, and the outcomes of its own actions."""
-        failed = []
-        for event in one_by_one(events):
-            if type(event) is Outcome:
-                if self._sent.pop(event.action.id, None) is not None:
-                    failed.append(event)
-            elif type(event) is not Synced:
-                self.cache.apply(event, now_ns)
-                if type(event) is not Heartbeats:
-                    self._wake()
-        self._note_shown_patches()
-        for outcome in failed:
-            self.controller.outcome(outcome.action, outcome.code, outcome.message, outcome.obj)
-            self._wake()
+        shown, failed = [], []
+        for event in events:
+            if type(event) is not Outcome:
+                shown.append(event)
+            elif self._sent.pop(event.action.id, None) is not None:
+                failed.append(event)
+        self._tell(shown, now_ns)
+        self._tell([*self._shown_patches(), *failed], now_ns)
 
-    def _note_shown_patches(self) -> None:
-        """Tell the controller of each PATCH whose object the cache has a later version of.
+    def _tell(self, events: Sequence[Event], now_ns: int) -> None:
+        """Let the engine take them in; it decides later (`step`)."""
+        self.engine.timers_wait = True
+        deque(self._host.step(now_ns, events), maxlen=0)
+
+    def _shown_patches(self) -> Iterator[Outcome]:
+        """The success of each PATCH whose object the cache has a later version of.
 
         A live leader compares the resourceVersion of the answer. Here a PATCH is applied only to
         the object that the cache holds, so that any other object there is the patched one or one
@@ -111,46 +110,52 @@ class VirtualLeader:
         waiting = self._patched
         self._patched = []
         for action, before in waiting:
-            if self.cache.get(*action.target) is before:
+            if self.engine.cache.get(*action.target) is before:
                 self._patched.append((action, before))
             elif self._sent.pop(action.id, None) is not None:
-                self.controller.outcome(action, 200)
+                yield Outcome(action, 200)
 
-    def step(self, now_ns: int) -> Iterator[Action]:
+    def step(self, now_ns: int) -> Iterator[Sequence[Action]]:
         """A pass, if one is due: what it decides is carried out at once."""
-        if self._due_ns is None or now_ns < self._due_ns:
+        due_ns = self._host.next_due()
+        if due_ns is None or now_ns < due_ns:
             return
         lease = self._lease()
         if lease is None or lease.spec.lease_transitions != self.epoch:
             self.alive = False  # somebody else leads
             return
-        self._not_before_ns, self._due_ns = now_ns + PACE_NS, None
-        for action in self.controller.step(self.view(now_ns), now_ns):
-            self._runs.note(action, now_ns)
-            self._carry_out(action, now_ns)
-            yield action
+        self.controller.host = self.host_state(now_ns)
+        self.engine.timers_wait = False
+        yield from self._host.step(now_ns, ())
         if self.controller.superseded or self.controller.is_over:
             self.alive = False
-        self._due_ns = self.controller.next_due_ns
 
-    def view(self, now_ns: int) -> UpgradeView:
-        """The cluster as it sees it."""
-        return UpgradeView(cache=self.cache, clock_ns=now_ns)
+    def host_state(self, now_ns: int) -> HostState:
+        """What it knows beside the cluster."""
+        return HostState()
 
     def hear(self, node: str, report: WorkReport) -> None:
         """A command of its own has ended."""
         if self.alive:
             self.controller.work_report(node, report)
-            self._wake()
-
-    def _wake(self) -> None:
-        at_ns = max(self._world.api.now_ns, self._not_before_ns)
-        if self._due_ns is None or at_ns < self._due_ns:
-            self._due_ns = at_ns
+            for requeue in self.controller.wake(self._world.api.now_ns):
+                self.engine.wake(requeue)
 
     def _lease(self) -> Lease | None:
-        found = self.cache.get("Lease", self._runs.policy.lease_key)
+        found = self.engine.cache.get("Lease", self._runs.policy.lease_key)
         return found if isinstance(found, Lease) else None
+
+    # What its engine's host calls
+
+    def write_all(self, now_ns: int, actions: Sequence[Action]) -> None:
+        """Note what it decided."""
+        for action in actions:
+            self._runs.note(action, now_ns)
+
+    def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
+        """Carry out what it decided."""
+        for action in actions:
+            self._carry_out(action, now_ns)
 
     def _carry_out(self, action: Action, now_ns: int) -> None:
         if isinstance(action, StartWork):
@@ -163,12 +168,12 @@ class VirtualLeader:
                 if self._is_stale(action):
                     self._world.refuse(action, CONFLICT, "the object has been modified")
                     return
-                self._patched.append((action, self.cache.get(*action.target)))
+                self._patched.append((action, self.engine.cache.get(*action.target)))
             self._world.start(action, now_ns)
 
     def _is_stale(self, action: Action) -> bool:
         kind, key = action.target
-        return self._world.api.store.get(kind, key) is not self.cache.get(kind, key)
+        return self._world.api.store.get(kind, key) is not self.engine.cache.get(kind, key)
 
 
 class VirtualUpgrades:
@@ -266,7 +271,6 @@ class VirtualUpgrades:
 
     def note(self, action: Action, now_ns: int) -> None:
         """Write down what a leader decided."""
-        self.world.api.numbers.ensure(action)
         self._journal.write(now_ns, action)
         if isinstance(action, SetGate):
             self._opened_ns = self._opened_ns if action.holds else now_ns  # any gate that lifts
@@ -325,8 +329,7 @@ class VirtualUpgrades:
             self._to_lead.clear()  # one of them gets the Lease, the others are answered 409
             self.lead(now_ns)
         for leader in self.leaders if not self.world.api.pending else ():
-            for action in leader.step(now_ns):
-                yield (action,)
+            yield from leader.step(now_ns)
             if self.watch is not None:
                 self.watch.held({by for by, _ in leader.controller.holds.values()})
         self.leaders = [leader for leader in self.leaders if leader.alive]

@@ -283,7 +283,7 @@ class World:
             return []
         refusal = self._refusal(action, report)
         if refusal is not None:
-            return list(self.controller.failed(refusal, self.cache, self.now))
+            return list(self.controller.outcome(refusal, self.cache, self.now))
         if isinstance(action, dact.UpdateDaemonSetStatus):
             present = self.daemon_set
             changed = action.effect(present, self.now)

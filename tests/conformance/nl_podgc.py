@@ -76,7 +76,7 @@ class World:
             assert isinstance(action, PodAction)
             if action.if_node_gone in self.api_nodes:
                 outcome = Outcome(action, 409, "the node exists")
-                assert not list(self.controller.failed(outcome, self.cache, self.now_ns))
+                assert not list(self.controller.outcome(outcome, self.cache, self.now_ns))
             elif isinstance(action, DeletePod):
                 assert action.force
                 assert action.grace_period_seconds == 0

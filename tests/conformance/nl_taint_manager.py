@@ -112,7 +112,7 @@ class World:
             if self.failing_deletes:
                 self.failing_deletes -= 1
                 outcome = Outcome(action, 500, "as the vector asks")
-                self.take(self.controller.failed(outcome, self.cache, self.now_ns))
+                self.take(self.controller.outcome(outcome, self.cache, self.now_ns))
                 return
             schedule = action.cause
             assert isinstance(schedule, ScheduleEviction)

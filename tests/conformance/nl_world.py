@@ -161,7 +161,7 @@ class World:
             if code != 200:
                 outcomes.append(Outcome(action, code))
         for outcome in outcomes:
-            list(self.controller.failed(outcome, self.cache, self.now_ns))
+            list(self.controller.outcome(outcome, self.cache, self.now_ns))
 
     def apply(self, action: act.Action) -> int:
         """One action on the API. The status code."""

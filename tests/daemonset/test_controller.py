@@ -92,7 +92,7 @@ class ControllerRun:
                 continue
             if code != 200:
                 outcome = Outcome(action, code, message)
-                self.take(self.controller.failed(outcome, self.cache, self.now))
+                self.take(self.controller.outcome(outcome, self.cache, self.now))
             else:
                 self.carry_out(action)
         return calls

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.events import Gone, Heartbeats, Put
+from kubectl_nodelife.engine.events import Change, Gone, Heartbeats, Put
 from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec
@@ -131,10 +131,10 @@ def test_a_lost_lease_is_news() -> None:
     assert cache.heartbeat("n1") is None
 
 
-def test_leases_of_others_are_just_objects() -> None:
+def test_leases_of_others_are_objects_and_no_heartbeats() -> None:
     cache = Cache()
     other = Lease(metadata=ObjectMeta(name="leader", namespace="kube-system"))
-    assert cache.apply(Put("Lease", other), 0) is None
+    assert cache.apply(Put("Lease", other), 0) == Change("Lease", None, other)
     assert cache.get("Lease", ("kube-system", "leader")) is other
     assert cache.heartbeat("leader") is None
 

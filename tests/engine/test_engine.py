@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, DeletePod, RecordEvent, Requeue
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.controller import ANY_OWNER
 from kubectl_nodelife.engine.engine import Engine, RequeueInThePast
 from kubectl_nodelife.engine.events import (
     NO_ANSWER,
@@ -42,6 +43,7 @@ class Scribe:
         self.name = name
         self.watches = frozenset(watches)
         self.reads_conditions_of = frozenset(reads_conditions_of)
+        self.reads_success = False
         self.wake = list(wake)
         self.seen: list[str] = []
 
@@ -69,8 +71,8 @@ class Scribe:
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Said:
         return self._say(f"woken {key} {now_ns}")
 
-    def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Said:
-        return self._say(f"failed {outcome.code}")
+    def outcome(self, outcome: Outcome, cache: Cache, now_ns: int) -> Said:
+        return self._say(f"outcome {outcome.code}")
 
 
 def node(name: str) -> Put:
@@ -130,11 +132,18 @@ def test_who_does_not_read_conditions_is_not_told_of_them(
     assert said(engine, 3, [Gone("Pod", pod.key)]) == ["blind Pod p 0", "reads Pod p 0"]
 
 
+@pytest.mark.parametrize("reads_all", [True, False])
 @pytest.mark.parametrize("together", [True, False])
 def test_conditions_that_change_together_are_told_to_those_who_read_of_such_pods(
-    together: bool,
+    together: bool, reads_all: bool
 ) -> None:
-    readers = {"sets": ["ReplicaSet"], "orphans": [""], "both": ["", "ReplicaSet"], "none": []}
+    readers = {
+        "sets": ["ReplicaSet"],
+        "orphans": [""],
+        "both": ["", "ReplicaSet"],
+        "none": [],
+        **({"all": [ANY_OWNER]} if reads_all else {}),
+    }
     controllers = [Scribe(name, ["Pod"], (), of) for name, of in readers.items()]
     engine = Engine(controllers, Cache())
     owner = OwnerReference("ReplicaSet", "r", "u", controller=True)
@@ -146,12 +155,15 @@ def test_conditions_that_change_together_are_told_to_those_who_read_of_such_pods
     said(engine, 1, [Put("Pod", pod) for pod in pods])
     changed = ConditionsChanged([(pod, replace(pod, status=READY), None) for pod in pods])
     events: list[Event] = [changed] if together else list(changed.puts())
-    assert said(engine, 2, events) == [
+    heard = said(engine, 2, events)
+    assert [word for word in heard if not word.startswith("all ")] == [
         "sets Pod of-a-set 0",
         "both Pod of-a-set 0",
         "orphans Pod orphan 0",
         "both Pod orphan 0",
     ]
+    every = ["all Pod of-a-set 0", "all Pod orphan 0", "all Pod of-a-job 0"]
+    assert [word for word in heard if word.startswith("all ")] == every * reads_all
     assert all(pod.ready() for pod in engine.cache.pods.values())
 
 
@@ -189,7 +201,16 @@ def test_an_outcome_goes_to_whose_action_it_was() -> None:
     action = DeletePod(controller="two", because="", namespace="d", pod="p")
     stranger = DeletePod(controller="three", because="", namespace="d", pod="p")
     events = [Outcome(action, 409), Outcome(stranger, 500)]
-    assert said(engine, 2, events) == ["two failed 409"]
+    assert said(engine, 2, events) == ["two outcome 409"]
+
+
+def test_success_is_told_to_a_controller_that_asks_for_it() -> None:
+    asks = Scribe("asks", [])
+    asks.reads_success = True
+    engine = Engine([asks, Scribe("other", [])], Cache())
+    said(engine, 1)
+    done = [DeletePod(controller=c, because="", namespace="d", pod="p") for c in ("asks", "other")]
+    assert said(engine, 2, [Outcome(action, 200) for action in done]) == ["asks outcome 200"]
 
 
 def test_a_requeue_in_the_past_is_refused() -> None:
@@ -257,4 +278,4 @@ def test_what_was_done_is_no_news_to_the_controller_and_an_unknown_end_is() -> N
     list(engine.step(1, []))
     action = DeletePod(controller="one", because="", namespace="d", pod="p")
     assert said(engine, 2, [Outcome(action, 200)]) == []
-    assert said(engine, 3, [Outcome(action, NO_ANSWER)]) == ["one failed 0"]
+    assert said(engine, 3, [Outcome(action, NO_ANSWER)]) == ["one outcome 0"]

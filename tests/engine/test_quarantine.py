@@ -49,6 +49,7 @@ class Decides:
 
     name = "c"
     reads_conditions_of: frozenset[str] = frozenset()
+    reads_success = False
 
     def __init__(self, *actions: Action, watches: Iterable[str] = ("Node",)) -> None:
         self.watches = frozenset(watches)
@@ -76,7 +77,7 @@ class Decides:
         self._perhaps_raise(key)
         return ()
 
-    def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Iterable[Action | Requeue]:
+    def outcome(self, outcome: Outcome, cache: Cache, now_ns: int) -> Iterable[Action | Requeue]:
         self.outcomes.append(outcome)
         return ()
 

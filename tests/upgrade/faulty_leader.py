@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.ports import UpgradeView
+from kubectl_nodelife.controllers.upgrade.ports import HostState
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import NO_ANSWER, Event
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -38,6 +38,8 @@ class FaultyLeader(VirtualLeader):
         now_ns = self._world.api.now_ns
         if self.asleep_until_ns > now_ns:
             return self.asleep_until_ns
+        if self._is_mute(now_ns):
+            return self.cut_off_until_ns
         due_ns = super().next_due_ns()
         told_ns = max(self.cut_off_until_ns, self.lags_until_ns)
         if self._unseen and told_ns > now_ns:
@@ -50,7 +52,7 @@ class FaultyLeader(VirtualLeader):
             seen, self._unseen = self._unseen, []
             super().take_in(seen, now_ns)
 
-    def step(self, now_ns: int) -> Iterator[Action]:
+    def step(self, now_ns: int) -> Iterator[Sequence[Action]]:
         if self.asleep_until_ns > now_ns:
             return
         silent_ns = now_ns - self.cut_off_since_ns if self.cut_off_since_ns else 0
@@ -58,15 +60,19 @@ class FaultyLeader(VirtualLeader):
             self.alive = False  # it reads the Lease before all else, and leads anew or ends
             self._fleet.look_at_lease(self)
             return
-        if self.cut_off_until_ns > now_ns and silent_ns > NO_WRITE_NS:
-            self._due_ns = self.cut_off_until_ns
+        if self._is_mute(now_ns):
             return
         if self.cut_off_until_ns <= now_ns:
             self.cut_off_since_ns = 0
         yield from super().step(now_ns)
 
-    def view(self, now_ns: int) -> UpgradeView:
-        seen = super().view(now_ns)
+    def _is_mute(self, now_ns: int) -> bool:
+        """True if it has been cut off for so long that it decides nothing until it is no more."""
+        silent_ns = now_ns - self.cut_off_since_ns if self.cut_off_since_ns else 0
+        return self.cut_off_until_ns > now_ns and silent_ns > NO_WRITE_NS
+
+    def host_state(self, now_ns: int) -> HostState:
+        seen = super().host_state(now_ns)
         cut_off = self.cut_off_until_ns > now_ns and self._fleet.plan.knows_it_is_cut_off
         return replace(seen, blind="the watch of pods is broken") if cut_off else seen
 

@@ -27,8 +27,8 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
 from kubectl_nodelife.controllers.upgrade.ports import (
     DrainVerdict,
+    HostState,
     UpgradePorts,
-    UpgradeView,
     WorkReport,
 )
 from kubectl_nodelife.engine.actions import (
@@ -40,6 +40,7 @@ from kubectl_nodelife.engine.actions import (
     StartWork,
 )
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import (
     Lease,
@@ -102,16 +103,15 @@ class Stand(StandCluster):
 
     def step(self) -> list[Action]:
         """One pass of the controller; what it decides is done. Events are left out."""
-        view = UpgradeView(
-            cache=self.cache,
-            clock_ns=self.clock_ns or self.now_ns,
+        self.controller.host = HostState(
+            clock_ahead_ns=(self.clock_ns or self.now_ns) - self.now_ns,
             blind=self.blind,
             unread=self.unread,
             gate_command=self.gate_command,
             gate_runs=self.gate_runs,
             pods_listed_ns=self.pods_listed_ns,
         )
-        actions = self.controller.step(view, self.now_ns)
+        actions = self.controller.make_pass(self.cache, self.now_ns)
         for action in actions:
             self._carry_out(action)
         told = [action for action in actions if not isinstance(action, RecordEvent)]
@@ -197,7 +197,7 @@ class Stand(StandCluster):
     def _carry_out(self, action: Action) -> None:
         word = type(action).__name__
         if word in self.refuse:
-            self.controller.outcome(action, *self.refuse[word])
+            self.controller.outcome(Outcome(action, *self.refuse[word]), self.cache, self.now_ns)
             return
         if not action.writes or isinstance(action, RecordEvent):
             return

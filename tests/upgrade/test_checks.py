@@ -6,7 +6,7 @@ from kubectl_nodelife.controllers.upgrade.document import document_of
 from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
-from kubectl_nodelife.controllers.upgrade.ports import UpgradeView
+from kubectl_nodelife.controllers.upgrade.ports import HostState
 from kubectl_nodelife.controllers.upgrade.settling import checks_of
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Lease
@@ -19,11 +19,11 @@ def seen(s: Stand, name: str, waits_for: str = "", unread: tuple[str, ...] = ())
     lease = s.cache.get("Lease", LEASE_KEY)
     assert isinstance(lease, Lease)
     ports = s.controller.ports
-    view = UpgradeView(cache=s.cache, clock_ns=s.now_ns, unread=unread)
+    host = HostState(unread=unread)
     memory = UpgradeMemory(s.now_ns, NodeReadings(s.policy, ports.zones))
     document = document_of(lease)
     assert document is not None
-    p = UpgradePass(view, s.now_ns, s.policy, ports, memory, lease, document, 0)
+    p = UpgradePass(s.cache, host, s.now_ns, s.policy, ports, memory, lease, document, 0)
     found = checks_of(p, s.node(name), s.mark_of(name), waits_for)
     return {c.check: f"{c.result}: {c.because}".removesuffix(": ") for c in found}
 

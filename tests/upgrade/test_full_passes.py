@@ -2,7 +2,8 @@
 
 The judge is the same controller that forgets before each pass what it saw of the nodes, and zones
 that are counted from nothing; runs with seeded faults are played with both. Forty seeds, or what
-`--seeds` asks for.
+`--seeds` asks for. A controller's fork decides at each pass what the controller does, too, and
+leaves the memory of the controller as it is.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from collections.abc import Mapping
 import pytest
 
 from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state
+from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.observed_nodes import ObservedNodes
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.upgrade.ports import LifecycleZones
@@ -66,3 +69,22 @@ def test_both_decide_the_same(first_seed: int, monkeypatch: pytest.MonkeyPatch) 
     for seed in seeds:
         assert decisions(seed) == found[seed], f"seed {seed}: {plan_of(seed)}"
     assert any("ClaimNode" in entry for entry in found[first_seed])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_fork_decides_the_same_and_changes_nothing(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, make_pass = decisions(seed), UpgradeController.make_pass
+    forks = 0
+
+    def make_both(controller: UpgradeController, cache: Cache, now_ns: int) -> list[Action]:
+        nonlocal forks
+        of_fork = make_pass(controller.fork(cache), cache, now_ns)
+        actions = make_pass(controller, cache, now_ns)
+        assert of_fork == actions, f"at {now_ns}"
+        forks += 1
+        return actions
+
+    monkeypatch.setattr(UpgradeController, "make_pass", make_both)
+    assert decisions(seed) == expected and forks > 100

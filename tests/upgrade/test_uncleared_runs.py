@@ -8,8 +8,8 @@ from kubectl_nodelife.acts.upgrade.opening import check_start
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import NodeState, outdated
 from kubectl_nodelife.controllers.upgrade.policy import policy_digest, shown_policy
-from kubectl_nodelife.controllers.upgrade.ports import UpgradeView
 from kubectl_nodelife.engine.actions import DeleteJob, MarkNode
+from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Lease
@@ -86,11 +86,10 @@ def test_marks_go_last_so_that_they_tell_of_what_is_left() -> None:
 
 def test_a_run_is_cleared_away_only_once_the_answers_are_there() -> None:
     s = ended(RunPhase.FINISHED, DONE)
-    view = UpgradeView(cache=s.cache, clock_ns=s.now_ns)
-    (patch,) = [a for a in s.controller.step(view, s.now_ns) if isinstance(a, MarkNode)]
-    s.controller.step(view, s.now_ns)
+    (patch,) = [a for a in s.controller.make_pass(s.cache, s.now_ns) if isinstance(a, MarkNode)]
+    s.controller.make_pass(s.cache, s.now_ns)
     assert not s.controller.is_over, "the PATCH is under way, and may fail"
-    s.controller.outcome(patch, 500)
+    s.controller.outcome(Outcome(patch, 500), s.cache, s.now_ns)
     s.run(61)
     assert s.state("x0") == "" and s.controller.is_over
 

@@ -1,17 +1,17 @@
 """The leader of a run: keeps the Lease, follows the cluster, and carries out what is decided.
 
-The controller (`controllers/upgrade`) is pure; this drives it as `ports.py` there asks: one
-controller for each epoch, a step after each change, each action through enforce mode's gate with
-its intent on disk, each outcome told. Nothing is remembered here that the nodes' annotations and
-the run's document do not say, so that a leader may end at any point and another go on; but a leader
-that slept knows which commands it has begun.
+It is what `controllers/upgrade/ports.py` asks of a leader: an engine with a new controller for each
+epoch, each action through enforce mode's gate with its intent on disk, each outcome an event.
+Nothing is remembered here that the nodes' annotations and the run's document do not say, so that a
+leader may end at any point and another go on; but a leader that slept knows which commands it has
+begun.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import msgspec
@@ -27,11 +27,12 @@ from kubectl_nodelife.controllers.upgrade.leader_report import (
     encode_report,
     report_of,
 )
-from kubectl_nodelife.controllers.upgrade.ports import UpgradeView, WorkReport
+from kubectl_nodelife.controllers.upgrade.ports import HostState, WorkReport
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import NAME
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, StartWork, StopWork
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.calls import Result
+from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Outcome, Put
 from kubectl_nodelife.engine.guard import HALF_OPEN_NS, WriteConditions
 from kubectl_nodelife.engine.token_bucket import TokenBucket
@@ -41,15 +42,6 @@ from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import HELD, LiveExecutor
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort, Recorder
 
-UPGRADE: Final = "upgrade"
-KINDS: Final = (
-    *("Node", "Lease", "Pod", "DaemonSet", "CSINode", "VolumeAttachment", "Job", "Namespace"),
-    *("PodDisruptionBudget", "ReplicaSet", "Deployment", "StatefulSet", "ReplicationController"),
-    *("HorizontalPodAutoscaler", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
-    *("Service", "EndpointSlice", "ValidatingWebhookConfiguration"),
-    *("MutatingWebhookConfiguration", "ValidatingAdmissionPolicy"),
-    "ValidatingAdmissionPolicyBinding",
-)
 PATIENCE_NS: Final = 10 * SECOND_NS
 """What a guard holds for longer is decided anew."""
 
@@ -105,8 +97,8 @@ class Leader:
         self.ended_because = ""
         self._parts = parts
         self._session, self._cache, self._lease = parts.session, parts.cache, parts.lease
-        self._numbers = ActionNumbers()
         self._controller: UpgradeController | None = None
+        self._engine: Engine | None = None
         self._epoch = -1
         self._outstanding: set[int] = set()
         self._blind = "not all lists are read"
@@ -182,7 +174,7 @@ class Leader:
         before, self._controller = self._controller, self._parts.make_controller(self._epoch)
         if before is not None:
             self._controller.take_over(before)
-        self._cache.begin()
+        self._engine = self._cache.lead(self._controller)
 
     def _end(self, because: str) -> int:
         self.ended_because = because
@@ -196,9 +188,8 @@ class Leader:
         if waits := self._waits.told(unseen, shut):
             self._parts.tell(waits)
         gate = self._parts.gate
-        view = UpgradeView(
-            cache=cache.cache,
-            clock_ns=self._session.now_ns(),
+        controller.host = HostState(
+            clock_ahead_ns=self._session.now_ns() - now_ns,
             blind=self._blind,
             unread=tuple(cache.unread()),
             gate_command=gate.last if gate is not None else None,
@@ -206,9 +197,9 @@ class Leader:
             pods_listed_ns=self._parts.lists.listed_ns,
         )
         decided = False
-        for action in controller.step(view, now_ns):
+        for action in self._decisions(controller, now_ns):
             decided = True
-            self._start(self._numbers.give(action), now_ns)
+            self._start(action, now_ns)
         for node, because in controller.hands_off.items():
             if node not in self._told_hands_off:
                 self._told_hands_off.add(node)
@@ -218,6 +209,14 @@ class Leader:
             report = encode_report(report_of(controller.last))
             self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
         return decided
+
+    def _decisions(self, controller: UpgradeController, now_ns: int) -> Iterator[Action]:
+        """A pass in each turn: nothing tells of what has changed beside the cluster."""
+        assert self._engine is not None
+        for requeue in controller.wake(now_ns):
+            self._engine.wake(requeue)
+        self._engine.timers_wait = False
+        return self._engine.step(now_ns, ())
 
     def _start(self, action: Action, now_ns: int) -> None:
         if isinstance(action, StartWork):
@@ -234,9 +233,10 @@ class Leader:
             self._executor.start(action, now_ns)
 
     def _patience_s(self) -> float:
-        if self._controller is None:
+        due_ns = self._engine.next_due() if self._engine is not None else None
+        if due_ns is None:
             return _LOOK_S
-        left_ns = self._controller.next_due_ns - self._cache.clock.now_ns()
+        left_ns = due_ns - self._cache.clock.now_ns()
         return min(_LOOK_S, max(0.0, left_ns / SECOND_NS))
 
     async def _gather(self, patience_s: float) -> None:
@@ -257,8 +257,7 @@ class Leader:
         self._outstanding.discard(outcome.action.id)
         if outcome.obj is not None:
             self._cache.put(outcome.obj)
-        if self._controller is not None:
-            self._controller.outcome(outcome.action, outcome.code, outcome.message, outcome.obj)
+        self._cache.tell([outcome], self._cache.clock.now_ns())
 
     # The work
 
@@ -295,7 +294,7 @@ class Leader:
             waits=lambda action: not isinstance(action, EvictPod),
         )
         writing = ControllerWriter(session.writer, TokenBucket(QPS, BURST), self._events)
-        return LiveExecutor(port, {UPGRADE: writing})
+        return LiveExecutor(port, {NAME: writing})
 
     def _view(self) -> WriteConditions:
         return msgspec.structs.replace(

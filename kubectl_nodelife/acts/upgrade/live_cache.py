@@ -1,4 +1,4 @@
-"""The cluster as the leader sees it: a cache kept by list and watch, and why it is blind.
+"""The cluster as the leader sees it: the cache of its engine, and why it is blind.
 
 The same gate as the daemon's says when nothing may be decided: while a watch of Node, Lease or Pod
 is down, and after a sleep, a gap or a change of the server's clock until all was listed anew. For a
@@ -13,21 +13,27 @@ holds from that moment on, once it has seen each of them.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
 
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import NAME
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.controller_host import events_of
 from kubectl_nodelife.daemon.feed import Tee
 from kubectl_nodelife.daemon.gate import DecisionGate
 from kubectl_nodelife.daemon.kinds import out_of_reach
-from kubectl_nodelife.daemon.quarantine_log import take_in
+from kubectl_nodelife.daemon.quarantine_log import log_bug, take_in
 from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.engine.controller import Controller
+from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.events import Event, Gone, Put
+from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.settlement import is_newer
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -49,10 +55,13 @@ AGAIN_AFTER_ERROR_SECONDS: Final = 5.0
 
 
 class LiveCache:
-    """See the module. `queue`: the news, and whatever else the leader is to be woken by."""
+    """See the module. `queue`: the news, and whatever else the leader is to be woken by. `engine`:
+    None before `lead`.
+    """
 
     def __init__(self, client: Client, kinds: Iterable[str], settings: Settings) -> None:
         self.cache = Cache()
+        self.engine: Engine | None = None
         self.clock = DaemonClock(lambda: client.clock.now_ns(steady_ns()))
         self._source = ListWatchSource(client, map(resource_of, kinds), DAEMON_PACING)
         self._tee = Tee(self._source)
@@ -83,9 +92,13 @@ class LiveCache:
             return f"{self._cold_because}: watching for {left_s:.0f}s more first"
         return ""
 
-    def begin(self) -> None:
-        """All was listed: from here on silence is watched. The controller itself is cold then."""
+    def lead(self, controller: Controller) -> Engine:
+        """All was listed: from here on silence is watched. The controller itself is cold then, and
+        is told of what happens by the engine that is returned.
+        """
         self._gate.begin()
+        self.engine = Engine([controller], self.cache, on_bug=_end_at_bug)
+        return self.engine
 
     async def run(self) -> None:
         """Follow the cluster until cancelled. What went by before, such as the wait for another
@@ -121,7 +134,15 @@ class LiveCache:
         kind = type(obj).__name__
         known = self.cache.get(kind, obj.key)
         if _is_newer(obj, known) if known is not None else kind == "Lease":
-            take_in(self.cache, [Put(kind, obj)], self.clock.now_ns())
+            self.tell([Put(kind, obj)], self.clock.now_ns())
+
+    def tell(self, events: Iterable[Event], at_ns: int) -> None:
+        """Bring events into the cache, and to the controller, which decides later."""
+        if self.engine is None:
+            take_in(self.cache, events, at_ns)
+            return
+        self.engine.timers_wait = True
+        deque(self.engine.step(at_ns, events), maxlen=0)
 
     # What `events_of` asks
 
@@ -142,12 +163,12 @@ class LiveCache:
             for event in news.events:
                 if isinstance(event, Put) and self._is_old(event):
                     continue
-                take_in(self.cache, [event], at_ns)
+                self.tell([event], at_ns)
         elif isinstance(news, ListNews):
             self._gate.listed(news.kind, news.asked_ns)
             self.cache.quarantine.relisted(news.kind, news.unreadable, now_ns)
             self._read.add(news.kind)
-            take_in(self.cache, await events_of(news, self, self._slices), now_ns)
+            self.tell(await events_of(news, self, self._slices), now_ns)
         elif isinstance(news, KindPhase):
             if because := self._gate.phase(news, self._settings.node_monitor_period_ns):
                 self._go_cold(because)
@@ -158,7 +179,7 @@ class LiveCache:
             return False
         for kind in self.unread():
             for obj in list(self.cache.all(kind)):
-                take_in(self.cache, [Gone(kind, obj.key)], now_ns)
+                self.tell([Gone(kind, obj.key)], now_ns)
         return True
 
     def _is_old(self, event: Put) -> bool:
@@ -172,8 +193,16 @@ class LiveCache:
 
 def _is_newer(one: KubeObject, other: KubeObject) -> bool:
     """True if the first is of a later version; versions that are no numbers tell nothing."""
-    new, old = one.metadata.resource_version, other.metadata.resource_version
-    return new.isdecimal() and old.isdecimal() and int(new) > int(old)
+    return is_newer(one, other.metadata.resource_version)
+
+
+def _end_at_bug(bug: Bug) -> None:
+    """An object at which the cache fails is set aside; a decision that fails ends the leader: who
+    leads next reads all anew, while this one's memory may miss what it has half decided.
+    """
+    log_bug(bug)
+    if bug.controller == NAME:
+        raise bug.error
 
 
 class _Meta(msgspec.Struct):
@@ -191,7 +220,7 @@ class _List(msgspec.Struct):
 
 
 class PodLists:
-    """See the module. `listed_ns`: as `UpgradeView.pods_listed_ns`."""
+    """See the module. `listed_ns`: as `HostState.pods_listed_ns`."""
 
     def __init__(self, client: Client, cache: LiveCache) -> None:
         self.listed_ns: dict[str, int] = {}

@@ -21,7 +21,7 @@ import msgspec
 
 from kubectl_nodelife.acts.carrier import LiveCarrier
 from kubectl_nodelife.acts.session import ActOrder, ActSession, act_session
-from kubectl_nodelife.acts.upgrade.leader import KINDS, Leader, LeaderParts, Tell
+from kubectl_nodelife.acts.upgrade.leader import Leader, LeaderParts, Tell
 from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
@@ -52,7 +52,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     mark_of,
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
-from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
+from kubectl_nodelife.controllers.upgrade.ports import READS, UpgradePorts
 from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.engine.guard import Caps
@@ -141,7 +141,7 @@ class _Running:
         self._order, self._session = order, session
         self._tell, self._warn = tell, warn
         self._client = Client(Session(order.target, order.environ))
-        self._cache = LiveCache(self._client, KINDS, order.settings)
+        self._cache = LiveCache(self._client, READS, order.settings)
         namespace = order.policy.lease_namespace
         self._lease = RunLease(session, namespace, order.lease_duration_ns, self._lease_seen)
         self._carrier = LiveCarrier(session, TokenBucket(QPS, BURST))

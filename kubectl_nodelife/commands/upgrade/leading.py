@@ -134,12 +134,12 @@ def tell_course(course: Course) -> int:
 
 
 def _ports(policy: UpgradePolicy, look: DrainLook, images: PauseImages) -> UpgradePorts:
-    from kubectl_nodelife.acts.upgrade.leader import KINDS
     from kubectl_nodelife.controllers.upgrade.job_manifest import claims_of
+    from kubectl_nodelife.controllers.upgrade.ports import READS
     from kubectl_nodelife.upgrade.ports import make_ports
 
     snapshot = look.snapshot
-    read = {kind for kind in KINDS if kind in NOT_PLANNED_ON or snapshot.was_read(kind)}
+    read = {kind for kind in READS if kind in NOT_PLANNED_ON or snapshot.was_read(kind)}
     claims = {node.uid: claims_of(node) for node in snapshot.nodes.values()}
     return make_ports(policy, look.settings, images, read)._replace(planned_claims=claims)
 

@@ -66,6 +66,7 @@ class DaemonSetController:
     name = CONTROLLER
     watches = frozenset({"DaemonSet", "ControllerRevision", "Pod", "Node"})
     reads_conditions_of = frozenset({"DaemonSet", ""})
+    reads_success = False
 
     def __init__(self, settings: Settings, backoff: FailedPodsBackoff | None = None) -> None:
         self.rules = behaviour_of((1, settings.profile.minor), settings.gates)
@@ -164,7 +165,7 @@ class DaemonSetController:
             yield from self._give_up((key[1], key[2]), now_ns)
         yield from self._wake(now_ns)
 
-    def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
+    def outcome(self, outcome: Outcome, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
         """A call failed; the sync that made it goes on once all its calls are answered."""
         yield from self._resolve(outcome.action.target, outcome, now_ns)
         yield from self._wake(now_ns)

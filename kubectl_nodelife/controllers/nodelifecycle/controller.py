@@ -73,6 +73,7 @@ class NodeLifecycleController:
     name = "node-lifecycle"
     watches = frozenset({"Node", "Pod", "Heartbeat"})
     reads_conditions_of: frozenset[str] = frozenset()
+    reads_success = False
 
     def __init__(self, settings: Settings, *, pass_drift_ns: int = 0) -> None:
         self.settings = settings
@@ -182,7 +183,7 @@ class NodeLifecycleController:
         """The writes of the pass have ended: its zones are counted then."""
         return Requeue(self.name, _END_OF_PASS, at_ns)
 
-    def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
+    def outcome(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """Take back what a failed write was taken for, and try again as upstream does."""
         action = outcome.action
         if outcome.code == QUARANTINED and not isinstance(action, MarkPodNotReady):

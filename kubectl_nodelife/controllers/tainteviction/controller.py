@@ -58,6 +58,7 @@ class TaintEvictionController:
     name = CONTROLLER
     watches = frozenset({"Node", "Pod"})
     reads_conditions_of: frozenset[str] = frozenset()
+    reads_success = False
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -138,7 +139,7 @@ class TaintEvictionController:
         """True if the timers of that instant were cancelled."""
         return isinstance(key, int) and not self.workers.any_at(key)
 
-    def failed(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
+    def outcome(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """Up to five tries, 10 ms apart, then the work is dropped. Follows `deletePodHandler`."""
         action = outcome.action
         if not isinstance(action, DeletePod):

@@ -178,7 +178,7 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
         return ClaimHold(BY_ROOM, short)
     windows = [parse_window(text) for text in p.policy.window]
     high_ns = high_estimate_ns(p.policy, verdict.high_seconds)
-    if not fits(windows, p.view.clock_ns, high_ns):
+    if not fits(windows, p.clock_ns, high_ns):
         return ClaimHold("window", f"closes before {high_ns // SECOND_NS}s from now, its estimate")
     return None
 

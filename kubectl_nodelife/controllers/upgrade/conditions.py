@@ -38,7 +38,7 @@ def follow(p: UpgradePass) -> None:
         mark = p.marks.get(name)
         if p.is_busy(name) or name in p.strangers:
             continue
-        now, told = Time(p.view.clock_ns), f"upgrade {p.document.run}"
+        now, told = Time(p.clock_ns), f"upgrade {p.document.run}"
         if mark is None:
             conditions = in_service(node, told, now)
         else:

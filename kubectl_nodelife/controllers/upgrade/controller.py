@@ -1,13 +1,14 @@
 """The upgrade controller: one pass over a run, from what the cluster shows to what is to be done.
 
-Pure: it is told the time and what is seen, and returns actions. How a driver calls it is told in
-`ports.py`. A node's state is on the node, the run's on its Lease; a new leader makes a new
-controller, which reads both and counts every clock anew.
+One of the engine's controllers, alone in the engine of the process that leads a run (`ports.py`).
+Each change of the cluster asks for a pass, at most one each `PACE_NS`. A node's state is on the
+node, the run's on its Lease; a new leader makes a new controller, which reads both and counts every
+clock anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 from msgspec.structs import replace
@@ -40,9 +41,9 @@ from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.observed_nodes import ObservedNodes
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import (
-    NOT_SENT,
+    READS,
+    HostState,
     UpgradePorts,
-    UpgradeView,
     WorkReport,
 )
 from kubectl_nodelife.controllers.upgrade.proving import prove
@@ -50,15 +51,18 @@ from kubectl_nodelife.controllers.upgrade.restoring import fail, update_mark
 from kubectl_nodelife.controllers.upgrade.settling import settle
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
     HELD_NS,
+    NAME,
     PASS_NS,
     REFUSED_NS,
     UpgradePass,
 )
 from kubectl_nodelife.controllers.upgrade.working import work
-from kubectl_nodelife.engine.actions import Action, CreateCanary, NodeMarkPatch
-from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.engine.actions import Action, CreateCanary, NodeMarkPatch, Requeue
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.controller import ANY_OWNER, Actions
+from kubectl_nodelife.engine.events import NOT_SENT, Change, Outcome
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 
 STATES: Final[dict[NodeState, Callable[[UpgradePass, Node, NodeMark], None]]] = {
     NodeState.DRAINING: drain,
@@ -75,37 +79,109 @@ _LOOK_AGAIN: Final = frozenset({404, 409, 429})
 _NOT_THE_CLUSTERS: Final = frozenset({409, NOT_SENT})
 """Of a canary's creation: it is there already, or was never asked for."""
 IDLE_NS: Final = 30 * SECOND_NS
+PACE_NS: Final = 200 * MILLISECOND_NS
+"""What happens within so long after a pass is looked at together."""
+_PASS: Final = "pass"
 
 
 class UpgradeController:
     """One leader's controller of one run, for one epoch.
 
-    `superseded`: why this leader must end and write nothing more, "" while it leads. `is_over`: the
-    run has ended, and its marks are off. `last`: the last pass, for those who tell what is held,
-    skipped and waited for.
+    `host`: what its leader knows beside the cluster. `superseded`: why this leader must end and
+    write nothing more, "" while it leads. `is_over`: the run has ended, and its marks are off.
+    `last`: the last pass, for those who tell what is held, skipped and waited for.
     """
+
+    name = NAME
+    watches = frozenset(READS)
+    reads_conditions_of = frozenset({ANY_OWNER})
+    reads_success = True
 
     def __init__(
         self, policy: UpgradePolicy, ports: UpgradePorts, epoch: int, began_ns: int
     ) -> None:
         self.policy, self.ports, self.epoch = policy, ports, epoch
+        self.host = HostState()
         self.memory = UpgradeMemory(began_ns, NodeReadings(policy, ports.zones))
         self.memory.claims.update(ports.planned_claims)
         self._nodes = ObservedNodes(self.memory, epoch)
         self.superseded = ""
         self.is_over = False
         self.last: UpgradePass | None = None
-        self._now_ns = began_ns
+        self._due_ns: int | None = None
+        self._not_before_ns = began_ns
 
-    def step(self, view: UpgradeView, now_ns: int) -> list[Action]:
+    # The interface of a controller
+
+    def start(self, cache: Cache, now_ns: int) -> Actions:
+        """Begin: what is to be remembered is on the nodes and on the Lease."""
+        return self.wake(now_ns)
+
+    join = start
+
+    def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
+        """Something changed: ask for a pass."""
+        return self.wake(now_ns)
+
+    def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
+        """Make a pass, and ask for the next one."""
+        yield from self.make_pass(cache, now_ns)
+        self._not_before_ns = now_ns + PACE_NS
+        self._due_ns = self._next_due_ns(now_ns)
+        yield Requeue(NAME, _PASS, self._due_ns)
+
+    def rests(self, key: Hashable) -> bool:
+        """True if no pass of this leader decides anything any more."""
+        return self.is_over or bool(self.superseded)
+
+    def fork(self, cache: Cache) -> UpgradeController:
+        """Another controller that goes on apart from what this one has seen. What the ports keep
+        they keep for one cache only, so that they may be shared.
+        """
+        other = UpgradeController(self.policy, self.ports, self.epoch, self.memory.began_ns)
+        other.host, other.last = self.host, self.last
+        other.memory = self.memory.fork(other.memory.readings)
+        other._nodes = ObservedNodes(other.memory, self.epoch)
+        other.superseded, other.is_over = self.superseded, self.is_over
+        other._due_ns, other._not_before_ns = self._due_ns, self._not_before_ns
+        return other
+
+    def outcome(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
+        """Take in what came of an action, done or not."""
+        action, code, memory = outcome.action, outcome.code, self.memory
+        memory.pending.ended(action, code, outcome.obj)
+        if isinstance(action, NodeMarkPatch) and code in _REFUSED:
+            memory.written_marks.pop(action.node, None)
+        said = outcome.message or f"code {code}"
+        if code in _REFUSED and code not in _LOOK_AGAIN:
+            wait_ns = HELD_NS if code == NOT_SENT else REFUSED_NS
+            memory.refused[action.target] = (now_ns + wait_ns, said)
+        else:
+            memory.refused.pop(action.target, None)
+        if isinstance(action, CreateCanary) and code in _REFUSED and code not in _NOT_THE_CLUSTERS:
+            proof = memory.proof_of(action.node, now_ns)
+            proof.refused, proof.refused_ns = said, now_ns
+            proof.fault = f"the canary is refused: {proof.refused}"
+        return self.wake(now_ns)
+
+    def wake(self, now_ns: int) -> tuple[Requeue, ...]:
+        """What asks for a pass as soon as the pace allows; nothing where one is due by then."""
+        at_ns = max(now_ns, self._not_before_ns)
+        if self._due_ns is not None and self._due_ns <= at_ns:
+            return ()
+        self._due_ns = at_ns
+        return (Requeue(NAME, _PASS, at_ns),)
+
+    # The pass
+
+    def make_pass(self, cache: Cache, now_ns: int) -> list[Action]:
         """One pass. Returns the actions, in the order in which they are to be carried out."""
-        self._now_ns = now_ns
         if self.superseded:
             return []
-        self.memory.pending.settle(view.cache)
+        self.memory.pending.settle(cache)
         key = self.policy.lease_key
-        lease = self.memory.pending.laid_over("Lease", key, view.cache.get("Lease", key), now_ns)
-        shown = view.cache.get("Lease", key)
+        shown = cache.get("Lease", key)
+        lease = self.memory.pending.laid_over("Lease", key, shown, now_ns)
         try:
             document = document_of(shown if isinstance(shown, Lease) else None)
         except UnreadableDocument as error:
@@ -114,7 +190,15 @@ class UpgradeController:
         if not isinstance(lease, Lease) or document is None:
             return []
         p = UpgradePass(
-            view, now_ns, self.policy, self.ports, self.memory, lease, document, self.epoch
+            cache,
+            self.host,
+            now_ns,
+            self.policy,
+            self.ports,
+            self.memory,
+            lease,
+            document,
+            self.epoch,
         )
         self._nodes.look(p)
         self.superseded = self._nodes.superseded
@@ -153,33 +237,13 @@ class UpgradeController:
         """The hold on each candidate in the last pass: by what, and because of what."""
         return self.last.holds if self.last is not None else {}
 
-    @property
-    def next_due_ns(self) -> int:
-        """When to step again at the latest."""
+    def _next_due_ns(self, now_ns: int) -> int:
+        """When to make a pass again at the latest, after one at `now_ns`."""
         p = self.last
         if p is None:
-            return self._now_ns + PASS_NS
-        period = PASS_NS if p.flying or p.awaited else IDLE_NS
-        due = self._now_ns + period
-        return due if p.wake_ns is None else min(due, p.wake_ns)
-
-    def outcome(
-        self, action: Action, code: int, message: str = "", obj: KubeObject | None = None
-    ) -> None:
-        """Take in the outcome of an action: an HTTP status, the server's words, its object."""
-        self.memory.pending.ended(action, code, obj)
-        if isinstance(action, NodeMarkPatch) and code in _REFUSED:
-            self.memory.written_marks.pop(action.node, None)
-        said = message or f"code {code}"
-        if code in _REFUSED and code not in _LOOK_AGAIN:
-            wait_ns = HELD_NS if code == NOT_SENT else REFUSED_NS
-            self.memory.refused[action.target] = (self._now_ns + wait_ns, said)
-        else:
-            self.memory.refused.pop(action.target, None)
-        if isinstance(action, CreateCanary) and code in _REFUSED and code not in _NOT_THE_CLUSTERS:
-            proof = self.memory.proof_of(action.node, self._now_ns)
-            proof.refused, proof.refused_ns = said, self._now_ns
-            proof.fault = f"the canary is refused: {proof.refused}"
+            return now_ns + PASS_NS
+        due = now_ns + (PASS_NS if p.flying or p.awaited else IDLE_NS)
+        return due if p.wake_ns is None or p.wake_ns <= now_ns else min(due, p.wake_ns)
 
     def work_report(self, node: str, report: WorkReport) -> None:
         """Take in a report on the command on a node: it runs, or it ended with a code."""

@@ -117,7 +117,7 @@ def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
         return f"{named}{more} still there" + (f": {verdict.sentence}" if held else "")
     if verdict.verdict in NO_END:
         return verdict.sentence or "the drain cannot end"
-    listed_ns = p.view.pods_listed_ns
+    listed_ns = p.host.pods_listed_ns
     if listed_ns is not None and listed_ns.get(node.name, 0) < p.memory.claim_seen_ns[node.name]:
         p.to_list.add(node.name)
         return "pods have not been listed since the claim"
@@ -126,7 +126,7 @@ def _waits_for(p: UpgradePass, node: Node, verdict: DrainVerdict) -> str:
 
 def _attached(p: UpgradePass, node: Node) -> str:
     """The volume of a pod that left and that is still attached; those of pods that stay may be."""
-    if "VolumeAttachment" in p.view.unread:
+    if "VolumeAttachment" in p.host.unread:
         return "whether volumes are still attached cannot be read"
     attachments = [
         va
@@ -185,4 +185,4 @@ def note_eviction(p: UpgradePass, pod: Pod) -> None:
     if owner is not None and owner.kind == "DaemonSet":
         daemon_set = p.cache.get("DaemonSet", (pod.namespace, owner.name))
         uid = uid if daemon_set is not None else ""
-    p.memory.evicted.add(pod.key, EvictedPod(uid, p.now_ns, p.view.clock_ns))
+    p.memory.evicted.add(pod.key, EvictedPod(uid, p.now_ns, p.clock_ns))

@@ -39,7 +39,7 @@ NORMAL: Final = "Normal"
 def evaluate(p: UpgradePass) -> None:
     """Which gates hold now, with the sentence of each; a SetGate for each that changed."""
     reasons = {
-        BLIND: _lingering(p, BLIND, p.view.blind) or _cold(p),
+        BLIND: _lingering(p, BLIND, p.host.blind) or _cold(p),
         ZONE: _lingering(p, ZONE, _zone(p)),
         DISPLACED: _displaced(p),
         PROOF: _proof(p),
@@ -102,7 +102,7 @@ def _cold(p: UpgradePass) -> str:
 
 def is_merely_cold(p: UpgradePass) -> bool:
     """True if all is seen, and only the leader's first grace period is not over."""
-    return not _lingering(p, BLIND, p.view.blind)
+    return not _lingering(p, BLIND, p.host.blind)
 
 
 def _zone(p: UpgradePass) -> str:
@@ -199,25 +199,25 @@ def _command(p: UpgradePass) -> str:
     """The `--gate` command failed; it must pass twice to lift. Not before its first end."""
     if not p.policy.gate:
         return ""
-    if p.view.gate_command is None:
+    if p.host.gate_command is None:
         return "the gate command has not ended yet"
     runs, passes = p.memory.gate_passes
-    if p.view.gate_runs != runs:
-        new = p.view.gate_runs - runs
+    if p.host.gate_runs != runs:
+        new = p.host.gate_runs - runs
         first = runs == 0 and not p.memory.gates.get(COMMAND)
-        passes = 0 if p.view.gate_command else (PASSES if first else passes + new)
-        p.memory.gate_passes = (p.view.gate_runs, passes)
-    if p.view.gate_command:
-        return p.view.gate_command
+        passes = 0 if p.host.gate_command else (PASSES if first else passes + new)
+        p.memory.gate_passes = (p.host.gate_runs, passes)
+    if p.host.gate_command:
+        return p.host.gate_command
     return "" if passes >= PASSES else "the gate command passed once, and must pass twice"
 
 
 def _window(p: UpgradePass) -> str:
     windows = [parse_window(text) for text in p.policy.window]
-    if not windows or closes_ns(windows, p.view.clock_ns) is not None:
+    if not windows or closes_ns(windows, p.clock_ns) is not None:
         return ""
-    opens = opens_ns(windows, p.view.clock_ns)
+    opens = opens_ns(windows, p.clock_ns)
     if opens is None:
         return "no maintenance window opens within two weeks"
-    p.wake(p.now_ns + opens - p.view.clock_ns)
+    p.wake(p.now_ns + opens - p.clock_ns)
     return f"closed until {format_time(opens)}"

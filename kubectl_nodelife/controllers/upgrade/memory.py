@@ -12,7 +12,8 @@ write is no longer pending once the cache shows it, shows a later version, or it
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, Final, NamedTuple
+from copy import copy
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -32,10 +33,12 @@ from kubectl_nodelife.engine.actions import (
     UpdateRun,
 )
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.settlement import is_newer
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 
+T = TypeVar("T")
 ObjectKey = tuple[str, tuple[str, str]]
 _TRACKED: Final = (
     NodeMarkPatch,
@@ -59,6 +62,12 @@ class PendingWrites:
 
     def __init__(self) -> None:
         self._by_target: dict[ObjectKey, _Pending] = {}
+
+    def fork(self) -> PendingWrites:
+        """The same writes under way, each to be followed apart."""
+        other = PendingWrites()
+        other._by_target = _forked(self._by_target)
+        return other
 
     def sent(self, action: Action) -> None:
         """The action goes out now; events and what is no call are not followed."""
@@ -106,8 +115,8 @@ def _is_shown(pending: _Pending, obj: KubeObject | None) -> bool:
         return True  # the object that was meant is gone
     if action.shown_by(obj):
         return True
-    shown, fresh = obj.metadata.resource_version, pending.fresh_version
-    return shown.isdigit() and fresh.isdigit() and int(shown) >= int(fresh)
+    fresh = pending.fresh_version
+    return bool(fresh) and (obj.metadata.resource_version == fresh or is_newer(obj, fresh))
 
 
 class NodeProgress(msgspec.Struct):
@@ -203,6 +212,13 @@ class EvictedPods:
     def __len__(self) -> int:
         return len(self._pods)
 
+    def fork(self) -> EvictedPods:
+        """The same pods, to be looked after apart."""
+        other = EvictedPods()
+        other._pods = _forked(self._pods)
+        other.waiting = {key: other._pods[key] for key in self.waiting}
+        return other
+
     def add(self, key: PodKey, pod: EvictedPod) -> None:
         """The pod is evicted now; one of its name that was evicted before is forgotten."""
         self._forget(key)
@@ -281,6 +297,14 @@ class UpgradeMemory:
         self.services_swept = False
         self.tail: tuple[str, int] | None = None
 
+    def fork(self, readings: NodeReadings) -> UpgradeMemory:
+        """The same memory, to go on apart. `readings`: fresh ones."""
+        other = copy(self)
+        for name, value in vars(self).items():
+            setattr(other, name, _forked(value))
+        other.readings = readings
+        return other
+
     def progress(self, name: str, phase: tuple[str, int, int], now_ns: int) -> NodeProgress:
         """The node's progress in this state, try and epoch; begun anew where one changed."""
         known = self.nodes.get(name)
@@ -313,3 +337,19 @@ class UpgradeMemory:
         )
         for kept in by_name:
             kept.pop(name, None)
+
+
+def _forked(value: T) -> T:
+    """What may be changed as a copy, as deep as it may be changed; all else as it is."""
+    found: object
+    if isinstance(value, dict):
+        found = {key: _forked(each) for key, each in value.items()}
+    elif isinstance(value, set | list):
+        found = copy(value)
+    elif isinstance(value, PendingWrites | EvictedPods):
+        found = value.fork()
+    elif isinstance(value, msgspec.Struct) and not value.__struct_config__.frozen:
+        found = copy(value)
+    else:
+        found = value
+    return cast(T, found)

@@ -1,22 +1,22 @@
-"""The protocols between the upgrade controller and its driver.
+"""The protocols between the upgrade controller and the process that leads a run with it.
 
-A driver (the virtual cluster, the leader of a live run) does this, and nothing else:
+The controller is one of the engine's (`engine/controller.py`). A leader, of a live run or of one in
+the virtual cluster, does this beside what every host of an engine does:
 
-1. It makes one `UpgradeController(policy, run, ports, epoch)` for each epoch in which it leads. The
+1. It makes one `UpgradeController` and one engine for each epoch in which it leads. The
    controller remembers clocks and what it has seen alone; all else it reads from the nodes'
    annotations and the run's document, so that a new leader begins with a new controller.
-2. It calls `step(view, now_ns)` after each change of the cluster, and at `next_due_ns` at the
-   latest. `view.cache` is what the cluster shows. `now_ns` is a clock that nobody sets and
-   that counts suspend; the cache is told of heartbeats by the same clock. `view.clock_ns` is the
-   API server's time.
-3. It carries the actions out in their order, each under the version of the object in `view.cache`
-   (`engine/calls`), and hands `StartWork` and `StopWork` to whoever runs commands. What came of a
-   write is told by `outcome(action, code, message, obj)`; a world that shows each change at once
-   need only tell of failures. On an object with a write under way nothing more is decided.
-4. What the work does is told by `work_report(node, WorkReport(...))`, whenever it starts, still
-   runs and ends; a new controller is told first of what this process began in an older epoch, such
-   as before a laptop slept. The document and the requests of people (pause, resume, abort) are on
-   the run's Lease in the cache: the driver puts the Lease there as it reads and writes it.
+2. The engine's clock is one that nobody sets and that counts suspend; the API server's time is
+   `HostState.clock_ahead_ns` later. Before a step the leader sets `host`, what it knows beside the
+   cluster.
+3. It carries the actions out in their order, each under the version of the object in the cache
+   (`engine/calls`), and hands `StartWork` and `StopWork` to what runs commands. Outcomes of writes
+   come back as events, of those that were done, too: on an object with a write under way nothing
+   more is decided.
+4. A report on a command is handed to `work_report` whenever it starts, still runs and ends; a new
+   controller is given first what this process began in an older epoch, such as before a laptop
+   slept (`take_over`). The document and the requests of people (pause, resume, abort) are on the
+   run's Lease in the cache: the leader puts the Lease there as it reads and writes it.
 5. It ends when `superseded` says why, without another write, or when `is_over` says that the run
    has ended and all is cleared away that goes with it.
 
@@ -38,24 +38,30 @@ from kubectl_nodelife.kube.workload import DaemonSet
 
 PodKey = tuple[str, str]
 
-NOT_SENT: Final = 425
-"""The code of an outcome of what was not sent: a guard held it for too long, or refused it."""
+READS: Final = (
+    *("Node", "Lease", "Pod", "DaemonSet", "CSINode", "VolumeAttachment", "Job", "Namespace"),
+    *("PodDisruptionBudget", "ReplicaSet", "Deployment", "StatefulSet", "ReplicationController"),
+    *("HorizontalPodAutoscaler", "PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
+    *("Service", "EndpointSlice", "ValidatingWebhookConfiguration"),
+    *("MutatingWebhookConfiguration", "ValidatingAdmissionPolicy"),
+    "ValidatingAdmissionPolicyBinding",
+)
+"""The kinds that the controller and its ports read, those first without which it is blind."""
 
 
-class UpgradeView(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of the cluster at this moment.
+class HostState(msgspec.Struct, frozen=True, kw_only=True):
+    """The leader's knowledge beside the cluster, at this moment.
 
     `blind`: why nothing may be decided ("" where all is seen): the leader's first grace period, a
     sleep or gap, a broken watch of Node, Lease or Pod, 5xx or 429 from the server. `unread`: kinds
     that could not be read, such as CSINode. `gate_command`: the last line of a `--gate` command
     that failed or was too slow, "" where it passed, None before its first end; `gate_runs` counts
-    its ends. `clock_ns`: the API server's time in ns since the epoch. `pods_listed_ns`: node ->
-    when, by the clock of `now_ns`, a list of its pods was asked for of which the cache has since
-    seen each; None: the cache is never behind the API server.
+    its ends. `clock_ahead_ns`: how far the API server's time is ahead of the engine's clock.
+    `pods_listed_ns`: node -> when, by the engine's clock, a list of its pods was asked for of which
+    the cache has since seen each; None: the cache is never behind the API server.
     """
 
-    cache: Cache
-    clock_ns: int
+    clock_ahead_ns: int = 0
     blind: str = ""
     unread: Collection[str] = ()
     gate_command: str | None = None

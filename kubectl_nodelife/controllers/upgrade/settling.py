@@ -88,12 +88,12 @@ def watch_ready(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     schedule = beat.schedule if beat is not None else None
     if renewed is not None and schedule is not None and progress.renewals < RENEWALS:
         p.wake((renewed[0] or 0) + schedule.every_ns)  # no event tells of what is known beforehand
-    if node.is_ready and not p.view.blind:
+    if node.is_ready and not p.host.blind:
         if progress.ready_since_ns is None:
             progress.ready_since_ns = p.now_ns
     elif progress.ready_since_ns is not None:
         progress.ready_since_ns = None
-        progress.breaks += 0 if p.view.blind else 1
+        progress.breaks += 0 if p.host.blind else 1
 
 
 def first_failing(p: UpgradePass, node: Node, mark: NodeMark) -> str:
@@ -193,8 +193,8 @@ def _why_not_up(p: UpgradePass, node: Node, mark: NodeMark, daemon_set: DaemonSe
     if condition is None or condition.status != TRUE:
         return f"pod {pod.name} is not Ready"
     if daemon_set.spec.min_ready_seconds:
-        since = condition.last_transition_time or p.view.clock_ns
-        left_ns = since + daemon_set.spec.min_ready_seconds * SECOND_NS - p.view.clock_ns
+        since = condition.last_transition_time or p.clock_ns
+        left_ns = since + daemon_set.spec.min_ready_seconds * SECOND_NS - p.clock_ns
         if left_ns > 0:
             p.wake(p.now_ns + left_ns)
             return f"pod {pod.name} is not available yet"
@@ -219,7 +219,7 @@ def _is_restarted(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> bool:
 
 
 def _s8_csi(p: UpgradePass, node: Node, mark: NodeMark) -> str:
-    if mark.before.csi is None or "CSINode" in p.view.unread:
+    if mark.before.csi is None or "CSINode" in p.host.unread:
         return ""  # not evaluated
     missing = sorted(set(mark.before.csi) - set(csi_drivers(p, node) or ()))
     return f"CSI driver {missing[0]} is not registered" if missing else ""
@@ -227,7 +227,7 @@ def _s8_csi(p: UpgradePass, node: Node, mark: NodeMark) -> str:
 
 def csi_drivers(p: UpgradePass, node: Node) -> tuple[str, ...] | None:
     """The drivers that are registered on the node; None where they were not read."""
-    if "CSINode" in p.view.unread:
+    if "CSINode" in p.host.unread:
         return None
     found = p.cache.get("CSINode", ("", node.name))
     if not isinstance(found, CSINode):
@@ -452,7 +452,7 @@ def _of(name: str, waiting: str) -> CheckResult:
 
 
 def _unread(p: UpgradePass, kinds: tuple[str, ...]) -> str:
-    missing = [kind for kind in kinds if kind in p.view.unread]
+    missing = [kind for kind in kinds if kind in p.host.unread]
     return f"{' and '.join(missing)} could not be read" if missing else ""
 
 

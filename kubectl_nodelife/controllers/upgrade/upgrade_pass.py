@@ -44,7 +44,7 @@ from kubectl_nodelife.controllers.upgrade.memory import (
     UpgradeMemory,
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import PodKey, UpgradePorts, UpgradeView
+from kubectl_nodelife.controllers.upgrade.ports import HostState, PodKey, UpgradePorts
 from kubectl_nodelife.engine.actions import (
     Action,
     DeleteOfNode,
@@ -54,6 +54,7 @@ from kubectl_nodelife.engine.actions import (
     SetUpgradeState,
     UpdateRun,
 )
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
@@ -65,7 +66,7 @@ REFUSED_NS: Final = 60 * SECOND_NS
 HELD_NS: Final = 5 * SECOND_NS
 """So long after a guard held a write back it is decided anew."""
 PASS_NS: Final = 10 * SECOND_NS
-"""The controller is stepped at least so often while a node is in flight."""
+"""A pass is made at least so often while a node is in flight."""
 
 _WARNINGS: Final = frozenset({NodeState.FAILED, NodeState.HELD})
 
@@ -74,13 +75,14 @@ class UpgradePass:
     """`nodes` and `marks` show writes that are under way as done. `strangers`: nodes with marks
     that are not ours to touch, and why; `forged`: those of them with an epoch in which nobody has
     led. `leaving`: the pods that have yet to leave nodes Draining, or claimed in this pass, as far
-    as asked. `next` is the document as it shall be. `to_list`: nodes whose pods are to be listed,
-    for a watch may be behind.
+    as asked. `clock_ns` is the API server's time. `next` is the document as it shall be. `to_list`:
+    nodes whose pods are to be listed, for a watch may be behind.
     """
 
     def __init__(
         self,
-        view: UpgradeView,
+        cache: Cache,
+        host: HostState,
         now_ns: int,
         policy: UpgradePolicy,
         ports: UpgradePorts,
@@ -89,10 +91,10 @@ class UpgradePass:
         document: RunDocument,
         epoch: int,
     ) -> None:
-        self.view, self.now_ns = view, now_ns
+        self.cache, self.host, self.now_ns = cache, host, now_ns
+        self.clock_ns = now_ns + host.clock_ahead_ns
         self.policy, self.ports, self.memory = policy, ports, memory
         self.lease, self.document, self.epoch = lease, document, epoch
-        self.cache = view.cache
         self.next = document
         self.strikes_request = False
         self.actions: list[Action] = []
@@ -137,7 +139,7 @@ class UpgradePass:
     @property
     def stamp(self) -> str:
         """Now, for readers: the API server's time."""
-        return format_time(self.view.clock_ns)
+        return format_time(self.clock_ns)
 
     @cached_property
     def selected(self) -> list[str]:
@@ -213,12 +215,12 @@ class UpgradePass:
         return self.fleet.broken_by_others(name, self.flying)
 
     def wake(self, at_ns: int) -> None:
-        """Step again at that instant at the latest."""
+        """Make a pass again at that instant at the latest."""
         if at_ns > self.now_ns and (self.wake_ns is None or at_ns < self.wake_ns):
             self.wake_ns = at_ns
 
     def is_over(self, since_ns: int, length_ns: int) -> bool:
-        """True if that much time has passed; where not, a step is asked for when it has."""
+        """True if that much time has passed; where not, a pass is asked for when it has."""
         if self.now_ns - since_ns >= length_ns:
             return True
         self.wake(since_ns + length_ns)
@@ -319,7 +321,7 @@ class UpgradePass:
     def entered(self, mark: NodeMark, state: NodeState, reason: str = "") -> NodeMark:
         """The mark in that state, from now on until that state's deadline."""
         length = self.deadline_ns(state)
-        deadline = format_time(self.view.clock_ns + length) if length else ""
+        deadline = format_time(self.clock_ns + length) if length else ""
         return replace(
             mark,
             state=state,

@@ -226,7 +226,7 @@ def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) 
         finish(p, node, mark, f"the work ended with exit code {report.code}")
     elif report.code == TRY_AGAIN:
         wait_ns = min(FIRST_WAIT_NS << mark.work.waits, LONGEST_WAIT_NS)
-        again = format_time(p.view.clock_ns + wait_ns)
+        again = format_time(p.clock_ns + wait_ns)
         waiting = replace(mark.work, code=TRY_AGAIN, again=again, waits=mark.work.waits + 1)
         update_mark(p, node, replace(mark, work=waiting), f"exit code 75: again at {again}")
     else:
@@ -240,7 +240,7 @@ def _after_wait(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) 
         finish(p, node, mark, "the target is met")
         return
     p.progress(node.name, mark).waits_for = f"exit code 75: again at {mark.work.again}"
-    due_ns = parse_time(mark.work.again) - p.view.clock_ns
+    due_ns = parse_time(mark.work.again) - p.clock_ns
     if due_ns > 0:
         p.wake(p.now_ns + due_ns)
     else:

@@ -11,12 +11,10 @@ from kubectl_nodelife.acts.upgrade.lease import election_terms
 from kubectl_nodelife.acts.upgrade.rights import rights
 from kubectl_nodelife.acts.upgrade.running import GRANT, request_seconds
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
-from kubectl_nodelife.controllers.upgrade.ports import NOT_SENT
 from kubectl_nodelife.daemon.cluster_checks import ClusterChecks
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.live.executor import HELD
 from tests.enforce.test_preflight import Server, target
 
 MINUTE_NS = 60 * SECOND_NS
@@ -62,7 +60,3 @@ def test_the_last_write_is_over_before_another_may_lead() -> None:
     assert limit_s == 15.0
     assert terms.renew_deadline_ns + limit_s * SECOND_NS < terms.lease_duration_ns
     assert terms.request_timeout_ns <= limit_s * SECOND_NS
-
-
-def test_executor_and_controller_mean_the_same_by_not_sent() -> None:
-    assert HELD == NOT_SENT
