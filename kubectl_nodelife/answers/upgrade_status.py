@@ -60,7 +60,7 @@ from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, parse_time
 from kubectl_nodelife.upgrade.ports import make_ports
-from kubectl_nodelife.upgrade.remaining import remaining_time
+from kubectl_nodelife.upgrade.remaining import RunUnderWay, remaining_time
 
 NO_RUN: Final = "None"
 Json = dict[str, Any]
@@ -82,10 +82,13 @@ def upgrade_status(
     source: Json,
     names: Collection[str] = (),
     evidence: CheckEvidence | None = None,
+    *,
+    foretell: bool = True,
 ) -> Json:
     """The UpgradeStatus. `now_ns`: the API server's time. `names`: only these nodes, if any.
 
-    `evidence`: what was read for the nodes' checks. Raises NotFound for a name that nothing has.
+    `evidence`: what was read for the nodes' checks. `foretell`: play the rest of the run, for how
+    long it takes; some 5 ms a node. Raises NotFound for a name that nothing has.
     """
     warnings: list[str] = []
     run = _document(lease, warnings)
@@ -117,7 +120,7 @@ def upgrade_status(
         holds=[{"what": what, "because": why} for what, why in said.holds.items()],
         counts=dict(sorted(Counter(row["state"] for row in every).items())),
         nodes=rows,
-        estimate=_estimate(view, leader["alive"]),
+        estimate=_estimate(view, leader["alive"]) if foretell else None,
         lowest=_lowest(said),
         failures=sorted(run.failed) if run is not None else [],
         notEvaluated=list(_not_evaluated(view)),
@@ -315,14 +318,21 @@ def _lowest(said: LeaderReport) -> Json:
 def _estimate(view: RunNodes, is_led: bool) -> Json | None:
     """How long the run still takes; None where it is over, or its policy cannot be read."""
     run, policy = view.run, view.policy
-    if run is None or policy is None or run.phase in OVER or run.proof_only:
+    if run is None or policy is None or run.phase in OVER or run.proof_only or view.lease is None:
         return None
     marks = {name: mark for name, mark in view.marks.items() if mark is not None}
     waiting = view.waiting() if run.phase is not RunPhase.ABORTING else []
-    drain_seconds, now_ns = view.said.drain_seconds, view.now_ns
-    left = remaining_time(
-        run, policy, view.nodes, marks, waiting, drain_seconds, now_ns, view.settings
+    under_way = RunUnderWay(
+        view.lease,
+        run,
+        policy,
+        view.nodes,
+        marks,
+        waiting,
+        view.said.drain_seconds,
+        view.now_ns,
     )
+    left = remaining_time(under_way, view.settings)
     if left is None:
         return None
     since = "now" if is_led else "when a leader goes on"

@@ -41,6 +41,7 @@ from kubectl_nodelife.daemon.enforce.enforcement import (
     pausing_orders,
 )
 from kubectl_nodelife.daemon.feed import Tee
+from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
 from kubectl_nodelife.daemon.health import health, up_seconds
 from kubectl_nodelife.daemon.instance import Instance, card
 from kubectl_nodelife.daemon.journal import Journal
@@ -69,6 +70,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.clock import spread_warnings, steady_ns
@@ -214,7 +216,7 @@ class Daemon:
             *(self.look, journal, clock.now_ns, self._blind),
             lambda kinds: list_once(self.client, kinds),
         )
-        answers["upgrade"] = upgrade_answer(self.client, self.look)
+        answers["upgrade"] = upgrade_answer(self.client, self.look, ForkedAnswers())
         answers["what_if"] = timed(answers["what_if"], self.what_if_times)
         page = PageHost(self.look, journal, clock.now_ns, answers, self._always)
         server = Server(
@@ -506,16 +508,20 @@ async def list_once(client: Client, kinds: Sequence[str]) -> ListedOnce:
     return ListedOnce(objects, unread, aside)
 
 
-def upgrade_answer(client: Client, look: Callable[[], ClusterView]) -> Answer:
-    """The answer; the Lease is read for each question."""
+def upgrade_answer(
+    client: Client, look: Callable[[], ClusterView], forked: ForkedAnswers
+) -> Answer:
+    """The answer; the Lease is read for each question, and a child plays the rest of the run."""
 
-    async def upgrade_now(query: Query) -> dict[str, Any]:
-        lease = await read_run(client)
+    def told(lease: Lease | None, query: Query) -> dict[str, Any]:
         view = look()
         names = query.get("node", ())
         nodes = list(view.cache.nodes.values())
         status = upgrade_status(nodes, lease, view.now_ns, view.source, names)
         return {**status, "warnings": [*view.warnings, *status["warnings"]]}
+
+    async def upgrade_now(query: Query) -> dict[str, Any]:
+        return await forked.answer(lambda: read_run(client), lambda lease: told(lease, query))
 
     return upgrade_now
 

@@ -83,11 +83,14 @@ class WorkFault(msgspec.Struct, frozen=True):
 
 
 class UpgradeEvent(msgspec.Struct, frozen=True):
-    """Somebody types `upgrade start`."""
+    """Somebody types `upgrade start`; `is_under_way`: the run whose Lease and marks are there goes
+    on instead, led as it was.
+    """
 
     policy: UpgradePolicy
     work: WorkAssumptions = WorkAssumptions()
     faults: tuple[WorkFault, ...] = ()
+    is_under_way: bool = False
 
 
 class UpgradeCommandEvent(msgspec.Struct, frozen=True):

@@ -68,13 +68,19 @@ class VirtualLeader:
     """One leader's process, and the executor of its engine. `alive`: it neither died nor ended."""
 
     def __init__(
-        self, runs: VirtualUpgrades, controller: UpgradeController, epoch: int, cache: Cache
+        self,
+        runs: VirtualUpgrades,
+        controller: UpgradeController,
+        epoch: int,
+        cache: Cache,
+        *,
+        join: bool = False,
     ) -> None:
         self._runs = runs
         self._world = runs.world
         self.controller = controller
         self.epoch = epoch
-        self.engine = Engine([controller], cache, numbers=runs.world.api.numbers)
+        self.engine = Engine([controller], cache, join=join, numbers=runs.world.api.numbers)
         self.alive = True
         self._host = EngineHost(self.engine, self, self)
         self._sent: dict[int, Action] = {}
@@ -196,6 +202,7 @@ class VirtualUpgrades:
         self._journal = journal
         self._make_decider = make_decider
         self._to_lead: list[UpgradeRequest | None] = []
+        self._joins = False
         self.done = 0
 
     @property
@@ -224,11 +231,17 @@ class VirtualUpgrades:
     # What the scenario says
 
     def begin(self, event: UpgradeEvent) -> None:
-        """Somebody types `upgrade start`: the Lease gets the run's document, and a leader."""
+        """Somebody types `upgrade start`: the Lease gets the run's document, and a leader. Or the
+        run that the Lease tells of goes on, led as it was.
+        """
         policy, api = event.policy, self.world.api
         self.policy = policy
         self.watch = UpgradeWatch(self.world, policy)
         self.work = VirtualWork(self.world, event)
+        self._to_lead.append(None)
+        self._joins = event.is_under_way
+        if self._joins:
+            return
         document = RunDocument(
             run=RUN, policy=policy_digest(policy), started=format_time(api.now_ns)
         )
@@ -241,7 +254,6 @@ class VirtualUpgrades:
             )
         )
         api.put("Lease", lease, self._tell("UpgradeStarted", "somebody types upgrade start"))
-        self._to_lead.append(None)
 
     def command(self, event: UpgradeCommandEvent) -> None:
         """Somebody types a command, or the leader's process dies."""
@@ -284,7 +296,7 @@ class VirtualUpgrades:
         if self.watch is None or self._last is None:
             return None
         world, last = self.world, self._last
-        cold_ns = last.ports.grace_period_ns
+        cold_ns = last.cold_ns
         course = self.watch.course(timeline.entries, world.failures, cold_ns)
         held = {name: ("", why) for name, why in (last.last.skipped if last.last else {}).items()}
         held |= last.holds
@@ -328,6 +340,7 @@ class VirtualUpgrades:
         if self._to_lead:
             self._to_lead.clear()  # one of them gets the Lease, the others are answered 409
             self.lead(now_ns)
+            self._joins = False
         for leader in self.leaders if not self.world.api.pending else ():
             yield from leader.step(now_ns)
             if self.watch is not None:
@@ -335,11 +348,11 @@ class VirtualUpgrades:
         self.leaders = [leader for leader in self.leaders if leader.alive]
 
     def lead(self, now_ns: int) -> VirtualLeader:
-        """A process takes the Lease, with the next epoch."""
+        """A process takes the Lease, with the next epoch; or it is joined, as it leads."""
         cache = self._host.engine.cache.copy()
         lease = self._lease()
         assert lease is not None
-        epoch = (lease.spec.lease_transitions or 0) + 1
+        epoch = (lease.spec.lease_transitions or 0) + (not self._joins)
         spec = replace(lease.spec, holder_identity=f"simulation-{epoch}", lease_transitions=epoch)
         lease = replace(lease, spec=spec)
         self.world.api.put("Lease", lease)
@@ -348,11 +361,13 @@ class VirtualUpgrades:
         leader = self.make_leader(controller, epoch, cache)
         self.leaders.append(leader)
         self._last, self._acted_ns = controller, now_ns
+        if self._joins:
+            self.work.go_on(leader.hear)
         return leader
 
     def make_leader(self, controller: UpgradeController, epoch: int, cache: Cache) -> VirtualLeader:
         """A leader's process."""
-        return VirtualLeader(self, controller, epoch, cache)
+        return VirtualLeader(self, controller, epoch, cache, join=self._joins)
 
     def _lease(self) -> Lease | None:
         found = self.world.api.store.get("Lease", self.policy.lease_key)

@@ -13,11 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, LABEL_STATE, NodeState
+from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, LABEL_STATE, NodeState, mark_of
 from kubectl_nodelife.controllers.upgrade.policy import (
     BOOT_ID_CHANGED,
     NODE_INFO_FIELDS,
@@ -29,7 +30,7 @@ from kubectl_nodelife.engine.actions import Action, StartWork, StopWork
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, Quantities
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.kube.workload import Condition, Job
 from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.agenda import KUBELET
@@ -83,6 +84,17 @@ class VirtualWork:
         report = WorkReport(action.try_, _DONE)
         self._begin(action.node, action, lambda: tell(action.node, report))
 
+    def go_on(self, tell: Told) -> None:
+        """What is in work goes on, and takes as long as is left of its time. `tell` hears of it."""
+        now_ns = self._api.now_ns
+        for node in list(self._api.store.nodes.values()):
+            mark = mark_of(node)
+            if mark is not None and mark.state is NodeState.WORKING:
+                since = mark.work.started or mark.since
+                spent_ns = max(0, now_ns - parse_time(since)) if since else 0
+                report = WorkReport(mark.try_, _DONE)
+                self._begin(node.name, None, partial(tell, node.name, report), spent_ns)
+
     def stop(self, action: StopWork) -> None:
         """The leader ends its command: what it has not changed yet, it never will."""
         self._worked[action.node] += 1
@@ -114,7 +126,9 @@ class VirtualWork:
 
     # --- one try
 
-    def _begin(self, name: str, cause: Action | None, done: Callable[[], None]) -> None:
+    def _begin(
+        self, name: str, cause: Action | None, done: Callable[[], None], spent_ns: int = 0
+    ) -> None:
         self._tries[name] += 1
         self._worked[name] = number = self._worked[name] + 1
         how = self._fault_of(name, self._tries)
@@ -123,6 +137,8 @@ class VirtualWork:
             self._api.note(told(about, "FaultWithoutEffect", why, cause=cause, warning=True))
         terms = self._terms
         lasts_ns = self._lasts_ns(name)
+        if spent_ns:
+            lasts_ns = max(SECOND_NS, lasts_ns - spent_ns)
         if terms.mode == REPLACE and how != NO_EFFECT:
             self._replace(name, lasts_ns, how, cause)
             done()
@@ -182,7 +198,8 @@ class VirtualWork:
         back = self._return(name, how)
         if how == NEVER_RETURNS:
             lasts_ns = 1 << 62
-        newcomer = f"{name}-{self._tries[name] + 1}"
+        names = (f"{name}-{number}" for number in count(self._tries[name] + 1))
+        newcomer = next(each for each in names if each not in self._api.store.nodes)
         self._world.machines.replace(name, newcomer, lasts_ns, back, cause)
         self._after(lasts_ns, partial(self._show_target, newcomer, cause))
         if how == FLAPS:

@@ -5,15 +5,13 @@ were read, its controllers join, somebody types `upgrade start`, and the course 
 records. Assumed is only what cannot be known: how long the work takes and pods need to stop, that
 all work succeeds, and that nothing else fails meanwhile.
 
-It is played once, with what is expected. How much less or more time the run may take is found by
-the same run without its pods (`rehearsal.py`): as much shorter and longer as that is with the least
-and the longest times, and at least as short as that itself: a quick cluster need not wait for what
-was played.
+It is played once, with what is expected. How much less or more time it may take follows from how
+much less or more each phase of each node may, in the order in which they were played.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -27,6 +25,7 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS
 from kubectl_nodelife.sim.events import ScenarioEvent
@@ -34,7 +33,7 @@ from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.run import Progress, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, Setting, assemble
-from kubectl_nodelife.sim.upgrade_course import Course
+from kubectl_nodelife.sim.upgrade_course import Course, NodeTurn
 from kubectl_nodelife.sim.upgrade_reading import (
     CANARY_IMAGE,
     REBOOT,
@@ -45,7 +44,6 @@ from kubectl_nodelife.sim.upgrade_reading import (
 from kubectl_nodelife.sim.upgrade_run import MakeDecider
 from kubectl_nodelife.upgrade.plan_values import UpgradeEstimate
 from kubectl_nodelife.upgrade.ports import make_ports
-from kubectl_nodelife.upgrade.rehearsal import RehearsedRun, rehearse
 from kubectl_nodelife.workloads.force_advice import Release
 
 LONGEST_NS: Final = 366 * 24 * HOUR_NS
@@ -63,7 +61,14 @@ def forecast(
     """The course of the policy's run on the cluster of the snapshot. `progress`: is called with the
     number of nodes that are done in it so far.
     """
-    setting = _setting(snapshot, policy, settings)
+    # The Lease of a run under way is not taken over: what is planned is another one.
+    objects = (
+        obj
+        for obj in snapshot.objects()
+        if not (isinstance(obj, Lease) and obj.key == policy.lease_key)
+    )
+    what = UpgradeEvent(policy, work_of(policy, expected_work_ns(policy)))
+    setting = setting_of(objects, what, settings, snapshot.now_ns, snapshot.kinds_read)
     names = setting.scenario.controllers
     controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
     decider = decider_for(settings, snapshot.kinds_read, snapshot.release)
@@ -72,61 +77,102 @@ def forecast(
     return course
 
 
-def _setting(snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings) -> Setting:
-    """The present, and somebody who types `upgrade start` at its first instant."""
-    mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
-    work = WorkAssumptions(mode=mode, duration_ns=expected_work_ns(policy))
-    policy = policy if policy.canary_image else replace(policy, canary_image=CANARY_IMAGE)
+def setting_of(
+    objects: Iterable[KubeObject],
+    what: UpgradeEvent,
+    settings: Settings,
+    now_ns: int,
+    kinds_read: Collection[str] | None = None,
+) -> Setting:
+    """The joined present of these objects, and the run that begins, or goes on, at its first
+    instant. `kinds_read`: the kinds of which it has all that there are, None for every kind.
+    """
+    policy = what.policy
+    if not policy.canary_image:
+        what = replace(what, policy=replace(policy, canary_image=CANARY_IMAGE))
     scenario = Scenario(
         file="",
         name="upgrade plan",
         profile=settings.profile,
         join=True,
-        time_ns=snapshot.now_ns,
+        time_ns=now_ns,
         duration_ns=LONGEST_NS,
-        events=(ScenarioEvent(0, UpgradeEvent(policy, work), _PLACE),),
+        events=(ScenarioEvent(0, what, _PLACE),),
     )
-    # The Lease of a run under way is not taken over: what is planned is another one.
-    objects = (
-        obj
-        for obj in snapshot.objects()
-        if not (isinstance(obj, Lease) and obj.key == policy.lease_key)
-    )
-    read = snapshot.kinds_read
-    kinds = frozenset(kind.name for kind in KINDS) if read is None else read
-    given = Given(objects, kinds, snapshot.now_ns, settings.profile)
+    kinds = frozenset(kind.name for kind in KINDS) if kinds_read is None else frozenset(kinds_read)
+    given = Given(objects, kinds, now_ns, settings.profile)
     return assemble(scenario, given).under(settings)
 
 
+def work_of(policy: UpgradePolicy, work_ns: int) -> WorkAssumptions:
+    """What the policy's work does to a machine, in so much time."""
+    mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
+    return WorkAssumptions(mode=mode, duration_ns=work_ns)
+
+
 def estimate(
-    run: Callable[[], RehearsedRun],
     played: Course,
     times: tuple[PhaseTimes, PhaseTimes, PhaseTimes],
     verdicts: Mapping[str, DrainVerdict],
     options: DrainOptions,
     cold_ns: int,
 ) -> UpgradeEstimate:
-    """The ends of what was played. `times`: of a node's phases at least, as expected, at most.
+    """The ends of what was played: its course, with each phase of each node at its least and its
+    longest.
 
-    `run`: makes it, of the nodes that could be drained. `cold_ns`: what passes before it begins.
+    `times`: of a node's phases at least, as expected, at most. `cold_ns`: what passes before the
+    run begins.
     """
-    drains = {
-        turn.name: turn.drained_ns - turn.claimed_ns
-        for turn in played.turns.values()
-        if turn.drained_ns is not None
-    }
-    shorter = {name: _shorter(ns, verdicts[name]) for name, ns in drains.items()}
-    longer = {name: _longer(ns, verdicts[name], options) for name, ns in drains.items()}
-    least_times, expected_times, most_times = times
-    phases_of = (least_times, _as_played(played, expected_times), most_times)
-    low, middle, high = (
-        rehearse(run(), lengths, phases).end_ns
-        for lengths, phases in zip((shorter, drains, longer), phases_of, strict=True)
-    )
+    least, expected, most = times
+    shorter_ns = longer_ns = 0.0
+    for step in played.steps:
+        turns = [played.turns[name] for name in step.names]
+        whole = [turn for turn in turns if turn.drained_ns is not None]
+        took_ns = sum(_end_of(turn) - turn.claimed_ns for turn in whole)
+        if not took_ns:
+            continue
+        saved_ns = sum(_saved_ns(t, least, expected, verdicts[t.name]) for t in whole)
+        added_ns = sum(_added_ns(t, expected, most, verdicts[t.name], options) for t in whole)
+        lasted_ns = max(_end_of(turn) for turn in turns) - step.start_ns
+        shorter_ns += lasted_ns * min(saved_ns, took_ns) / took_ns
+        longer_ns += lasted_ns * added_ns / took_ns
     cold, end = cold_ns / SECOND_NS, played.end_ns / SECOND_NS
-    least, most = (end * share / middle if middle else end for share in (low, high))
-    least = min(least, low / SECOND_NS)
-    return UpgradeEstimate(cold + min(least, end), (cold + max(most, end)) * SLACK, cold)
+    high = cold + end + longer_ns / SECOND_NS
+    return UpgradeEstimate(cold + end - shorter_ns / SECOND_NS, high * SLACK, cold)
+
+
+def _end_of(turn: NodeTurn) -> int:
+    """When the node was in service again."""
+    return turn.released_ns or turn.done_ns or turn.claimed_ns
+
+
+def _saved_ns(
+    turn: NodeTurn, least: PhaseTimes, expected: PhaseTimes, verdict: DrainVerdict
+) -> int:
+    """How much sooner than when it was played the node may be in service again."""
+    assert turn.drained_ns is not None
+    drain_ns = turn.drained_ns - turn.claimed_ns
+    quick_ns = int((verdict.low_seconds + 1.0) * SECOND_NS)
+    settling_ns = 0
+    if turn.worked_ns is not None and turn.settled_ns is not None:
+        settling_ns = max(0, turn.settled_ns - turn.worked_ns - least.settle_ns)
+    work_ns = expected.work_ns - least.work_ns
+    return max(0, drain_ns - quick_ns) + work_ns + settling_ns
+
+
+def _added_ns(
+    turn: NodeTurn,
+    expected: PhaseTimes,
+    most: PhaseTimes,
+    verdict: DrainVerdict,
+    options: DrainOptions,
+) -> int:
+    """How much later it may be, within the time limit of its drain."""
+    assert turn.drained_ns is not None
+    drain_ns = turn.drained_ns - turn.claimed_ns
+    slow_ns = max(int(1.1 * drain_ns) + 10 * SECOND_NS, int(verdict.high_seconds * SECOND_NS))
+    slow_ns = min(slow_ns, options.timeout_ns or slow_ns)
+    return max(0, slow_ns - drain_ns) + sum(most) - sum(expected)
 
 
 class SimulatedImages:
@@ -151,28 +197,3 @@ def decider_for(
         return UpgradeController(policy, ports, epoch, began_ns)
 
     return make
-
-
-def _as_played(played: Course, expected: PhaseTimes) -> PhaseTimes:
-    """The expected time of each phase, or what it took in the play where that was longer: daemon
-    pods may come back later than a node with short Leases is found to be Ready.
-    """
-    turns = played.turns.values()
-    settled = [t.settled_ns - t.worked_ns for t in turns if t.settled_ns and t.worked_ns]
-    proven = [t.released_ns - t.settled_ns for t in turns if t.released_ns and t.settled_ns]
-    return PhaseTimes(
-        expected.work_ns,
-        max(expected.settle_ns, min(settled, default=0)),
-        max(expected.prove_ns, min(proven, default=0)),
-    )
-
-
-def _shorter(played_ns: int, verdict: DrainVerdict) -> int:
-    """The least that a drain takes which took so long when it was played."""
-    return min(played_ns, int((verdict.low_seconds + 1.0) * SECOND_NS))
-
-
-def _longer(played_ns: int, verdict: DrainVerdict, options: DrainOptions) -> int:
-    """The most that it takes, within the drain's time limit."""
-    high_ns = max(int(1.1 * played_ns) + 10 * SECOND_NS, int(verdict.high_seconds * SECOND_NS))
-    return min(high_ns, options.timeout_ns or high_ns)

@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
+from kubectl_nodelife.controllers.upgrade.claiming import CONTROL_PLANE
 from kubectl_nodelife.controllers.upgrade.counts import (
     CountedNode,
     NodeCounts,
@@ -72,7 +72,6 @@ from kubectl_nodelife.upgrade.plan_values import (
     UpgradePlan,
 )
 from kubectl_nodelife.upgrade.ports import LifecycleZones, drain_options
-from kubectl_nodelife.upgrade.rehearsal import CONTROL_PLANE, RehearsedRun
 
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""
@@ -120,7 +119,7 @@ class _Planning:
         self._counted = [self._count(node) for node in snapshot.nodes.values()]
 
     def plan(self, without_image: Collection[str] | None) -> UpgradePlan:
-        """Decide on each node, rehearse, and look for what is to be said."""
+        """Decide on each node, play the run, and look for what is to be said."""
         nodes = [self._decide(node) for node in self._selected]
         refusals = self._refusals(nodes)
         findings = self._window_findings()
@@ -221,40 +220,17 @@ class _Planning:
         course = forecast(self._snapshot, self._policy, self._settings, self._progress)
         if not course.turns:
             return course, None
-        drained = [
-            UpgradeCandidate(turn.name, turn.pool, turn.zone)
-            for turn in course.turns.values()
-            if turn.drained_ns is not None
-        ]
         verdicts = {node.name: node.verdict for node in nodes}
         # A leader watches for one grace period before it claims.
         cold_ns = self._settings.node_monitor_grace_period_ns
         times = phase_times(self._policy, self._renewal_ns)
-        run = partial(self._run, drained)
-        return course, estimate(run, course, times, verdicts, self._options, cold_ns)
+        return course, estimate(course, times, verdicts, self._options, cold_ns)
 
     @cached_property
     def _renewal_ns(self) -> int | None:
         """How often the nodes' Leases are renewed; None where it is not known."""
         renewals = [self._snapshot.renewal_ns(node.name) for node in self._selected]
         return max((ns for ns in renewals if ns), default=None)
-
-    def _run(self, candidates: Sequence[UpgradeCandidate]) -> RehearsedRun:
-        snapshot = self._snapshot
-        zones = LifecycleZones(self._settings)
-        return RehearsedRun(
-            policy=self._policy,
-            candidates=candidates,
-            nodes=self._counted,
-            counts=self._at_start(),
-            zone_of={
-                node.name: zone_name(node) for node in snapshot.nodes.values() if zones.counts(node)
-            },
-            not_ready=frozenset(n.name for n in snapshot.nodes.values() if not n.is_ready),
-            zone_threshold=self._settings.unhealthy_zone_threshold,
-            windows=self._windows,
-            now_ns=snapshot.now_ns,
-        )
 
     # --- words -----------------------------------------------------------------------------------
 

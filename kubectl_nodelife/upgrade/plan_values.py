@@ -85,7 +85,7 @@ class UpgradePlan:
 
     @property
     def expected_seconds(self) -> float:
-        """How long the run takes as it was rehearsed."""
+        """How long the run takes as it was played."""
         cold = self.estimate.cold if self.estimate is not None else 0.0
         return cold + self.course.end_ns / SECOND_NS
 

@@ -1,40 +1,64 @@
-"""How long a run under way still takes, from the nodes and its document alone.
+"""How long a run under way still takes, from its Lease and its nodes alone.
 
-What is left is rehearsed as the plan rehearses a whole run. Nothing is known of pods here: drains
-take as long as those of this run took, or as the leader foresees.
+What is left is played by the run's own controller in the virtual cluster, as in `forecast.py`. No
+pods are read here: in their place each node has one, which takes as long to stop as drains of this
+run took, or as its leader foresees. All work succeeds, and there is room for all pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.claims import PoolPlace, UpgradeCandidate
-from kubectl_nodelife.controllers.upgrade.counts import (
-    CountedNode,
-    NodeCounts,
-    limits_of,
-    why_unavailable,
+from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_REQUEST,
+    ANNOTATION_RUN,
+    RunDocument,
+    RunPhase,
+    StepNode,
+    encode_document,
 )
-from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunDocument
-from kubectl_nodelife.controllers.upgrade.expected import expected_work_ns, measured, phase_times
-from kubectl_nodelife.controllers.upgrade.marks import IN_FLIGHT, TAKEN, NodeMark
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
-from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, pool_name, zone_name
-from kubectl_nodelife.controllers.upgrade.windows import parse_window
+from kubectl_nodelife.controllers.upgrade.expected import (
+    expected_work_ns,
+    measured,
+    phase_times,
+)
+from kubectl_nodelife.controllers.upgrade.marks import (
+    ANNOTATION,
+    IN_FLIGHT,
+    NodeMark,
+    NodeState,
+    encode_mark,
+)
+from kubectl_nodelife.controllers.upgrade.policy import (
+    Duration,
+    NodeWork,
+    UpgradePolicy,
+    WorkMode,
+)
+from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.enumeration import counted
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
+from kubectl_nodelife.kube.node import Lease, Node, NodeCondition
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
-from kubectl_nodelife.upgrade.ports import LifecycleZones
-from kubectl_nodelife.upgrade.rehearsal import CONTROL_PLANE, BegunNode, RehearsedRun, rehearse
+from kubectl_nodelife.kube.wellknown import TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE
+from kubectl_nodelife.sim.run import run
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS
+from kubectl_nodelife.sim.upgrade_course import Course
+from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
+from kubectl_nodelife.upgrade.forecast import SLACK, decider_for, setting_of, work_of
 
 ASSUMED_DRAIN_NS: Final = MINUTE_NS
+"""Where no drain of the run has ended, and its leader foresees nothing."""
+
 _MEASURED_DRAIN: Final = (0.7, 1.0, 1.5)
 _FORESEEN_DRAIN: Final = (0.3, 1.0, 2.0)
-_DOUBT: Final = 1.05
+_NODE_CONTROLLER: Final = ("node-lifecycle",)
 
 
 class RemainingTime(NamedTuple):
@@ -50,116 +74,176 @@ class RemainingTime(NamedTuple):
     rests_on: list[str]
 
 
-def remaining_time(
-    run: RunDocument,
-    policy: UpgradePolicy,
-    nodes: Mapping[str, Node],
-    marks: Mapping[str, NodeMark],
-    waiting: Sequence[str],
-    drain_seconds: float | None,
-    now_ns: int,
-    settings: Settings,
-) -> RemainingTime | None:
+class RunUnderWay(NamedTuple):
+    """A run as its Lease and its nodes' marks show it. `waiting`: the nodes that are still to be
+    claimed. `drain_seconds`: what the leader foresees of a drain.
+    """
+
+    lease: Lease
+    document: RunDocument
+    policy: UpgradePolicy
+    nodes: Mapping[str, Node]
+    marks: Mapping[str, NodeMark]
+    waiting: Collection[str]
+    drain_seconds: float | None
+    now_ns: int
+
+    @property
+    def replaced(self) -> dict[str, StepNode]:
+        """The nodes that went and whose newcomers are still to come."""
+        come = {mark.for_ for mark in self.marks.values()}
+        return {
+            name: entry
+            for name, entry in self.document.step.nodes.items()
+            if entry.mark is not None and name not in self.nodes and name not in come
+        }
+
+
+def remaining_time(under_way: RunUnderWay, settings: Settings) -> RemainingTime | None:
     """The time that is left of the run; None where nothing is.
 
-    `waiting`: the nodes that are still to be claimed. `drain_seconds`: what the leader foresees.
+    Its ends are in proportion: how long one node takes at least and at most, to what is expected.
     """
+    nodes, marks, policy = under_way.nodes, under_way.marks, under_way.policy
     flying = {n: m for n, m in marks.items() if m.state in IN_FLIGHT and n in nodes}
-    if not flying and not waiting:
+    count = len(flying) + len(under_way.waiting) + len(under_way.replaced)
+    if not count:
         return None
     times = measured(marks.values())
     if times.work_ns is not None:
-        policy = replace(policy, expect_work_ns=times.work_ns)
+        policy = replace(policy, expect_work_ns=Duration(times.work_ns))
     drain_ns = times.drain_ns
-    shares = _MEASURED_DRAIN if drain_ns is not None else _FORESEEN_DRAIN
+    shares = _FORESEEN_DRAIN if drain_ns is None else _MEASURED_DRAIN
     if drain_ns is None:
-        foreseen_ns = None if drain_seconds is None else int(drain_seconds * SECOND_NS)
-        drain_ns = ASSUMED_DRAIN_NS if foreseen_ns is None else foreseen_ns
-    ends = []
-    for phases, share in zip(phase_times(policy), shares, strict=True):
-        length_ns = min(int(drain_ns * share), policy.drain_timeout_ns)
-        begun = [_begun(nodes[name], mark, policy, now_ns) for name, mark in flying.items()]
-        lengths = dict.fromkeys(waiting, length_ns)
-        lengths |= {b.name: max(0, length_ns - b.spent_ns) for b in begun}
-        course = rehearse(
-            _left(run, policy, nodes, marks, waiting, begun, now_ns, settings),
-            lengths,
-            phases,
-        )
-        ends.append(course.end_ns / SECOND_NS)
+        foreseen = under_way.drain_seconds
+        drain_ns = ASSUMED_DRAIN_NS if foreseen is None else int(foreseen * SECOND_NS)
+    least, expected, most = (
+        min(int(drain_ns * share), policy.drain_timeout_ns) + sum(phases) + policy.node_soak_ns
+        for phases, share in zip(phase_times(policy), shares, strict=True)
+    )
+    length_ns = min(drain_ns, policy.drain_timeout_ns)
+    seconds = _play(under_way, flying, policy, length_ns, settings).end_ns / SECOND_NS
     return RemainingTime(
-        min(ends),
-        ends[1],
-        max(ends) * _DOUBT,
-        len(flying) + len(waiting),
+        seconds * least / expected,
+        seconds,
+        seconds * most / expected * SLACK,
+        count,
         _rests_on(policy, times.nodes),
     )
 
 
-def _begun(node: Node, mark: NodeMark, policy: UpgradePolicy, now_ns: int) -> BegunNode:
-    spent = max(0, now_ns - parse_time(mark.since)) if mark.since else 0
-    return BegunNode(node.name, _pool(node, policy), zone_name(node), mark.state, spent)
-
-
-def _left(
-    run: RunDocument,
+def _play(
+    under_way: RunUnderWay,
+    flying: Mapping[str, NodeMark],
     policy: UpgradePolicy,
-    nodes: Mapping[str, Node],
-    marks: Mapping[str, NodeMark],
-    waiting: Sequence[str],
-    begun: Sequence[BegunNode],
-    now_ns: int,
+    drain_ns: int,
     settings: Settings,
-) -> RehearsedRun:
-    flying = {node.name for node in begun}
-    counted_nodes = [_counted(node, marks.get(node.name), policy) for node in nodes.values()]
-    counts = NodeCounts.of(counted_nodes, limits_of(policy))
-    counts.begin_from(run.base_counts)
-    zones = LifecycleZones(settings)
-    return RehearsedRun(
-        policy=policy,
-        candidates=[
-            UpgradeCandidate(name, _pool(nodes[name], policy), zone_name(nodes[name]))
-            for name in waiting
-        ],
-        nodes=counted_nodes,
-        counts=counts,
-        zone_of={node.name: zone_name(node) for node in nodes.values() if zones.counts(node)},
-        not_ready=frozenset(
-            name for name, node in nodes.items() if name not in flying and not node.is_ready
+) -> Course:
+    """The rest of the run, with drains of that length."""
+    names = sorted({*flying, *under_way.waiting, *under_way.replaced})
+    event = UpgradeEvent(
+        _for_nodes_alone(policy, names),
+        work_of(policy, expected_work_ns(policy)),
+        is_under_way=True,
+    )
+    objects = _nodes_alone(under_way, flying, drain_ns)
+    setting = setting_of(objects, event, settings, under_way.now_ns)
+    controllers = make_controllers(settings, _NODE_CONTROLLER, pass_drift_ns=PASS_DRIFT_NS)
+    course = run(
+        setting,
+        controllers,
+        make_decider=decider_for(settings),
+        until_upgraded=lambda done: None,
+    ).course
+    assert course is not None
+    return course
+
+
+def _for_nodes_alone(policy: UpgradePolicy, names: Sequence[str]) -> UpgradePolicy:
+    """The policy for these nodes. How the work is started makes no difference to its length, unless
+    it takes the node away.
+    """
+    work = policy.work
+    if work.mode not in (WorkMode.REPLACE, WorkMode.NOTHING):
+        work = NodeWork(WorkMode.RUN, "-")
+    return replace(
+        policy,
+        work=work,
+        nodes=tuple(names),
+        canary_nodes=tuple(name for name in policy.canary_nodes if name in names),
+        drain={"force": True},
+        require=(),
+        low_water=0.0,
+        gate="",
+    )
+
+
+def _nodes_alone(
+    under_way: RunUnderWay, flying: Mapping[str, NodeMark], drain_ns: int
+) -> Iterator[KubeObject]:
+    """The run's cluster; nodes in flight come back."""
+    yield _led(under_way)
+    lengths_ns = dict.fromkeys(under_way.waiting, drain_ns)
+    for name, mark in flying.items():
+        if mark.state is NodeState.DRAINING:
+            spent_ns = under_way.now_ns - parse_time(mark.since) if mark.since else 0
+            lengths_ns[name] = max(0, drain_ns - max(0, spent_ns))
+    yield from _replaced(under_way)
+    for name, node in under_way.nodes.items():
+        yield _that_returns(node, flying[name]) if name in flying else node
+        if lengths_ns.get(name, 0) >= SECOND_NS:
+            yield _leaving(name, lengths_ns[name] // SECOND_NS)
+
+
+def _replaced(under_way: RunUnderWay) -> Iterator[Node]:
+    """The nodes whose newcomers are still to come, as they were: there, and in work."""
+    nodes, policy = under_way.nodes, under_way.policy
+    for name, entry in under_way.replaced.items():
+        alike = (n for n in nodes.values() if pool_name(n, policy) == entry.pool)
+        like = min(alike, key=lambda node: zone_name(node) != entry.zone, default=None)
+        if like is not None and entry.mark is not None:
+            meta = replace(like.metadata, name=name, uid=entry.uid)
+            yield _that_returns(replace(like, metadata=meta), entry.mark)
+
+
+def _leaving(node: str, seconds: int) -> Pod:
+    """A pod that nothing makes anew, and that takes so long to stop."""
+    return Pod(
+        metadata=ObjectMeta(name=f"pods-of-{node}", namespace="default"),
+        spec=PodSpec(node_name=node, termination_grace_period_seconds=seconds),
+        status=PodStatus(phase="Running", conditions=(PodCondition("Ready", "True"),)),
+    )
+
+
+def _that_returns(node: Node, mark: NodeMark) -> Node:
+    """The node as it is once its machine is back: which checks it passed before nobody tells."""
+    meta, spec, status = node.metadata, node.spec, node.status
+    mark = replace(mark, before=replace(mark.before, csi=None))
+    others = tuple(each for each in status.conditions if each.type != "Ready")
+    lost = (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
+    return replace(
+        node,
+        metadata=replace(
+            meta, annotations={**(meta.annotations or {}), ANNOTATION: encode_mark(mark)}
         ),
-        zone_threshold=settings.unhealthy_zone_threshold,
-        windows=[parse_window(text) for text in policy.window],
-        now_ns=now_ns,
-        begun=begun,
-        place=_place(run, marks),
+        spec=replace(spec, taints=tuple(each for each in spec.taints if each.key not in lost)),
+        status=replace(status, conditions=(NodeCondition("Ready", "True"), *others)),
     )
 
 
-def _place(run: RunDocument, marks: Mapping[str, NodeMark]) -> PoolPlace | None:
-    step = run.step
-    if step.window == NOT_BEGUN:
-        return None
-    return PoolPlace(
-        step.pool,
-        step.k if step.window else None,
-        frozenset(name for name in step.nodes if name in marks),
-        frozenset(entry.zone for entry in step.nodes.values()),
-    )
-
-
-def _counted(node: Node, mark: NodeMark | None, policy: UpgradePolicy) -> CountedNode:
-    """A node that the run has out of service comes back: it is counted as available here."""
-    taken = mark is not None and mark.state in TAKEN
-    why = "" if taken else why_unavailable(node)
-    control_plane = is_control_plane(node)
-    return CountedNode(
-        node.name, pool_name(node, policy), zone_name(node), why, control_plane=control_plane
-    )
-
-
-def _pool(node: Node, policy: UpgradePolicy) -> str:
-    return CONTROL_PLANE if is_control_plane(node) else pool_name(node, policy)
+def _led(under_way: RunUnderWay) -> Lease:
+    """The run's Lease while it goes on: not paused, and with each node there that is replaced."""
+    document, lease = under_way.document, under_way.lease
+    there = {name: replace(entry, mark=None) for name, entry in under_way.replaced.items()}
+    named = {**document.step.nodes, **there}
+    phase = RunPhase.RUNNING if document.phase is RunPhase.PAUSED else document.phase
+    step = replace(document.step, nodes=named)
+    document = replace(document, phase=phase, failed=(), step=step)
+    annotations = {**(lease.metadata.annotations or {}), ANNOTATION_RUN: encode_document(document)}
+    annotations.pop(ANNOTATION_REQUEST, None)
+    namespace, name = under_way.policy.lease_key
+    meta = replace(lease.metadata, namespace=namespace, name=name, annotations=annotations)
+    return replace(lease, metadata=meta)
 
 
 def _rests_on(policy: UpgradePolicy, measured_nodes: int) -> list[str]:

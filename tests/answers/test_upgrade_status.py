@@ -259,8 +259,8 @@ def test_what_is_left_rests_on_the_median_of_what_the_run_took() -> None:
     estimate = answer["estimate"]
     assert estimate["nodes"] == 7 and estimate["from"] == "now"
     assert estimate["assumptions"][0] == "the work takes 240s (the median of 3 nodes of this run)"
-    # one at a time: drain 60 s, work 240 s, Ready for 60 s and 2 s, 14 s of proof, and soaks once
-    assert estimate["expectedSeconds"] == 7 * (60 + 240 + 62 + 14) + 60
+    # one at a time: drain 60 s, work 240 s, Ready for 60 s, some 13 s of proof, and soaks once
+    assert abs(estimate["expectedSeconds"] - (7 * (60 + 240 + 60 + 13) + 60)) < 7 * 2
     assert estimate["lowSeconds"] < estimate["expectedSeconds"] < estimate["highSeconds"]
     assert "Left: 7 nodes, about 44m (" in text(answer)
 

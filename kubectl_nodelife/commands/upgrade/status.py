@@ -70,7 +70,8 @@ def status(
     while True:
         found = asyncio.run(read_run(connection, lease_namespace, checks_of=set(nodes) or ALL))
         read = (found.nodes, found.lease, found.now_ns, found.source)
-        answer = upgrade_status(*read, nodes, found.evidence)
+        shows_all = follower is None or output.format not in ("table", "wide")
+        answer = upgrade_status(*read, nodes, found.evidence, foretell=shows_all)
         if follower is None:
             follower = StatusFollower(answer, wide=output.format == "wide")
             for warning in (*found.warnings, *answer["warnings"]):

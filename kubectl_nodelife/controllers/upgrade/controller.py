@@ -31,6 +31,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
 )
 from kubectl_nodelife.controllers.upgrade.draining import drain
 from kubectl_nodelife.controllers.upgrade.ending import soak
+from kubectl_nodelife.controllers.upgrade.expected import RENEWAL_NS
 from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
 from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
@@ -62,7 +63,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import ANY_OWNER, Actions
 from kubectl_nodelife.engine.events import NOT_SENT, Change, Outcome
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, parse_time
 
 STATES: Final[dict[NodeState, Callable[[UpgradePass, Node, NodeMark], None]]] = {
     NodeState.DRAINING: drain,
@@ -100,7 +101,7 @@ class UpgradeController:
     def __init__(
         self, policy: UpgradePolicy, ports: UpgradePorts, epoch: int, began_ns: int
     ) -> None:
-        self.policy, self.ports, self.epoch = policy, ports, epoch
+        self.policy, self.ports, self.epoch, self.began_ns = policy, ports, epoch, began_ns
         self.host = HostState()
         self.memory = UpgradeMemory(began_ns, NodeReadings(policy, ports.zones))
         self.memory.claims.update(ports.planned_claims)
@@ -117,7 +118,25 @@ class UpgradeController:
         """Begin: what is to be remembered is on the nodes and on the Lease."""
         return self.wake(now_ns)
 
-    join = start
+    def join(self, cache: Cache, now_ns: int) -> Actions:
+        """Begin beside the leader that wrote what is there: it has watched each node since it wrote
+        the node's mark, and its commands run.
+        """
+        memory, clock_ns = self.memory, now_ns + self.host.clock_ahead_ns
+        memory.began_ns = now_ns - self.ports.grace_period_ns
+        flies, ended_ns = False, []
+        for node in cache.nodes.values():
+            mark = memory.readings.of(node).mark
+            if mark is None or not mark.since:
+                continue
+            age_ns = max(0, clock_ns - parse_time(mark.since))
+            if mark.state in IN_FLIGHT and mark.epoch == self.epoch:
+                memory.join(node, mark, now_ns - age_ns, renewals=age_ns // RENEWAL_NS)
+                flies = True
+            elif mark.state is NodeState.DONE:
+                ended_ns.append(now_ns - age_ns)
+        memory.joined_soak_ns = None if flies else max(ended_ns, default=None)
+        return self.wake(now_ns)
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
         """Something changed: ask for a pass."""
@@ -216,6 +235,11 @@ class UpgradeController:
         else:
             self._decide(p)
         return p.finish()
+
+    @property
+    def cold_ns(self) -> int:
+        """How long after its first instant nothing is claimed."""
+        return self.memory.began_ns + self.ports.grace_period_ns - self.began_ns
 
     @property
     def hands_off(self) -> dict[str, str]:

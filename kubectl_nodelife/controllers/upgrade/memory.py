@@ -19,7 +19,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
-from kubectl_nodelife.controllers.upgrade.marks import NodeMark
+from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey, WorkReport
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -291,6 +291,8 @@ class UpgradeMemory:
         self.gate_clear_ns: dict[str, int] = {}
         self.gate_passes: tuple[int, int] = (0, 0)
         self.soak: tuple[Hashable, int] | None = None
+        self.joined_soak_ns: int | None = None
+        """Since when the step has soaked that the leader was in which was joined."""
         self.roomless: dict[str, str] = {}
         """Nodes passed over because their pods find no room, and why."""
         self.room_asked_ns = 0
@@ -311,6 +313,23 @@ class UpgradeMemory:
         if known is None or known.phase != phase:
             known = self.nodes[name] = NodeProgress(phase, now_ns)
         return known
+
+    def join(self, node: Node, mark: NodeMark, since_ns: int, renewals: int) -> None:
+        """Remember what the leader that wrote the mark then has seen since, if nothing broke."""
+        self.nodes[node.name] = NodeProgress(
+            (mark.state, mark.try_, mark.epoch),
+            since_ns,
+            renewals,
+            ready_since_ns=since_ns if node.is_ready else None,
+        )
+        if mark.state is NodeState.WORKING:
+            work = self.work_of(node.name, mark.try_)
+            work.begun, work.sent, work.report = mark.work.started, True, WorkReport(mark.try_)
+
+    def soaks_since(self, now_ns: int) -> int:
+        """Since when the step soaks of which that is seen now."""
+        began_ns, self.joined_soak_ns = self.joined_soak_ns, None
+        return now_ns if began_ns is None else began_ns
 
     def work_of(self, name: str, try_: int) -> WorkProgress:
         """The knowledge of that try of the node's work; begun where there is none."""
