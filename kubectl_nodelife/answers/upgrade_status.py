@@ -86,9 +86,8 @@ def upgrade_status(
     foretell: bool = True,
 ) -> Json:
     """The UpgradeStatus. `now_ns`: the API server's time. `names`: only these nodes, if any.
-
-    `evidence`: what was read for the nodes' checks. `foretell`: play the rest of the run, for how
-    long it takes; some 5 ms a node. Raises NotFound for a name that nothing has.
+    `evidence`: what was read for the nodes' checks. `foretell`: play the rest of the run, some 5 ms
+    a node. Raises NotFound for a name that nothing has.
     """
     warnings: list[str] = []
     run = _document(lease, warnings)

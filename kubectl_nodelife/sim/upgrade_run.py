@@ -65,7 +65,7 @@ MakeDecider = Callable[[UpgradePolicy, int, int], UpgradeController]
 
 
 class VirtualLeader:
-    """One leader's process, and the executor of its engine. `alive`: it neither died nor ended."""
+    """One leader's process, the host of its engine. `alive`: it neither died nor ended."""
 
     def __init__(
         self,
@@ -82,13 +82,12 @@ class VirtualLeader:
         self.epoch = epoch
         self.engine = Engine([controller], cache, join=join, numbers=runs.world.api.numbers)
         self.alive = True
-        self._host = EngineHost(self.engine, self, self)
         self._sent: dict[int, Action] = {}
         self._patched: list[tuple[Action, KubeObject | None]] = []
 
     def next_due_ns(self) -> int | None:
         """When it wants to be woken."""
-        return self._host.next_due()
+        return self.engine.next_due()
 
     def take_in(self, events: Iterable[Event], now_ns: int) -> None:
         """Take in the events of its watches, and the outcomes of its own actions."""
@@ -104,7 +103,7 @@ class VirtualLeader:
     def _tell(self, events: Sequence[Event], now_ns: int) -> None:
         """Let the engine take them in; it decides later (`step`)."""
         self.engine.timers_wait = True
-        deque(self._host.step(now_ns, events), maxlen=0)
+        deque(self._turns(now_ns, events), maxlen=0)
 
     def _shown_patches(self) -> Iterator[Outcome]:
         """The success of each PATCH whose object the cache has a later version of.
@@ -123,7 +122,7 @@ class VirtualLeader:
 
     def step(self, now_ns: int) -> Iterator[Sequence[Action]]:
         """A pass, if one is due: what it decides is carried out at once."""
-        due_ns = self._host.next_due()
+        due_ns = self.engine.next_due()
         if due_ns is None or now_ns < due_ns:
             return
         lease = self._lease()
@@ -132,7 +131,7 @@ class VirtualLeader:
             return
         self.controller.host = self.host_state(now_ns)
         self.engine.timers_wait = False
-        yield from self._host.step(now_ns, ())
+        yield from self._turns(now_ns, ())
         if self.controller.superseded or self.controller.is_over:
             self.alive = False
 
@@ -151,17 +150,13 @@ class VirtualLeader:
         found = self.engine.cache.get("Lease", self._runs.policy.lease_key)
         return found if isinstance(found, Lease) else None
 
-    # What its engine's host calls
-
-    def write_all(self, now_ns: int, actions: Sequence[Action]) -> None:
-        """Note what it decided."""
-        for action in actions:
-            self._runs.note(action, now_ns)
-
-    def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
-        """Carry out what it decided."""
-        for action in actions:
-            self._carry_out(action, now_ns)
+    def _turns(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
+        """What its engine decides, noted and carried out."""
+        for decided in self.engine.turns(now_ns, events):
+            for action in decided:
+                self._runs.note(action, now_ns)
+                self._carry_out(action, now_ns)
+            yield decided
 
     def _carry_out(self, action: Action, now_ns: int) -> None:
         if isinstance(action, StartWork):

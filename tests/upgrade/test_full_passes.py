@@ -8,7 +8,7 @@ leaves the memory of the controller as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -43,7 +43,9 @@ def decisions(seed: int) -> list[str]:
 def look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     look = ObservedNodes.look
 
-    def look_anew(nodes: ObservedNodes, p: UpgradePass) -> None:
+    def look_anew(
+        nodes: ObservedNodes, p: UpgradePass, changed: Collection[str] | None = None
+    ) -> None:
         nodes.forget()
         look(nodes, p)
 
@@ -78,10 +80,15 @@ def test_a_fork_decides_the_same_and_changes_nothing(
     expected, make_pass = decisions(seed), UpgradeController.make_pass
     forks = 0
 
-    def make_both(controller: UpgradeController, cache: Cache, now_ns: int) -> list[Action]:
+    def make_both(
+        controller: UpgradeController,
+        cache: Cache,
+        now_ns: int,
+        changed: Collection[str] | None = None,
+    ) -> list[Action]:
         nonlocal forks
         of_fork = make_pass(controller.fork(cache), cache, now_ns)
-        actions = make_pass(controller, cache, now_ns)
+        actions = make_pass(controller, cache, now_ns, changed)
         assert of_fork == actions, f"at {now_ns}"
         forks += 1
         return actions

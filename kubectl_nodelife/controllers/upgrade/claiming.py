@@ -478,9 +478,7 @@ def _place(p: UpgradePass, pool: str) -> PoolPlace:
 def _has_soaked(p: UpgradePass, place: PoolPlace) -> bool:
     """True if `--soak` is over since the step, or the zone, was."""
     key = (place.pool, place.step, place.named if place.step is not None else place.zones)
-    if p.memory.soak is None or p.memory.soak[0] != key:
-        p.memory.soak = (key, p.memory.soaks_since(p.now_ns))
-    if p.is_over(p.memory.soak[1], p.policy.soak_ns):
+    if p.is_over(p.memory.soaks_since(key, p.now_ns), p.policy.soak_ns):
         return True
     p.holds[f"step {place.step}"] = (SOAK, "the step has ended, and soaks")
     return False

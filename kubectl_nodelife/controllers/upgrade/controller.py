@@ -8,7 +8,7 @@ clock anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Final
 
 from msgspec.structs import replace
@@ -38,7 +38,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeMark,
     NodeState,
 )
-from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
+from kubectl_nodelife.controllers.upgrade.memory import JOINED, UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.observed_nodes import ObservedNodes
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import (
@@ -109,6 +109,9 @@ class UpgradeController:
         self.superseded = ""
         self.is_over = False
         self.last: UpgradePass | None = None
+        self._changed: set[str] = set()
+        self._has_looked = False
+        """What changed since the nodes were looked at last; before the first time, any may have."""
         self._due_ns: int | None = None
         self._not_before_ns = began_ns
 
@@ -135,16 +138,22 @@ class UpgradeController:
                 flies = True
             elif mark.state is NodeState.DONE:
                 ended_ns.append(now_ns - age_ns)
-        memory.joined_soak_ns = None if flies else max(ended_ns, default=None)
+        memory.soak = None if flies or not ended_ns else (JOINED, max(ended_ns))
         return self.wake(now_ns)
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
-        """Something changed: ask for a pass."""
+        """Something changed: ask for a pass, as `wake` does."""
+        if change.kind == "Node":
+            obj = change.new or change.old
+            self._changed.add(obj.name if obj is not None else "")
+        due_ns = self._due_ns
+        if due_ns is not None and (due_ns <= now_ns or due_ns <= self._not_before_ns):
+            return ()
         return self.wake(now_ns)
 
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
         """Make a pass, and ask for the next one."""
-        yield from self.make_pass(cache, now_ns)
+        yield from self.make_pass(cache, now_ns, self._changed if self._has_looked else None)
         self._not_before_ns = now_ns + PACE_NS
         self._due_ns = self._next_due_ns(now_ns)
         yield Requeue(NAME, _PASS, self._due_ns)
@@ -193,8 +202,13 @@ class UpgradeController:
 
     # The pass
 
-    def make_pass(self, cache: Cache, now_ns: int) -> list[Action]:
-        """One pass. Returns the actions, in the order in which they are to be carried out."""
+    def make_pass(
+        self, cache: Cache, now_ns: int, changed: Collection[str] | None = None
+    ) -> list[Action]:
+        """One pass. Returns the actions, in the order in which they are to be carried out.
+
+        `changed`: the nodes that may be other objects than at the last pass; None: any may.
+        """
         if self.superseded:
             return []
         self.memory.pending.settle(cache)
@@ -219,7 +233,9 @@ class UpgradeController:
             document,
             self.epoch,
         )
-        self._nodes.look(p)
+        self._nodes.look(p, changed)
+        self._changed.clear()
+        self._has_looked = True
         self.superseded = self._nodes.superseded
         if self.superseded:
             return []

@@ -40,6 +40,8 @@ from kubectl_nodelife.kube.pod import Pod
 
 T = TypeVar("T")
 ObjectKey = tuple[str, tuple[str, str]]
+JOINED: Final = "joined"
+"""Stands for the step that the leader was in which was joined."""
 _TRACKED: Final = (
     NodeMarkPatch,
     SetNodeConditions,
@@ -285,14 +287,11 @@ class UpgradeMemory:
         self.named: set[str] = set()
         self.cordon_tainted: set[str] = set()
         self.cordon_taint_lost_ns: dict[str, int] = {}
-        self.lowest: dict[str, tuple[int, str]] = {}
-        """Fewest available nodes of each scope so far, and when (`leader_report.py`)."""
+        self.lowest: dict[str, tuple[int, str]] = {}  # of each scope, and when
         self.gates: dict[str, str] = {}
         self.gate_clear_ns: dict[str, int] = {}
         self.gate_passes: tuple[int, int] = (0, 0)
-        self.soak: tuple[Hashable, int] | None = None
-        self.joined_soak_ns: int | None = None
-        """Since when the step has soaked that the leader was in which was joined."""
+        self.soak: tuple[Hashable, int] | None = None  # the step that soaks, and since when
         self.roomless: dict[str, str] = {}
         """Nodes passed over because their pods find no room, and why."""
         self.room_asked_ns = 0
@@ -326,10 +325,12 @@ class UpgradeMemory:
             work = self.work_of(node.name, mark.try_)
             work.begun, work.sent, work.report = mark.work.started, True, WorkReport(mark.try_)
 
-    def soaks_since(self, now_ns: int) -> int:
-        """Since when the step soaks of which that is seen now."""
-        began_ns, self.joined_soak_ns = self.joined_soak_ns, None
-        return now_ns if began_ns is None else began_ns
+    def soaks_since(self, step: Hashable, now_ns: int) -> int:
+        """Since when the step soaks; the first one of a leader that was joined may for longer."""
+        if self.soak is None or self.soak[0] not in (step, JOINED):
+            self.soak = (step, now_ns)
+        self.soak = (step, self.soak[1])
+        return self.soak[1]
 
     def work_of(self, name: str, try_: int) -> WorkProgress:
         """The knowledge of that try of the node's work; begun where there is none."""

@@ -8,7 +8,7 @@ next pass look at all of them; that this decides nothing else is what the tests 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from kubectl_nodelife.controllers.upgrade.fleet_counts import FleetCounts, NodeReading
@@ -52,12 +52,15 @@ class ObservedNodes:
         self._fleet: FleetCounts | None = None
         self._looked_for: tuple[Any, ...] = ()
 
-    def look(self, p: UpgradePass) -> None:
-        """Read nodes and marks for a pass, with the writes under way laid over them."""
+    def look(self, p: UpgradePass, changed: Collection[str] | None = None) -> None:
+        """Read nodes and marks for a pass, with the writes under way laid over them.
+
+        `changed`: the nodes that may be other objects than at the last pass; None: any may.
+        """
         if self._looked_for != self._what_all_depend_on(p):
             self.forget()
         busy = self._memory.pending.names_of("Node")
-        changed = self._changed(p, busy)
+        changed = self._changed(p, busy, changed)
         for name in sorted(changed):
             shown = p.cache.nodes.get(name)
             if shown is None:
@@ -75,13 +78,19 @@ class ObservedNodes:
         """The facts that each node is judged by beside its own object."""
         return p.document.run, p.document.proof_only, dict(self._memory.hands_off)
 
-    def _changed(self, p: UpgradePass, busy: set[str]) -> set[str]:
+    def _changed(
+        self, p: UpgradePass, busy: set[str], may_have: Collection[str] | None
+    ) -> set[str]:
         """The nodes that must be looked at, and those that are gone."""
         known, shown = self._shown, p.cache.nodes
-        changed = {name for name, node in shown.items() if known.get(name) is not node}
-        if changed or len(shown) != len(known):
-            changed |= known.keys() - shown.keys()
-            self._shown = dict(shown.items())
+        if may_have is None or not known:
+            may_have = known.keys() | shown.keys()
+        changed = {name for name in may_have if known.get(name) is not shown.get(name)}
+        for name in changed:
+            if (node := shown.get(name)) is None:
+                del known[name]
+            else:
+                known[name] = node
         left = {name for name in self._memory.nodes if name not in self._marks}
         return changed | (busy | self._busy | self._beyond | left) & shown.keys()
 
