@@ -1,0 +1,58 @@
+"""The run of 500 nodes that one calculates by hand, played by the controller.
+
+Fourteen minutes from claim to release, 50 nodes at once at most. Six steps of growth take twenty
+minutes each: 14, one of watching the node, and the soak of five. Then zone after zone, 50 at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, pool_scope
+from kubectl_nodelife.controllers.upgrade.policy import policy_from
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.sim.run import run
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS
+from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent, WorkAssumptions
+from kubectl_nodelife.upgrade.forecast import decider_for, setting_of
+from tests.sim.documents import node
+
+NODES = {"a": 167, "b": 167, "c": 166}
+SETTINGS = make_settings("newest")
+START_NS = 1_800_000_000 * SECOND_NS
+WORK_NS = 766 * SECOND_NS
+"""With drain, return and proof it makes fourteen minutes."""
+
+
+def nodes() -> Iterator[KubeObject]:
+    for zone, count in NODES.items():
+        for number in range(count):
+            made = node(f"{zone}{number:03}", zone=zone)
+            made["metadata"]["labels"]["pool"] = "p"
+            yield decode("Node", made)
+
+
+def test_500_nodes_as_calculated_by_hand() -> None:
+    policy = policy_from({"selector": "pool=p", "work": {"mode": "run", "command": "-"}})
+    event = UpgradeEvent(policy, WorkAssumptions(duration_ns=WORK_NS))
+    setting = setting_of(nodes(), event, SETTINGS, START_NS)
+    controllers = make_controllers(SETTINGS, ["node-lifecycle"], pass_drift_ns=PASS_DRIFT_NS)
+    course = run(
+        setting,
+        controllers,
+        make_decider=decider_for(SETTINGS),
+        until_upgraded=lambda done: None,
+    ).course
+    assert course is not None
+    assert abs(course.end_ns / MINUTE_NS - 287) < 1
+    lowest = {scope: low.available for scope, low in course.lowest.items()}
+    assert lowest[CLUSTER] == lowest[pool_scope("p")] == 450
+    assert [step.width for step in course.steps] == [1, 2, 4, 8, 16, 32, 0, 0, 0]
+    begins = [round(step.start_ns / MINUTE_NS) for step in course.steps]
+    assert begins == [0, 20, 40, 60, 80, 100, 120, 168, 230]
+    assert [len(step.names) for step in course.steps[6:]] == [104, 167, 166]
+    assert all(turn.done_ns is not None for turn in course.turns.values())
