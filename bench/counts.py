@@ -32,7 +32,6 @@ from bench._counting import CountingStopwatch
 from bench._drain_cluster import cluster as drain_cluster
 from bench._stream_server import Cluster as HeavyCluster
 from bench.status import dump
-from kubectl_nodelife.answers.status import KINDS, status_steps
 from kubectl_nodelife.commands.answering.status import finished
 from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
@@ -47,6 +46,7 @@ from kubectl_nodelife.kube.meta import MicroTime
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.live.watch import WatchStream
+from kubectl_nodelife.outlook.status import KINDS, status_steps
 from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.generate import Generate

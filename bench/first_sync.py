@@ -38,10 +38,10 @@ async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[s
 
 async def _status_milliseconds(one: Running) -> float:
     """How long the answer to `status` takes the daemon, the text included; the best of five."""
-    from kubectl_nodelife.answers.view import ClusterView
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
     from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
     from kubectl_nodelife.daemon.run import ListedOnce, list_once
+    from kubectl_nodelife.outlook.view import ClusterView
 
     cluster = WatchedCluster("bench", "bench", one.client.server)
 

@@ -15,13 +15,13 @@ import msgspec
 
 from bench import Stopwatch
 from bench.zone_outage import make_setting
-from kubectl_nodelife.answers.status import KINDS, status_steps
 from kubectl_nodelife.commands.answering.status import finished
 from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
+from kubectl_nodelife.outlook.status import KINDS, status_steps
 
 SILENT_EVERY = 50
 SILENCE_NS = 20 * 10**9

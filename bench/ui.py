@@ -22,14 +22,13 @@ import msgspec
 from msgspec.structs import replace
 
 from bench import BenchFailed, Stopwatch
-from kubectl_nodelife.answers.live_wall import LiveFrame, LiveNode, delta
-from kubectl_nodelife.answers.wall import WallZone
 from kubectl_nodelife.daemon.server import Answer
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
 from kubectl_nodelife.daemon.ui.live_feed import HappenedChange
 from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
+from kubectl_nodelife.outlook.wall import LiveFrame, LiveNode, WallZone, delta
 from tests.ui.browser import Browser, browser
 
 NODES = 5_000

@@ -29,13 +29,13 @@ Ranked goals, the higher wins:
 Import rule (tests/test_layers.py holds it, as a table): a folder imports only from those before
 it in
 
-    kube < workloads, engine < kubelet < controllers < sim < drain < upgrade, outlook, live
-         < sandbox, snapshot < sweep, answers < daemon < acts, report < commands < cli
+    kube < workloads, engine < kubelet < controllers < sim < drain < upgrade, live < outlook
+         < sandbox, snapshot < sweep < daemon < acts, report < commands < cli
 
 where `engine` does without `workloads`, controllers never import one another or `kubelet`, `live`
-and `sim` never each other, and `report` takes data types only. `errors` and `copy_on_write` may be
-imported by all and import nothing. `kube`, `workloads`, `engine`, `kubelet`, `controllers`,
-`drain`, `upgrade`, `outlook` and `answers` are the core: no clock, random, threads, sockets,
+and `sim` never each other, and `report` takes data types only. `errors`, `copy_on_write` and
+`document` may be imported by all and import nothing. `kube`, `workloads`, `engine`, `kubelet`,
+`controllers`, `drain`, `upgrade` and `outlook` are the core: no clock, random, threads, sockets,
 asyncio, os, logging or click in there. Only `report` and `cli` print.
 
 - `kube`         Kubernetes' vocabulary without opinions: slices of API objects, taints, selectors
@@ -45,13 +45,12 @@ asyncio, os, logging or click in there. Only `report` and `cli` print.
 - `controllers`  the decisions, a file or a small folder for each controller
 - `drain`        the drain planner; its kubectl is that of `sim`
 - `upgrade`      the plan of a node upgrade, and what its controller is handed in
-- `outlook`      what comes next for a node, a zone, a pod, read off the controllers' memory
+- `outlook`      each answer: what comes next, read off controllers and plays, and its document
 - `live`         a real cluster: kubeconfig and auth, list + watch, the live loop, executor, writer
 - `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, owners, kubectl drain
 - `sandbox`      the virtual cluster served as a Kubernetes API on loopback
 - `snapshot`     a cluster in a file: what is kept of an object, and the file, on top of `live`
 - `sweep`        many futures under many settings, on Dask workers (extra `sweep`)
-- `answers`      each answer as a document, once; terminal, socket and page show it
 - `daemon`       the per-user process: socket, single instance, config reload, journal
 - `acts`         what a person orders and watches: drain, repair, rollback, the leader of an upgrade
 - `report`       results to text, pictures and JSON

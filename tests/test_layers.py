@@ -21,31 +21,30 @@ RULES = {
     "controllers": "kube workloads engine",
     "drain": "kube workloads engine controllers sim",
     "upgrade": "kube workloads engine controllers drain sim",
-    "outlook": "kube workloads engine kubelet controllers sim",
+    "outlook": "kube workloads engine kubelet controllers sim drain upgrade",
     "live": "kube engine",
     "sim": "kube workloads engine kubelet controllers",  # the marks and policy of an upgrade
     "sandbox": "kube workloads engine kubelet controllers sim live",
     "snapshot": "kube engine live",
     "sweep": "kube workloads engine kubelet controllers outlook sim snapshot",
-    "answers": "kube workloads engine controllers drain upgrade outlook sim",
-    "daemon": "kube workloads engine controllers drain upgrade outlook live sim sandbox answers",
-    "acts": "kube workloads engine controllers drain upgrade outlook live sim answers daemon",
-    "report": "kube workloads engine drain upgrade outlook sim sweep answers",  # their data types
+    "daemon": "kube workloads engine controllers drain upgrade outlook live sim sandbox",
+    "acts": "kube workloads engine controllers drain upgrade outlook live sim daemon",
+    "report": "kube workloads engine drain upgrade outlook sim sweep",  # their data types
     "commands": "kube workloads engine kubelet controllers drain upgrade outlook live sim sandbox"
-    " snapshot sweep answers daemon acts report",
+    " snapshot sweep daemon acts report",
     "cli": "commands report",
     "quick": "commands daemon report cli",
     "__main__": "quick",
     "errors": "",
     "copy_on_write": "",
+    "document": "",
     "build_info": "",
     "": "",
 }
-OPEN = {"errors", "copy_on_write", "build_info", ""}
+OPEN = {"errors", "copy_on_write", "document", "build_info", ""}
 MAY_IMPORT = {folder: {*OPEN, *others.split()} for folder, others in RULES.items()}
 
 CORE = {"kube", "workloads", "engine", "kubelet", "controllers", "drain", "upgrade", "outlook"}
-CORE |= {"answers"}
 BANNED_IN_CORE = {"time", "random", "threading", "socket", "asyncio", "os", "logging", "click"}
 BANNED_IN_CORE |= {"aiohttp", "kubernetes", "subprocess"}
 

@@ -15,16 +15,16 @@ from kubectl_nodelife.errors import EXIT_NO, BadInput
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.answers.view import ClusterView
     from kubectl_nodelife.commands.cluster.look import KindsToRead
+    from kubectl_nodelife.outlook.view import ClusterView
 
 FIRST_LOOK = "a first look: ages are those of the objects"
 
 
 def reading() -> KindsToRead:
     """The kinds that an audit reads."""
-    from kubectl_nodelife.answers.audit import KINDS
     from kubectl_nodelife.commands.cluster.look import KindsToRead
+    from kubectl_nodelife.outlook.audit.document import KINDS
 
     return KindsToRead(KINDS, needed=("Node", "Pod"))
 
@@ -56,9 +56,9 @@ def audit_command(
     """
     from msgspec.structs import replace
 
-    from kubectl_nodelife.answers.audit import only, pod_audit, seen_in
     from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
     from kubectl_nodelife.commands.cluster.look import look, namespace_of, none_found
+    from kubectl_nodelife.outlook.audit.document import only, pod_audit, seen_in
     from kubectl_nodelife.report.audit import AuditPage
 
     check_classes(classes)

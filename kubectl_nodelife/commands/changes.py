@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import click
 
-from kubectl_nodelife.answers.changes import change_document
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.explain import parse_subject
 from kubectl_nodelife.commands.flags import Connection, Output, output_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
+from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.changes import ChangesPage, lines
@@ -163,7 +163,7 @@ def _drawn(connection: Connection, query: dict[str, Any], output: Output) -> dic
 def _one_a_line(items: list[dict[str, Any]]) -> str:
     import json
 
-    made = (json.dumps(change_document(item), ensure_ascii=False) for item in items)
+    made = (json.dumps(document("Change", **item), ensure_ascii=False) for item in items)
     return "".join(f"{terminal.escape_json(text)}\n" for text in made)
 
 
@@ -223,8 +223,8 @@ def changes_of_dump(
     `query`: as `changes` asks it, the duration `since` counted back from the dump's moment. Raises
     BadInput.
     """
-    from kubectl_nodelife.answers.changes_seen import changes_seen
     from kubectl_nodelife.commands.replay_sources import traces_of_dump
+    from kubectl_nodelife.outlook.changes import changes_seen
     from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, timeline
 
     found = traces_of_dump(filename, now).traces

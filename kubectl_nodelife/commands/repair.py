@@ -16,11 +16,11 @@ from kubectl_nodelife.outlook.audit import CAP
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.answers.audit import PodAudit
-    from kubectl_nodelife.answers.view import ClusterView
     from kubectl_nodelife.outlook.audit.audit_pods import AuditInput
+    from kubectl_nodelife.outlook.audit.document import PodAudit
     from kubectl_nodelife.outlook.audit.findings import PodFinding
     from kubectl_nodelife.outlook.audit.repair_plan import FirstSeen, RepairOptions, RepairStep
+    from kubectl_nodelife.outlook.view import ClusterView
 
 Key = tuple[str, str]
 
@@ -73,10 +73,10 @@ def repair(
       kubectl nodelife repair web-0 -n shop -f dump/ --fenced worker-3
       kubectl nodelife repair -f now/ --before a-minute-ago/ -o json
     """
-    from kubectl_nodelife.answers.audit import repair_document
     from kubectl_nodelife.commands.audit import check_classes
     from kubectl_nodelife.commands.cluster.look import namespace_of
     from kubectl_nodelife.commands.writing import send_repairs
+    from kubectl_nodelife.outlook.audit.document import repair_document
     from kubectl_nodelife.outlook.audit.repair_plan import RepairOptions
     from kubectl_nodelife.report.audit import RepairPage
 
@@ -110,9 +110,9 @@ class Audited(NamedTuple):
     @classmethod
     def look(cls, where: Where, namespace: str | None) -> Audited:
         """Look, and judge the pods of a namespace, or (None) of all. Raises NodelifeError."""
-        from kubectl_nodelife.answers.audit import pod_audit, seen_in
         from kubectl_nodelife.commands.audit import reading, require_pods
         from kubectl_nodelife.commands.cluster.look import look
+        from kubectl_nodelife.outlook.audit.document import pod_audit, seen_in
 
         view = look(where, reading())
         require_pods(view)

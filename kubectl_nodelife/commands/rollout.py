@@ -158,11 +158,11 @@ def _seconds(timeout: str | None) -> float:
 
 def roll_back(where: Where, name: str, to_revision: int, act: ActFlags, output: Output) -> int:
     """Show, ask, and send. The exit code. Raises NodelifeError."""
-    from kubectl_nodelife.answers.daemonset import daemon_sets
     from kubectl_nodelife.commands.answering import daemonset as answering
     from kubectl_nodelife.commands.answering.query import as_sent
     from kubectl_nodelife.commands.cluster.look import look
     from kubectl_nodelife.commands.writing import send_rollback
+    from kubectl_nodelife.outlook.daemonset.document import daemon_sets
     from kubectl_nodelife.report.daemonset import UndoPage
 
     namespace = ask.namespace_for(where)

@@ -14,7 +14,7 @@ from kubectl_nodelife.errors import BadInput, Unreachable
 from kubectl_nodelife.report.screen import this_screen
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.answers.wall import Wall
+    from kubectl_nodelife.outlook.wall import Wall
 
 
 @click.command()
@@ -67,7 +67,7 @@ def _ask(connection: Connection, words: str, sort: str, limit: int) -> Wall:
     """The wall. Raises Unreachable where no daemon runs."""
     import msgspec
 
-    from kubectl_nodelife.answers.wall import Wall
+    from kubectl_nodelife.outlook.wall import Wall
 
     query: dict[str, Any] = {"filter": words or None, "sort": sort, "limit": limit}
     told = ask.ask(connection, "wall", **query)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import click
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.answers import API_VERSION
 from kubectl_nodelife.build_info import COMMIT
 from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.document import API_VERSION
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import Block
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from multiprocessing import connection, get_context
 from typing import Final, TypeVar
 
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering.what_if import beta_only, ignored, question_of
 from kubectl_nodelife.commands.what_if_flags import QuestionFlags
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.what_if.acts import narrowing
 from kubectl_nodelife.outlook.what_if.answer import ASSUMED
 from kubectl_nodelife.outlook.what_if.ranking import (

@@ -21,8 +21,6 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from kubectl_nodelife.answers.divergence import divergence_document
-from kubectl_nodelife.answers.view import WARMING_UP
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
@@ -38,6 +36,7 @@ from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS, parse_tim
 from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.pacing import Backoff
+from kubectl_nodelife.outlook.diverge.document import divergence_document
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
 from kubectl_nodelife.outlook.diverge.observations import (
     JUDGED,
@@ -52,6 +51,7 @@ from kubectl_nodelife.outlook.diverge.observations import (
     UnwatchedSpan,
     WriteAuthor,
 )
+from kubectl_nodelife.outlook.view import WARMING_UP
 
 KEPT_NS: Final = HOUR_NS
 WATCH_SECONDS: Final = 1.0

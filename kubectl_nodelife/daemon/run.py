@@ -27,8 +27,6 @@ from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.answers.upgrade_status import upgrade_status
-from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.daemon.answer_port import ADDRESS, AnswerPort, port_warning
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, blind_warnings, look
@@ -81,6 +79,8 @@ from kubectl_nodelife.live.pacing import DAEMON_PACING, ENFORCING_PACING
 from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import cluster_identity, connection_warnings
+from kubectl_nodelife.outlook.upgrade_status import upgrade_status
+from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint

@@ -6,9 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from kubectl_nodelife.answers.audit import PodAudit
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.outlook.audit.classes import NOTE, NOTES, QUIET
+from kubectl_nodelife.outlook.audit.document import PodAudit
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
 from kubectl_nodelife.report.ages import age, due_in

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kubectl_nodelife.answers.changes import change_list
+from kubectl_nodelife.document import document
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import this_screen
 from kubectl_nodelife.report.table import Column, Table, Widths, columns
@@ -58,7 +58,7 @@ class ChangesPage:
 
     def document(self) -> object:
         """The contract's ChangeList."""
-        return change_list(self._items, self._source)
+        return document("ChangeList", source=self._source, items=list(self._items))
 
     def names(self) -> Iterable[str]:
         """kind/name of each object, as often as it changed."""

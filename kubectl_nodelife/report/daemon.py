@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kubectl_nodelife.answers import document
+from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.times import SECOND_NS

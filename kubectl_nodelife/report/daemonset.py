@@ -14,17 +14,17 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.answers.daemonset import (
+from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.kube.meta import LabelSelector
+from kubectl_nodelife.kube.selectors import format_selector
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.daemonset.document import (
     history_document,
     rollback_document,
     rollout_document,
     summaries_document,
     truth_table_document,
 )
-from kubectl_nodelife.kube.enumeration import counted, first_names
-from kubectl_nodelife.kube.meta import LabelSelector
-from kubectl_nodelife.kube.selectors import format_selector
-from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RevisionRow,
     RolloutEstimate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kubectl_nodelife.answers import API_VERSION
+from kubectl_nodelife.document import API_VERSION
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, Table, columns

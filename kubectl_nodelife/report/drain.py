@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from kubectl_nodelife.answers.drain_plan import drain_document
 from kubectl_nodelife.drain.options import CORDON_FIRST
 from kubectl_nodelife.drain.results import (
     KEPT,
@@ -26,6 +25,7 @@ from kubectl_nodelife.drain.results import (
     WorkloadPlan,
 )
 from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.outlook.drain_plan import drain_document
 from kubectl_nodelife.report.drain_headline import (
     clock,
     consequences,

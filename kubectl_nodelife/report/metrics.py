@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from kubectl_nodelife.answers import document
+from kubectl_nodelife.document import document
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Table, columns
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.answers.status import NodeEntry, NodeLifeStatus, urgency, zone_name
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
+from kubectl_nodelife.outlook.status import NodeEntry, NodeLifeStatus, urgency, zone_name
 from kubectl_nodelife.outlook.time_range import Range
 from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook
 from kubectl_nodelife.report.ages import due_in, due_within, human_duration
@@ -21,7 +21,7 @@ from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths, 
 from kubectl_nodelife.report.terminal import printable
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.answers.explanation import Explanation
+    from kubectl_nodelife.outlook.explain_document import Explanation
 
 _MOST_TEXT = 120
 _PREFIX = "node.kubernetes.io/"

@@ -24,10 +24,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kubectl_nodelife.answers.wall import WALL_SORT_KEYS, Wall, WallNode, WallZone
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.wall import WALL_SORT_KEYS, Wall, WallNode, WallZone
 from kubectl_nodelife.report.ages import due_in
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN
 from kubectl_nodelife.report.terminal import printable, printable_text

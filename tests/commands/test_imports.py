@@ -21,7 +21,7 @@ CONTROLLERS = {"nodelifecycle", "podgc", "tainteviction", "upgrade"}
 CORE = {
     *(
         f"kubectl_nodelife.{name}"
-        for name in ("acts", "answers.view", "drain", "live.client", "outlook")
+        for name in ("acts", "outlook.view", "drain", "live.client", "outlook")
     ),
     *("kubectl_nodelife.engine.cache", "kubectl_nodelife.sim.world", "yaml"),
     *(f"kubectl_nodelife.controllers.{name}.controller" for name in CONTROLLERS),

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
@@ -40,6 +39,7 @@ from kubectl_nodelife.live.news import (
     News,
     WatchNews,
 )
+from kubectl_nodelife.outlook.view import ClusterView
 
 SECOND = 10**9
 T0 = 1_767_225_600 * SECOND

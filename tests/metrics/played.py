@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.daemon import divergence_recorder, gate
 from kubectl_nodelife.daemon.clock import DaemonClock
@@ -43,6 +42,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.live.news import FAILING, WATCHING
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
+from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.sandbox.cluster import SandboxCluster
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.scenario_document import parse_scenario

@@ -11,7 +11,6 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from kubectl_nodelife.answers.audit import KINDS, pod_audit, seen_in
 from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.engine.settings import make_settings
@@ -25,6 +24,7 @@ from kubectl_nodelife.outlook.audit.audit_pods import (
     health_of_nodes,
     pod_findings,
 )
+from kubectl_nodelife.outlook.audit.document import KINDS, pod_audit, seen_in
 from tests.pod_status.objects import (
     NOW_NS,
     ago,

@@ -18,11 +18,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kubectl_nodelife.answers.drain_plan import drain_document
 from kubectl_nodelife.commands.drain_plan import drain_plan
 from kubectl_nodelife.drain.results import NEVER, READY, REFUSED, SLOW, DrainPlan, worst
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.outlook.drain_plan import drain_document
 from tests.drain.recorded import (
     GATES,
     Recorded,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.answers.status import SORT_KEYS
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands import status as status_command
+from kubectl_nodelife.outlook.status import SORT_KEYS
 from kubectl_nodelife.report.formats import as_table
 from kubectl_nodelife.report.screen import BAD, END, ColoredText, Screen
 from kubectl_nodelife.report.table import Column, Table, Widths

@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.answers.status import KINDS, NodeLifeStatus, status_steps
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering.status import finished
 from kubectl_nodelife.commands.cluster.dump import load
 from kubectl_nodelife.commands.cluster.look import view_of_dump
@@ -30,6 +28,8 @@ from kubectl_nodelife.kube.times import (
     parse_time,
 )
 from kubectl_nodelife.outlook.node_verdict import NextAction
+from kubectl_nodelife.outlook.status import KINDS, NodeLifeStatus, status_steps
+from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.sim.branch import Branch
 from kubectl_nodelife.sim.present import Present, join
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, assemble

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.answers.explanation import explanation_of
-from kubectl_nodelife.answers.status import KINDS
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands.cluster import dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.outlook.explain_document import explanation_of
+from kubectl_nodelife.outlook.status import KINDS
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.status import ExplanationPage
 from kubectl_nodelife.snapshot.redact import Digests, Redaction

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.answers.status import status_steps
-from kubectl_nodelife.answers.wall import WALL_SORT_KEYS, Wall, WallNode, WallZone, wall
 from kubectl_nodelife.commands.answering.status import finished
 from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.commands.top import top
 from kubectl_nodelife.errors import BadInput, Unreachable
+from kubectl_nodelife.outlook.status import status_steps
+from kubectl_nodelife.outlook.wall import WALL_SORT_KEYS, Wall, WallNode, WallZone, wall
 from kubectl_nodelife.report.wall_app import Size, wall_lines
 
 DUMP = Path(__file__).parents[1] / "dumps/two-zones"

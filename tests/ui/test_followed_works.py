@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.answers.works import (
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus
+from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.outlook.works import (
     MOST_WAITS,
     FollowedWorks,
     WorkDetails,
@@ -17,10 +21,6 @@ from kubectl_nodelife.answers.works import (
     details_of_roll_out,
     details_of_upgrade,
 )
-from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.kube.meta import ObjectMeta
-from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus
-from kubectl_nodelife.kube.pod import Pod, PodSpec
 
 S = 10**9
 KEY = ("Node", "", "a1")

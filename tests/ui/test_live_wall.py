@@ -11,11 +11,6 @@ import pytest
 from msgspec.structs import replace
 
 from bench.status import dump
-from kubectl_nodelife.answers.live_wall import LiveFrame, LiveNode, LiveWall, delta
-from kubectl_nodelife.answers.status import KINDS
-from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.answers.wall import WallZone
-from kubectl_nodelife.answers.works import works_of
 from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.engine.cache import Cache
@@ -24,6 +19,10 @@ from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
+from kubectl_nodelife.outlook.status import KINDS
+from kubectl_nodelife.outlook.view import ClusterView
+from kubectl_nodelife.outlook.wall import LiveFrame, LiveNode, LiveWall, WallZone, delta
+from kubectl_nodelife.outlook.works import works_of
 
 SECOND_NS = 10**9
 NODES = 40

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from bench.ui import Told
-from kubectl_nodelife.answers.works import Wait, WorkInProgress
+from kubectl_nodelife.outlook.works import Wait, WorkInProgress
 from tests.loopback import play
 from tests.ui.browser import Browser, needs_chromium
 from tests.ui.test_drawing import shown

@@ -87,6 +87,6 @@ def test_a_daemon_without_a_page_has_not_loaded_it() -> None:
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
     page = {"daemon.ui.endpoint", "daemon.ui.live_feed"}
-    page |= {"answers.live_wall", "answers.followed_works", "commands.answering.drains"}
+    page |= {"outlook.wall", "answers.followed_works", "commands.answering.drains"}
     assert "kubectl_nodelife.daemon.run" in loaded
     assert not loaded & {f"kubectl_nodelife.{name}" for name in page}

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.answers.works import WorkInProgress
 from kubectl_nodelife.daemon.ui import live_feed
 from kubectl_nodelife.daemon.ui.live_feed import WorksFeed
 from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.outlook.works import WorkInProgress
 from tests.loopback import KUBECTL, play
 from tests.ui.browser import needs_chromium
 from tests.ui.stuck_drain import begin_stuck_drain

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.answers.upgrade_plan import upgrade_plan_document
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube import value_checks
+from kubectl_nodelife.outlook.upgrade_plan import upgrade_plan_document
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_html import page
 from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage, headline

@@ -10,8 +10,6 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.answers.daemonset import KINDS, daemon_sets, not_told, pods_take_room
-from kubectl_nodelife.answers.view import WARMING_UP, ClusterView
 from kubectl_nodelife.commands.answering.query import (
     HISTORY,
     NODES,
@@ -27,6 +25,7 @@ from kubectl_nodelife.commands.answering.query import (
 from kubectl_nodelife.commands.answering.query import QUESTION as QUESTION
 from kubectl_nodelife.commands.cluster.look import KindsToRead, none_found
 from kubectl_nodelife.errors import BadInput, Failed, NotFound, Unreachable
+from kubectl_nodelife.outlook.daemonset.document import KINDS, daemon_sets, not_told, pods_take_room
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     NO_HISTORY,
     RolloutError,
@@ -41,6 +40,7 @@ from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
 from kubectl_nodelife.outlook.daemonset.summary import summarize
 from kubectl_nodelife.outlook.daemonset.truth_table import truth_table
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, SetView
+from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
 from kubectl_nodelife.report.daemonset import (
     HistoryPage,
     RolloutPage,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering.query import Query, Response, output_of, word
 from kubectl_nodelife.commands.cluster.drain import (
     KINDS_TO_READ,
@@ -23,6 +22,7 @@ from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.commands.drain_flags import drain_options, wave_options
 from kubectl_nodelife.drain.plan import planned
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan
+from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.report.drain import DrainPage
 from kubectl_nodelife.report.drain_script import script
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubectl_nodelife.answers import document
-from kubectl_nodelife.answers.drain_plan import drain_document
-from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.answers.works import nodes_emptied
 from kubectl_nodelife.commands.answering.query import Query, Response
 from kubectl_nodelife.commands.cluster.drain import KINDS_TO_READ, snapshot_of, source_of
 from kubectl_nodelife.commands.cluster.look import KindsToRead
+from kubectl_nodelife.document import document
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.errors import BadInput, NotFound
+from kubectl_nodelife.outlook.drain_plan import drain_document
+from kubectl_nodelife.outlook.view import ClusterView
+from kubectl_nodelife.outlook.works import nodes_emptied
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 MOST_NODES: Final = 8

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kubectl_nodelife.answers import daemonset
-from kubectl_nodelife.answers.explanation import Explanation, continued, explanation_of
-from kubectl_nodelife.answers.status import KINDS, not_told
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering.query import (
     Query,
     Response,
@@ -20,6 +16,10 @@ from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.webhooks import WEBHOOK_KINDS
 from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.outlook.daemonset import document as daemonset
+from kubectl_nodelife.outlook.explain_document import Explanation, continued, explanation_of
+from kubectl_nodelife.outlook.status import KINDS, not_told
+from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.status import ExplanationPage
 

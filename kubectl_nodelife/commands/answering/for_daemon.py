@@ -14,9 +14,6 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.answers.status import status_steps
-from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.answers.wall import Wall, wall
 from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.answering import daemonset, explain, status
 from kubectl_nodelife.commands.answering.query import Query, Response, number, word
@@ -33,6 +30,9 @@ from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import HOUR_NS
+from kubectl_nodelife.outlook.status import status_steps
+from kubectl_nodelife.outlook.view import ClusterView
+from kubectl_nodelife.outlook.wall import Wall, wall
 
 ViewSource = Callable[[], ClusterView]
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kubectl_nodelife.answers.replay import replay_document
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering.query import Query, Response, number, word
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.times import HOUR_NS
+from kubectl_nodelife.outlook.replay.document import replay_document
 from kubectl_nodelife.outlook.replay.timeline import (
     ReplayFilter,
     ReplaySources,
     tells_of_nodes,
     timeline,
 )
+from kubectl_nodelife.outlook.view import ClusterView
 
 KINDS: Final = ("Event",)
 """What is listed for it."""

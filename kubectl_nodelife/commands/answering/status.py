@@ -6,8 +6,6 @@ from collections.abc import Generator
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.answers.status import KINDS, NodeEntry, NodeLifeStatus, not_told, status_steps
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering.query import (
     Query,
     Response,
@@ -15,6 +13,8 @@ from kubectl_nodelife.commands.answering.query import (
     word,
 )
 from kubectl_nodelife.commands.cluster.look import KindsToRead
+from kubectl_nodelife.outlook.status import KINDS, NodeEntry, NodeLifeStatus, not_told, status_steps
+from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.report.screen import ENDLESS
 from kubectl_nodelife.report.status import StatusPage
 from kubectl_nodelife.report.table import Widths

@@ -12,12 +12,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.answering.query import Query, Response, output_of, word
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.commands.what_if_flags import ActsFile, QuestionFlags
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.what_if import CONDITIONS
 from kubectl_nodelife.outlook.what_if.acts import Act, acts_of_file, read_acts
 from kubectl_nodelife.outlook.what_if.answer import make_answer

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -18,6 +17,7 @@ from kubectl_nodelife.kube.kinds import find_resource
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.outlook.terminating import release_of
+from kubectl_nodelife.outlook.view import ClusterView
 
 KINDS: Final = (
     "Node",

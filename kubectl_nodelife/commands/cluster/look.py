@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.commands.cluster.dump import Dump, load, settings_of
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.daemon.settings import RequestedSettings, detect_settings, resolve_settings
@@ -20,6 +19,7 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.unreadable import Unreadable, told
+from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.report.live_line import progress_bar
 
 if TYPE_CHECKING:

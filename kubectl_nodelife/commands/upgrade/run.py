@@ -21,12 +21,12 @@ from kubectl_nodelife.report import terminal
 if TYPE_CHECKING:
     from kubectl_nodelife.acts.carrier import LiveCarrier
     from kubectl_nodelife.acts.session import ActSession
-    from kubectl_nodelife.answers.upgrade_status import CheckEvidence
     from kubectl_nodelife.controllers.upgrade.cleaning import LeftObject
     from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest
     from kubectl_nodelife.daemon.cluster_checks import Right
     from kubectl_nodelife.kube.node import Lease, Node
     from kubectl_nodelife.live.client import Client
+    from kubectl_nodelife.outlook.upgrade_status import CheckEvidence
 
 
 ALL: Final[frozenset[str]] = frozenset({"*"})
@@ -56,7 +56,6 @@ async def read_run(
     connection: Connection, lease_namespace: str, checks_of: Collection[str] = ()
 ) -> RunRead:
     """Read them without a daemon. `checks_of`: of which nodes. Raises NodelifeError."""
-    from kubectl_nodelife.answers.upgrade_status import has_checks
     from kubectl_nodelife.commands.cluster.direct import (
         bulk_client,
         direct_source,
@@ -70,6 +69,7 @@ async def read_run(
     from kubectl_nodelife.live.client import ApiError
     from kubectl_nodelife.live.listing import read_all
     from kubectl_nodelife.live.requests import Resource
+    from kubectl_nodelife.outlook.upgrade_status import has_checks
 
     target = target_of(connection)
     async with bulk_client(target) as client:
@@ -125,12 +125,12 @@ async def _read_evidence(
     client: Client, names: list[str], nodes: list[Node], lease: Lease | None
 ) -> CheckEvidence:
     """The facts that the checks of these nodes rest on."""
-    from kubectl_nodelife.answers.upgrade_status import CheckEvidence, policy_on
     from kubectl_nodelife.commands.cluster.direct import or_refused
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.live.client import ApiError
     from kubectl_nodelife.live.listing import read_all
     from kubectl_nodelife.live.requests import Resource
+    from kubectl_nodelife.outlook.upgrade_status import CheckEvidence, policy_on
 
     evidence = CheckEvidence()
     for node in nodes:

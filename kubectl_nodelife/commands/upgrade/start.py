@@ -112,8 +112,8 @@ def _prepare(
 
     from kubectl_nodelife.acts.upgrade.opening import check_start, strangers
     from kubectl_nodelife.acts.upgrade.run_edits import document_or_refused
-    from kubectl_nodelife.answers.upgrade_status import upgrade_status
     from kubectl_nodelife.controllers.upgrade.selection import is_selected
+    from kubectl_nodelife.outlook.upgrade_status import upgrade_status
     from kubectl_nodelife.report.formats import render
     from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
     from kubectl_nodelife.sim.upgrade_course import Course

@@ -61,8 +61,8 @@ def status(
     """
     import asyncio
 
-    from kubectl_nodelife.answers.upgrade_status import has_trouble, upgrade_status
     from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
+    from kubectl_nodelife.outlook.upgrade_status import has_trouble, upgrade_status
     from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
 
     follower: StatusFollower | None = None

@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.daemon.metrics.families import (
     DUE_WITHIN,
     LEASE_AGES,
@@ -30,6 +29,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, DRAIN_IN_PROGRESS
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST, node_verdict
+from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook, zone_brakes, zones
 
 ZONE_STATES: Final = ("Initial", "Normal", "PartialDisruption", "FullDisruption")

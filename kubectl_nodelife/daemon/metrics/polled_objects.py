@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from kubectl_nodelife.answers.upgrade_status import NO_RUN, upgrade_status
 from kubectl_nodelife.controllers.upgrade.document import OVER
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.engine.cache import Cache
@@ -24,6 +23,7 @@ from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.listing import read_all
 from kubectl_nodelife.live.requests import resource_of
+from kubectl_nodelife.outlook.upgrade_status import NO_RUN, upgrade_status
 
 BUDGET_STATES: Final = ("ok", "zero", "failed", "stale")
 

@@ -16,7 +16,6 @@ from hashlib import blake2b
 from typing import Final, Protocol
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
@@ -51,6 +50,7 @@ from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.news import ABSENT, REFUSED, WATCHING
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
 from kubectl_nodelife.outlook.diverge.observations import Judgement, Observations
+from kubectl_nodelife.outlook.view import ClusterView
 
 SAMPLE_SECONDS: Final = 2.0
 _SHARE: Final = 20

@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.server import Answer, Query
@@ -23,6 +22,7 @@ from kubectl_nodelife.daemon.ui.sessions import (
     Sessions,
 )
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.outlook.view import ClusterView
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint

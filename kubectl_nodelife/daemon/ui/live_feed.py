@@ -16,9 +16,16 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.answers.live_wall import LiveFrame, LiveWall, delta
-from kubectl_nodelife.answers.view import ClusterView
-from kubectl_nodelife.answers.works import (
+from kubectl_nodelife.daemon.changes import ChangeRecord
+from kubectl_nodelife.daemon.journal import Journal, TooSlow
+from kubectl_nodelife.daemon.server import Answer, Query, sliced
+from kubectl_nodelife.daemon.store import ChangeFilter
+from kubectl_nodelife.daemon.ui.broadcast import Broadcast
+from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.view import ClusterView
+from kubectl_nodelife.outlook.wall import LiveFrame, LiveWall, delta
+from kubectl_nodelife.outlook.works import (
     FollowedWorks,
     WorkDetails,
     WorkInProgress,
@@ -28,13 +35,6 @@ from kubectl_nodelife.answers.works import (
     details_of_upgrade,
     key_of,
 )
-from kubectl_nodelife.daemon.changes import ChangeRecord
-from kubectl_nodelife.daemon.journal import Journal, TooSlow
-from kubectl_nodelife.daemon.server import Answer, Query, sliced
-from kubectl_nodelife.daemon.store import ChangeFilter
-from kubectl_nodelife.daemon.ui.broadcast import Broadcast
-from kubectl_nodelife.errors import NodelifeError
-from kubectl_nodelife.kube.times import SECOND_NS
 
 FRAME_SECONDS: Final = 0.5
 TICK_SECONDS: Final = 1.0

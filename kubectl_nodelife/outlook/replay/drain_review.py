@@ -8,14 +8,15 @@ cannot be told is None, never 0.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import TRUE
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
@@ -292,3 +293,66 @@ def _budgets(
             spent = _time_below(levels, desired + 1)
             found.append(SpentBudget(budget.namespace, budget.name, desired, spent))
     return found
+
+
+def drain_review_document(
+    review: DrainReview,
+    source: dict[str, Any],
+    promised: Mapping[str, float] | None,
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """The DrainReview document. `promised`: the estimate of a plan that was kept."""
+    cordoned, begin_ns, end_ns = review.cordoned, review.begin_ns, review.end_ns
+    took_s = None if begin_ns is None or end_ns is None else (end_ns - begin_ns) / SECOND_NS
+    return document(
+        "DrainReview",
+        source=source,
+        node=review.node,
+        cordoned=None
+        if cordoned is None
+        else {"time": format_time(cordoned.time_ns), "by": cordoned.actor.name},
+        begin=_time(begin_ns),
+        end=_time(end_ns),
+        seconds=took_s,
+        promised=None if promised is None else dict(promised),
+        pods=[_pod(pod) for pod in review.pods],
+        workloads=[
+            {
+                "namespace": workload.namespace,
+                "owner": workload.owner,
+                "moved": workload.moved,
+                "shortSeconds": workload.short_s,
+                "zeroSeconds": workload.zero_s,
+            }
+            for workload in review.workloads
+        ],
+        budgets=[
+            {
+                "namespace": budget.namespace,
+                "name": budget.name,
+                "desired": budget.desired,
+                "zeroSeconds": budget.zero_s,
+            }
+            for budget in review.budgets
+        ],
+        refused=review.refused,
+        warnings=list(warnings),
+    )
+
+
+def _pod(pod: MovedPod) -> dict[str, Any]:
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "owner": pod.owner,
+        "left": _time(pod.left_ns),
+        "by": pod.by or None,
+        "replacement": pod.replacement or None,
+        "node": pod.node or None,
+        "ready": _time(pod.ready_ns),
+        "gapSeconds": pod.gap_s,
+    }
+
+
+def _time(instant_ns: int | None) -> str | None:
+    return None if instant_ns is None else format_time(instant_ns)

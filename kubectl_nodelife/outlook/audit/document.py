@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 from msgspec import to_builtins
 
-from kubectl_nodelife.answers import document
-from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, AuditResult, audit
 from kubectl_nodelife.outlook.audit.classes import WRONG
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
+from kubectl_nodelife.outlook.view import ClusterView
 
 KINDS = ("Node", "Lease", "Pod")
 """The kinds that an audit judges."""

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
-from tests.answers.asking import Ask, lost
 from tests.drain.build import NOW, merged, node, pod
+from tests.outlook.asking import Ask, lost
 
 OLD = "2025-12-31T22:58:00Z"  # two hours and two minutes before the moment
 

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from kubectl_nodelife.answers import document
-from kubectl_nodelife.answers.daemonset import daemon_sets
-from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.kinds import KINDS
@@ -18,6 +16,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import parse_taint
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.outlook.audit.audit_pods import context_of, pod_findings, waits_for
+from kubectl_nodelife.outlook.daemonset.document import daemon_sets
 from kubectl_nodelife.outlook.daemonset.summary import set_sections
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
@@ -32,6 +31,7 @@ from kubectl_nodelife.outlook.explain_pod import pod_sections
 from kubectl_nodelife.outlook.explain_who import who_section
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.terminating import release_of
+from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _node(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQue
     yield _who(view, of_node.node, of_node.pods)
     yield from sections
     if not view.watched:  # a daemon does not watch webhooks
-        from kubectl_nodelife.answers.explain_drain import webhook_section
+        from kubectl_nodelife.outlook.explain_drain import webhook_section
 
         yield webhook_section(plan_snapshot(view), list(of_node.pods))
 
@@ -151,7 +151,7 @@ def _zone(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQue
 
 
 def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
-    from kubectl_nodelife.answers.explain_drain import drain_sections
+    from kubectl_nodelife.outlook.explain_drain import drain_sections
 
     pod = view.outlook.cache.pod(namespace, name)
     if pod is None:
@@ -164,7 +164,7 @@ def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQues
 
 
 def _budget(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
-    from kubectl_nodelife.answers.explain_drain import budget_sections
+    from kubectl_nodelife.outlook.explain_drain import budget_sections
 
     sections = budget_sections(plan_snapshot(view), namespace, name)
     if sections is None:
@@ -227,7 +227,7 @@ def continued(
 
 
 def _more_of_pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
-    from kubectl_nodelife.answers.explain_drain import drain_sections
+    from kubectl_nodelife.outlook.explain_drain import drain_sections
 
     pod = view.cache.pod(namespace, name)
     if pod is None:
@@ -239,7 +239,7 @@ def _more_of_pod(view: ClusterView, namespace: str, name: str) -> Iterator[Expla
 
 
 def _more_of_node(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
-    from kubectl_nodelife.answers.explain_drain import webhook_section
+    from kubectl_nodelife.outlook.explain_drain import webhook_section
 
     node, pods = view.cache.node(name), view.cache.pods_on(name)
     if node is not None:

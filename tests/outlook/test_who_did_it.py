@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.answers.asking import Ask
 from tests.drain.build import Json, merged, node, pod
+from tests.outlook.asking import Ask
 
 QUESTION = "Who cordoned, tainted or drained it, and what undoes that?"
 NOW = "2026-01-01T01:00:00Z"

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.answers import document
-from kubectl_nodelife.answers.view import ClusterView
+from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.node import Node
@@ -23,6 +22,7 @@ from kubectl_nodelife.kube.zones import zone_display
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.time_range import Range
+from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import (
     LossByZone,
     ZoneAfterLoss,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.answers.asking import Ask, lost
 from tests.drain.build import Json, budget, node, owned, pod, workload
+from tests.outlook.asking import Ask, lost
 
 BUDGET = budget("web", "web", healthy=2, desired=2, expected=2, minAvailable=2)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.answers.asking import Ask, asker
+from tests.outlook.asking import Ask, asker
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.answers.asking import Ask, lost
 from tests.drain.build import node, pod
+from tests.outlook.asking import Ask, lost
 
 
 def of_node(document: dict[str, Any], name: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.answers import document
 from kubectl_nodelife.controllers.upgrade.counts import NodeScope, ScopeBudget
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
@@ -14,6 +13,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     absent_shield,
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, policy_mapping
+from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.upgrade_course import Course, CourseStep, LowPoint
 from kubectl_nodelife.upgrade.plan_values import PlannedNode, UpgradePlan

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.answers.upgrade_status import CheckEvidence, has_trouble, upgrade_status
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
     ANNOTATION_RUN,
@@ -36,6 +35,7 @@ from kubectl_nodelife.errors import NotFound
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
+from kubectl_nodelife.outlook.upgrade_status import CheckEvidence, has_trouble, upgrade_status
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kubectl_nodelife.answers import document
+from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 

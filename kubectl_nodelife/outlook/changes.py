@@ -1,6 +1,6 @@
 """`changes -f`: what was done to nodes and pods, as far as Events and objects tell, as documents.
 
-The same documents as a daemon's changes (`answers.changes`), of writes that were seen and not
+The same documents as a daemon's changes (`changes`), of writes that were seen and not
 planned: all are `confirmed`, and `by` says whose they are.
 """
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.answers.asking import Ask
 from tests.drain.build import Json, namespace, node, owned, pod
+from tests.outlook.asking import Ask
 
 QUESTION = "Which webhooks are asked before an eviction here?"
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kubectl_nodelife.answers import document
-from kubectl_nodelife.answers.view import ClusterView
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour, behaviour_of
+from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RevisionRow,
@@ -20,6 +19,7 @@ from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, KindsRead, cache_for
+from kubectl_nodelife.outlook.view import ClusterView
 
 Source = dict[str, Any]
 
