@@ -16,9 +16,9 @@ class PlannedPod:
     """A pod while a plan is played. Instants are nanoseconds since the plan's moment.
 
     `pod` is the object as the API shows it, or last did. `node` is where it is, "" while it waits
-    for one. `goes_ns`: when a marked pod's object will be gone, None where it stays. `held`: (gate,
-    reason) of what keeps a marked pod from going. `refusal`: why it was last refused.
-    `replacement`: the pod that its owner made for it.
+    for one. `goes_ns`: when a marked pod's object will be gone, or was; None where it stays.
+    `held`: (gate, reason) of what keeps a marked pod from going. `refusal`: why it was last
+    refused. `replacement`: the pod that its owner made for it.
     """
 
     __slots__ = (

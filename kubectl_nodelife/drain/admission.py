@@ -126,8 +126,8 @@ class Admission:
 
     def refuses_eviction(self, pod: Pod) -> EvictionRefused | None:
         """The refusal that meets the eviction before the API looks at budgets, or None."""
-        if self.namespace_terminates(pod.namespace):
-            name = pod.namespace
+        name = pod.metadata.namespace
+        if self.namespace_terminates(name):
             message = (
                 f'pods "{pod.name}" is forbidden: unable to create new content in namespace {name}'
                 " because it is being terminated"

@@ -18,7 +18,6 @@ from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.workloads.matching import SelectorIndex
 
 RETRY_S = 5.0
 """kubectl asks again no sooner."""
@@ -174,9 +173,7 @@ def _asked(
     if options.disable_eviction:
         return asked, spare
     selector = parse_selector(options.pod_selector)
-    budgets: SelectorIndex[PodDisruptionBudget] = SelectorIndex()
-    for budget in snapshot.all_of(PodDisruptionBudget):
-        budgets.add(budget.namespace, budget.spec.selector, budget)
+    budgets = snapshot.budgets
     for name in nodes:
         for pod in snapshot.pods_by_node.get(name, ()):
             if not (_runs(pod) and _moves(pod) and pod.ready()):

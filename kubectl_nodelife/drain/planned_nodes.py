@@ -15,13 +15,12 @@ from msgspec.structs import replace
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.interpod import anti_affinity_terms
-from kubectl_nodelife.workloads.nodeinfo import NodeInfo, host_ports
+from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.placement import PlacementSimulator
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
 from kubectl_nodelife.workloads.scheduling import static_reason
@@ -43,17 +42,9 @@ class NodeIndex:
         """The node's free resources at the plan's moment. Not to be changed: `NodeInfo.copy` is."""
         info = self._infos.get(name)
         if info is None:
-            info = self._infos[name] = NodeInfo(self.snapshot.nodes[name])
-            alike: dict[int, list[Mapping[str, int]]] = {}
-            for pod in self.snapshot.pods_by_node.get(name, ()):
-                if pod.status.phase not in TERMINAL_PHASES:
-                    requests, ports = pod_requests(pod), host_ports(pod)
-                    if ports:
-                        info.add(requests, ports)
-                    else:  # many request the very same
-                        alike.setdefault(id(requests), []).append(requests)
-            for same in alike.values():
-                info.add(same[0], pods=len(same))
+            there = self.snapshot.pods_by_node.get(name, ())
+            pods = [pod for pod in there if pod.status.phase not in TERMINAL_PHASES]
+            info = self._infos[name] = NodeInfo(self.snapshot.nodes[name], pods)
         return info
 
     def admitted(self, demands: Demands) -> list[str]:
@@ -183,13 +174,10 @@ class PlannedNodes:
             info = self._node_index.info(name).copy()
             info.node = self.nodes[name]
             return info
-        info = NodeInfo(self.nodes[name])
         there = [self._pods.get(p.uid, p) for p in self._snapshot.pods_by_node.get(name, ())]
         there += [self._pods[uid] for uid in made]
-        for pod in there:
-            if pod is not None and pod.status.phase not in TERMINAL_PHASES:
-                info.add(pod_requests(pod), host_ports(pod))
-        return info
+        takes_room = [p for p in there if p is not None and p.status.phase not in TERMINAL_PHASES]
+        return NodeInfo(self.nodes[name], takes_room)
 
     def placed(self, namespace: str | None) -> Iterator[tuple[Pod, Node]]:
         """The pods of the namespace, or of all, that are on a node and have not ended."""

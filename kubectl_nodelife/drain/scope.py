@@ -7,6 +7,7 @@ a budget, and as siblings that show how long a workload's pods take to be Ready.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from kubectl_nodelife.drain.planned_nodes import NodeIndex
 from kubectl_nodelife.drain.running_controllers import JoinedControllers
@@ -14,7 +15,7 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import ControllerRevision
-from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, is_healthy, standing
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, standing
 from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.owners import NEVER, Replacement, is_active, replacement_of
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady, is_on_its_way
@@ -89,8 +90,7 @@ class Scope:
 
     def all_pods(self) -> Iterable[Pod]:
         """The pods of all planned nodes."""
-        for pods in self.pods.values():
-            yield from pods
+        return chain.from_iterable(self.pods.values())
 
     def _find_owners(self) -> None:
         for pod in self.all_pods():
@@ -104,8 +104,14 @@ class Scope:
     def _find_budgets(self, pods: Iterable[Pod]) -> list[BudgetKey]:
         """Add the budgets that match one of the pods; the keys of those that are new."""
         budgets, new = self.snapshot.budgets, []
+        seen: set[tuple[str, int]] = set()  # pods of one template mostly share their labels
         for pod in pods:
-            for budget in budgets.find(pod.metadata.namespace, pod.metadata.labels):
+            namespace, labels = pod.metadata.namespace, pod.metadata.labels
+            alike = (namespace, id(labels))
+            if alike in seen:
+                continue
+            seen.add(alike)
+            for budget in budgets.find(namespace, labels):
                 if budget.key not in self.ledgers:
                     self.ledgers[budget.key] = BudgetLedger(budget)
                     new.append(budget.key)
@@ -232,7 +238,7 @@ class Scope:
             for pod in pods:
                 if pod.metadata.deletion_timestamp is None:
                     active += is_active(pod)
-                    healthy += is_healthy(pod)
+                    healthy += pod.ready()
                     if not (stateful or is_on_its_way(pod)):
                         continue
                 moving.append(pod)

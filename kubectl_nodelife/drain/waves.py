@@ -193,11 +193,13 @@ class _Conductor:
         self._ends.append(now_ns)
         self._clock.at(now_ns + self._waves.maintenance_ns, self._maintained)
 
-    def _evicted(self) -> Iterable[PlannedPod]:
-        for process in self._running:
-            for run in process.runs:
-                for target in run.targets:
-                    yield target.actor
+    def _evicted(self) -> list[PlannedPod]:
+        return [
+            target.actor
+            for process in self._running
+            for run in process.runs
+            for target in run.targets
+        ]
 
     def _will_be_ready(self, actor: PlannedPod) -> bool:
         replacement = actor.replacement

@@ -88,13 +88,6 @@ class PlanTerms(LearntTerms, frozen=True, kw_only=True):
         return found
 
 
-class Unrecorded:
-    """Nobody reads what happened action by action."""
-
-    def write(self, now_ns: int, action: Action) -> None:
-        """Forget it."""
-
-
 class PlanWorld(KubectlRequests):
     """The cluster of a scope while a plan is played. Use once."""
 
@@ -133,7 +126,7 @@ class PlanWorld(KubectlRequests):
             silent=frozenset(self.snapshot.late.keys() - heard if joined is not None else ()),
             slow=frozenset(heard),
         )
-        api = Api(Unrecorded(), self.snapshot.now_ns, store)
+        api = Api(None, self.snapshot.now_ns, store)  # nobody reads action by action
         super().__init__(World(api, self._terms, end_ns=_NO_END_NS), {})
         self.clock = PlanClock(self._world)
         self._begin(moving)
@@ -301,11 +294,11 @@ class PlanWorld(KubectlRequests):
             new.placed_ns = new.created_ns
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
-        if old is None or (new is not None and new.uid != old.uid):
+        if old is None or (new is not None and new.metadata.uid != old.metadata.uid):
             return  # `_replaced` was told of it
         actor = self._actor_of(old)
         if new is None:
-            actor.gone_ns = self._now_ns()
+            actor.gone_ns = actor.goes_ns = self._now_ns()
             self._stops_counting(actor)
             return
         actor.pod = new
@@ -356,12 +349,12 @@ def why_held(
     `due_ns`: when it is to be gone, since the plan's moment. `silent`: why its kubelet is held to
     be silent, None where it lives.
     """
-    collected = snapshot.out_of_service(node)
+    collected = silent is not None and snapshot.out_of_service(node)
     if pod.metadata.deletion_grace_period_seconds != 0 and silent is not None and not collected:
         return "kubelet-unreachable", f"{silent}: nothing ends the pod or says that it did"
     if finalizers := finalizers_that_hold(pod):
         return "finalizer", f"finalizer {', '.join(finalizers)} keeps the object"
-    if due_ns < -OVERDUE_NS and not (silent is not None and collected):
+    if due_ns < -OVERDUE_NS and not collected:
         return (
             "kubelet-unreachable",
             f"it should have been gone {human_duration(-due_ns)} ago; its kubelet has not ended it",

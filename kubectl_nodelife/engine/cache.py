@@ -326,11 +326,12 @@ class Cache:
         return {node: len(keys) for node, keys in self._pods_by_node.items()}
 
     def _put_lease(self, lease: Lease, now_ns: int, cause: Action | None) -> Change | None:
-        old = self.set("Lease", lease.key, lease)
-        if lease.namespace != NAMESPACE_NODE_LEASE:
+        namespace, name = lease.metadata.namespace, lease.metadata.name
+        old = self.set("Lease", (namespace, name), lease)
+        if namespace != NAMESPACE_NODE_LEASE:
             return Change("Lease", old, lease, cause)
-        unusual = self._heartbeat(lease.name).observe(lease.spec.renew_time, now_ns)
-        return self._heartbeat_change(lease.name, cause) if unusual else None
+        unusual = self._heartbeat(name).observe(lease.spec.renew_time, now_ns)
+        return self._heartbeat_change(name, cause) if unusual else None
 
     def _heartbeat(self, node: str) -> Heartbeat:
         heartbeat = self.heartbeats.get(node)

@@ -291,8 +291,10 @@ class Pod(KubeObject, frozen=True):
 
     def ready(self) -> bool:
         """True if condition Ready is True. Follows upstream's `IsPodReady`."""
-        condition = self.status.condition("Ready")
-        return condition is not None and condition.status == "True"
+        for condition in self.status.conditions:
+            if condition.type == "Ready":
+                return condition.status == "True"
+        return False
 
 
 _ALIVE_PHASES = frozenset({"Pending", "Running", "Unknown"})

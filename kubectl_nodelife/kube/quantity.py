@@ -124,10 +124,11 @@ def pod_requests(pod: Pod) -> Mapping[str, int]:
     resources of the pod as a whole go first where they are given; overhead comes on top.
     """
     spec = pod.spec
-    if len(spec.containers) == 1:  # as in most pods
-        requests = container_requests(spec.containers[0].resources)
-    else:
-        requests = _sum(container_requests(c.resources) for c in spec.containers)
+    match spec.containers:
+        case [only]:  # as in most pods
+            requests = container_requests(only.resources)
+        case containers:
+            requests = _sum(container_requests(c.resources) for c in containers)
     if spec.init_containers:
         requests = _with_init_containers(requests, spec.init_containers)
     if spec.resources is not None:

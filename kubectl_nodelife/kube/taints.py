@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -216,6 +217,7 @@ def _check_taint(text: str, key: str, effect: str) -> None:
         raise ValueError(f"taint {text!r}: unknown effect {effect!r}; it is one of {known}")
 
 
+@lru_cache(maxsize=1 << 10)
 def default_tolerations(
     tolerations: tuple[Toleration, ...],
     *,
@@ -226,6 +228,7 @@ def default_tolerations(
 
     The plugin runs on CREATE and UPDATE of pods. A toleration of the taint's key or of every key,
     for NoExecute or every effect, counts as the pod's own word, whatever its operator or seconds.
+    Pods that tolerate the same get the very same tuple.
     """
     own = {t.key for t in tolerations if t.effect in ("", NO_EXECUTE)}
     if "" in own:

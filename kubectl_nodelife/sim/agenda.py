@@ -81,12 +81,11 @@ class Agenda:
             self._foreign += 1
             entry = (None, happening, arguments)
         slot = (at_ns, rank)
-        due = self._due.get(slot)
-        if due is None:
+        if slot in self._due:
+            self._due[slot].append(entry)
+        else:
             self._due[slot] = [entry]
             heapq.heappush(self._heap, slot)
-        else:
-            due.append(entry)
 
     def next_at(self) -> int | None:
         """The earliest instant at which something happens, or None."""

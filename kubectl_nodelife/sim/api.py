@@ -50,12 +50,15 @@ class RunRecorder(Protocol):
 class Api:
     """Objects by kind and key with the indexes of a cache; `now_ns` is the virtual clock.
 
+    `journal`: None: nobody reads what was done.
     `numbers`: for the actions of the cluster, and of the engine that runs on it.
     `admission`: what pods get that are made or changed here, their status aside; `stamped`: what
     those got that were there at t=0.
     """
 
-    def __init__(self, journal: RunRecorder, now_ns: int, store: Cache | None = None) -> None:
+    def __init__(
+        self, journal: RunRecorder | None, now_ns: int, store: Cache | None = None
+    ) -> None:
         self.now_ns = now_ns
         self.store = Cache() if store is None else store
         self.admission = self.stamped = DefaultTolerationSeconds()
@@ -110,7 +113,8 @@ class Api:
     def note(self, action: Action) -> Action:
         """Write down something that the cluster itself did."""
         self.numbers.ensure(action)
-        self._journal.write(self.now_ns, action)
+        if self._journal is not None:
+            self._journal.write(self.now_ns, action)
         return action
 
     def put(self, kind: str, obj: KubeObject, cause: Action | None = None) -> None:

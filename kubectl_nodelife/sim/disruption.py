@@ -47,8 +47,9 @@ class DisruptionController:
         self._owners = owners
         self._ledgers: dict[Key, BudgetLedger] = {}
         self._index: SelectorIndex[Key] = SelectorIndex()
-        self._matching: dict[str, tuple[Mapping[str, str] | None, list[Key]]] = {}
-        """The budgets of pods that were asked about, by uid, as long as they have those labels."""
+        self._matching: dict[int, tuple[str, Mapping[str, str] | None, list[Key]]] = {}
+        """(namespace, labels, the budgets of pods that have them) by the labels' id: nobody changes
+        a label map, and a pod mostly shares it with those in whose place it was made."""
         self._due: set[Key] = set()
         self.changed: dict[Key, None] = {}
         """The budgets whose status was written since they were first counted."""
@@ -92,12 +93,13 @@ class DisruptionController:
 
     def budgets_of(self, pod: Pod) -> list[BudgetLedger]:
         """The budgets that match the pod."""
-        meta = pod.metadata
-        known = self._matching.get(meta.uid)
-        if known is None or known[0] is not meta.labels:
-            found = self._index.find(meta.namespace, meta.labels) if self._ledgers else []
-            known = self._matching[meta.uid] = (meta.labels, found)
-        keys = known[1]
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels
+        alike = id(labels)
+        known = self._matching.get(alike)
+        if known is None or known[0] != namespace:
+            found = self._index.find(namespace, labels) if self._ledgers else []
+            known = self._matching[alike] = (namespace, labels, found)  # so that the id is theirs
+        keys = known[2]
         return [self._ledgers[key] for key in keys] if keys else []
 
     def evict(self, pod: Pod, *, again: bool = True) -> Allowed | EvictionRefused | None:
@@ -183,8 +185,6 @@ class DisruptionController:
             was, now = old if ledger in before else None, new if ledger in after else None
             ledger.pod_changed(was, now, self._owners)
             self._sync_soon(ledger)
-        if old is not None and new is None:
-            self._matching.pop(old.uid, None)
 
     def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
         for change in changes:

@@ -459,10 +459,11 @@ class Kubelets:
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         if new is None:
             assert old is not None
+            key, uid = old.key, old.metadata.uid
             for awaited in (self._endings, self._starting):
-                entry = awaited.get(old.key)
-                if entry is not None and entry.uid == old.uid:  # not a successor of its name
-                    del awaited[old.key]
+                entry = awaited.get(key)
+                if entry is not None and entry.uid == uid:  # not a successor of its name
+                    del awaited[key]
             return
         if not new.spec.node_name:
             return
@@ -477,20 +478,21 @@ class Kubelets:
         """A pod was deleted, gracefully: its kubelet will stop it in time."""
         if not pod.spec.node_name:
             return
+        key = pod.key
         grace_ns, asked_ns = _deletion(pod)
         if cause is not None:
             asked_ns = self._api.now_ns  # deletionTimestamp has whole seconds only
-        self._starting.pop(pod.key, None)
+        self._starting.pop(key, None)
         after_ns = self.terms.stops_after(pod, grace_ns)
         if after_ns is None:
-            self._endings.pop(pod.key, None)
+            self._endings.pop(key, None)
             return
         at_ns, lives = asked_ns + after_ns, self.alive(pod.spec.node_name)
         if lives and at_ns <= self._api.now_ns:
             at_ns = self._api.now_ns + LATE_STOP_NS
-        ending = self._endings[pod.key] = Ending(pod.uid, at_ns, cause)
+        ending = self._endings[key] = Ending(pod.metadata.uid, at_ns, cause)
         if lives:
-            self._agenda.add(at_ns, KUBELET, self._finish, pod.key, ending)
+            self._agenda.add(at_ns, KUBELET, self._finish, key, ending)
 
     def _finish(self, key: Key, ending: Ending, at_ns: int) -> None:
         """The pod has stopped: its kubelet takes the object out, unless a finalizer holds it."""
@@ -525,9 +527,9 @@ class Kubelets:
 
     def _run_after(self, pod: Pod, start: Start, after_ns: int | None) -> None:
         if after_ns is not None:
-            at_ns = self._api.now_ns + after_ns
-            start = self._starting[pod.key] = Start(start.uid, at_ns, start.cause)
-            self._agenda.add(at_ns, KUBELET, self._run, pod.key, start)
+            key, at_ns = pod.key, self._api.now_ns + after_ns
+            start = self._starting[key] = Start(start.uid, at_ns, start.cause)
+            self._agenda.add(at_ns, KUBELET, self._run, key, start)
 
     def _run(self, key: Key, start: Start, at_ns: int) -> None:
         """The pod's containers run: it becomes Ready."""

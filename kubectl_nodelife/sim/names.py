@@ -7,13 +7,14 @@ from __future__ import annotations
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIXES = len(_LETTERS) ** 5
 _PAIRS = [one + other for other in _LETTERS for one in _LETTERS]
+_PAIR_COUNT = len(_PAIRS)
 _STIR = 5_915_587  # coprime to _SUFFIXES: no suffix comes twice before all were used
 
 
 def name_suffix(number: int) -> str:
     """Five letters such as `generateName` gets, for the number-th object made."""
-    rest, first = divmod(number * _STIR % _SUFFIXES, len(_PAIRS))
-    last, second = divmod(rest, len(_PAIRS))
+    rest, first = divmod(number * _STIR % _SUFFIXES, _PAIR_COUNT)
+    last, second = divmod(rest, _PAIR_COUNT)
     return _PAIRS[first] + _PAIRS[second] + _LETTERS[last]
 
 

@@ -146,7 +146,8 @@ class WorkloadControllers:
             return
         rule = self._rules.get(owner.uid) or self.rule_of(old)
         at_ns: int | None
-        at_ns = max(self._api.now_ns + self.delay_ns, self._made.get(old.uid, 0) + SHORTEST_LIFE_NS)
+        uid = old.metadata.uid
+        at_ns = max(self._api.now_ns + self.delay_ns, self._made.get(uid, 0) + SHORTEST_LIFE_NS)
         if rule.delay_ns and was:
             at_ns = self._back_off(owner, rule, at_ns, cause)
         if rule.when == NEVER or at_ns is None:
@@ -157,7 +158,7 @@ class WorkloadControllers:
         elif was if rule.when == AT_ONCE else new is None:
             self._agenda.add(at_ns, OWNER, self._replace, (old, rule, cause))
         if new is None:
-            self._made.pop(old.uid, None)
+            self._made.pop(uid, None)
 
     def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
         """Pods may have become Ready; as many are active as before."""

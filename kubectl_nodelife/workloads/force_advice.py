@@ -96,7 +96,8 @@ def is_mirror(pod: Pod) -> bool:
 
 def finalizers_that_hold(pod: Pod) -> list[str]:
     """The finalizers that keep the object of a pod that is over."""
-    return [name for name in pod.metadata.finalizers if name not in REMOVED_BY_THE_CLUSTER]
+    finalizers = pod.metadata.finalizers
+    return [f for f in finalizers if f not in REMOVED_BY_THE_CLUSTER] if finalizers else []
 
 
 def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int) -> str:

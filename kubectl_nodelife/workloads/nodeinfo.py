@@ -6,6 +6,7 @@ Follows kube-scheduler framework `NodeInfo` and `HostPortInfo` and plugins/noder
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from kubectl_nodelife.kube.node import Node
@@ -23,8 +24,9 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
     """The host ports that the pod's containers take, sidecars with them."""
     spec = pod.spec
     containers = spec.containers
-    if len(containers) == 1 and not (containers[0].ports or spec.init_containers):
-        return ()  # as of most pods
+    match containers:
+        case [only] if not (only.ports or spec.init_containers):
+            return ()  # as of most pods
     found = []
     if spec.init_containers:
         containers += tuple(c for c in spec.init_containers if c.restart_policy == "Always")
@@ -37,26 +39,29 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 class NodeInfo:
-    """A node, and the sum of what its pods take. Pods that are going count until they are gone."""
+    """A node, and the sum of what its pods take. Pods that are going count until they are gone.
 
-    __slots__ = ("_free", "allocatable", "node", "pod_count", "ports", "requested")
+    `free`: what is left of each resource that the node has.
+    """
+
+    __slots__ = ("_most_pods", "allocatable", "free", "node", "pod_count", "ports", "requested")
 
     def __init__(self, node: Node, pods: Iterable[Pod] = ()) -> None:
         self.node = node
         self.allocatable = amounts(node.status.allocatable)
+        self._most_pods = self.allocatable.get(PODS, 0)
         self.requested: Amounts = {}
+        self.free = dict(self.allocatable)
         self.pod_count = 0
         self.ports: dict[HostPort, int] = {}
-        self._free: Amounts | None = None
-        for pod in pods:
-            self.add(pod_requests(pod), host_ports(pod))
+        self.add_pods(pods)
 
     def copy(self) -> NodeInfo:
         """One of its own with the same counts."""
         copy = NodeInfo.__new__(NodeInfo)
-        copy.node, copy.allocatable, copy.pod_count = self.node, self.allocatable, self.pod_count
-        copy.requested, copy.ports = dict(self.requested), dict(self.ports)
-        copy._free = self._free
+        copy.node, copy.allocatable, copy._most_pods = self.node, self.allocatable, self._most_pods
+        copy.requested, copy.free = dict(self.requested), dict(self.free)
+        copy.ports, copy.pod_count = dict(self.ports), self.pod_count
         return copy
 
     def add(
@@ -64,19 +69,38 @@ class NodeInfo:
     ) -> None:
         """So many pods with these requests and ports each are here."""
         self.pod_count += pods
-        self._free = None
-        requested = self.requested
+        requested, free = self.requested, self.free
         for name, amount in requests.items():
-            requested[name] = requested.get(name, 0) + amount * pods
+            taken = amount * pods
+            requested[name] = requested.get(name, 0) + taken
+            if name in free:
+                free[name] -= taken
         for port in ports:
             self.ports[port] = self.ports.get(port, 0) + pods
+
+    def add_pods(self, pods: Iterable[Pod]) -> None:
+        """All of these are here. Many request the very same, which is added but once."""
+        alike: dict[int, Mapping[str, int]] = {}
+        counts: defaultdict[int, int] = defaultdict(int)
+        for pod in pods:
+            requests, ports = pod_requests(pod), host_ports(pod)
+            if ports:
+                self.add(requests, ports)
+            else:
+                same = id(requests)
+                alike[same] = requests  # as long as it is held, nothing else has its id
+                counts[same] += 1
+        for same, requests in alike.items():
+            self.add(requests, pods=counts[same])
 
     def remove(self, requests: Mapping[str, int], ports: Iterable[HostPort] = ()) -> None:
         """A pod with these requests and ports has left."""
         self.pod_count -= 1
-        self._free = None
+        free = self.free
         for name, amount in requests.items():
             self.requested[name] -= amount
+            if name in free:
+                free[name] += amount
         for port in ports:
             self.ports[port] -= 1
             if not self.ports[port]:
@@ -84,20 +108,12 @@ class NodeInfo:
 
     def shortages(self, requests: Mapping[str, int]) -> list[str]:
         """The resources that the node is short of, in upstream's words. Follows `fitsRequest`."""
-        free = self._free
-        if free is None:
-            free = self._free = self._count_free()
-        full = self.pod_count + 1 > self.allocatable.get(PODS, 0)
-        short = ["Too many pods"] if full else []
+        free = self.free
+        short = [] if self.pod_count < self._most_pods else ["Too many pods"]
         for name, amount in requests.items():
             if amount > 0 and (name not in free or amount > free[name]):
                 short.append(f"Insufficient {name}")
         return short
-
-    def _count_free(self) -> Amounts:
-        """The free amount of each resource that the node has."""
-        requested = self.requested
-        return {name: most - requested.get(name, 0) for name, most in self.allocatable.items()}
 
     def port_taken(self, wanted: Iterable[HostPort]) -> bool:
         """True if one of the host ports is taken. Follows `HostPortInfo.CheckConflict`."""

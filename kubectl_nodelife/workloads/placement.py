@@ -167,6 +167,10 @@ class PlacementSimulator:
         """The node's place in the order in which nodes were first seen."""
         return self._ranks[name]
 
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """The nodes in that order."""
+        return sorted(names, key=self._ranks.__getitem__)
+
     def info(self, name: str) -> NodeInfo:
         """The node's free room."""
         info = self._infos.get(name)
@@ -341,7 +345,7 @@ class PlacementSimulator:
         if stale:
             nodes, sample = self._cache.nodes, demands.wanted.pod
             known_nodes = stale & self._ranks.keys()  # pods may name nodes that do not exist
-            for name in sorted(known_nodes, key=self._ranks.__getitem__):
+            for name in self.in_order(known_nodes):
                 node = nodes.get(name)
                 admitted = node is not None and self._keeps_off(sample, node) is None
                 found.update(name, admitted)

@@ -14,7 +14,7 @@ constraints that a pod writes itself, and preferred affinity between pods.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from math import log
@@ -67,6 +67,9 @@ class Nodes(Protocol):
 
     def rank(self, name: str) -> int:
         """The node's place in the order in which nodes were first seen."""
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """The nodes in that order."""
 
     def infos(self, names: Iterable[str]) -> list[NodeInfo]:
         """The free room of each of the nodes."""
@@ -271,7 +274,7 @@ class _Round:
         """All of them, in the order in which the cluster's nodes were first seen."""
         if self._names is None:
             admitted = (name for name, admitted in self._admitted.items() if admitted)
-            self._names = sorted(admitted, key=self._nodes.rank)
+            self._names = self._nodes.in_order(admitted)
         return self._names
 
     def best(
@@ -315,9 +318,12 @@ class _Round:
 
     def _by_preference(self) -> list[list[str]]:
         if self._preferred is None:
-            groups: dict[Preference, list[str]] = {}
+            groups: defaultdict[Preference, list[str]] = defaultdict(list)
+            liked, prefers = self._liked, self._prefers
             for name in self.names():
-                groups.setdefault(self._preference(name), []).append(name)
+                if name not in liked:
+                    liked[name] = prefers(name)
+                groups[liked[name]].append(name)
             self._preferred = [groups[preference] for preference in sorted(groups)]
         return self._preferred
 
@@ -338,8 +344,7 @@ def node_scores(
     cpu, memory = requests.get("cpu", 0), requests.get("memory", 0)
     scores = []
     for info, preference, crowd in zip(nodes.infos(names), preferences, crowds, strict=True):
-        used_cpu = _used_share(info, "cpu", cpu)
-        used_memory = _used_share(info, "memory", memory)
+        used_cpu, used_memory = _used_shares(info, (("cpu", cpu), ("memory", memory)))
         taints = 1 - preference.taints / most_taints if most_taints else 1
         affinity = -preference.affinity / most_affinity if most_affinity else 0
         scores.append(
@@ -352,13 +357,17 @@ def node_scores(
     return scores
 
 
-def _used_share(info: NodeInfo, name: str, requested: int) -> float:
-    """How much of a resource is taken once the pod is there, as a share of 1."""
-    allocatable = info.allocatable.get(name, 0)
-    if not allocatable:
-        return 1.0
-    share = (info.requested.get(name, 0) + requested) / allocatable
-    return share if share < 1 else 1.0
+def _used_shares(info: NodeInfo, asked: Iterable[tuple[str, int]]) -> list[float]:
+    """How much of each resource is taken once the pod is there, as a share of 1."""
+    allocatable, free = info.allocatable, info.free
+    shares = []
+    for name, requested in asked:
+        if name in allocatable and (most := allocatable[name]):
+            share = (most - free[name] + requested) / most
+            shares += [share if share < 1 else 1.0]
+        else:
+            shares += [1.0]
+    return shares
 
 
 def _crowds(nodes: Nodes, names: list[str], siblings: Siblings) -> list[float]:
@@ -391,11 +400,13 @@ _NONE: Final = Preference()
 def preference_of(pod: Pod, node: Node) -> Preference:
     """What the pod thinks of the node. Follows `countIntolerableTaintsPreferNoSchedule` and
     NodeAffinity's `Score`."""
+    affinity = pod.spec.affinity
+    if affinity is None and not node.spec.taints:
+        return _NONE  # as mostly
     taints = sum(
         taint.effect == PREFER_NO_SCHEDULE and first_tolerating(pod.spec.tolerations, taint) is None
         for taint in node.spec.taints
     )
-    affinity = pod.spec.affinity
     of_nodes = affinity.node_affinity if affinity is not None else None
     terms = of_nodes.preferred_during_scheduling_ignored_during_execution if of_nodes else ()
     weight = sum(t.weight for t in terms if matches_node_selector_term(t.preference, node))
@@ -420,8 +431,8 @@ class OwnersPods:
 
     def siblings(self, pod: Pod, cache: SchedulerCache) -> Siblings:
         """Node -> pods of the pod's owner there."""
-        owner = controller_of(pod.metadata)
-        if owner is None or len(cache.nodes) > SMALL:
+        owner = controller_of(pod.metadata) if len(cache.nodes) <= SMALL else None
+        if owner is None:
             return _NOBODY
         if self._on is None:
             self._on = {}

@@ -135,6 +135,34 @@ def test_leaving_gives_everything_back() -> None:
     assert not fits(wanted, info) and info.pod_count == 0
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_free_room_is_kept_up(seed: int) -> None:
+    rand = random.Random(seed)
+    kept, there = NodeInfo(node()), list[Pod]()
+    asked = [{"cpu": 50}, {"cpu": 100, "example.com/gpu": 1}, {"memory": 1 << 20}, {"cpu": 100}]
+    of_pod: dict[str, dict[str, int]] = {}
+    for step in range(60):
+        if there and rand.random() < 0.4:
+            kept.remove(of_pod[there.pop(rand.randrange(len(there))).name])
+        else:
+            requests = rand.choice(asked)
+            of_pod[f"p{step}"] = requests
+            there.append(requesting(f"p{step}", requests))
+            kept.add(requests)
+        afresh = NodeInfo(node(), there)
+        assert kept.free == afresh.free and kept.pod_count == afresh.pod_count == len(there)
+        taken = {name: kept.requested.get(name, 0) for name in kept.allocatable}
+        assert kept.free == {name: kept.allocatable[name] - taken[name] for name in taken}
+        other, free = kept.copy(), dict(kept.free)
+        other.add({"cpu": 500})
+        assert kept.free == free != other.free
+
+
+def requesting(name: str, requests: dict[str, int]) -> Pod:
+    quantities = {what: f"{n}m" if what == "cpu" else n for what, n in requests.items()}
+    return pod(name, containers=[{"name": "c", "resources": {"requests": quantities}}])
+
+
 # --- topology spread -----------------------------------------------------------------------------
 
 

@@ -31,6 +31,9 @@ class Nodes:
     def rank(self, name: str) -> int:
         return sorted(self._used).index(name)
 
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        return sorted(names)
+
     def zones(self, names: Iterable[str]) -> list[str]:
         return [name[0] for name in names]
 

@@ -132,4 +132,5 @@ class ActionNumbers:
     def ensure(self, action: Action) -> None:
         """Number the action unless it has been."""
         if not action.id:
-            self.give(action)
+            force_setattr(action, "id", self.next_id)
+            self.next_id += 1

@@ -250,7 +250,7 @@ class KubectlDrain(Generic[PodT]):
             return
         seen_ns = self._core.reserve(self._clock.now_ns) + self._times.request_ns
         goes_ns = target.actor.goes_ns
-        if goes_ns is None or goes_ns <= seen_ns or self._may_skip or target.actor.gone:
+        if goes_ns is None or goes_ns <= seen_ns or self._may_skip:
             self._clock.ask_again_at(seen_ns, self._looked, run, target)
         else:
             # It will still be there when the answer is made: no need to wait for that.
