@@ -35,6 +35,7 @@ from kubectl_nodelife.engine.dependent_writes import (
 )
 from kubectl_nodelife.engine.dependent_writes import lane as lane_of
 from kubectl_nodelife.engine.events import Outcome, Put
+from kubectl_nodelife.engine.settlement import is_newer
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.action_sender import HELD as HELD
 from kubectl_nodelife.live.action_sender import (
@@ -202,10 +203,7 @@ class LiveExecutor:
 
     def _is_newer(self, obj: KubeObject) -> bool:
         known = self._port.cache.get(type(obj).__name__, obj.key)
-        if known is None:
-            return True
-        one, other = obj.metadata.resource_version, known.metadata.resource_version
-        return one.isdecimal() and other.isdecimal() and int(one) > int(other)
+        return known is None or is_newer(obj, known.metadata.resource_version)
 
 
 def _place_of(item: QueuedAction, waiting: Sequence[QueuedAction]) -> int:

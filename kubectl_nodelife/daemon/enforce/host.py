@@ -25,6 +25,7 @@ from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
 from kubectl_nodelife.engine.loop import Executor, Tick
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.settlement import is_newer
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.executor import LiveExecutor
 from kubectl_nodelife.live.news import FAILING, KindPhase, ListNews, News
@@ -191,8 +192,7 @@ class EnforcingHost:
         known = self.cache.get(event.kind, event.obj.key)
         if known is None or known.uid != event.obj.uid:
             return False
-        new, old = event.obj.metadata.resource_version, known.metadata.resource_version
-        return new.isdecimal() and old.isdecimal() and int(new) < int(old)
+        return is_newer(known, event.obj.metadata.resource_version)
 
 
 class EnforcingTask(DecisionTask):
