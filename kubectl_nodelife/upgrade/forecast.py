@@ -69,9 +69,19 @@ def forecast(
     )
     what = UpgradeEvent(policy, work_of(policy, expected_work_ns(policy)))
     setting = setting_of(objects, what, settings, snapshot.now_ns, snapshot.kinds_read)
+    decider = decider_for(settings, snapshot.kinds_read, snapshot.release)
+    return play(setting, settings, decider, progress)
+
+
+def play(
+    setting: Setting,
+    settings: Settings,
+    decider: MakeDecider,
+    progress: Progress = lambda done: None,
+) -> Course:
+    """The course of the setting's upgrade, played until it is over or stands still for good."""
     names = setting.scenario.controllers
     controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
-    decider = decider_for(settings, snapshot.kinds_read, snapshot.release)
     course = run(setting, controllers, make_decider=decider, until_upgraded=progress).course
     assert course is not None
     return course

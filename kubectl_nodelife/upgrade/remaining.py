@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
     ANNOTATION_RUN,
@@ -47,18 +46,15 @@ from kubectl_nodelife.kube.node import Lease, Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE
-from kubectl_nodelife.sim.run import run
-from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS
 from kubectl_nodelife.sim.upgrade_course import Course
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
-from kubectl_nodelife.upgrade.forecast import SLACK, decider_for, setting_of, work_of
+from kubectl_nodelife.upgrade.forecast import SLACK, decider_for, play, setting_of, work_of
 
 ASSUMED_DRAIN_NS: Final = MINUTE_NS
 """Where no drain of the run has ended, and its leader foresees nothing."""
 
 _MEASURED_DRAIN: Final = (0.7, 1.0, 1.5)
 _FORESEEN_DRAIN: Final = (0.3, 1.0, 2.0)
-_NODE_CONTROLLER: Final = ("node-lifecycle",)
 
 
 class RemainingTime(NamedTuple):
@@ -148,15 +144,7 @@ def _play(
     )
     objects = _nodes_alone(under_way, flying, drain_ns)
     setting = setting_of(objects, event, settings, under_way.now_ns)
-    controllers = make_controllers(settings, _NODE_CONTROLLER, pass_drift_ns=PASS_DRIFT_NS)
-    course = run(
-        setting,
-        controllers,
-        make_decider=decider_for(settings),
-        until_upgraded=lambda done: None,
-    ).course
-    assert course is not None
-    return course
+    return play(setting, settings, decider_for(settings))
 
 
 def _for_nodes_alone(policy: UpgradePolicy, names: Sequence[str]) -> UpgradePolicy:

@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, pool_scope
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.run import run
-from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent, WorkAssumptions
-from kubectl_nodelife.upgrade.forecast import decider_for, setting_of
+from kubectl_nodelife.upgrade.forecast import decider_for, play, setting_of
 from tests.sim.documents import node
 
 NODES = {"a": 167, "b": 167, "c": 166}
@@ -40,14 +37,7 @@ def test_500_nodes_as_calculated_by_hand() -> None:
     policy = policy_from({"selector": "pool=p", "work": {"mode": "run", "command": "-"}})
     event = UpgradeEvent(policy, WorkAssumptions(duration_ns=WORK_NS))
     setting = setting_of(nodes(), event, SETTINGS, START_NS)
-    controllers = make_controllers(SETTINGS, ["node-lifecycle"], pass_drift_ns=PASS_DRIFT_NS)
-    course = run(
-        setting,
-        controllers,
-        make_decider=decider_for(SETTINGS),
-        until_upgraded=lambda done: None,
-    ).course
-    assert course is not None
+    course = play(setting, SETTINGS, decider_for(SETTINGS))
     assert abs(course.end_ns / MINUTE_NS - 287) < 1
     lowest = {scope: low.available for scope, low in course.lowest.items()}
     assert lowest[CLUSTER] == lowest[pool_scope("p")] == 450
