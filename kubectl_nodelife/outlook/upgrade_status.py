@@ -59,6 +59,7 @@ from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, parse_time
+from kubectl_nodelife.sim.run import Progress
 from kubectl_nodelife.upgrade.ports import make_ports
 from kubectl_nodelife.upgrade.remaining import RunUnderWay, remaining_time
 
@@ -83,11 +84,11 @@ def upgrade_status(
     names: Collection[str] = (),
     evidence: CheckEvidence | None = None,
     *,
-    foretell: bool = True,
+    progress: Progress | None = lambda done: None,
 ) -> Json:
     """The UpgradeStatus. `now_ns`: the API server's time. `names`: only these nodes, if any.
-    `evidence`: what was read for the nodes' checks. `foretell`: play the rest of the run, some 5 ms
-    a node. Raises NotFound for a name that nothing has.
+    `evidence`: what was read for the nodes' checks. `progress`: is called while the rest of the
+    run is played, some 5 ms a node; None: it is not. Raises NotFound for a name that nothing has.
     """
     warnings: list[str] = []
     run = _document(lease, warnings)
@@ -119,7 +120,7 @@ def upgrade_status(
         holds=[{"what": what, "because": why} for what, why in said.holds.items()],
         counts=dict(sorted(Counter(row["state"] for row in every).items())),
         nodes=rows,
-        estimate=_estimate(view, leader["alive"]) if foretell else None,
+        estimate=_estimate(view, leader["alive"], progress),
         lowest=_lowest(said),
         failures=sorted(run.failed) if run is not None else [],
         notEvaluated=list(_not_evaluated(view)),
@@ -314,8 +315,10 @@ def _lowest(said: LeaderReport) -> Json:
     }
 
 
-def _estimate(view: RunNodes, is_led: bool) -> Json | None:
+def _estimate(view: RunNodes, is_led: bool, progress: Progress | None) -> Json | None:
     """How long the run still takes; None where it is over, or its policy cannot be read."""
+    if progress is None:
+        return None
     run, policy = view.run, view.policy
     if run is None or policy is None or run.phase in OVER or run.proof_only or view.lease is None:
         return None
@@ -331,7 +334,7 @@ def _estimate(view: RunNodes, is_led: bool) -> Json | None:
         view.said.drain_seconds,
         view.now_ns,
     )
-    left = remaining_time(under_way, view.settings)
+    left = remaining_time(under_way, view.settings, progress)
     if left is None:
         return None
     since = "now" if is_led else "when a leader goes on"

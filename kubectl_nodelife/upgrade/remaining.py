@@ -46,6 +46,7 @@ from kubectl_nodelife.kube.node import Lease, Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE
+from kubectl_nodelife.sim.run import Progress
 from kubectl_nodelife.sim.upgrade_course import Course
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from kubectl_nodelife.upgrade.forecast import SLACK, decider_for, play, setting_of, work_of
@@ -95,8 +96,11 @@ class RunUnderWay(NamedTuple):
         }
 
 
-def remaining_time(under_way: RunUnderWay, settings: Settings) -> RemainingTime | None:
-    """The time that is left of the run; None where nothing is.
+def remaining_time(
+    under_way: RunUnderWay, settings: Settings, progress: Progress = lambda done: None
+) -> RemainingTime | None:
+    """The time that is left of the run; None where nothing is. `progress`: is called with the
+    number of nodes that are done in the play so far.
 
     Its ends are in proportion: how long one node takes at least and at most, to what is expected.
     """
@@ -118,7 +122,7 @@ def remaining_time(under_way: RunUnderWay, settings: Settings) -> RemainingTime 
         for phases, share in zip(phase_times(policy), shares, strict=True)
     )
     length_ns = min(drain_ns, policy.drain_timeout_ns)
-    seconds = _play(under_way, flying, policy, length_ns, settings).end_ns / SECOND_NS
+    seconds = _play(under_way, flying, policy, length_ns, settings, progress).end_ns / SECOND_NS
     return RemainingTime(
         seconds * least / expected,
         seconds,
@@ -134,6 +138,7 @@ def _play(
     policy: UpgradePolicy,
     drain_ns: int,
     settings: Settings,
+    progress: Progress,
 ) -> Course:
     """The rest of the run, with drains of that length."""
     names = sorted({*flying, *under_way.waiting, *under_way.replaced})
@@ -144,7 +149,7 @@ def _play(
     )
     objects = _nodes_alone(under_way, flying, drain_ns)
     setting = setting_of(objects, event, settings, under_way.now_ns)
-    return play(setting, settings, decider_for(settings))
+    return play(setting, settings, decider_for(settings), progress)
 
 
 def _for_nodes_alone(policy: UpgradePolicy, names: Sequence[str]) -> UpgradePolicy:

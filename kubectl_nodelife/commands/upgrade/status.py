@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
-from kubectl_nodelife.commands.upgrade.run import ALL, read_run
+from kubectl_nodelife.commands.upgrade.run import ALL, RunRead, read_run
 from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.live_line import progress_bar
 
 if TYPE_CHECKING:
     from kubectl_nodelife.report.upgrade_status import StatusFollower
@@ -62,16 +63,15 @@ def status(
     import asyncio
 
     from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
-    from kubectl_nodelife.outlook.upgrade_status import has_trouble, upgrade_status
+    from kubectl_nodelife.outlook.upgrade_status import has_trouble
     from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
 
     follower: StatusFollower | None = None
     before: object = None
     while True:
         found = asyncio.run(read_run(connection, lease_namespace, checks_of=set(nodes) or ALL))
-        read = (found.nodes, found.lease, found.now_ns, found.source)
         shows_all = follower is None or output.format not in ("table", "wide")
-        answer = upgrade_status(*read, nodes, found.evidence, foretell=shows_all)
+        answer = _status(found, nodes, foretell=shows_all)
         if follower is None:
             follower = StatusFollower(answer, wide=output.format == "wide")
             for warning in (*found.warnings, *answer["warnings"]):
@@ -88,6 +88,15 @@ def status(
         if not watch or over or (answer["phase"] == RunPhase.PAUSED and not answer["nodes"]):
             return EXIT_NO if exit_code and has_trouble(answer) else 0
         asyncio.run(asyncio.sleep(_LOOK_SECONDS))
+
+
+def _status(found: RunRead, nodes: tuple[str, ...], *, foretell: bool) -> dict[str, Any]:
+    """The document, with a progress bar while the rest of the run is played. Raises NotFound."""
+    from kubectl_nodelife.outlook.upgrade_status import upgrade_status
+
+    read = (found.nodes, found.lease, found.now_ns, found.source, nodes, found.evidence)
+    with progress_bar("playing the rest of the run", len(found.nodes)) as step:
+        return upgrade_status(*read, progress=step if foretell else None)
 
 
 def _lasting(value: Any) -> Any:
