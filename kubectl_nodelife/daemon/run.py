@@ -81,6 +81,7 @@ from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import cluster_identity, connection_warnings
 from kubectl_nodelife.outlook.upgrade_status import upgrade_status
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
+from kubectl_nodelife.upgrade.remaining import LONGEST_PLAY_S, within
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint
@@ -517,7 +518,10 @@ def upgrade_answer(
         view = look()
         names = query.get("node", ())
         nodes = list(view.cache.nodes.values())
-        status = upgrade_status(nodes, lease, view.now_ns, view.source, names)
+        progress = within(LONGEST_PLAY_S, time.monotonic, lambda done: None)
+        status = upgrade_status(
+            nodes, lease, view.now_ns, view.source, names, progress=progress
+        )
         return {**status, "warnings": [*view.warnings, *status["warnings"]]}
 
     async def upgrade_now(query: Query) -> dict[str, Any]:

@@ -56,12 +56,12 @@ from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, pa
 from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
-from kubectl_nodelife.errors import BadInput, NotFound
+from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, parse_time
 from kubectl_nodelife.sim.run import Progress
 from kubectl_nodelife.upgrade.ports import make_ports
-from kubectl_nodelife.upgrade.remaining import RunUnderWay, remaining_time
+from kubectl_nodelife.upgrade.remaining import PlayGivenUp, RunUnderWay, remaining_time
 
 NO_RUN: Final = "None"
 Json = dict[str, Any]
@@ -120,7 +120,7 @@ def upgrade_status(
         holds=[{"what": what, "because": why} for what, why in said.holds.items()],
         counts=dict(sorted(Counter(row["state"] for row in every).items())),
         nodes=rows,
-        estimate=_estimate(view, leader["alive"], progress),
+        estimate=_estimate(view, leader["alive"], progress, warnings),
         lowest=_lowest(said),
         failures=sorted(run.failed) if run is not None else [],
         notEvaluated=list(_not_evaluated(view)),
@@ -315,8 +315,12 @@ def _lowest(said: LeaderReport) -> Json:
     }
 
 
-def _estimate(view: RunNodes, is_led: bool, progress: Progress | None) -> Json | None:
-    """How long the run still takes; None where it is over, or its policy cannot be read."""
+def _estimate(
+    view: RunNodes, is_led: bool, progress: Progress | None, warnings: list[str]
+) -> Json | None:
+    """How long the run still takes; None where it is over, or its policy cannot be read, and where
+    its rest cannot be played, which is said.
+    """
     if progress is None:
         return None
     run, policy = view.run, view.policy
@@ -334,7 +338,11 @@ def _estimate(view: RunNodes, is_led: bool, progress: Progress | None) -> Json |
         view.said.drain_seconds,
         view.now_ns,
     )
-    left = remaining_time(under_way, view.settings, progress)
+    try:
+        left = remaining_time(under_way, view.settings, progress)
+    except (PlayGivenUp, Failed) as error:
+        warnings.append(f"how long the run still takes is not evaluated: {error}")
+        return None
     if left is None:
         return None
     since = "now" if is_led else "when a leader goes on"

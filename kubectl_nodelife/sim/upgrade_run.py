@@ -213,6 +213,8 @@ class VirtualUpgrades:
         holds the candidates has held them for longer than anything that ends, or for a whole
         maintenance window.
         """
+        if self._last is not None and self._last.superseded and not self.leaders:
+            return True
         last = self._last.last if self._last is not None else None
         if last is None or last.flying or last.awaited or self._to_lead:
             return False
@@ -357,7 +359,7 @@ class VirtualUpgrades:
         self.leaders.append(leader)
         self._last, self._acted_ns = controller, now_ns
         if self._joins:
-            self.work.go_on(leader.hear)
+            self.work.go_on(controller.in_work(cache), leader.hear)
         return leader
 
     def make_leader(self, controller: UpgradeController, epoch: int, cache: Cache) -> VirtualLeader:

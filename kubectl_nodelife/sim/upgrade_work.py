@@ -11,14 +11,14 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import count
 from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, LABEL_STATE, NodeState, mark_of
+from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, LABEL_STATE, NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import (
     BOOT_ID_CHANGED,
     NODE_INFO_FIELDS,
@@ -84,16 +84,15 @@ class VirtualWork:
         report = WorkReport(action.try_, _DONE)
         self._begin(action.node, action, lambda: tell(action.node, report))
 
-    def go_on(self, tell: Told) -> None:
-        """What is in work goes on, and takes as long as is left of its time. `tell` hears of it."""
+    def go_on(self, marks: Mapping[str, NodeMark], tell: Told) -> None:
+        """The work on these nodes goes on, for as long as is left of its time; `tell` hears of its
+        end.
+        """
         now_ns = self._api.now_ns
-        for node in list(self._api.store.nodes.values()):
-            mark = mark_of(node)
-            if mark is not None and mark.state is NodeState.WORKING:
-                since = mark.work.started or mark.since
-                spent_ns = max(0, now_ns - parse_time(since)) if since else 0
-                report = WorkReport(mark.try_, _DONE)
-                self._begin(node.name, None, partial(tell, node.name, report), spent_ns)
+        for name, mark in marks.items():
+            since = mark.work.started or mark.since
+            spent_ns = max(0, now_ns - parse_time(since)) if since else 0
+            self._begin(name, None, partial(tell, name, WorkReport(mark.try_, _DONE)), spent_ns)
 
     def stop(self, action: StopWork) -> None:
         """The leader ends its command: what it has not changed yet, it never will."""

@@ -7,7 +7,7 @@ run took, or as its leader foresees. All work succeeds, and there is room for al
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -58,6 +58,26 @@ _MEASURED_DRAIN: Final = (0.7, 1.0, 1.5)
 _FORESEEN_DRAIN: Final = (0.3, 1.0, 2.0)
 
 
+LONGEST_PLAY_S: Final = 10.0
+"""So long a status waits for the play of the rest of a run: some 1,000 nodes."""
+
+
+class PlayGivenUp(Exception):
+    """The play takes longer than the answer may wait for it."""
+
+
+def within(seconds: float, clock: Callable[[], float], progress: Progress) -> Progress:
+    """The same progress for so many seconds of the clock; then it raises PlayGivenUp."""
+    until = clock() + seconds
+
+    def told(done: int) -> None:
+        if clock() > until:
+            raise PlayGivenUp(f"its play took longer than {seconds:.0f}s")
+        progress(done)
+
+    return told
+
+
 class RemainingTime(NamedTuple):
     """Seconds from now until the run is over, at least, as expected, at most.
 
@@ -100,7 +120,7 @@ def remaining_time(
     under_way: RunUnderWay, settings: Settings, progress: Progress = lambda done: None
 ) -> RemainingTime | None:
     """The time that is left of the run; None where nothing is. `progress`: is called with the
-    number of nodes that are done in the play so far.
+    number of nodes that are done in the play so far; what it raises ends the play.
 
     Its ends are in proportion: how long one node takes at least and at most, to what is expected.
     """

@@ -38,6 +38,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_tim
 from kubectl_nodelife.outlook.upgrade_status import CheckEvidence, has_trouble, upgrade_status
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
+from kubectl_nodelife.upgrade.remaining import within
 
 NOW = parse_time("2026-11-22T12:00:00Z")
 
@@ -263,6 +264,24 @@ def test_what_is_left_rests_on_the_median_of_what_the_run_took() -> None:
     assert abs(estimate["expectedSeconds"] - (7 * (60 + 240 + 60 + 13) + 60)) < 7 * 2
     assert estimate["lowSeconds"] < estimate["expectedSeconds"] < estimate["highSeconds"]
     assert "Left: 7 nodes, about 44m (" in text(answer)
+
+
+def test_the_play_of_the_rest_minds_no_marks_but_the_runs_own() -> None:
+    others = NodeMark(run="r0", state=NodeState.WORKING, since=at(-30))
+    nodes = [node("b0", "{"), node("b1", others), node("b2", DRAINING), *TEN[3:]]
+    answer = status(nodes, lease(run()))
+    assert answer["estimate"]["expectedSeconds"] > 60 and not answer["failures"]
+
+
+def test_a_play_that_takes_too_long_is_given_up_and_that_is_said() -> None:
+    clock = iter(range(1000))
+    progress = within(5.0, lambda: next(clock), lambda done: None)
+    answer = upgrade_status(TEN, lease(run()), NOW, {"kind": "direct"}, progress=progress)
+    assert answer["estimate"] is None
+    why = "how long the run still takes is not evaluated: its play took longer than 5s"
+    assert why in answer["warnings"]
+    quiet = upgrade_status(TEN, lease(run()), NOW, {"kind": "direct"}, progress=None)
+    assert quiet["estimate"] is None and not quiet["warnings"]
 
 
 def test_a_run_without_a_leader_says_from_when_the_time_counts() -> None:

@@ -92,11 +92,15 @@ def status(
 
 def _status(found: RunRead, nodes: tuple[str, ...], *, foretell: bool) -> dict[str, Any]:
     """The document, with a progress bar while the rest of the run is played. Raises NotFound."""
+    import time
+
     from kubectl_nodelife.outlook.upgrade_status import upgrade_status
+    from kubectl_nodelife.upgrade.remaining import LONGEST_PLAY_S, within
 
     read = (found.nodes, found.lease, found.now_ns, found.source, nodes, found.evidence)
     with progress_bar("playing the rest of the run", len(found.nodes)) as step:
-        return upgrade_status(*read, progress=step if foretell else None)
+        progress = within(LONGEST_PLAY_S, time.monotonic, step) if foretell else None
+        return upgrade_status(*read, progress=progress)
 
 
 def _lasting(value: Any) -> Any:

@@ -8,7 +8,7 @@ clock anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Collection, Hashable, Iterator
 from typing import Final
 
 from msgspec.structs import replace
@@ -128,14 +128,11 @@ class UpgradeController:
         memory, clock_ns = self.memory, now_ns + self.host.clock_ahead_ns
         memory.began_ns = now_ns - self.ports.grace_period_ns
         flies, ended_ns = False, []
-        for node in cache.nodes.values():
-            mark = memory.readings.of(node).mark
-            if mark is None or not mark.since:
-                continue
-            age_ns = max(0, clock_ns - parse_time(mark.since))
-            if mark.state in IN_FLIGHT and mark.epoch == self.epoch:
-                memory.join(node, mark, now_ns - age_ns, renewals=age_ns // RENEWAL_NS)
-                flies = True
+        for name, mark in self._marks_of_run(cache):
+            age_ns = max(0, clock_ns - parse_time(mark.since)) if mark.since else 0
+            if mark.state in IN_FLIGHT:
+                flies, renewals = True, age_ns // RENEWAL_NS
+                memory.join(cache.nodes[name], mark, now_ns - age_ns, renewals)
             elif mark.state is NodeState.DONE:
                 ended_ns.append(now_ns - age_ns)
         memory.soak = None if flies or not ended_ns else (JOINED, max(ended_ns))
@@ -199,6 +196,20 @@ class UpgradeController:
             return ()
         self._due_ns = at_ns
         return (Requeue(NAME, _PASS, at_ns),)
+
+    def in_work(self, cache: Cache) -> dict[str, NodeMark]:
+        """The nodes that the run works on now, with their marks."""
+        marks = self._marks_of_run(cache)
+        return {name: mark for name, mark in marks if mark.state is NodeState.WORKING}
+
+    def _marks_of_run(self, cache: Cache) -> Iterator[tuple[str, NodeMark]]:
+        """The nodes' marks of the run on the Lease, no matter of which epoch."""
+        lease = cache.get("Lease", self.policy.lease_key)
+        document = document_of(lease if isinstance(lease, Lease) else None)
+        for name, node in cache.nodes.items():
+            mark = self.memory.readings.of(node).mark
+            if mark is not None and document is not None and mark.run == document.run:
+                yield name, mark
 
     # The pass
 
