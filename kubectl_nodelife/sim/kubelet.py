@@ -254,7 +254,7 @@ class Kubelets:
     def gone_at(self, pod: Pod) -> int | None:
         """When a pod that is being stopped will be gone, ns; None where that is not known."""
         ending = self._endings.get(pod.key)
-        return ending.at_ns if ending is not None and ending.uid == pod.uid else None
+        return ending.at_ns if ending is not None and ending.uid == pod.metadata.uid else None
 
     def alive(self, node: str) -> bool:
         """True if the node's kubelet lives."""
@@ -472,7 +472,7 @@ class Kubelets:
             if old is None or _deletion(old) != _deletion(new):
                 self._end(new, cause)
         elif (old is None or not old.spec.node_name) and new.status.phase in ("", "Pending"):
-            self._await(new, Start(new.uid, 0, cause))
+            self._await(new, Start(meta.uid, 0, cause))
 
     def _end(self, pod: Pod, cause: Action | None) -> None:
         """A pod was deleted, gracefully: its kubelet will stop it in time."""
@@ -546,14 +546,15 @@ class Kubelets:
             status = replace(status, pod_ip=self._next_ip())
         ready = status.condition("Ready")
         assert ready is not None
+        meta = pod.metadata
         done = self._api.note(
             SetPodCondition(
                 controller=CLUSTER,
                 because=f"the containers run on {pod.spec.node_name}",
                 cause=start.cause,
-                namespace=pod.namespace,
-                pod=pod.name,
-                pod_uid=pod.uid,
+                namespace=meta.namespace,
+                pod=meta.name,
+                pod_uid=meta.uid,
                 condition=ready,
                 phase="Running",
             )

@@ -254,7 +254,7 @@ class WorkloadControllers:
         made = self._api.note(
             MakePod(
                 controller=CLUSTER,
-                because=f"{owner.kind} {owner.name} makes a pod in place of {lost.name}",
+                because=f"{owner.kind} {owner.name} makes a pod in place of {lost.metadata.name}",
                 cause=cause,
                 namespace=meta.namespace,
                 pod=meta.name,
@@ -273,7 +273,7 @@ class WorkloadControllers:
         generated = lost.metadata.generate_name or f"{owner.name}-"
         name, uid = self._api.new_name(generated)
         pod = successor(lost, name, uid, whole_seconds(self._api.now_ns))
-        asked = self.find(owner.kind, pod.namespace, owner.name)
+        asked = self.find(owner.kind, pod.metadata.namespace, owner.name)
         pod = self._api.admission.admit(self._api.stamped.unstamped(pod, template_of(asked)))
         node = self._place(pod)
         return pod if node is None else replace(pod, spec=replace(pod.spec, node_name=node))

@@ -100,7 +100,7 @@ class LearntTerms(KubeletTerms, frozen=True, kw_only=True):
         container began. One that should have been Ready long ago will not be, for all that can be
         seen."""
         took, age_ns = self.times.time_to_ready(pod), 0
-        if pod.uid in self.starting:
+        if pod.metadata.uid in self.starting:
             began_ns = restarted_ns(pod) or pod.metadata.creation_timestamp
             age_ns = 0 if began_ns is None else max(0, self.start_ns - began_ns)
         if took is None or age_ns > took.high_ns:

@@ -1,0 +1,75 @@
+"""Which budgets guard a pod in the virtual cluster: what is remembered of them by labels."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.kube.meta import LabelSelector, ObjectMeta
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
+from kubectl_nodelife.sim.agenda import Agenda
+from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.disruption import DisruptionController
+from kubectl_nodelife.workloads.scales import OwnerLookup
+
+
+class Nobody:
+    """No owner is known."""
+
+    def find(self, kind: str, namespace: str, name: str) -> None:
+        return None
+
+    def was_read(self, kind: str) -> bool:
+        return True
+
+
+def budget(namespace: str, name: str, app: str) -> PodDisruptionBudget:
+    selector = LabelSelector(match_labels={"app": app})
+    return PodDisruptionBudget(
+        metadata=ObjectMeta(name=name, namespace=namespace, uid=name),
+        spec=PodDisruptionBudgetSpec(min_available=1, selector=selector),
+    )
+
+
+def pod(namespace: str, name: str, labels: dict[str, str] | None) -> Pod:
+    return Pod(metadata=ObjectMeta(name=name, namespace=namespace, uid=name, labels=labels))
+
+
+def following(*budgets: PodDisruptionBudget) -> tuple[Api, DisruptionController]:
+    api = Api(None, 0)
+    for one in budgets:
+        api.put("PodDisruptionBudget", one)
+    controller = DisruptionController(api, Agenda(), cast(OwnerLookup, Nobody()))
+    controller.begin()
+    return api, controller
+
+
+def guards(controller: DisruptionController, of: Pod) -> list[str]:
+    return [ledger.budget.name for ledger in controller.budgets_of(of)]
+
+
+def test_the_very_same_labels_mean_other_budgets_elsewhere() -> None:
+    _, controller = following(budget("one", "b1", "web"), budget("two", "b2", "web"))
+    shared = {"app": "web"}
+    for _ in range(2):
+        assert guards(controller, pod("one", "p", shared)) == ["b1"]
+        assert guards(controller, pod("two", "q", shared)) == ["b2"]
+        assert guards(controller, pod("two", "bare", None)) == []
+
+
+def test_other_labels_of_the_same_pod_are_looked_at() -> None:
+    _, controller = following(budget("one", "b1", "web"), budget("one", "b2", "db"))
+    before = pod("one", "p", {"app": "web"})
+    assert guards(controller, before) == ["b1"]
+    meta = replace(before.metadata, labels={"app": "db"})
+    assert guards(controller, replace(before, metadata=meta)) == ["b2"]
+
+
+def test_a_budget_that_comes_later_is_found() -> None:
+    api, controller = following(budget("one", "b1", "web"))
+    there = pod("one", "p", {"app": "web"})
+    assert guards(controller, there) == ["b1"]
+    api.put("PodDisruptionBudget", budget("one", "b2", "web"))
+    assert guards(controller, there) == ["b1", "b2"]
