@@ -8,7 +8,7 @@ from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.outlook.replay.drain_review import DrainReview, drain_review
+from kubectl_nodelife.outlook.replay.drains import DrainReview, drain_review
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources, timeline
 from kubectl_nodelife.report.drain_review import DrainReviewPage
 from kubectl_nodelife.report.formats import render

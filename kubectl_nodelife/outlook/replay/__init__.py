@@ -2,6 +2,6 @@
 
 `lines` makes a line (`replay_line`, with who did it) of everything that a source tells, and
 `timeline` puts them together: one line of what several sources tell, linked to what led to it; its
-lanes are the states of nodes and zones over time. `drains` finds the drains in it, `drain_review`
-looks back on one. Pure; `commands/replay` reads the sources.
+lanes are the states of nodes and zones over time. `drains` finds the drains in it, and
+reviews one. Pure; `commands/replay` reads the sources.
 """

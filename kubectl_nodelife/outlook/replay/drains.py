@@ -1,20 +1,32 @@
-"""Names drains: a node that was cordoned, or evicted from, and whose pods then left.
+"""Finds drains (a node was cordoned, or evicted from, and its pods then left), and reviews one:
+who, each pod's way, how long workloads and budgets were short of pods.
 
 No object and no Event says "drain". What one leaves is a cordon, evictions by the Eviction API as
 long as the pods are Terminating, and afterwards the kubelet's Events about pods that it stopped.
 Where only those are left, a drain is concluded if the node has none of the pods any more that a
 drain would take.
+
+A review is put together from the lines of a replay (`timeline`) and from what pods and budgets show
+now. The API server keeps no trace of an eviction that it refused, and Events are gone after an
+hour: what cannot be told is None, never 0.
 """
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from typing import Final
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
 
+from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.duration import human_duration
+from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MINUTE_NS
+from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
+from kubectl_nodelife.kube.wellknown import TRUE
+from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.outlook.replay import replay_line
 from kubectl_nodelife.outlook.replay.replay_line import (
     CONTROLLER,
@@ -128,3 +140,340 @@ def _is_by_a_controller(line: ReplayLine) -> bool:
 
 def _key(line: ReplayLine) -> tuple[str, str]:
     return line.namespace, line.identity[-1]
+
+
+EARLY_NS: Final = 5 * SECOND_NS
+"""An owner makes the next pod when the old one is marked, which may be before it is killed."""
+LATE_NS: Final = 10 * MINUTE_NS
+_RANDOM: Final = re.compile(r"-[a-z0-9]{5}$|-\d+$")
+"""The suffix by which a ReplicaSet, a Job or a StatefulSet names a pod."""
+
+
+class MovedPod(NamedTuple):
+    """A pod that left the node. Instants in ns since the epoch, None where nothing tells them.
+
+    `owner`: its controller's name, as its own name tells it. `replacement`, `node`, `ready_ns`: the
+    pod that took its place, where, and since when it is Ready.
+    """
+
+    namespace: str
+    name: str
+    owner: str
+    left_ns: int | None
+    by: str
+    replacement: str = ""
+    node: str = ""
+    ready_ns: int | None = None
+
+    @property
+    def gap_s(self) -> float | None:
+        """For how long its place was empty."""
+        if self.left_ns is None or self.ready_ns is None:
+            return None
+        return max(0, self.ready_ns - self.left_ns) / SECOND_NS
+
+
+class ShortWorkload(NamedTuple):
+    """How long fewer pods of a workload were Ready than before, and how long none was."""
+
+    namespace: str
+    owner: str
+    moved: int
+    short_s: float | None
+    zero_s: float | None
+
+
+class SpentBudget(NamedTuple):
+    """For how long a budget allowed no disruption while pods moved."""
+
+    namespace: str
+    name: str
+    desired: int
+    zero_s: float
+
+
+class DrainReview(NamedTuple):
+    """One drain, as far as its traces tell. `refused`: evictions refused, by our own journal."""
+
+    node: str
+    cordoned: ReplayLine | None
+    pods: list[MovedPod]
+    workloads: list[ShortWorkload]
+    budgets: list[SpentBudget]
+    refused: list[str]
+
+    @property
+    def begin_ns(self) -> int | None:
+        """The cordon, or else the first pod that left."""
+        times = [pod.left_ns for pod in self.pods if pod.left_ns is not None]
+        times += [self.cordoned.time_ns] if self.cordoned is not None else []
+        return min(times, default=None)
+
+    @property
+    def end_ns(self) -> int | None:
+        """When the last replacement was Ready, or the last pod left."""
+        return max(
+            (t for pod in self.pods for t in (pod.left_ns, pod.ready_ns) if t is not None),
+            default=None,
+        )
+
+
+def drain_review(
+    lines: Sequence[ReplayLine],
+    pods: Sequence[Pod],
+    budgets: Sequence[PodDisruptionBudget],
+    node: str,
+) -> DrainReview:
+    """The last drain of the node among these lines."""
+    cordons = [line for line in lines if line.about_node == node and line.family == "cordon"]
+    cordoned = cordons[-1] if cordons else None
+    since_ns = cordoned.time_ns - EARLY_NS if cordoned is not None else 0
+    left = list(_left(lines, pods, node, since_ns))
+    moved = _with_replacements(left, lines, pods, since_ns)
+    return DrainReview(
+        node,
+        cordoned,
+        moved,
+        _workloads(moved, pods),
+        _budgets(moved, pods, budgets),
+        _refusals(moved, lines),
+    )
+
+
+_LEFT: Final = frozenset({"kill", "delete"})
+
+
+def _refusals(moved: Sequence[MovedPod], lines: Iterable[ReplayLine]) -> list[str]:
+    keys = {(pod.namespace, pod.name) for pod in moved}
+    return [
+        f"{line.namespace}/{line.name}: {line.why}"
+        for line in lines
+        if line.family == "EvictPod"
+        and line.outcome == "failed"
+        and (line.namespace, line.name) in keys
+    ]
+
+
+def _left(
+    lines: Sequence[ReplayLine], pods: Sequence[Pod], node: str, since_ns: int
+) -> Iterable[MovedPod]:
+    """The pods that were on the node and went, each at the first sign of it."""
+    there = {pod.key for pod in pods if pod.spec.node_name == node}
+    seen: set[tuple[str, str]] = set()
+    for line in lines:
+        key = (line.namespace, line.name)
+        ours = line.kind == "Pod" and line.about_node == node and line.time_ns >= since_ns
+        if ours and line.family in _LEFT and key not in seen and key not in there:
+            seen.add(key)
+            yield MovedPod(*key, _RANDOM.sub("", line.name), line.time_ns, line.actor.name)
+    alive = {pod.key for pod in pods}
+    # Bound to the node once, and gone: nobody told when. The last ones bound stayed the longest.
+    for line in reversed(lines):
+        key = (line.namespace, line.name)
+        if line.family == "schedule" and line.about_node == node and key not in seen | alive:
+            seen.add(key)
+            yield MovedPod(*key, _RANDOM.sub("", line.name), None, "")
+
+
+def _with_replacements(
+    left: list[MovedPod], lines: Sequence[ReplayLine], pods: Sequence[Pod], since_ns: int
+) -> list[MovedPod]:
+    """Each with the pod that came next of the same owner.
+
+    One of which nobody told when it left, and that nothing took the place of since the cordon, left
+    before it.
+    """
+    now = {pod.key: pod for pod in pods}
+    gone = {(pod.namespace, pod.name) for pod in left}
+    made = sorted(_made(lines, pods), key=lambda one: one[0])
+    taken: set[tuple[str, str]] = set()
+    found = []
+    for pod in sorted(left, key=lambda one: (one.left_ns is None, one.left_ns or 0)):
+        for made_ns, key in made:
+            same_owner = key[0] == pod.namespace and _RANDOM.sub("", key[1]) == pod.owner
+            before = made_ns < (since_ns if pod.left_ns is None else pod.left_ns - EARLY_NS)
+            late = pod.left_ns is not None and made_ns > pod.left_ns + LATE_NS
+            old = key in gone and key not in now
+            if same_owner and key not in taken and not (before or late or old):
+                taken.add(key)
+                pod = _replaced(pod, made_ns, key, now.get(key), lines)
+                break
+        if pod.left_ns is not None:
+            found.append(pod)
+    return found
+
+
+def _made(
+    lines: Sequence[ReplayLine], pods: Sequence[Pod]
+) -> Iterable[tuple[int, tuple[str, str]]]:
+    """(when, key) of every pod that was made: what is there now, and what Events tell."""
+    keys = set()
+    for pod in pods:
+        if pod.metadata.creation_timestamp is not None:
+            keys.add(pod.key)
+            yield int(pod.metadata.creation_timestamp), pod.key
+    for line in lines:
+        for name in line.names if line.family == "create" else ():
+            if (line.namespace, name) not in keys:
+                keys.add((line.namespace, name))
+                yield line.time_ns, (line.namespace, name)
+
+
+def _replaced(
+    pod: MovedPod,
+    made_ns: int,
+    key: tuple[str, str],
+    now: Pod | None,
+    lines: Sequence[ReplayLine],
+) -> MovedPod:
+    node, ready_ns = "", None
+    if now is not None:
+        node, ready_ns = now.spec.node_name, _ready_since(now)
+    else:
+        found = (li for li in lines if li.family == "schedule" and (li.namespace, li.name) == key)
+        node = next((line.about_node for line in found), "")
+    left_ns = made_ns if pod.left_ns is None else pod.left_ns
+    return pod._replace(left_ns=left_ns, replacement=key[1], node=node, ready_ns=ready_ns)
+
+
+def _ready_since(pod: Pod) -> int | None:
+    ready = pod.status.condition("Ready")
+    if ready is None or ready.status != TRUE or ready.last_transition_time is None:
+        return None
+    return int(ready.last_transition_time)
+
+
+# --- how many were Ready, over time ---------------------------------------------------------------
+
+
+def _workloads(moved: Sequence[MovedPod], pods: Sequence[Pod]) -> list[ShortWorkload]:
+    found = []
+    for namespace, owner in sorted({(pod.namespace, pod.owner) for pod in moved}):
+        mine = [pod for pod in moved if (pod.namespace, pod.owner) == (namespace, owner)]
+        stayed = sum(
+            1
+            for pod in pods
+            if pod.namespace == namespace
+            and (of := controller_of(pod.metadata)) is not None
+            and of.name == owner
+            and pod.ready()
+            and pod.name not in {one.replacement for one in mine}
+        )
+        levels = _levels(mine, stayed)
+        short = zero = None
+        if levels is not None:
+            short, zero = _time_below(levels, stayed + len(mine)), _time_below(levels, 1)
+        found.append(ShortWorkload(namespace, owner, len(mine), short, zero))
+    return found
+
+
+def _levels(moved: Sequence[MovedPod], stayed: int) -> list[tuple[int, int]] | None:
+    """(instant, Ready pods from then on); None where an instant is not known."""
+    changes = []
+    for pod in moved:
+        if pod.left_ns is None or pod.ready_ns is None:
+            return None
+        changes += [(pod.left_ns, -1), (max(pod.ready_ns, pod.left_ns), 1)]
+    level, levels = stayed + len(moved), []
+    for at_ns, by in sorted(changes, key=lambda change: (change[0], -change[1])):
+        level += by
+        levels.append((at_ns, level))
+    return levels
+
+
+def _time_below(levels: Sequence[tuple[int, int]], least: int) -> float:
+    """Seconds with fewer than `least` Ready pods."""
+    total = 0
+    for (at_ns, level), (until_ns, _) in pairwise(levels):
+        if level < least:
+            total += until_ns - at_ns
+    return total / SECOND_NS
+
+
+def _budgets(
+    moved: Sequence[MovedPod], pods: Sequence[Pod], budgets: Sequence[PodDisruptionBudget]
+) -> list[SpentBudget]:
+    """By the replacements' labels, which are those of the pods that went."""
+    found = []
+    for budget in budgets:
+        members = [
+            pod
+            for pod in pods
+            if pod.namespace == budget.namespace
+            and matches(budget.spec.selector, pod.metadata.labels)
+        ]
+        keys = {pod.key for pod in members}
+        mine = [pod for pod in moved if (pod.namespace, pod.replacement) in keys]
+        if not mine:
+            continue
+        replaced = {pod.replacement for pod in mine}
+        stayed = sum(1 for pod in members if pod.ready() and pod.name not in replaced)
+        levels = _levels(mine, stayed)
+        if levels is not None:
+            desired = budget.status.desired_healthy
+            spent = _time_below(levels, desired + 1)
+            found.append(SpentBudget(budget.namespace, budget.name, desired, spent))
+    return found
+
+
+def drain_review_document(
+    review: DrainReview,
+    source: dict[str, Any],
+    promised: Mapping[str, float] | None,
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """The DrainReview document. `promised`: the estimate of a plan that was kept."""
+    cordoned, begin_ns, end_ns = review.cordoned, review.begin_ns, review.end_ns
+    took_s = None if begin_ns is None or end_ns is None else (end_ns - begin_ns) / SECOND_NS
+    return document(
+        "DrainReview",
+        source=source,
+        node=review.node,
+        cordoned=None
+        if cordoned is None
+        else {"time": format_time(cordoned.time_ns), "by": cordoned.actor.name},
+        begin=_time(begin_ns),
+        end=_time(end_ns),
+        seconds=took_s,
+        promised=None if promised is None else dict(promised),
+        pods=[_pod(pod) for pod in review.pods],
+        workloads=[
+            {
+                "namespace": workload.namespace,
+                "owner": workload.owner,
+                "moved": workload.moved,
+                "shortSeconds": workload.short_s,
+                "zeroSeconds": workload.zero_s,
+            }
+            for workload in review.workloads
+        ],
+        budgets=[
+            {
+                "namespace": budget.namespace,
+                "name": budget.name,
+                "desired": budget.desired,
+                "zeroSeconds": budget.zero_s,
+            }
+            for budget in review.budgets
+        ],
+        refused=review.refused,
+        warnings=list(warnings),
+    )
+
+
+def _pod(pod: MovedPod) -> dict[str, Any]:
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "owner": pod.owner,
+        "left": _time(pod.left_ns),
+        "by": pod.by or None,
+        "replacement": pod.replacement or None,
+        "node": pod.node or None,
+        "ready": _time(pod.ready_ns),
+        "gapSeconds": pod.gap_s,
+    }
+
+
+def _time(instant_ns: int | None) -> str | None:
+    return None if instant_ns is None else format_time(instant_ns)
