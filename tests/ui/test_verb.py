@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import aiohttp
 
@@ -76,6 +77,7 @@ def test_ports_that_are_taken_or_not_allowed_are_refused() -> None:
 
 LOADED = """
 import sys
+from importlib.util import find_spec
 import kubectl_nodelife.commands.answering.for_daemon
 import kubectl_nodelife.daemon.process
 print(*sys.modules)
@@ -87,6 +89,7 @@ def test_a_daemon_without_a_page_has_not_loaded_it() -> None:
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
     page = {"daemon.ui.endpoint", "daemon.ui.live_feed"}
-    page |= {"outlook.wall", "answers.followed_works", "commands.answering.drains"}
+    page |= {"outlook.live_wall", "outlook.works", "commands.answering.drains"}
     assert "kubectl_nodelife.daemon.run" in loaded
-    assert not loaded & {f"kubectl_nodelife.{name}" for name in page}
+    named = {f"kubectl_nodelife.{name}" for name in page}
+    assert not loaded & named and all(find_spec(name) is not None for name in named)
