@@ -40,6 +40,7 @@ async def _status_milliseconds(one: Running) -> float:
     """How long the answer to `status` takes the daemon, the text included; the best of five."""
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
     from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
+    from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
     from kubectl_nodelife.daemon.run import ListedOnce, list_once
     from kubectl_nodelife.outlook.view import ClusterView
 
@@ -51,7 +52,9 @@ async def _status_milliseconds(one: Running) -> float:
     async def lists(kinds: Sequence[str]) -> ListedOnce:
         return await list_once(one.client, kinds)
 
-    answers, _ = make_answers(sight, one.journal, one.watcher.clock.now_ns, list, lists)
+    answers, _ = make_answers(
+        *(sight, one.journal, one.watcher.clock.now_ns, list, lists), ForkedAnswers()
+    )
     took = []
     for _ in range(5):
         began = time.perf_counter()

@@ -162,7 +162,7 @@ class ListedOnce(NamedTuple):
 
 ListKinds = Callable[[Sequence[str]], Coroutine[Any, Any, ListedOnce]]
 MakeAnswers = Callable[
-    [Look, Journal, Callable[[], int], Callable[[], list[str]], ListKinds],
+    [Look, Journal, Callable[[], int], Callable[[], list[str]], ListKinds, ForkedAnswers],
     tuple[dict[str, Answer], dict[str, Stream]],
 ]
 
@@ -212,12 +212,13 @@ class Daemon:
 
     def _make_servers(self, make_answers: MakeAnswers) -> tuple[PageHost, Server]:
         """The live page and the server on our socket, which give the same answers."""
-        journal, clock = self.journal, self.watcher.clock
+        journal, clock, forked = self.journal, self.watcher.clock, ForkedAnswers()
         answers, streams = make_answers(
             *(self.look, journal, clock.now_ns, self._blind),
             lambda kinds: list_once(self.client, kinds),
+            forked,
         )
-        answers["upgrade"] = upgrade_answer(self.client, self.look, ForkedAnswers())
+        answers["upgrade"] = upgrade_answer(self.client, self.look, forked)
         answers["what_if"] = timed(answers["what_if"], self.what_if_times)
         page = PageHost(self.look, journal, clock.now_ns, answers, self._always)
         server = Server(

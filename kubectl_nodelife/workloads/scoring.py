@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from math import log
 from typing import Any, Final, NamedTuple, Protocol
@@ -291,9 +291,7 @@ class _Round:
                     break
         if len(found) < 2:
             return found[0] if found else None
-        liked = self._liked
-        preferences = [liked[n] if n in liked else self._preference(n) for n in found]
-        scores = node_scores(self._nodes, preferences, found, requests, siblings)
+        scores = node_scores(self._nodes, self._preferences(found), found, requests, siblings)
         return found[max(range(len(found)), key=scores.__getitem__)]
 
     def _next_few(self, names: list[str], has_room: Test, obeys: Test | None) -> list[str]:
@@ -309,21 +307,20 @@ class _Round:
                     break
         return found
 
-    def _preference(self, name: str) -> Preference:
-        """What the pods think of the node; `update` keeps it true."""
-        preference = self._liked.get(name)
-        if preference is None:
-            preference = self._liked[name] = self._prefers(name)
-        return preference
+    def _preferences(self, names: Sequence[str]) -> list[Preference]:
+        """What the pods think of each of the nodes; `update` keeps it true."""
+        liked, prefers = self._liked, self._prefers
+        for name in names:
+            if name not in liked:
+                liked[name] = prefers(name)
+        return [liked[name] for name in names]
 
     def _by_preference(self) -> list[list[str]]:
         if self._preferred is None:
             groups: defaultdict[Preference, list[str]] = defaultdict(list)
-            liked, prefers = self._liked, self._prefers
-            for name in self.names():
-                if name not in liked:
-                    liked[name] = prefers(name)
-                groups[liked[name]].append(name)
+            names = self.names()
+            for name, preference in zip(names, self._preferences(names), strict=True):
+                groups[preference].append(name)
             self._preferred = [groups[preference] for preference in sorted(groups)]
         return self._preferred
 

@@ -32,7 +32,6 @@ from kubectl_nodelife.controllers.upgrade.upgrade_pass import NAME
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, StartWork, StopWork
 from kubectl_nodelife.engine.calls import Result
-from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Outcome, Put
 from kubectl_nodelife.engine.guard import HALF_OPEN_NS, WriteConditions
 from kubectl_nodelife.engine.token_bucket import TokenBucket
@@ -98,7 +97,6 @@ class Leader:
         self._parts = parts
         self._session, self._cache, self._lease = parts.session, parts.cache, parts.lease
         self._controller: UpgradeController | None = None
-        self._engine: Engine | None = None
         self._epoch = -1
         self._outstanding: set[int] = set()
         self._blind = "not all lists are read"
@@ -174,7 +172,7 @@ class Leader:
         before, self._controller = self._controller, self._parts.make_controller(self._epoch)
         if before is not None:
             self._controller.take_over(before)
-        self._engine = self._cache.lead(self._controller)
+        self._cache.lead(self._controller)
 
     def _end(self, because: str) -> int:
         self.ended_because = because
@@ -212,11 +210,12 @@ class Leader:
 
     def _decisions(self, controller: UpgradeController, now_ns: int) -> Iterator[Action]:
         """A pass in each turn: nothing tells of what has changed beside the cluster."""
-        assert self._engine is not None
+        engine = self._cache.engine
+        assert engine is not None
         for requeue in controller.wake(now_ns):
-            self._engine.wake(requeue)
-        self._engine.timers_wait = False
-        return self._engine.step(now_ns, ())
+            engine.wake(requeue)
+        engine.timers_wait = False
+        return engine.step(now_ns, ())
 
     def _start(self, action: Action, now_ns: int) -> None:
         if isinstance(action, StartWork):
@@ -233,7 +232,8 @@ class Leader:
             self._executor.start(action, now_ns)
 
     def _patience_s(self) -> float:
-        due_ns = self._engine.next_due() if self._engine is not None else None
+        engine = self._cache.engine
+        due_ns = engine.next_due() if engine is not None else None
         if due_ns is None:
             return _LOOK_S
         left_ns = due_ns - self._cache.clock.now_ns()

@@ -92,13 +92,12 @@ class LiveCache:
             return f"{self._cold_because}: watching for {left_s:.0f}s more first"
         return ""
 
-    def lead(self, controller: Controller) -> Engine:
+    def lead(self, controller: Controller) -> None:
         """All was listed: from here on silence is watched. The controller itself is cold then, and
-        is told of what happens by the engine that is returned.
+        is told of what happens by a new engine.
         """
         self._gate.begin()
         self.engine = Engine([controller], self.cache, on_bug=_end_at_bug)
-        return self.engine
 
     async def run(self) -> None:
         """Follow the cluster until cancelled. What went by before, such as the wait for another

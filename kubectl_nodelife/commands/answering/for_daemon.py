@@ -53,9 +53,9 @@ def make_answers(
     now_ns: Callable[[], int],
     blind: Callable[[], list[str]],
     list_kinds: ListKinds,
+    forked: ForkedAnswers,
 ) -> tuple[dict[str, Answer], dict[str, Stream]]:
-    """All questions about the cluster that a daemon answers. `blind` says why it is not seen,
-    `list_kinds` reads kinds that are not watched."""
+    """All questions that a daemon answers. `blind` says why the cluster is not seen."""
 
     async def status_now(query: Query) -> Response:
         made = await sliced(status.steps(look(), query))
@@ -89,7 +89,7 @@ def make_answers(
             "explain": explain_now,
             daemonset.QUESTION: sets_now,
             "changes": changes,
-            **_forked_answers(look, journal, now_ns, list_kinds),
+            **_forked_answers(forked, look, journal, now_ns, list_kinds),
         },
         {
             "status": lambda query: _watch_status(look, query),
@@ -100,10 +100,13 @@ def make_answers(
 
 
 def _forked_answers(
-    look: ViewSource, journal: Journal, now_ns: Callable[[], int], list_kinds: ListKinds
+    forked: ForkedAnswers,
+    look: ViewSource,
+    journal: Journal,
+    now_ns: Callable[[], int],
+    list_kinds: ListKinds,
 ) -> dict[str, Answer]:
     """Those that children of the daemon make, all of which share the few that there may be."""
-    forked = ForkedAnswers()
     return {
         **{name: _forked_answer(forked, look, list_kinds, name) for name in _FORKED},
         "replay": _replay_answer(forked, look, journal, now_ns, list_kinds),

@@ -110,8 +110,7 @@ class UpgradeController:
         self.is_over = False
         self.last: UpgradePass | None = None
         self._changed: set[str] = set()
-        self._has_looked = False
-        """What changed since the nodes were looked at last; before the first time, any may have."""
+        """Nodes that changed since they were looked at last."""
         self._due_ns: int | None = None
         self._not_before_ns = began_ns
 
@@ -139,18 +138,15 @@ class UpgradeController:
         return self.wake(now_ns)
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
-        """Something changed: ask for a pass, as `wake` does."""
+        """Something changed: ask for a pass."""
         if change.kind == "Node":
             obj = change.new or change.old
             self._changed.add(obj.name if obj is not None else "")
-        due_ns = self._due_ns
-        if due_ns is not None and (due_ns <= now_ns or due_ns <= self._not_before_ns):
-            return ()
         return self.wake(now_ns)
 
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
         """Make a pass, and ask for the next one."""
-        yield from self.make_pass(cache, now_ns, self._changed if self._has_looked else None)
+        yield from self.make_pass(cache, now_ns, self._changed)
         self._not_before_ns = now_ns + PACE_NS
         self._due_ns = self._next_due_ns(now_ns)
         yield Requeue(NAME, _PASS, self._due_ns)
@@ -246,7 +242,6 @@ class UpgradeController:
         )
         self._nodes.look(p, changed)
         self._changed.clear()
-        self._has_looked = True
         self.superseded = self._nodes.superseded
         if self.superseded:
             return []

@@ -55,7 +55,8 @@ class ObservedNodes:
     def look(self, p: UpgradePass, changed: Collection[str] | None = None) -> None:
         """Read nodes and marks for a pass, with the writes under way laid over them.
 
-        `changed`: the nodes that may be other objects than at the last pass; None: any may.
+        `changed`: the nodes that may be other objects than at the last pass; None: any may, as at
+        the first.
         """
         if self._looked_for != self._what_all_depend_on(p):
             self.forget()

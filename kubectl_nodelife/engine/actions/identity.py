@@ -132,5 +132,4 @@ class ActionNumbers:
     def ensure(self, action: Action) -> None:
         """Number the action unless it has been."""
         if not action.id:
-            force_setattr(action, "id", self.next_id)
-            self.next_id += 1
+            self.give(action)

@@ -59,7 +59,9 @@ def test_what_is_told_reaches_the_controller_that_leads_and_is_decided_on_later(
     async def story() -> list[str]:
         cache, controller = live_cache(), Deciding()
         cache.tell([Put("Node", Node(metadata=NodeMeta(name="before")))], 1)
-        engine = cache.lead(controller)
+        cache.lead(controller)
+        engine = cache.engine
+        assert engine is not None
         list(engine.step(2, ()))
         cache.tell([Put("Node", Node(metadata=NodeMeta(name="n1")))], 3)
         assert engine.next_due() is not None and set(cache.cache.nodes) == {"before", "n1"}
@@ -73,7 +75,9 @@ def test_an_object_that_the_cache_fails_at_is_set_aside_and_a_pass_that_fails_en
 ) -> None:
     async def story() -> None:
         cache = live_cache()
-        engine = cache.lead(Deciding(fails=True))
+        cache.lead(Deciding(fails=True))
+        engine = cache.engine
+        assert engine is not None
         apply = Cache.apply
 
         def failing(of: Cache, event: Any, now_ns: int) -> Change | None:
