@@ -520,9 +520,7 @@ def upgrade_answer(
         names = query.get("node", ())
         nodes = list(view.cache.nodes.values())
         progress = within(LONGEST_PLAY_S, time.monotonic, lambda done: None)
-        status = upgrade_status(
-            nodes, lease, view.now_ns, view.source, names, progress=progress
-        )
+        status = upgrade_status(nodes, lease, view.now_ns, view.source, names, progress=progress)
         return {**status, "warnings": [*view.warnings, *status["warnings"]]}
 
     async def upgrade_now(query: Query) -> dict[str, Any]:

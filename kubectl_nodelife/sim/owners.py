@@ -28,9 +28,9 @@ from kubectl_nodelife.sim.api import CLUSTER, Api
 from kubectl_nodelife.sim.defaults import template_of
 from kubectl_nodelife.workloads.budget_ledger import is_healthy
 from kubectl_nodelife.workloads.owners import (
-    AT_ONCE,
     JOB_BATCH_NS,
     NEVER,
+    WHEN_GONE,
     Replacement,
     back_off_ns,
     is_active,
@@ -148,14 +148,15 @@ class WorkloadControllers:
         at_ns: int | None
         uid = old.metadata.uid
         at_ns = max(self._api.now_ns + self.delay_ns, self._made.get(uid, 0) + SHORTEST_LIFE_NS)
-        if rule.delay_ns and was:
+        lost = new is None if rule.when == WHEN_GONE else was
+        if rule.delay_ns and lost:
             at_ns = self._back_off(owner, rule, at_ns, cause)
         if rule.when == NEVER or at_ns is None:
             return
         if rule.ordered and new is None:
             self._missing.setdefault(owner.uid, {})[ordinal_of(old.name)] = (old, rule, cause)
             self._agenda.add(at_ns, OWNER, self._fill_in, owner.uid)
-        elif was if rule.when == AT_ONCE else new is None:
+        elif lost:
             self._agenda.add(at_ns, OWNER, self._replace, (old, rule, cause))
         if new is None:
             self._made.pop(uid, None)

@@ -31,6 +31,7 @@ class NodeTurn:
     """One node of a run, from its claim to its end.
 
     `restored`: why it was given back undone; `failed`: why it is not proven. `""`: it was not.
+    `tried_ns`: when it was claimed first in its step; later claims follow drains that did not end.
     """
 
     name: str
@@ -38,6 +39,7 @@ class NodeTurn:
     zone: str
     step: int
     claimed_ns: int
+    tried_ns: int
     drained_ns: int | None = None
     worked_ns: int | None = None
     settled_ns: int | None = None
@@ -170,13 +172,15 @@ class CourseReader:
         steps = self.course.steps
         if not steps or self._is_another(steps[-1], pool, at_ns):
             steps.append(CourseStep(pool, max(0, self._width), at_ns))
-        step = steps[-1]
+        step, number = steps[-1], len(steps) - 1
         step.names.append(name)
         step.end_ns = None
         if zone not in step.zones:
             step.zones.append(zone)
         self._open.add(name)
-        self.course.turns[name] = NodeTurn(name, pool, zone, len(steps) - 1, at_ns)
+        before = self.course.turns.get(name)
+        tried_ns = before.tried_ns if before is not None and before.step == number else at_ns
+        self.course.turns[name] = NodeTurn(name, pool, zone, number, at_ns, tried_ns)
 
     def _is_another(self, step: CourseStep, pool: str, at_ns: int) -> bool:
         """True if a claim now begins a new step: another pool or window, or after a soak."""

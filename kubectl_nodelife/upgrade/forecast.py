@@ -135,10 +135,11 @@ def estimate(
     """
     least, expected, most = times
     shorter_ns = longer_ns = 0.0
-    for step in played.steps:
-        turns = [played.turns[name] for name in step.names]
+    for number, step in enumerate(played.steps):
+        last = [played.turns[name] for name in set(step.names)]
+        turns = [turn for turn in last if turn.step == number]
         whole = [turn for turn in turns if turn.drained_ns is not None]
-        took_ns = sum(_end_of(turn) - turn.claimed_ns for turn in whole)
+        took_ns = sum(_end_of(turn) - turn.tried_ns for turn in whole)
         if not took_ns:
             continue
         saved_ns = sum(_saved_ns(t, least, expected, verdicts[t.name]) for t in whole)
@@ -159,9 +160,11 @@ def _end_of(turn: NodeTurn) -> int:
 def _saved_ns(
     turn: NodeTurn, least: PhaseTimes, expected: PhaseTimes, verdict: DrainVerdict
 ) -> int:
-    """How much sooner than when it was played the node may be in service again."""
+    """How much sooner than when it was played the node may be in service again: in a drain that
+    ends, nothing is given back to be tried again.
+    """
     assert turn.drained_ns is not None
-    drain_ns = turn.drained_ns - turn.claimed_ns
+    drain_ns = turn.drained_ns - turn.tried_ns
     quick_ns = int((verdict.low_seconds + 1.0) * SECOND_NS)
     settling_ns = 0
     if turn.worked_ns is not None and turn.settled_ns is not None:

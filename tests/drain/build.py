@@ -91,7 +91,7 @@ def pod(name: str, on: str, *, ready: bool = True, grace: int = 2, **more: Any) 
     return merged(made, more)
 
 
-def owned(kind: str, name: str, on: str, number: int, **more: Any) -> Json:
+def owned(kind: str, name: str, on: str, number: int, *, grace: int = 2, **more: Any) -> Json:
     """A pod of a workload: `web-0`, ..."""
     owner = {
         "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
@@ -103,7 +103,7 @@ def owned(kind: str, name: str, on: str, number: int, **more: Any) -> Json:
     metadata: Json = {"labels": {"app": name}, "ownerReferences": [owner]}
     if kind != "StatefulSet":
         metadata["generateName"] = f"{name}-"
-    return merged(pod(f"{name}-{number}", on, metadata=metadata), more)
+    return merged(pod(f"{name}-{number}", on, grace=grace, metadata=metadata), more)
 
 
 def workload(kind: str, name: str, replicas: int, **spec: Any) -> Json:

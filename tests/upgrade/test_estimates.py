@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kubectl_nodelife.upgrade.plan_values import UpgradeEstimate
-from tests.drain.build import Json, budget, replica_set
+from tests.drain.build import Json, budget, owned, replica_set
 from tests.upgrade.test_plan import NAMES, blue, plan
 
 
@@ -41,8 +41,16 @@ def test_kubelets_that_renew_often_are_soon_believed() -> None:
 
 def test_at_most_and_at_least_wait_for_budgets_as_well() -> None:
     web = budget("web", "web", healthy=3, desired=2, expected=3, minAvailable=2)
-    pods = replica_set("web", "a1", "b1", "c1", grace=30)
+    pods = replica_set("web", "a1", "b1", "c1")
     policy = {"zones": 0, "canary": 3, "maxUnavailable": "50%", "expectWork": "10s"}
     free, held = estimate(pods, **policy), estimate(pods, web, **policy)
-    assert held.high > free.high + 30, "three drains of 30s follow one another"
+    assert held.high > free.high + 30, "the drains follow one another"
     assert held.low >= free.low
+
+
+def test_at_the_low_end_no_drain_is_given_back_and_tried_again() -> None:
+    policy = {"zones": 0, "drainTimeout": "15m", "expectWork": "10s", "readyFor": "5s"}
+    lasting = owned("StatefulSet", "gone", "a2", 0, grace=600)
+    free, tried_again = estimate(**policy), estimate(lasting, **policy)
+    assert tried_again.high > free.high + 15 * 60, "nothing takes its place: given back at 15m"
+    assert abs(tried_again.low - free.low) < 120

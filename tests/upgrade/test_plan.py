@@ -88,7 +88,7 @@ def test_what_is_not_known_is_not_called_nothing_to_do() -> None:
 def test_two_nodes_of_one_budget_do_not_drain_at_once() -> None:
     web = budget("web", "web", healthy=4, desired=3, expected=4, minAvailable=3)
     slow = {"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}
-    pods = replica_set("web", "a1", "a2", "a3", "a4", grace=30, **slow)
+    pods = replica_set("web", "a1", "a2", "a3", "a4", **slow)
     found = plan(blue(*NAMES), pods, web, maxUnavailable="50%", canary=4)
     turns = sorted((found.course.turns[f"a{i}"] for i in (1, 2, 3, 4)), key=lambda t: t.claimed_ns)
     for one, next_ in pairwise(turns):
@@ -97,7 +97,7 @@ def test_two_nodes_of_one_budget_do_not_drain_at_once() -> None:
 
 def test_two_nodes_of_one_budget_are_not_claimed_at_the_same_instant() -> None:
     web = budget("web", "web", healthy=3, desired=2, expected=3, minAvailable=2)
-    pods = replica_set("web", "a1", "b1", "c1", grace=30)
+    pods = replica_set("web", "a1", "b1", "c1")
     found = plan(blue(*NAMES), pods, web, zones=0, canary=3, maxUnavailable="50%")
     turns = sorted((found.course.turns[n] for n in ("a1", "b1", "c1")), key=lambda t: t.claimed_ns)
     for one, next_ in pairwise(turns):
