@@ -230,10 +230,10 @@ OUT_TAINT = Taint("node.kubernetes.io/out-of-service", "NoExecute")
         pytest.param(
             LABEL,
             None,
-            [ok(node()), CONFLICT],
-            ["GET Node cached", "PATCH Node"],
-            409,
-            id="labels-have-one-try",
+            [ok(node()), CONFLICT, ok(node()), ok(node())],
+            ["GET Node cached", "PATCH Node", "wait 100-200ms", "GET Node", "PATCH Node"],
+            200,
+            id="labels-conflict-reads-past-the-cache",
         ),
         pytest.param(MARK, pod(), [CONFLICT], ["PATCH Pod/status"], 409, id="mark-conflict"),
         pytest.param(
@@ -414,6 +414,9 @@ def test_conversation(
     [
         pytest.param(UNKNOWN, node(), {"uid": "u-n", "resourceVersion": "7"}, id="node-status"),
         pytest.param(TAINT, node(), {"resourceVersion": "7"}, id="taints-as-upstream"),
+        pytest.param(
+            LABEL, node(), {"labels": {"a": "b"}, "uid": "u-n"}, id="labels-without-a-version"
+        ),
         pytest.param(MARK, pod(), {"uid": "u-p", "resourceVersion": "5"}, id="mark"),
         pytest.param(TARGETED, pod(), {"uid": "u-p"}, id="disruption-target-as-upstream"),
         pytest.param(STATUS, SET, {"uid": "u-s", "resourceVersion": "3"}, id="set-status"),

@@ -8,6 +8,7 @@ conditions under the same resourceVersion, so that fields which no slice holds s
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from kubectl_nodelife.engine.actions import (
@@ -36,6 +37,7 @@ from kubectl_nodelife.engine.calls.steps import (
     is_another,
     is_done,
     read,
+    same,
     unchanged,
     whole,
     write,
@@ -45,9 +47,9 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 
-TAINT_TRIES: Final = 5
-TAINT_BACKOFF_NS: Final = 100 * MILLISECOND_NS
-"""`UpdateTaintBackoff`: 5 steps of 100 ms with jitter 1."""
+CONFLICT_TRIES: Final = 5
+CONFLICT_BACKOFF_NS: Final = 100 * MILLISECOND_NS
+"""`UpdateTaintBackoff` and `UpdateLabelBackoff`: 5 steps of 100 ms with jitter 1."""
 
 
 def set_node_conditions(
@@ -72,37 +74,51 @@ def set_node_conditions(
 def change_taints(
     action: AddTaints | RemoveTaints, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
-    """Read, patch the whole list under the version read, and again after a conflict."""
-    kind, key = action.target
-    result = UNCHANGED
-    for attempt in range(TAINT_TRIES):
-        found = yield from read(action, quorum=attempt > 0)
-        if isinstance(found, Result):
-            return found
-        node = found.obj
-        after = action.effect(node, now_ns)
-        if node is None or after is node or not isinstance(after, Node):
-            return UNCHANGED
+    """Patch the whole list under the version read, and again after a conflict."""
+
+    def patch(before: Node, after: Node, found: Answer) -> Patch:
         taints = [_with_unknown_fields(t, found) for t in after.spec.taints]
         body: Body = {"spec": {"taints": taints or None}}
-        result = yield from write(action, Patch(kind, key, body, unchanged(node)))
-        if result.code != CONFLICT:
-            return result
-        if attempt + 1 < TAINT_TRIES:
-            last = found.now_ns or now_ns
-            yield WaitUntil(last + TAINT_BACKOFF_NS, last + 2 * TAINT_BACKOFF_NS)
-    return result
+        return Patch(*action.target, body, unchanged(before))
+
+    return (yield from _patch_as_read(action, now_ns, patch))
 
 
 def set_node_labels(action: SetNodeLabels, seen: KubeObject | None, now_ns: int) -> Conversation:
-    """Read, then patch the labels under the version read; one try."""
-    found = yield from read(action, quorum=False)
-    if isinstance(found, Result):
-        return found
-    if found.obj is None or action.effect(found.obj, now_ns) is found.obj:
-        return UNCHANGED
+    """Patch the labels, and again after a conflict. As upstream's, the patch names no version: what
+    else changed in the node since it was read takes nothing from its labels.
+    """
     body = {"metadata": {"labels": dict(action.labels)}}
-    result = yield from write(action, Patch(*action.target, body, unchanged(found.obj)))
+
+    def patch(before: Node, after: Node, found: Answer) -> Patch:
+        return Patch(*action.target, body, same(action, before))
+
+    return (yield from _patch_as_read(action, now_ns, patch))
+
+
+def _patch_as_read(
+    action: AddTaints | RemoveTaints | SetNodeLabels,
+    now_ns: int,
+    patch: Callable[[Node, Node, Answer], Patch],
+) -> Conversation:
+    """Read the node, patch it if that changes it, and begin again after a conflict. `patch`: makes
+    the call of the node as it was read, as the action leaves it, and of the answer.
+    """
+    result = UNCHANGED
+    for attempt in range(CONFLICT_TRIES):
+        found = yield from read(action, quorum=attempt > 0)
+        if isinstance(found, Result):
+            return found
+        before = found.obj
+        after = action.effect(before, now_ns)
+        if after is before or not isinstance(before, Node) or not isinstance(after, Node):
+            return UNCHANGED
+        result = yield from write(action, patch(before, after, found))
+        if result.code != CONFLICT:
+            return result
+        if attempt + 1 < CONFLICT_TRIES:
+            last = found.now_ns or now_ns
+            yield WaitUntil(last + CONFLICT_BACKOFF_NS, last + 2 * CONFLICT_BACKOFF_NS)
     return result
 
 
@@ -111,7 +127,7 @@ def set_unschedulable(
 ) -> Conversation:
     """Read, then patch under the version read; again after a conflict."""
     result = UNCHANGED
-    for _ in range(TAINT_TRIES):
+    for _ in range(CONFLICT_TRIES):
         found = yield from read(action, quorum=True)
         if isinstance(found, Result):
             return found
