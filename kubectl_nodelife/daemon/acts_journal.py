@@ -13,6 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any, Final
 
+from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.kube.times import format_micro_time
 
 PATTERN: Final = "acts-*.writes.db"
@@ -21,8 +22,6 @@ _COLUMNS: Final = (
 )
 _DETAILS: Final = ("unschedulable", "grace_period_seconds", "revision", "status")
 _NAMES: Final = {"grace_period_seconds": "gracePeriodSeconds"}
-NOT_SENT: Final = 425
-"""The code of what a guard held for too long (`live.executor.HELD`)."""
 
 
 def changes_of_acts(folder: str, query: dict[str, Any], since_ns: int) -> list[dict[str, Any]]:
