@@ -107,6 +107,7 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
     admission = Admission(snapshot)
     middle = play_kubectl(scope, admission, options, MIDDLE)
     plan = assemble(middle, admission)
+    others: list[Play] = []
     plan.bound = Bound(*kubectl_bound(snapshot, nodes, options))
     if plan.verdict in (READY, SLOW, UNKNOWN):
         sample = scope
@@ -121,6 +122,9 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
     elif plan.verdict == NEVER and snapshot.late:
         slow = play_kubectl(scope, admission, options, MIDDLE, late_renew=True)
         plan.assumptions += if_late_were_slow(slow)
+        others = [slow]
+    for play in (middle, *others):
+        play.end()
     plan.together = _together(scope, options, admission)
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))
@@ -148,6 +152,7 @@ def make_wave_plan(
         waves, lambda tried: _settle_waves(scope, admission, options, tried, bound.waves)
     )
     plan = assemble(middle, admission)
+    others: list[Play] = []
     plan.bound, plan.own_waves, plan.cordon = bound, True, cordon
     plan.maintenance = waves.maintenance_ns / SECOND_NS
     if middle.world.waiting and not waves.maintenance_ns:
@@ -163,6 +168,8 @@ def make_wave_plan(
         ]
         plan.estimate = estimate(middle, [o.end_ns for o in others], plan, part[-1][-1])
         set_wave_estimates(plan.waves, middle, others)
+    for play in (middle, *others):
+        play.end()
     plan.together = _together(scope, options, admission)
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))

@@ -121,6 +121,11 @@ class PlannedNodes:
         if old is not None and old.spec.node_name:
             self._set(old, None)
 
+    def end(self) -> None:
+        """Nothing is placed or asked any more. Undo the circle with the placement."""
+        self.placement.end()
+        del self.placement
+
     def _set(self, old: Pod | None, new: Pod | None) -> None:
         self.pod_changed(old, new)
         self.placement.pod_changed(old, new)

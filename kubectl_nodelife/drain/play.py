@@ -39,6 +39,13 @@ class Play:
     waves: list[WaveInPlay] = field(default_factory=list)
     end_ns: int | None = None
 
+    def end(self) -> None:
+        """What is to be known of it is read off: where pods would find room is not asked again.
+
+        The nodes of each play are many objects, and go at once instead of by the garbage collector.
+        """
+        self.world.landing.end()
+
 
 def play_kubectl(
     scope: Scope,

@@ -90,6 +90,7 @@ def nodes_together(scope: Scope, options: DrainOptions, admission: Admission) ->
     while found:
         part = scope.part(found)
         play = play_waves(part, admission, options, waves, [found], MIDDLE, scope.nodes)
+        play.end()
         ended = [name for name in found if play.runs[name].end_ns is not None]
         if len(ended) == len(found):
             return found
