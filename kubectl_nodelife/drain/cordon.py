@@ -56,6 +56,7 @@ def choose_cordon(
     by_wave = replace(waves, cordon=CORDON_BY_WAVE)
     other_cut, other_play = settle(by_wave)
     cost, other = _cost(play), _cost(other_play)
+    (other_play if cost <= other else play).end()
     if cost <= other:
         because = "room is scarce, and wave by wave would "
         because += "change nothing" if cost == other else f"be no better: {_told(other, cost)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -259,3 +260,20 @@ def test_the_judge_sees_limits_and_lost_pods(
     answer = copy.deepcopy(good[0])
     answer.waves[0].pods.pop()
     assert replay(answer, *good[1:]).pods_missing
+
+
+@pytest.mark.parametrize("cordon", [CORDON_FIRST, CORDON_BY_WAVE])
+def test_a_plan_leaves_nothing_that_only_the_garbage_collector_would_find(cordon: str) -> None:
+    found = cluster(60, 1200, 12, 1)
+    asked = WaveOptions(max_parallel=3, cordon=cordon, maintenance_ns=MINUTE_NS)
+    names = sorted(found.nodes)[:6]
+    make_wave_plan(found, names, OPTIONS, asked)  # what is made once and kept
+    gc.collect()
+    gc.disable()
+    try:
+        pods = len(make_wave_plan(found, names, OPTIONS, asked).pods())
+        assert (gc.collect(), pods > 10) == (0, True)
+        pods = len(make_plan(found, names, OPTIONS).pods())
+        assert (gc.collect(), pods > 10) == (0, True)
+    finally:
+        gc.enable()
