@@ -56,11 +56,12 @@ def choose_cordon(
     by_wave = replace(waves, cordon=CORDON_BY_WAVE)
     other_cut, other_play = settle(by_wave)
     cost, other = _cost(play), _cost(other_play)
-    (other_play if cost <= other else play).end()
     if cost <= other:
+        other_play.end()
         because = "room is scarce, and wave by wave would "
         because += "change nothing" if cost == other else f"be no better: {_told(other, cost)}"
         return first, cut, play, Cordon(CORDON_FIRST, because)
+    play.end()
     because = f"with all nodes cordoned first, {_told(cost, other)}"
     return by_wave, other_cut, other_play, Cordon(CORDON_BY_WAVE, because)
 

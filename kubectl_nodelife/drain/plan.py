@@ -201,6 +201,7 @@ def _settle_waves(
         last = play.waves[-1] if play.waves else None
         if not held_up or last is None or last.start_ns is not None:
             return cut, play
+        play.end()
         stuck |= held_up
 
 

@@ -136,8 +136,7 @@ def estimate(
     least, expected, most = times
     shorter_ns = longer_ns = 0.0
     for number, step in enumerate(played.steps):
-        last = [played.turns[name] for name in set(step.names)]
-        turns = [turn for turn in last if turn.step == number]
+        turns = [turn for turn in played.turns.values() if turn.step == number]
         whole = [turn for turn in turns if turn.drained_ns is not None]
         took_ns = sum(_end_of(turn) - turn.tried_ns for turn in whole)
         if not took_ns:

@@ -77,7 +77,6 @@ def test_ports_that_are_taken_or_not_allowed_are_refused() -> None:
 
 LOADED = """
 import sys
-from importlib.util import find_spec
 import kubectl_nodelife.commands.answering.for_daemon
 import kubectl_nodelife.daemon.process
 print(*sys.modules)
