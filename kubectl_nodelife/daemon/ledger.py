@@ -61,17 +61,30 @@ ObjectKey = tuple[str, tuple[str, str]]
 
 
 class _Entry:
-    """`dependents` end with this action; `events` tell of a decision, and end with what follows."""
+    """`dependents` end with this action; `events` tell of a decision, and end with what follows.
+
+    Most have neither, and no list for them: after the loss of a zone there are 100,000 entries.
+    """
 
     __slots__ = ("action", "changes", "dependents", "events", "outcome", "why")
 
-    def __init__(self, action: Action, changes: list[ChangeRecord]) -> None:
+    def __init__(self, action: Action, changes: Iterable[ChangeRecord]) -> None:
         self.action = action
-        self.changes = changes
+        self.changes = tuple(changes)
         self.outcome = WOULD
         self.why = ""
-        self.dependents: list[Action] = []
-        self.events: list[Action] = []
+        self.dependents: list[Action] | None = None
+        self.events: list[Action] | None = None
+
+    def add_dependent(self, action: Action) -> None:
+        """The action ends when this one does."""
+        self.dependents = self.dependents or []
+        self.dependents.append(action)
+
+    def add_event(self, event: Action) -> None:
+        """The Event tells of this decision."""
+        self.events = self.events or []
+        self.events.append(event)
 
 
 class Ledger:
@@ -124,9 +137,11 @@ class Ledger:
         if within is not None:
             for change in changes:
                 change.place_within(*within)
-        entry = self._open[action.id] = _Entry(action, changes)
         inherited = self._take_inherited(changes)
+        for change in inherited:
+            change.patch = change.data = ""  # the file has them
         changes[: len(inherited)] = inherited
+        entry = self._open[action.id] = _Entry(action, changes)
         for change in changes[len(inherited) :]:
             change.id = self.next_id
             self.next_id += 1
@@ -183,15 +198,15 @@ class Ledger:
             ending = ended.pop()
             entry = self._end(ending, outcome, now_ns, why, error)
             if entry is not None:
-                ended += entry.dependents
+                ended += entry.dependents or ()
                 if outcome not in (CONFIRMED, APPLIED):
-                    ended += entry.events
+                    ended += entry.events or ()
             elif not _same(ending, action):
                 continue
             decision = self._entry(ending.cause)
             if decision is not None and _unseen(decision.action):
-                ended += [*decision.events, decision.action]
-                decision.events = []
+                ended += [*(decision.events or ()), decision.action]
+                decision.events = None
                 if entry is None and decision.outcome != WOULD:
                     outcome, why = decision.outcome, decision.why  # it was done before
 
@@ -271,10 +286,10 @@ class Ledger:
                 self._end(action, SUPERSEDED, at_ns, _NOTHING_PLANNED, "")
             return
         if isinstance(action, RecordEvent) and _is_decision(above.action):
-            above.events.append(action)
+            above.add_event(action)
             return
         if above.outcome == WOULD:
-            above.dependents.append(action)
+            above.add_dependent(action)
         else:
             self._end(action, above.outcome, at_ns, above.why, "")
 
@@ -300,7 +315,8 @@ class Ledger:
 
     def _remember(self, entry: _Entry) -> None:
         """Keep what later ones may name as their cause, as long as there is room."""
-        entry.changes = [replace(c, detail="", patch="", data="") for c in entry.changes[:1]]
+        first = entry.changes[:1]
+        entry.changes = tuple(replace(c, detail="", patch="", data="") for c in first)
         self._past[entry.action.id] = entry
         if len(self._past) > _SETTLED_KEPT:
             self._past.popitem(last=False)
@@ -316,7 +332,7 @@ class Ledger:
         """The journal has to take it in as it is now."""
         at_ns, until_ns = change.settled_ns, change.held_until_ns
         ended = (change.outcome, at_ns, change.why, change.error)
-        self.settled.append(Settlement(*ended, change.attempts, until_ns, change.data, change.id))
+        self.settled.append(Settlement(*ended, change.attempts, until_ns, change.id))
         self.changed[change.id] = change
 
     def _id_of(self, action: Action | None) -> int | None:

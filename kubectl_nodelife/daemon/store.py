@@ -49,13 +49,13 @@ _ADDED: Final = {
 _TABLE = ", ".join(f"{name} {_TYPES.get(name, 'TEXT NOT NULL')}" for name in COLUMNS)
 _INSERT = f"INSERT INTO changes VALUES ({', '.join('?' * len(COLUMNS))})"
 _SETTLE = (
-    "UPDATE changes SET outcome = ?, settled_ns = ?, why = ?, error = ?, attempts = ?, "
-    "held_until_ns = ?, data = ? WHERE id = ?"
+    "UPDATE changes SET outcome = ?1, settled_ns = ?2, why = ?3, error = ?4, attempts = ?5, "
+    f"held_until_ns = ?6, data = CASE ?1 WHEN '{HELD}' THEN data ELSE '' END WHERE id = ?7"
 )
 
 
 class Settlement(NamedTuple):
-    """How the change with that id ended, or that it is held."""
+    """How the change with that id ended, or that it is held, which leaves its `data` in place."""
 
     outcome: str
     settled_ns: int | None
@@ -63,7 +63,6 @@ class Settlement(NamedTuple):
     error: str
     attempts: int
     held_until_ns: int | None
-    data: str
     id: int
 
 
@@ -154,6 +153,13 @@ class Store:
         found = [_change(row) for row in reversed(rows)]
         self.unreadable = found.count(None)
         return [change for change in found if change is not None]
+
+    def requests(self, ids: Iterable[int]) -> dict[int, str]:
+        """The texts of the requests (`patch`) of those changes that are there, by id."""
+        found: dict[int, str] = {}
+        for number in ids:
+            found.update(self._db.execute("SELECT id, patch FROM changes WHERE id = ?", (number,)))
+        return found
 
     def next_id(self) -> int:
         """One more than the highest id that was ever used."""

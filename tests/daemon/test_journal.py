@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from kubectl_nodelife.daemon import journal as journal_module
 from kubectl_nodelife.daemon.changes import document
 from kubectl_nodelife.daemon.journal import TooSlow, open_journal
+from kubectl_nodelife.daemon.ledger import planned_action
 from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.actions import (
     CancelEviction,
@@ -224,6 +226,57 @@ def test_listeners_are_told_what_comes_and_how_it_ends(tmp_path: Path) -> None:
         journal.ledger.settle(loss, "confirmed", T0, "seen")
         await journal.flush()
         assert [(c.id, c.outcome) for c in await anext(following)] == [(0, "confirmed")]
+
+    run(story())
+
+
+def test_texts_that_nobody_decides_by_are_in_the_file_and_not_in_memory(tmp_path: Path) -> None:
+    """A plan that is open, one that is held and one that ends, with listeners and a restart."""
+
+    async def story() -> None:
+        journal = open_journal(str(tmp_path / "j.db"))
+        listener = journal.listen()
+        plans = [lost(f"n{number}") for number in range(3)]
+        for number, plan in enumerate(plans):
+            journal.ledger.note(plan, T0, plan.node, f'{{"to":{number}}}')
+        await journal.flush()
+        following = journal.follow(listener, ChangeFilter())
+        first = await anext(following)
+        assert [(c.patch, c.data) for c in first] == [("", "")] * 3
+        wholes = await journal.with_requests(first)
+        assert [c.patch for c in wholes] == ['{"to":0}', '{"to":1}', '{"to":2}']
+        journal.ledger.hold(plans[1], "the guard", T0 + SECOND)
+        journal.ledger.settle(plans[2], "confirmed", T0 + SECOND, "seen")
+        await journal.flush()
+        told = await journal.with_requests(await anext(following))
+        assert [(c.outcome, c.patch) for c in told] == [
+            ("held", '{"to":1}'),
+            ("confirmed", '{"to":2}'),
+        ]
+        await journal.close()
+        again = open_journal(str(tmp_path / "j.db"))
+        inherited = list(again.ledger.inherited())
+        assert [planned_action(change) for change in inherited] == plans[:2]
+        await again.close()
+
+    run(story())
+
+
+def test_a_request_that_could_not_be_written_is_told_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        journal = open_journal(str(tmp_path / "j.db"))
+        listener = journal.listen()
+
+        def full(*_: object) -> None:
+            raise sqlite3.OperationalError("database or disk is full")
+
+        monkeypatch.setattr(journal.store, "write", full)
+        journal.ledger.note(lost(), T0, "n1", '{"to":1}')
+        await journal.flush()
+        batch = await anext(journal.follow(listener, ChangeFilter()))
+        assert [c.patch for c in await journal.with_requests(batch)] == ['{"to":1}']
 
     run(story())
 

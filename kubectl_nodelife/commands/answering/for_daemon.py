@@ -190,7 +190,7 @@ async def _watch_changes(
             items = [c for c in batch if seen.get(c.id) != c.outcome]
             seen = {}
             if items:
-                yield {"items": _documents(items)}
+                yield {"items": _documents(await journal.with_requests(items))}
     finally:
         journal.leave(following)
 
