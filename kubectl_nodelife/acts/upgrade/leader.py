@@ -48,7 +48,7 @@ QPS: Final = 50.0
 BURST: Final = 100
 _EVENT_QPS: Final = 5.0
 _EVENT_BURST: Final = 25
-_LOOK_S: Final = 1.0
+LOOK_NS: Final = SECOND_NS
 _LEAST_BETWEEN_S: Final = 0.2
 
 Tell = Callable[[str], None]
@@ -100,6 +100,8 @@ class Leader:
         self._epoch = -1
         self._outstanding: set[int] = set()
         self._blind = "not all lists are read"
+        self._beside: HostState | None = None
+        self._asked_ns = 0
         self._waits = Waits()
         self._told_hands_off: set[str] = set()
         self._executor = self._make_executor()
@@ -122,7 +124,7 @@ class Leader:
         tasks = [loop.create_task(part) for part in running]
         try:
             while self._cache.waiting_for():
-                await self._gather(_LOOK_S)
+                await self._gather(LOOK_NS / SECOND_NS)
                 _raise_bugs(tasks)
             while True:
                 code = await self._turn()
@@ -169,6 +171,7 @@ class Leader:
         self._executor.drop()
         self._outstanding.clear()
         self._epoch = self._lease.epoch
+        self._beside = None
         before, self._controller = self._controller, self._parts.make_controller(self._epoch)
         if before is not None:
             self._controller.take_over(before)
@@ -186,16 +189,16 @@ class Leader:
         if waits := self._waits.told(unseen, shut):
             self._parts.tell(waits)
         gate = self._parts.gate
-        controller.host = HostState(
+        controller.host = host = HostState(
             clock_ahead_ns=self._session.now_ns() - now_ns,
             blind=self._blind,
             unread=tuple(cache.unread()),
             gate_command=gate.last if gate is not None else None,
             gate_runs=gate.runs if gate is not None else 0,
-            pods_listed_ns=self._parts.lists.listed_ns,
+            pods_listed_ns=dict(self._parts.lists.listed_ns),
         )
         decided = False
-        for action in self._decisions(controller, now_ns):
+        for action in self._decisions(controller, host, now_ns):
             decided = True
             self._start(action, now_ns)
         for node, because in controller.hands_off.items():
@@ -208,12 +211,19 @@ class Leader:
             self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
         return decided
 
-    def _decisions(self, controller: UpgradeController, now_ns: int) -> Iterator[Action]:
-        """A pass in each turn: nothing tells of what has changed beside the cluster."""
+    def _decisions(
+        self, controller: UpgradeController, host: HostState, now_ns: int
+    ) -> Iterator[Action]:
+        """A pass where the cluster changed, or what is known beside it; and once a second, since
+        nothing tells that a Lease is not renewed.
+        """
         engine = self._cache.engine
         assert engine is not None
-        for requeue in controller.wake(now_ns):
-            engine.wake(requeue)
+        beside = msgspec.structs.replace(host, clock_ahead_ns=0)
+        if beside != self._beside or now_ns >= self._asked_ns + LOOK_NS:
+            self._beside, self._asked_ns = beside, now_ns
+            for requeue in controller.wake(now_ns):
+                engine.wake(requeue)
         engine.timers_wait = False
         return engine.step(now_ns, ())
 
@@ -235,9 +245,9 @@ class Leader:
         engine = self._cache.engine
         due_ns = engine.next_due() if engine is not None else None
         if due_ns is None:
-            return _LOOK_S
+            return LOOK_NS / SECOND_NS
         left_ns = due_ns - self._cache.clock.now_ns()
-        return min(_LOOK_S, max(0.0, left_ns / SECOND_NS))
+        return min(LOOK_NS / SECOND_NS, max(0.0, left_ns / SECOND_NS))
 
     async def _gather(self, patience_s: float) -> None:
         for message in await self._cache.gather(patience_s):

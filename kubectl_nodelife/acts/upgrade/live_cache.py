@@ -159,10 +159,7 @@ class LiveCache:
         now_ns = self.clock.now_ns()
         if isinstance(news, WatchNews):
             at_ns = self.clock.at_ns(news.seen_ns) if news.seen_ns else now_ns
-            for event in news.events:
-                if isinstance(event, Put) and self._is_old(event):
-                    continue
-                self.tell([event], at_ns)
+            self.tell((event for event in news.events if not self._is_old(event)), at_ns)
         elif isinstance(news, ListNews):
             self._gate.listed(news.kind, news.asked_ns)
             self.cache.quarantine.relisted(news.kind, news.unreadable, now_ns)
@@ -181,7 +178,10 @@ class LiveCache:
                 self.tell([Gone(kind, obj.key)], now_ns)
         return True
 
-    def _is_old(self, event: Put) -> bool:
+    def _is_old(self, event: Event) -> bool:
+        """True if the cache holds a later version of the object."""
+        if not isinstance(event, Put):
+            return False
         known = self.cache.get(event.kind, event.obj.key)
         return known is not None and known.uid == event.obj.uid and _is_newer(known, event.obj)
 

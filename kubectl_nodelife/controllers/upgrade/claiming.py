@@ -514,7 +514,9 @@ def _choose(
     in_pool: dict[str, str],
 ) -> None:
     step = p.next.step
-    first = p.policy.canary_nodes if step.k == 0 and step.window else ()
+    if not stage.wanted and not p.document.proof_only:
+        return
+    first = frozenset(p.policy.canary_nodes if step.k == 0 and step.window else ())
     open_ones = [
         c
         for c in candidates

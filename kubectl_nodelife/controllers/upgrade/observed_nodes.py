@@ -8,7 +8,7 @@ next pass look at all of them; that this decides nothing else is what the tests 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 from kubectl_nodelife.controllers.upgrade.fleet_counts import FleetCounts, NodeReading
@@ -125,7 +125,8 @@ class ObservedNodes:
         self._put(self._readings, name, reading)
         if reading.is_readable and (memory.seen.get(name) is not shown or is_busy):
             memory.seen[name] = shown
-            memory.claims.setdefault(shown.uid, claims_of(shown))
+            if shown.uid not in memory.claims:
+                memory.claims[shown.uid] = claims_of(shown)
             self._note_edits(shown)
             self._note_taints(node, p.now_ns)
         self._beyond.discard(name)
@@ -214,6 +215,7 @@ class ObservedNodes:
             self._memory.cordon_taint_lost_ns[node.name] = now_ns
 
 
-def _by_name(found: Mapping[str, T]) -> dict[str, T]:
+def _by_name(found: dict[str, T]) -> dict[str, T]:
     """The same, in the order of names."""
-    return dict(sorted(found.items()))
+    names = sorted(found)
+    return found if names == list(found) else {name: found[name] for name in names}
