@@ -95,11 +95,22 @@ def upgrade_status(
     policy = _policy(run, warnings)
     present = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
     marks = _marks(present.values(), run, lease, warnings)
+    of_others = _of_other_runs(marks, run)
     leader = _leader(lease, now_ns)
     said = _report(run, lease, is_led=leader["alive"])
     settings = make_settings("newest")
     view = RunNodes(
-        present, marks, run, policy, said, leader["alive"], now_ns, lease, settings, evidence
+        nodes=present,
+        marks=marks,
+        of_others=of_others,
+        run=run,
+        policy=policy,
+        said=said,
+        is_led=leader["alive"],
+        now_ns=now_ns,
+        lease=lease,
+        settings=settings,
+        evidence=evidence,
     )
     every = view.rows()
     rows = view.rows(names) if names else every
@@ -193,6 +204,20 @@ def _marks(
                 mark = replace(mark, state=NodeState.HELD, reason=f"forged, or foreign: {because}")
             marks[node.name] = mark
     return marks
+
+
+def _of_other_runs(
+    marks: dict[str, NodeMark | None], run: RunDocument | None
+) -> dict[str, NodeMark]:
+    """Take the marks of other runs out of these: the run under way leaves their nodes alone. A
+    proof alone takes up what an earlier run left.
+    """
+    if run is None or run.phase in OVER or run.proof_only:
+        return {}
+    others = {n: mark for n, mark in marks.items() if mark is not None and mark.run != run.run}
+    for name in others:
+        del marks[name]
+    return others
 
 
 def _leader(lease: Lease | None, now_ns: int) -> Json:
@@ -384,7 +409,8 @@ class CheckEvidence:
 
 @dataclass(slots=True)
 class RunNodes:
-    """The nodes of a run. `marks`: None for an annotation that cannot be read.
+    """The nodes of a run. `marks`: None for an annotation that cannot be read. `of_others`: the
+    marks of other runs.
 
     `said`: what the leader told last; `is_led`: whether it still lives. `evidence` None: checks are
     not evaluated.
@@ -392,6 +418,7 @@ class RunNodes:
 
     nodes: Mapping[str, Node]
     marks: Mapping[str, NodeMark | None]
+    of_others: Mapping[str, NodeMark]
     run: RunDocument | None
     policy: UpgradePolicy | None
     said: LeaderReport
@@ -423,6 +450,9 @@ class RunNodes:
                 yield self._row(name, UNREADABLE, "its annotation cannot be read")
             else:
                 yield self._marked(name, mark, checking)
+        for name, mark in self.of_others.items():
+            because = f"{mark.state} in run {mark.run}; this run leaves it alone"
+            yield self._row(name, SKIPPED, because) | {"run": mark.run}
         for name, why in self._unclaimed():
             held = self.said.holds.get(name, "its turn has not come")
             yield self._row(name, SKIPPED if why else WAITING, why or held)
@@ -439,7 +469,7 @@ class RunNodes:
             return
         over = run.phase in OVER
         for name, node in self.nodes.items():
-            if name in self.marks:
+            if name in self.marks or name in self.of_others:
                 continue
             if name in run.given_back:
                 yield name, run.given_back[name]

@@ -170,6 +170,25 @@ def test_a_mark_of_an_epoch_that_the_lease_has_not_come_to_is_shown_as_held() ->
     assert row["state"] == "Draining"
 
 
+def test_a_node_of_another_run_is_left_alone_while_this_one_is_under_way() -> None:
+    """It is neither trouble of this run nor in flight, as its controller has it."""
+    nodes = [node("b0", NodeMark(run="r0", state=NodeState.FAILED, since=at(-30))), *TEN[1:]]
+    answer = status(nodes, lease(run()))
+    row = answer["nodes"][0]
+    assert (row["state"], row["run"]) == ("Skipped", "r0")
+    assert row["because"] == "Failed in run r0; this run leaves it alone"
+    assert not has_trouble(answer) and answer["counts"] == {"Skipped": 1, "Waiting": 9}
+    working = NodeMark(run="r0", state=NodeState.WORKING, since=at(-30))
+    (pool,) = [
+        budget
+        for budget in status([node("b0", working), *TEN[1:]], lease(run()))["budgets"]
+        if budget["scope"] == "pool blue"
+    ]
+    assert pool["available"] == 10, "another run's node counts as what its conditions say"
+    over = status(nodes, lease(run(RunPhase.FINISHED)))
+    assert over["nodes"][0]["state"] == "Failed", "with no run under way it is shown as it is"
+
+
 def test_what_is_asked_of_the_leader_is_told_until_it_is_struck() -> None:
     answer = status(TEN, lease(run(), UpgradeRequest(Verb.PAUSE, because="lunch")))
     assert answer["request"] == {"verb": "pause", "because": "lunch"}
