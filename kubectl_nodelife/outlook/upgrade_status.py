@@ -91,27 +91,8 @@ def upgrade_status(
     run is played, some 5 ms a node; None: it is not. Raises NotFound for a name that nothing has.
     """
     warnings: list[str] = []
-    run = _document(lease, warnings)
-    policy = _policy(run, warnings)
-    present = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
-    marks = _marks(present.values(), run, lease, warnings)
-    of_others = _of_other_runs(marks, run)
-    leader = _leader(lease, now_ns)
-    said = _report(run, lease, is_led=leader["alive"])
-    settings = make_settings("newest")
-    view = RunNodes(
-        nodes=present,
-        marks=marks,
-        of_others=of_others,
-        run=run,
-        policy=policy,
-        said=said,
-        is_led=leader["alive"],
-        now_ns=now_ns,
-        lease=lease,
-        settings=settings,
-        evidence=evidence,
-    )
+    view = _nodes_of_run(nodes, lease, now_ns, evidence, warnings)
+    run, policy, said, present = view.run, view.policy, view.said, view.nodes
     every = view.rows()
     rows = view.rows(names) if names else every
     for name in names:
@@ -123,15 +104,15 @@ def upgrade_status(
         run=run.run if run is not None else "",
         phase=str(run.phase) if run is not None else NO_RUN,
         because=run.because if run is not None else "",
-        leader=leader,
+        leader=_leader(lease, now_ns),
         request=_request(lease, warnings),
         step=_step(run),
-        budgets=_budgets(run, policy, list(present.values()), marks),
+        budgets=_budgets(run, policy, list(present.values()), view.marks),
         gates=_gates(run, policy, now_ns, said),
         holds=[{"what": what, "because": why} for what, why in said.holds.items()],
         counts=dict(sorted(Counter(row["state"] for row in every).items())),
         nodes=rows,
-        estimate=_estimate(view, leader["alive"], progress, warnings),
+        estimate=_estimate(view, progress, warnings),
         lowest=_lowest(said),
         failures=sorted(run.failed) if run is not None else [],
         notEvaluated=list(_not_evaluated(view)),
@@ -151,6 +132,35 @@ def has_trouble(status: Json) -> bool:
         status["phase"] == RunPhase.PAUSED
         or any(node["state"] in bad for node in status["nodes"])
         or any(gate["gate"] == "proof" for gate in status["gates"])
+    )
+
+
+def _nodes_of_run(
+    nodes: Iterable[Node],
+    lease: Lease | None,
+    now_ns: int,
+    evidence: CheckEvidence | None,
+    warnings: list[str],
+) -> RunNodes:
+    """What nodes and Lease say of the run. What cannot be read goes to `warnings`."""
+    run = _document(lease, warnings)
+    policy = _policy(run, warnings)
+    present = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
+    marks = _marks(present.values(), run, lease, warnings)
+    of_others = _of_other_runs(marks, run)
+    is_led = _leader(lease, now_ns)["alive"]
+    return RunNodes(
+        nodes=present,
+        marks=marks,
+        of_others=of_others,
+        run=run,
+        policy=policy,
+        said=_report(run, lease, is_led=is_led),
+        is_led=is_led,
+        now_ns=now_ns,
+        lease=lease,
+        settings=make_settings("newest"),
+        evidence=evidence,
     )
 
 
@@ -340,9 +350,7 @@ def _lowest(said: LeaderReport) -> Json:
     }
 
 
-def _estimate(
-    view: RunNodes, is_led: bool, progress: Progress | None, warnings: list[str]
-) -> Json | None:
+def _estimate(view: RunNodes, progress: Progress | None, warnings: list[str]) -> Json | None:
     """How long the run still takes; None where it is over, or its policy cannot be read, and where
     its rest cannot be played, which is said.
     """
@@ -370,7 +378,7 @@ def _estimate(
         return None
     if left is None:
         return None
-    since = "now" if is_led else "when a leader goes on"
+    since = "now" if view.is_led else "when a leader goes on"
     since = "when the run is resumed" if run.phase is RunPhase.PAUSED else since
     return {
         "nodes": left.nodes,
