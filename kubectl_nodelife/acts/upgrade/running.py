@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -308,23 +308,24 @@ def exit_code(
     `hands_off`: nodes that the leader leaves alone; a kubelet may write its own mark, and what it
     says there to be in work holds up no end.
     """
-    marks = list(_marks(run, {name: n for name, n in nodes.items() if name not in hands_off}))
     if run.phase in OVER:
         if not is_cleared:
             return None
         if run.phase is RunPhase.ABORTED and interrupted:
             return EXIT_INTERRUPTED
         return EXIT_FAILED if run.left or run.failed else 0
-    is_busy = any(mark.state in IN_FLIGHT for mark in marks) or _is_awaited(run, nodes)
-    if run.phase is not RunPhase.PAUSED or is_busy:
+    if run.phase is not RunPhase.PAUSED:
+        return None
+    marks = _marks(run, (node for name, node in nodes.items() if name not in hands_off))
+    if any(mark.state in IN_FLIGHT for mark in marks) or _is_awaited(run, nodes):
         return None
     if interrupted:
         return EXIT_INTERRUPTED
     return EXIT_FAILED if len(run.failed) > tolerated else None
 
 
-def _marks(run: RunDocument, nodes: Mapping[str, Node]) -> Iterator[NodeMark]:
-    for node in nodes.values():
+def _marks(run: RunDocument, nodes: Iterable[Node]) -> Iterator[NodeMark]:
+    for node in nodes:
         with contextlib.suppress(UnreadableMark):
             mark = mark_of(node)
             if mark is not None and mark.run == run.run:
