@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
 from copy import copy
-from typing import cast
+from typing import TypeVar, cast
 
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.actions import Action
@@ -29,6 +29,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 
 Key = tuple[str, str]
+T = TypeVar("T")
 
 
 class ListFailed(Exception):
@@ -125,7 +126,7 @@ class Cache:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[Key, Pod] = {}
         self.heartbeats: dict[str, Heartbeat] = {}
-        self._pods_by_node: dict[str, dict[Key, None]] = {}
+        self._pods_by_node: dict[str, dict[Key, Pod]] = {}
         self._pods_by_owner: dict[str, dict[Key, None]] = {}
 
     def node(self, name: str) -> Node | None:
@@ -138,7 +139,8 @@ class Cache:
 
     def pods_on(self, node: str) -> list[Pod]:
         """The pods bound to a node ("" is none), in the order in which they came there."""
-        return [self.pods[key] for key in self._pods_by_node.get(node, ())]
+        found = self._pods_by_node.get(node)
+        return list(found.values()) if found is not None else []
 
     def count_on(self, node: str) -> int:
         """How many pods are bound to a node."""
@@ -217,6 +219,8 @@ class Cache:
             key = (meta.namespace, meta.name)
             if pods.get(key) is old:
                 pods[key] = new
+                if node := new.spec.node_name:
+                    self._pods_by_node[node][key] = new
             else:
                 self.set("Pod", key, new)
             owner = controller_of(meta)
@@ -241,9 +245,9 @@ class Cache:
             node, owner = obj.spec.node_name, _owner_uid(meta)
             if node:
                 if node in by_node:
-                    by_node[node][key] = None
+                    by_node[node][key] = obj
                 else:
-                    by_node[node] = {key: None}
+                    by_node[node] = {key: obj}
             if owner:
                 if owner in by_owner:
                     by_owner[owner][key] = None
@@ -272,10 +276,8 @@ class Cache:
         self.nodes, other.nodes = fork_dict(self.nodes)
         self.pods, other.pods = fork_dict(self.pods)
         self.heartbeats, other.heartbeats = fork_dict(self.heartbeats, copy)
-        index = fork_dict(self._pods_by_node, copy_of_dict)
-        self._pods_by_node, other._pods_by_node = index
-        index = fork_dict(self._pods_by_owner, copy_of_dict)
-        self._pods_by_owner, other._pods_by_owner = index
+        self._pods_by_node, other._pods_by_node = fork_dict(self._pods_by_node, copy_of_dict)
+        self._pods_by_owner, other._pods_by_owner = fork_dict(self._pods_by_owner, copy_of_dict)
         return other
 
     def set(self, kind: str, key: Key, obj: KubeObject | None) -> KubeObject | None:
@@ -289,7 +291,9 @@ class Cache:
             else:
                 self.pods[key] = pod
                 if was is not None and was.spec is pod.spec and was.metadata is pod.metadata:
-                    return was  # its status changed, as it does most often
+                    if node := pod.spec.node_name:  # its status changed, as it does most often
+                        self._pods_by_node[node][key] = pod
+                    return was
             self._index(key, was, pod)
             return was
         if kind == "Node":
@@ -311,15 +315,19 @@ class Cache:
         """Note to which node and owner the pod belongs now."""
         old_node = old.spec.node_name if old is not None else ""
         new_node = new.spec.node_name if new is not None else ""
-        if old_node != new_node:
-            _move(self._pods_by_node, key, old_node, new_node)
+        if old_node and old_node != new_node:
+            _drop(self._pods_by_node, key, old_node)
+        if new_node and new is not None:
+            self._pods_by_node.setdefault(new_node, {})[key] = new
         old_owners = old.metadata.owner_references if old is not None else ()
         new_owners = new.metadata.owner_references if new is not None else ()
         if old_owners is not new_owners:
             old_owner = _owner_uid(old.metadata) if old is not None else ""
             new_owner = _owner_uid(new.metadata) if new is not None else ""
-            if old_owner != new_owner:
-                _move(self._pods_by_owner, key, old_owner, new_owner)
+            if old_owner and old_owner != new_owner:
+                _drop(self._pods_by_owner, key, old_owner)
+            if new_owner and old_owner != new_owner:
+                self._pods_by_owner.setdefault(new_owner, {})[key] = None
 
     def pod_counts(self) -> dict[str, int]:
         """How many pods are bound to each node."""
@@ -350,12 +358,10 @@ def _owner_uid(meta: ObjectMeta) -> str:
     return owner.uid if owner else ""
 
 
-def _move(index: dict[str, dict[Key, None]], key: Key, old: str, new: str) -> None:
-    if old:
-        members = index.get(old)
-        if members is not None:
-            members.pop(key, None)
-            if not members:
-                del index[old]
-    if new:
-        index.setdefault(new, {})[key] = None
+def _drop(index: dict[str, dict[Key, T]], key: Key, group: str) -> None:
+    """Take the pod out of its group, and the group where that was its last."""
+    members = index.get(group)
+    if members is not None:
+        members.pop(key, None)
+        if not members:
+            del index[group]
