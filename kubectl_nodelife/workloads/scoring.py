@@ -338,10 +338,16 @@ def node_scores(
     most_taints = max([p.taints for p in preferences])
     most_affinity = max([-p.affinity for p in preferences])
     crowds = _crowds(nodes, names, siblings)
-    cpu, memory = requests.get("cpu", 0), requests.get("memory", 0)
+    asked = (("cpu", requests.get("cpu", 0)), ("memory", requests.get("memory", 0)))
     scores = []
     for info, preference, crowd in zip(nodes.infos(names), preferences, crowds, strict=True):
-        used_cpu, used_memory = _used_shares(info, (("cpu", cpu), ("memory", memory)))
+        allocatable, free = info.allocatable, info.free
+        used_cpu, used_memory = [
+            (most - free[name] + requested) / most
+            if name in allocatable and (most := allocatable[name]) and free[name] > requested
+            else 1.0
+            for name, requested in asked
+        ]
         taints = 1 - preference.taints / most_taints if most_taints else 1
         affinity = -preference.affinity / most_affinity if most_affinity else 0
         scores.append(
@@ -352,19 +358,6 @@ def node_scores(
             + _BALANCE * (1 - abs(used_cpu - used_memory) / 2)
         )
     return scores
-
-
-def _used_shares(info: NodeInfo, asked: Iterable[tuple[str, int]]) -> list[float]:
-    """How much of each resource is taken once the pod is there, as a share of 1."""
-    allocatable, free = info.allocatable, info.free
-    shares = []
-    for name, requested in asked:
-        if name in allocatable and (most := allocatable[name]):
-            share = (most - free[name] + requested) / most
-            shares += [share if share < 1 else 1.0]
-        else:
-            shares += [1.0]
-    return shares
 
 
 def _crowds(nodes: Nodes, names: list[str], siblings: Siblings) -> list[float]:
