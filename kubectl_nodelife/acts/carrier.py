@@ -28,7 +28,7 @@ from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort, 
 from kubectl_nodelife.sim.kubectl.client import client_bucket
 
 PATIENCE_NS: Final = 5 * SECOND_NS
-"""What a guard holds for longer is decided anew, or given up."""
+"""An action that a guard holds for longer is decided anew, or given up."""
 
 OnHeld = Callable[[Action, str], None]
 OnAnswer = Callable[[Action, Answer], None]

@@ -186,7 +186,7 @@ def _of_acts(connection: Connection, query: dict[str, Any]) -> list[dict[str, An
 def _from_file(
     connection: Connection, query: dict[str, Any], acts: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """What a daemon that has ended has left. Raises Unreachable where there is nothing at all."""
+    """The journal that a daemon has left at its end. Raises Unreachable where there is none."""
     import sqlite3
     import time
 

@@ -301,7 +301,7 @@ def _run_arguments(
 
 
 def _secrets(connection: Connection) -> dict[str, str]:
-    """What is passed on to a daemon by a pipe."""
+    """The data that is passed on to a daemon by a pipe."""
     return {"token": connection.token} if connection.token else {}
 
 
@@ -466,7 +466,7 @@ def log_lines(path: str, tail: int, follow: bool) -> Iterator[str]:
 
 
 def _growing(file: TextIO, path: str) -> Iterator[str]:
-    """What is added to the file, until another one has taken its place."""
+    """The lines that are added to the file, until another one has taken its place."""
     while True:
         if text := file.read():
             yield text

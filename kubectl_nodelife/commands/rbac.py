@@ -76,7 +76,7 @@ VIA_RULES = (
     ("", ("pods",), ("get", "list")),
     ("", ("pods/portforward",), ("get", "create")),  # create: since 1.35, for WebSockets as well
 )
-"""What `--via` asks for in the namespace of the daemon."""
+"""The rights that `--via` needs in the namespace of the daemon."""
 
 
 def rules_of(

@@ -90,7 +90,7 @@ class Installation(NamedTuple):
 
 
 def installation() -> Installation:
-    """What can be told from where the package lies."""
+    """The way of installation, as the package's place tells."""
     from pathlib import Path
 
     folder = Path(__file__).parents[2]

@@ -269,7 +269,7 @@ def _as_answer(error: NodelifeError) -> bytes:
 
 
 class ViaName(NamedTuple):
-    """What `--via` says. `namespace`: "" for that of -n."""
+    """The value of `--via`. `namespace`: "" for that of -n."""
 
     namespace: str
     is_deployment: bool

@@ -46,7 +46,7 @@ NAMESPACE_GRACE_NS: Final = 5 * SECOND_NS
 NAMESPACE_OVERDUE_NS: Final = 1 * MINUTE_NS
 
 PLAN_BUDGET: Final = 50_000_000
-"""What all expressions of a plan may cost, about half a minute; a usual one costs 20 for a pod."""
+"""All expressions of a plan cost no more, about half a minute; a usual one costs 20 a pod."""
 
 _STATUS_CODES: Final = {
     "Unauthorized": 401,

@@ -147,7 +147,7 @@ def _view(
 def _expectation(
     snapshot: PlanSnapshot, budget: PodDisruptionBudget, pods: list[Pod]
 ) -> tuple[Expectation | None, str]:
-    """What the objects give, or why they give nothing."""
+    """The count that the objects give, or why they give none."""
     try:
         return expected_pods(budget.spec, pods, snapshot), ""
     except SyncFailure as failure:

@@ -164,7 +164,7 @@ class PlannedNodes:
         return self._snapshot.namespace_labels
 
     def admitted(self, demands: Demands) -> tuple[Iterable[str], Collection[str]]:
-        """What holds of the nodes that the run has not changed."""
+        """The state of the nodes that the run has not changed."""
         changed = self._changed
         return [n for n in self._node_index.admitted(demands) if n not in changed], changed
 

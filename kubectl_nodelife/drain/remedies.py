@@ -71,7 +71,7 @@ _SCALABLE: Final = {
 
 
 class RemedyCandidate(NamedTuple):
-    """What to do, what it risks, and the objects that are then there, or (`without`) no more."""
+    """A remedy, its risk, and the objects that are then there, or (`without`) no more."""
 
     text: str
     risk: str
@@ -311,7 +311,7 @@ _OF_GATE: Final[dict[str, tuple[Propose, ...]]] = {
 
 
 class ScaledUp(NamedTuple):
-    """What to do, what it risks, and the objects that are then there."""
+    """A remedy, its risk, and the objects that are then there."""
 
     text: str
     risk: str
@@ -477,7 +477,7 @@ class _Unblocking:
         return None, self._nothing_helps(stuck, tried)
 
     def _gate(self, uid: str) -> str:
-        """What keeps the pod: behind a namespace that goes there may be a finalizer."""
+        """The gate that keeps the pod; of a namespace that goes it may be a finalizer."""
         reason = self._first.reason
         if self._first.gate == "namespace-terminating" and "finalizer" in reason:
             return "finalizer"

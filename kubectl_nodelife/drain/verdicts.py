@@ -250,7 +250,7 @@ class Judge:
         return f"refused {tries} by budget {names}, goes once it has refilled"
 
     def _refilled_by(self, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> str:
-        """What controllers did meanwhile to the budget's pods, so that it refilled; "": nothing."""
+        """The deeds of controllers by which the budget refilled meanwhile; "": none."""
         controllers, until_ns = self._world.controllers, target.accepted_ns
         if controllers is None or until_ns is None:
             return ""

@@ -346,7 +346,7 @@ class Guard:
             self.breakers[rule, ""] = msgspec.structs.replace(breaker, because=because)
 
     def close(self, rule: str, how: str) -> None:
-        """What opened the breaker of that rule is over."""
+        """Close the breaker of that rule: its cause is over."""
         breaker = self.breakers.pop((rule, ""), None)
         if breaker is not None:
             self.on_change(None)

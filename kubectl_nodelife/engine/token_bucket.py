@@ -17,7 +17,7 @@ def as_float32(value: float) -> float:
 
 
 class Limiter(Protocol):
-    """What decides whether another node may be acted on now."""
+    """Decides whether another node may be acted on now."""
 
     @property
     def qps(self) -> float:

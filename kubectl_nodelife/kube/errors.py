@@ -32,7 +32,7 @@ class InputError(ValueError):
 
 
 class NotKubernetes(InputError):
-    """What was read is whole, and nothing of Kubernetes: a stranger among the files of a dump."""
+    """The text is well-formed, and no Kubernetes object: a stranger among the files of a dump."""
 
 
 def places_raised(error: BaseException) -> str:

@@ -62,7 +62,7 @@ _LARGEST_FLOW_YAML = 1 << 20  # a bigger file that begins like JSON was meant to
 _NAME_A_DUMP = "name a file that 'kubectl get ... -o json' or '-o yaml' wrote"
 
 WHOLE_BYTES = 16 << 20
-"""What is no longer is read as a whole."""
+"""A file that is no longer is read as a whole."""
 
 _MOST_HEAD: Final = 1 << 20
 """So early the items of a List begin."""
@@ -318,7 +318,7 @@ def _head_of_list(text: bytes) -> int | None:
 
 
 def _read_around(head: bytes) -> Envelope:
-    """What a List has told of itself before its items."""
+    """The fields of a List before its items."""
     try:
         return read_envelope(head + b"]}")
     except UNDECODABLE:

@@ -481,7 +481,7 @@ class Moot(Exception):
 
 
 class Superseded(Exception):
-    """What it was decided on is no longer so: whoever decided it is told, and decides anew."""
+    """The reason of the action is no longer true; its controller is told, and decides anew."""
 
 
 class NotSent(Exception):

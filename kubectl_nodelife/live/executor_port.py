@@ -96,7 +96,7 @@ class ExecutorPort(msgspec.Struct):
     recorder: Recorder
     now_ns: Callable[[], int]
     patience_ns: int
-    """What waited longer is not sent but decided anew: one monitor period."""
+    """An action that waited longer is not sent but decided anew: one monitor period."""
 
     evidence: NodeLossCheck | None = None
     """None: no node can be called lost."""

@@ -108,7 +108,7 @@ class ListWatchSource:
 
 
 class _ToBeListed(Exception):
-    """What was waited for is given up, since the kind is to be listed anew."""
+    """Raised to give up a wait, since the kind is to be listed anew."""
 
 
 class KindFollower:

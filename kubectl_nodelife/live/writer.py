@@ -268,7 +268,7 @@ def why_no_answer(request: Request, kind: str, raw: Any) -> str:
 
 
 def _wanted(method: str, namespace: str, name: str, sent: Body) -> Iterator[tuple[str, str]]:
-    """What the metadata of the answer must say."""
+    """The metadata that the answer must have."""
     meta = _part(sent, "preconditions" if method == "DELETE" else "metadata")
     name = name or str(meta.get("name", "") if method == "POST" else "")
     for key, value in (("namespace", namespace), ("name", name), ("uid", meta.get("uid"))):

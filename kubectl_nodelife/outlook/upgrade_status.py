@@ -142,7 +142,7 @@ def _nodes_of_run(
     evidence: CheckEvidence | None,
     warnings: list[str],
 ) -> RunNodes:
-    """What nodes and Lease say of the run. What cannot be read goes to `warnings`."""
+    """The run as nodes and Lease show it. `warnings` gets what cannot be read."""
     run = _document(lease, warnings)
     policy = _policy(run, warnings)
     present = {node.name: node for node in sorted(nodes, key=lambda node: node.name)}

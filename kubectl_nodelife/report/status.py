@@ -65,7 +65,7 @@ class StatusPage:
         self._status = replace(status, nodes=sorted(status.nodes, key=urgency)) if many else status
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """What is wrong, zones, nodes, and which settings this is about."""
+        """The lines on what is wrong, on zones, nodes and settings."""
         status = self._status
         yield _headline(status)
         if status.zones:

@@ -136,7 +136,7 @@ class VirtualLeader:
             self.alive = False
 
     def host_state(self, now_ns: int) -> HostState:
-        """What it knows beside the cluster."""
+        """The facts that it knows beside the cluster."""
         return HostState()
 
     def hear(self, node: str, report: WorkReport) -> None:
@@ -151,7 +151,7 @@ class VirtualLeader:
         return found if isinstance(found, Lease) else None
 
     def _turns(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
-        """What its engine decides, noted and carried out."""
+        """Note and carry out the decisions of its engine."""
         for decided in self.engine.turns(now_ns, events):
             for action in decided:
                 self._runs.note(action, now_ns)

@@ -139,7 +139,7 @@ class Independent(msgspec.Struct, frozen=True, tag="independent"):
     mttr: Law
 
     def silences(self, terrain: Terrain) -> Iterator[Silence]:
-        """What it does in a run."""
+        """The silences of nodes in a run."""
         for name in sorted(terrain.labels):
             for begins, ends in _renewals(self.mtbf, self.mttr, terrain, terrain.chance(name)):
                 yield Silence(name, begins, ends, True)
@@ -154,7 +154,7 @@ class Group(msgspec.Struct, frozen=True, tag="group"):
     share: float = 1.0
 
     def silences(self, terrain: Terrain) -> Iterator[Silence]:
-        """What it does in a run."""
+        """The silences of nodes in a run."""
         for value, nodes in terrain.groups(self.label).items():
             chance = terrain.chance(value)
             for begins, ends in _renewals(self.mtbf, self.mttr, terrain, chance):
@@ -171,7 +171,7 @@ class Flap(msgspec.Struct, frozen=True, tag="flap"):
     share: float = 1.0
 
     def silences(self, terrain: Terrain) -> Iterator[Silence]:
-        """What it does in a run. `share`: of the nodes, those that flap at all."""
+        """The silences of nodes in a run. `share`: of the nodes, those that flap at all."""
         for name in sorted(terrain.labels):
             chance = terrain.chance(name)
             if chance.random() >= self.share:
@@ -187,7 +187,7 @@ class LateHeartbeats(msgspec.Struct, frozen=True, tag="lateHeartbeats"):
     share: float
 
     def silences(self, terrain: Terrain) -> Iterator[Silence]:
-        """What it does in a run."""
+        """The silences of nodes in a run."""
         every_ns = terrain.renews_every_ns
         for name, due_ns in sorted(terrain.first_renewal_ns.items()):
             chance = terrain.chance(name)
@@ -206,7 +206,7 @@ class Link(msgspec.Struct, frozen=True, tag="link"):
     label: str = ""
 
     def silences(self, terrain: Terrain) -> Iterator[Silence]:
-        """What it does in a run."""
+        """The silences of nodes in a run."""
         groups = terrain.groups(self.label) if self.label else {"": sorted(terrain.labels)}
         for value, nodes in groups.items():
             for begins, ends in _renewals(self.every, self.lasts, terrain, terrain.chance(value)):
@@ -222,7 +222,7 @@ class RollingPower(msgspec.Struct, frozen=True, tag="rollingPower"):
     lasts: Law
 
     def silences(self, terrain: Terrain) -> Iterator[Silence]:
-        """What it does in a run."""
+        """The silences of nodes in a run."""
         chance = terrain.chance("")
         at_ns = self.begins.draw(chance)
         for nodes in terrain.groups(self.label).values():
@@ -240,14 +240,14 @@ class MachineOutage(NamedTuple):
 
 
 class Trace(msgspec.Struct, frozen=True, tag="trace"):
-    """What happened to recorded machines happens to nodes: of the same name, or chosen by seed."""
+    """Failures of recorded machines, given to nodes of the same name, or chosen by seed."""
 
     outages: tuple[MachineOutage, ...]
     by_name: bool = False
     offset_ns: int = 0
 
     def silences(self, terrain: Terrain) -> Iterator[Silence]:
-        """What it does in a run."""
+        """The silences of nodes in a run."""
         machines = sorted({outage.machine for outage in self.outages})
         nodes = sorted(terrain.labels)
         if self.by_name:
@@ -303,7 +303,7 @@ def merged(silences: Iterable[Silence], duration_ns: int) -> list[Silence]:
 
 
 def events_of(silences: Iterable[Silence]) -> list[ScenarioEvent]:
-    """What happens in a world, in the order of time and then of nodes."""
+    """The events of a world, in the order of time and then of nodes."""
     in_order = sorted(sorted(silences, key=_NODE), key=_BEGIN)
     return [
         ScenarioEvent(

@@ -105,7 +105,7 @@ def interval_of(values: Sequence[float]) -> Interval:
 
 @lru_cache(maxsize=8)
 def _resamples(many: int) -> list[Callable[[Sequence[float]], Sequence[float]]]:
-    """What takes as many of the values, with replacement; at least two."""
+    """A function that takes as many of the values, with replacement; at least two."""
     chance = random.Random(_SEED)
     return [_taking(chance.choices(range(many), k=many)) for _ in range(_RESAMPLES)]
 

@@ -115,7 +115,7 @@ def setting_of(
 
 
 def work_of(policy: UpgradePolicy, work_ns: int) -> WorkAssumptions:
-    """What the policy's work does to a machine, in so much time."""
+    """The effect of the policy's work on a machine, in so much time."""
     mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
     return WorkAssumptions(mode=mode, duration_ns=work_ns)
 

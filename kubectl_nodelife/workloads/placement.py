@@ -353,7 +353,7 @@ class PlacementSimulator:
         return found
 
     def _prefers(self, demands: Demands) -> Prefers:
-        """What pods with these demands think of a node."""
+        """The preference of pods with these demands for a node."""
         return lambda name: preference_of(demands.wanted.pod, self._cache.nodes[name])
 
 

@@ -79,7 +79,7 @@ class Nodes(Protocol):
 
 
 class Preference(NamedTuple):
-    """What pods of one kind would rather have: least first.
+    """The preference of pods of one kind: least first.
 
     `taints`: of effect PreferNoSchedule that they do not tolerate (TaintToleration); `affinity`:
     minus the weights of preferred node affinity terms that the node matches (NodeAffinity).
@@ -308,7 +308,7 @@ class _Round:
         return found
 
     def _preferences(self, names: Sequence[str]) -> list[Preference]:
-        """What the pods think of each of the nodes; `update` keeps it true."""
+        """The pods' preference for each of the nodes; `update` keeps it true."""
         liked, prefers = self._liked, self._prefers
         for name in names:
             if name not in liked:
@@ -388,7 +388,7 @@ _NONE: Final = Preference()
 
 
 def preference_of(pod: Pod, node: Node) -> Preference:
-    """What the pod thinks of the node. Follows `countIntolerableTaintsPreferNoSchedule` and
+    """The pod's preference for the node. Follows `countIntolerableTaintsPreferNoSchedule` and
     NodeAffinity's `Score`."""
     affinity = pod.spec.affinity
     if affinity is None and not node.spec.taints:

@@ -71,7 +71,7 @@ def sample(pod: Pod) -> int | None:
 
 
 def learn(pods: Iterable[Pod], source: str) -> TimeToReady | None:
-    """What the pods tell together, or None where none of them tells."""
+    """The estimate from all pods together, or None where none of them tells."""
     samples = sorted([took for pod in pods if (took := sample(pod)) is not None])
     if not samples:
         return None

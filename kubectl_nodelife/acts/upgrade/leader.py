@@ -42,7 +42,7 @@ from kubectl_nodelife.live.executor import HELD, LiveExecutor
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort, Recorder
 
 PATIENCE_NS: Final = 10 * SECOND_NS
-"""What a guard holds for longer is decided anew."""
+"""An action that a guard holds for longer is decided anew."""
 
 QPS: Final = 50.0
 BURST: Final = 100

@@ -71,7 +71,7 @@ _NOT_TOLD: Final = {"Pod": "what a drain would do is", "Node": "Services and web
 
 
 def _beside_a_daemon(kind: str, name: str) -> KindsToRead:
-    """What is read besides: of a node only itself, its pods, and its Events."""
+    """The kinds that are read: of a node only itself, its pods, and its Events."""
     if kind == "Pod":
         return KindsToRead(DRAIN_KINDS, needed=("Node", "Pod"))
     fields = {

@@ -180,7 +180,7 @@ async def _watch_status(look: ViewSource, query: Query) -> AsyncIterator[dict[st
 async def _watch_changes(
     journal: Journal, wanted: ChangeFilter, blind: list[str]
 ) -> AsyncIterator[dict[str, Any]]:
-    """What there is, then what comes, and again what ends differently."""
+    """The changes that are there, then those that come, and again those that end differently."""
     following = journal.listen()
     try:
         found = await journal.select(wanted, MOST_CHANGES)

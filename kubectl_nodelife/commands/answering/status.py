@@ -71,7 +71,7 @@ def answer(view: ClusterView, query: Query) -> Response:
 
 
 def finished(made: Generator[None, None, NodeLifeStatus]) -> NodeLifeStatus:
-    """What the steps come to, taken at once."""
+    """The result of all steps, taken at once."""
     while True:
         try:
             next(made)
@@ -130,7 +130,7 @@ class StatusLines:
 
 
 def _fingerprint(node: NodeEntry) -> object:
-    """What makes a node worth another line: anything but the time that goes by."""
+    """The facts by which a node is worth another line: all but the time that goes by."""
     outlook, verdict = node.outlook, node.verdict
     return (
         verdict.state,

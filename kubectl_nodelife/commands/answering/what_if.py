@@ -37,7 +37,7 @@ _HOUR_NS: Final = 3600 * SECOND_NS
 
 
 def reading(query: Query) -> KindsToRead:
-    """What is played on."""
+    """The kinds of objects that a play needs."""
     return KindsToRead(KINDS, needed=("Node", "Pod"))
 
 

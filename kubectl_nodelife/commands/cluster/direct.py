@@ -86,7 +86,7 @@ def server_now_ns(client: Client) -> int:
 
 
 def skew_warnings(client: Client) -> list[str]:
-    """What is to be said where this machine's clock is wrong."""
+    """The warning where this machine's clock is wrong; none where it is right."""
     skew_ns = client.clock.skew_ns(steady_ns(), time.time_ns())
     return [clock_warning(skew_ns)] if abs(skew_ns) > SKEW_WARNED_NS else []
 

@@ -310,7 +310,7 @@ class _UnpackedBytes:
 
 
 class _LimitedStream(io.RawIOBase):
-    """What is unpacked of an archive, counted."""
+    """Counts the bytes that are unpacked of an archive."""
 
     def __init__(self, file: Readable, counted: _UnpackedBytes) -> None:
         self._file = file

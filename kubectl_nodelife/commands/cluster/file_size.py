@@ -228,7 +228,7 @@ def _read(file: IO[bytes], source: str) -> bytes:
 
 
 def limited_pieces(file: Readable, source: str) -> Iterator[bytes]:
-    """What is there, piece by piece, none of them empty. Raises BadInput beyond the limit."""
+    """The bytes, piece by piece, none of them empty. Raises BadInput beyond the limit."""
     most, length = most_bytes(), 0
     while piece := file.read(_PIECE):
         length += len(piece)

@@ -126,7 +126,7 @@ def policy_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str, Any]:
-    """What flags and file say, in the file's names. Raises BadInput."""
+    """The values of flags and file, in the file's names. Raises BadInput."""
     mapping: dict[str, Any] = {}
     for path in given["filename"]:
         mapping |= spec_of_file(path)

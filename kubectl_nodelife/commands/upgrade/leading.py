@@ -283,7 +283,7 @@ class StartingTerminal:
 
     @property
     def order(self) -> dict[str, Any] | None:
-        """What was handed over; None where nobody did."""
+        """The order that was handed over; None where none was."""
         return self._handed_over.get("order")
 
     def with_token(self, connection: Connection) -> Connection:

@@ -81,7 +81,7 @@ _NOT_THE_CLUSTERS: Final = frozenset({409, NOT_SENT})
 """Of a canary's creation: it is there already, or was never asked for."""
 IDLE_NS: Final = 30 * SECOND_NS
 PACE_NS: Final = 200 * MILLISECOND_NS
-"""What happens within so long after a pass is looked at together."""
+"""Changes within so long after a pass are looked at together."""
 _PASS: Final = "pass"
 
 
@@ -186,7 +186,7 @@ class UpgradeController:
         return self.wake(now_ns)
 
     def wake(self, now_ns: int) -> tuple[Requeue, ...]:
-        """What asks for a pass as soon as the pace allows; nothing where one is due by then."""
+        """The request for a pass as soon as the pace allows; none where one is due by then."""
         at_ns = max(now_ns, self._not_before_ns)
         if self._due_ns is not None and self._due_ns <= at_ns:
             return ()

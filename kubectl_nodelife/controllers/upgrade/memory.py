@@ -273,7 +273,7 @@ class UpgradeMemory:
         self.candidates: dict[str, UpgradeCandidate | str] = {}
         """The candidate that each node is but for its drain, or why it is none."""
         self.candidates_by: tuple[Any, ...] = ()
-        """What else they were judged by when they were."""
+        """The other facts that they were judged by."""
         self.looked_at: set[str] = set()
         """Nodes that were looked at anew since the candidates were judged."""
         self.failing: dict[str, str] = {}
@@ -360,7 +360,7 @@ class UpgradeMemory:
 
 
 def _forked(value: T) -> T:
-    """What may be changed as a copy, as deep as it may be changed; all else as it is."""
+    """A copy of all that may be changed, as deep as it may be; all else is shared."""
     found: object
     if isinstance(value, dict):
         found = {key: _forked(each) for key, each in value.items()}
