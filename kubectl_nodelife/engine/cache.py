@@ -218,9 +218,7 @@ class Cache:
             meta = new.metadata
             key = (meta.namespace, meta.name)
             if pods.get(key) is old:
-                pods[key] = new
-                if node := new.spec.node_name:
-                    self._pods_by_node[node][key] = new
+                self.replace_pod(new)
             else:
                 self.set("Pod", key, new)
             owner = controller_of(meta)
@@ -280,6 +278,13 @@ class Cache:
         self._pods_by_owner, other._pods_by_owner = fork_dict(self._pods_by_owner, copy_of_dict)
         return other
 
+    def replace_pod(self, pod: Pod) -> None:
+        """Store a pod that is there already, of which only the status changed."""
+        key = (pod.metadata.namespace, pod.metadata.name)
+        self.pods[key] = pod
+        if node := pod.spec.node_name:
+            self._pods_by_node[node][key] = pod
+
     def set(self, kind: str, key: Key, obj: KubeObject | None) -> KubeObject | None:
         """Store the object (None: drop it), keep the indexes, and return what was there."""
         old: KubeObject | None
@@ -288,12 +293,11 @@ class Cache:
             was = self.pods.get(key)
             if pod is None:
                 self.pods.pop(key, None)
+            elif was is not None and was.spec is pod.spec and was.metadata is pod.metadata:
+                self.replace_pod(pod)  # its status changed, as it does most often
+                return was
             else:
                 self.pods[key] = pod
-                if was is not None and was.spec is pod.spec and was.metadata is pod.metadata:
-                    if node := pod.spec.node_name:  # its status changed, as it does most often
-                        self._pods_by_node[node][key] = pod
-                    return was
             self._index(key, was, pod)
             return was
         if kind == "Node":

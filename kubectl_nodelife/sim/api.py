@@ -139,9 +139,8 @@ class Api:
 
     def put_conditions(self, changes: list[ConditionsChange]) -> None:
         """Store pods of which nothing but the conditions changed, and tell everybody once."""
-        pods = self.store.pods
         for _, pod, _ in changes:
-            pods[pod.key] = pod
+            self.store.replace_pod(pod)
         self.changes += len(changes)
         self.pending.append(ConditionsChanged(changes))
         for listener in self._conditions_listeners:

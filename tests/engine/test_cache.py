@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.events import Change, Gone, Heartbeats, Put
+from kubectl_nodelife.engine.events import Change, ConditionsChanged, Gone, Heartbeats, Put
 from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
-from kubectl_nodelife.kube.pod import Pod, PodSpec
+from kubectl_nodelife.kube.pod import Pod, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 
 S = SECOND_NS
@@ -34,18 +35,29 @@ def test_indexes_are_those_of_a_rebuilt_cache(seed: int) -> None:
     pods: dict[tuple[str, str], Pod] = {}
     for _ in range(300):
         key = ("d", f"p{chance.randrange(12)}")
-        if chance.random() < 0.3:
+        old, how = pods.get(key), chance.random()
+        if how < 0.25:
             cache.apply(Gone("Pod", key), 0)
             pods.pop(key, None)
+        elif how < 0.6 and old is not None:
+            pods[key] = new = replace(old, status=PodStatus(phase=f"{how}"))
+            if how < 0.4:
+                cache.apply(Put("Pod", new), 0)
+            elif how < 0.5:
+                cache.apply_conditions(ConditionsChanged([(old, new, None)]), ())
+            else:
+                cache.replace_pod(new)
         else:
             pods[key] = pod(key[1], chance.choice(["", "n1", "n2"]), chance.choice(["", "u1"]))
             cache.apply(Put("Pod", pods[key]), 0)
+        if chance.random() < 0.05:
+            cache = chance.choice((cache, cache.fork(), cache.copy()))
         for node in ("n1", "n2"):
-            wanted = {k for k, p in pods.items() if p.spec.node_name == node}
-            assert {p.key for p in cache.pods_on(node)} == wanted
+            wanted = {k: id(p) for k, p in pods.items() if p.spec.node_name == node}
+            assert {p.key: id(p) for p in cache.pods_on(node)} == wanted
             assert (node in cache.nodes_with_pods()) == bool(wanted)
-        owned = {k for k, p in pods.items() if p.metadata.owner_references}
-        assert {p.key for p in cache.pods_of("u1")} == owned
+        owned = {k: id(p) for k, p in pods.items() if p.metadata.owner_references}
+        assert {p.key: id(p) for p in cache.pods_of("u1")} == owned
         assert cache.pods == pods
 
 

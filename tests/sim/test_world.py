@@ -121,6 +121,7 @@ def test_what_is_decided_together_comes_to_the_same_as_one_by_one() -> None:
     for action in decided:
         singly.start(action, 0)
     assert together.api.store.pods == singly.api.store.pods
+    assert together.api.store.pods_on("a") == [together.api.store.pods[("default", "p")]]
     assert [(f.action, f.code) for f in together.failures] == [(decided[2], 404), (decided[3], 404)]
     of_pods = [e for e in one_by_one(next_events(together)) if not isinstance(e, Outcome)]
     assert of_pods == [e for e in next_events(singly) if not isinstance(e, Outcome)]
