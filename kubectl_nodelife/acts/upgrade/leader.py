@@ -50,8 +50,11 @@ _EVENT_QPS: Final = 5.0
 _EVENT_BURST: Final = 25
 LOOK_NS: Final = SECOND_NS
 _LEAST_BETWEEN_S: Final = 0.2
+_MOST_BETWEEN_S: Final = 2.0
 _REST: Final = 24
-"""Between two turns, as a multiple of the CPU time of the last: to decide takes 4 % of a core."""
+"""Between two turns, as a multiple of the CPU time of the last: to decide takes 4 % of a core. A
+first pass over a big fleet takes seconds, and is no reason to wait for a minute.
+"""
 
 Tell = Callable[[str], None]
 
@@ -164,7 +167,7 @@ class Leader:
                 if code is not None:
                     return code
         took_s = time.thread_time() - began_s
-        await asyncio.sleep(max(_LEAST_BETWEEN_S, _REST * took_s))
+        await asyncio.sleep(min(_MOST_BETWEEN_S, max(_LEAST_BETWEEN_S, _REST * took_s)))
         await self._gather(self._patience_s())
         return None
 
