@@ -121,6 +121,7 @@ class _Maker:
                 ),
             )
         )
+        containers = _containers("50m")
         hashed = {**labels, LABEL_CONTROLLER_REVISION_HASH: "abc"}
         yield ControllerRevision(
             metadata=_meta(f"{name}-abc", "kube-system", owners=(owner,), labels=hashed),
@@ -128,7 +129,7 @@ class _Maker:
             revision=1,
         )
         for node in self._nodes:
-            yield self._pod(f"{name}-{node}", "kube-system", hashed, owner, node, "50m", 5)
+            yield self._pod(f"{name}-{node}", "kube-system", hashed, owner, node, containers, 5)
 
     def _workload(self, number: int, most: int) -> Iterator[KubeObject]:
         """A Deployment, or every tenth time a StatefulSet; the first ones have a budget each."""
@@ -156,11 +157,11 @@ class _Maker:
             yield self._budget(name, namespace, replicas)
         cpu = self._random.choice(("50m", "100m", "100m", "250m"))
         grace = self._random.choice((5, 10, 30, 30, 30))
-        places = self._spread(replicas)
+        places, containers = self._spread(replicas), _containers(cpu)
         labels = {"app": name, "pod-template-hash": "abc"}
         for i in range(replicas):
             pod = f"{owner.name}-{i}" if stateful else f"{owner.name}-{i:05x}"
-            yield self._pod(pod, namespace, labels, owner, places[i], cpu, grace)
+            yield self._pod(pod, namespace, labels, owner, places[i], containers, grace)
 
     def _spread(self, count: int) -> list[str]:
         """Nodes for the replicas, mostly different ones."""
@@ -194,7 +195,7 @@ class _Maker:
         labels: dict[str, str],
         owner: OwnerReference,
         node: str,
-        cpu: str,
+        containers: tuple[Container, ...],
         grace: int,
     ) -> Pod:
         ready = Time(_CREATED + self._random.randint(3, 12) * SECOND_NS)
@@ -210,18 +211,19 @@ class _Maker:
             spec=PodSpec(
                 node_name=node,
                 termination_grace_period_seconds=grace,
-                containers=(
-                    Container(
-                        name="app",
-                        resources=ResourceRequirements(requests={"cpu": cpu, "memory": "128Mi"}),
-                    ),
-                ),
+                containers=containers,
             ),
             status=PodStatus(
                 phase="Running",
                 conditions=(PodCondition(type="Ready", status="True", last_transition_time=ready),),
             ),
         )
+
+
+def _containers(cpu: str) -> tuple[Container, ...]:
+    """Those of a workload's pods, which share them as the pods of a list do that was read."""
+    resources = ResourceRequirements(requests={"cpu": cpu, "memory": "128Mi"})
+    return (Container(name="app", resources=resources),)
 
 
 def _owner(api_version: str, kind: str, name: str) -> OwnerReference:

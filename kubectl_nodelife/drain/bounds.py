@@ -18,6 +18,7 @@ from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.workloads.budget_ledger import is_healthy
 
 RETRY_S = 5.0
 """kubectl asks again no sooner."""
@@ -172,16 +173,19 @@ def _asked(
     spare: dict[Key, int] = {}
     if options.disable_eviction:
         return asked, spare
-    selector = parse_selector(options.pod_selector)
+    selector = parse_selector(options.pod_selector) if options.pod_selector else None
     budgets = snapshot.budgets
+    alike: dict[tuple[str, int], list[PodDisruptionBudget]] = {}  # one template's share labels
     for name in nodes:
         for pod in snapshot.pods_by_node.get(name, ()):
-            if not (_runs(pod) and _moves(pod) and pod.ready()):
+            namespace, labels = pod.metadata.namespace, pod.metadata.labels
+            found = alike.get((namespace, id(labels)))
+            if found is None:
+                found = alike[namespace, id(labels)] = budgets.find(namespace, labels)
+            if not (found and is_healthy(pod) and _runs(pod) and _moves(pod)):
                 continue
-            labels = pod.metadata.labels
-            if pod.metadata.deletion_timestamp is not None or not matches(selector, labels):
+            if selector is not None and not matches(selector, labels):
                 continue
-            found = budgets.find(pod.metadata.namespace, labels)
             if len(found) == 1:
                 key = found[0].key
                 asked[name][key] = asked[name].get(key, 0) + 1

@@ -93,7 +93,7 @@ def planned(
     return make_wave_plan(snapshot, names, options, waves)
 
 
-@without_collector()
+@without_collector(stay=True)  # `Play.end` undoes the circles
 def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOptions) -> DrainPlan:
     """The plan of `kubectl drain NODE...` with these options.
 
@@ -133,7 +133,7 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
     return plan
 
 
-@without_collector()
+@without_collector(stay=True)  # `Play.end` undoes the circles
 def make_wave_plan(
     snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOptions, waves: WaveOptions
 ) -> DrainPlan:

@@ -22,8 +22,8 @@ from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.placement import PlacementSimulator
-from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
-from kubectl_nodelife.workloads.scheduling import static_reason
+from kubectl_nodelife.workloads.pod_classes import COUNTED_APART, Demands, PodClasses, stock
+from kubectl_nodelife.workloads.scheduling import PodRequirements, static_reason
 from kubectl_nodelife.workloads.scoring import HighestScore
 
 REASON_SILENT: Final = "node(s) had a silent kubelet"
@@ -36,16 +36,23 @@ class NodeIndex:
         self.snapshot = snapshot
         self.classes = PodClasses()
         self._infos: dict[str, NodeInfo] = {}
+        self._rooms_of_all: Mapping[str, Mapping[PodRequirements, int]] | None = None
         self._admitted: dict[Demands, list[str]] = {}
 
     def info(self, name: str) -> NodeInfo:
         """The node's free resources at the plan's moment. Not to be changed: `NodeInfo.copy` is."""
         info = self._infos.get(name)
         if info is None:
-            there = self.snapshot.pods_by_node.get(name, ())
-            pods = [pod for pod in there if pod.status.phase not in TERMINAL_PHASES]
-            info = self._infos[name] = NodeInfo(self.snapshot.nodes[name], pods)
+            info = self._infos[name] = stock(self.snapshot.nodes[name], self._rooms(name))
         return info
+
+    def _rooms(self, name: str) -> Mapping[PodRequirements, int]:
+        """The room that the node's pods take; once many nodes are asked about, counted for all."""
+        if self._rooms_of_all is None:
+            if len(self._infos) < COUNTED_APART:
+                return self.classes.rooms_on(self.snapshot.pods_by_node.get(name, ())).get(name, {})
+            self._rooms_of_all = self.classes.rooms_on(self.snapshot.pods)
+        return self._rooms_of_all.get(name, {})
 
     def admitted(self, demands: Demands) -> list[str]:
         """The nodes that admit such pods at the plan's moment, whatever runs there."""
@@ -181,8 +188,8 @@ class PlannedNodes:
             return info
         there = [self._pods.get(p.uid, p) for p in self._snapshot.pods_by_node.get(name, ())]
         there += [self._pods[uid] for uid in made]
-        takes_room = [p for p in there if p is not None and p.status.phase not in TERMINAL_PHASES]
-        return NodeInfo(self.nodes[name], takes_room)
+        here = (pod for pod in there if pod is not None)
+        return stock(self.nodes[name], self._node_index.classes.rooms_on(here).get(name, {}))
 
     def placed(self, namespace: str | None) -> Iterator[tuple[Pod, Node]]:
         """The pods of the namespace, or of all, that are on a node and have not ended."""

@@ -15,7 +15,7 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import ControllerRevision
-from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, is_healthy, standing
+from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, standing
 from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.owners import NEVER, Replacement, is_active, replacement_of
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady, is_on_its_way
@@ -237,9 +237,10 @@ class Scope:
             moving = []
             for pod in pods:
                 if pod.metadata.deletion_timestamp is None:
+                    ready = pod.ready()
                     active += is_active(pod)
-                    healthy += is_healthy(pod)
-                    if not (stateful or is_on_its_way(pod)):
+                    healthy += ready
+                    if not stateful and (ready or not is_on_its_way(pod)):
                         continue
                 moving.append(pod)
             self.counts[uid] = (active, healthy)

@@ -160,9 +160,10 @@ class Judge:
         plan.data_lost = [v.name for v in pod.spec.volumes if v.empty_dir is not None]
 
     def _is_gone(self, owner: OwnerReference, namespace: str) -> bool:
+        if self._snapshot.find(owner.kind, namespace, owner.name) is not None:
+            return False
         known = find_kind(owner.api_version, owner.kind) is not None
-        found = self._snapshot.find(owner.kind, namespace, owner.name)
-        return known and found is None and self._snapshot.was_read(owner.kind)
+        return known and self._snapshot.was_read(owner.kind)
 
     def _add_times(
         self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod] | None

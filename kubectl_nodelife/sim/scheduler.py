@@ -34,7 +34,7 @@ from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node
 from kubectl_nodelife.workloads.placement_rules import SchedulerCache
-from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
+from kubectl_nodelife.workloads.pod_classes import COUNTED_APART, Demands, PodClasses, stock
 from kubectl_nodelife.workloads.scheduling import PodRequirements
 from kubectl_nodelife.workloads.scoring import FewestPods, Scoring
 
@@ -44,9 +44,6 @@ _VOLUME_KINDS = frozenset({"PersistentVolumeClaim", "PersistentVolume", "Storage
 INITIAL_BACKOFF_NS: Final = SECOND_NS
 MAX_BACKOFF_NS: Final = 10 * SECOND_NS
 """podInitialBackoffSeconds and podMaxBackoffSeconds of the scheduler's configuration."""
-
-_COUNTED_APART = 32
-"""Nodes of which the pods are counted one by one; then those of all others are at once."""
 
 REASON_NOT_READY = "node(s) were not ready"
 
@@ -424,12 +421,9 @@ class StoreCache:
         if rooms is None:
             rooms = self._classes.rooms_on(self._store.pods_on(name)).get(name, {})
             self._counted += 1
-            if self._counted == _COUNTED_APART:
+            if self._counted == COUNTED_APART:
                 self._rooms = self._classes.rooms_on(self._store.pods.values())
-        info = NodeInfo(self._store.nodes[name])
-        for room, count in rooms.items():
-            info.add(room.requests, room.ports, count)
-        return info
+        return stock(self._store.nodes[name], rooms)
 
     def placed(self, namespace: str | None) -> Iterator[tuple[Pod, Node]]:
         """The pods of the namespace, or of all, that are on a node and have not ended."""

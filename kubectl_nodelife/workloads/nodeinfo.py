@@ -6,12 +6,11 @@ Follows kube-scheduler framework `NodeInfo` and `HostPortInfo` and plugins/noder
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.quantity import Amounts, amounts, pod_requests
+from kubectl_nodelife.kube.quantity import Amounts, amounts
 
 PODS = "pods"
 _ALL_ADDRESSES = "0.0.0.0"
@@ -39,14 +38,16 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 
 
 class NodeInfo:
-    """A node, and the sum of what its pods take. Pods that are going count until they are gone.
+    """A node, and the sum of what its pods take: of none at first (`pod_classes.stock` counts).
+
+    Pods that are going count until they are gone.
 
     `free`: what is left of each resource that the node has.
     """
 
     __slots__ = ("_most_pods", "allocatable", "free", "node", "pod_count", "ports", "requested")
 
-    def __init__(self, node: Node, pods: Iterable[Pod] = ()) -> None:
+    def __init__(self, node: Node) -> None:
         self.node = node
         self.allocatable = amounts(node.status.allocatable)
         self._most_pods = self.allocatable.get(PODS, 0)
@@ -54,7 +55,6 @@ class NodeInfo:
         self.free = dict(self.allocatable)
         self.pod_count = 0
         self.ports: dict[HostPort, int] = {}
-        self.add_pods(pods)
 
     def copy(self) -> NodeInfo:
         """One of its own with the same counts."""
@@ -77,21 +77,6 @@ class NodeInfo:
                 free[name] -= taken
         for port in ports:
             self.ports[port] = self.ports.get(port, 0) + pods
-
-    def add_pods(self, pods: Iterable[Pod]) -> None:
-        """All of these are here. Many request the very same, which is added but once."""
-        alike: dict[int, Mapping[str, int]] = {}
-        counts: defaultdict[int, int] = defaultdict(int)
-        for pod in pods:
-            requests, ports = pod_requests(pod), host_ports(pod)
-            if ports:
-                self.add(requests, ports)
-            else:
-                same = id(requests)
-                alike[same] = requests  # as long as it is held, nothing else has its id
-                counts[same] += 1
-        for same, requests in alike.items():
-            self.add(requests, pods=counts[same])
 
     def remove(self, requests: Mapping[str, int], ports: Iterable[HostPort] = ()) -> None:
         """A pod with these requests and ports has left."""

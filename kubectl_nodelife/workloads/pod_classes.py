@@ -10,15 +10,21 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Final
 
 import msgspec
 
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.scheduling import PodRequirements
 
 _OWN_LABELS = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"})
 """Labels in which the pods of one template differ."""
+
+COUNTED_APART: Final = 32
+"""Of so many nodes the pods are counted one by one; then those of all others are at once."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _NO_LABELS: Mapping[str, str] = {}
@@ -118,6 +124,14 @@ class PodClasses:
                 last, room = spec, self.room_of(pod)
             found[spec.node_name][room] += 1
         return found
+
+
+def stock(node: Node, rooms: Mapping[PodRequirements, int]) -> NodeInfo:
+    """The node less the room that its pods take: how many take the same (`PodClasses.rooms_on`)."""
+    info = NodeInfo(node)
+    for room, count in rooms.items():
+        info.add(room.requests, room.ports, count)
+    return info
 
 
 def _room_asked(spec: PodSpec) -> tuple[object, ...]:

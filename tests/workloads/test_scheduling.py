@@ -16,6 +16,7 @@ from kubectl_nodelife.workloads.interpod import InterPodAffinity
 from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.owners import ordinal_of
+from kubectl_nodelife.workloads.pod_classes import PodClasses, stock
 from kubectl_nodelife.workloads.scheduling import PodRequirements, fits
 from kubectl_nodelife.workloads.spread import Domains, TopologySpread
 
@@ -123,11 +124,15 @@ def port(number: int, ip: str = "", protocol: str = "TCP") -> Json:
     ],
 )
 def test_fits(wanted: Pod, on: Node, there: list[Pod], expected: list[str]) -> None:
-    assert fits(PodRequirements(wanted), NodeInfo(on, there)) == expected
+    assert fits(PodRequirements(wanted), taken_by(on, there)) == expected
+
+
+def taken_by(on: Node, pods: list[Pod]) -> NodeInfo:
+    return stock(on, PodClasses().rooms_on(pods).get("", {}))
 
 
 def test_leaving_gives_everything_back() -> None:
-    info = NodeInfo(node(), [pod("a", **port(80))])
+    info = taken_by(node(), [pod("a", **port(80))])
     wanted = PodRequirements(pod(**port(80)))
     assert fits(wanted, info)
     other = PodRequirements(pod("a", **port(80)))
@@ -149,7 +154,7 @@ def test_free_room_is_kept_up(seed: int) -> None:
             of_pod[f"p{step}"] = requests
             there.append(requesting(f"p{step}", requests))
             kept.add(requests)
-        afresh = NodeInfo(node(), there)
+        afresh = taken_by(node(), there)
         assert kept.free == afresh.free and kept.pod_count == afresh.pod_count == len(there)
         taken = {name: kept.requested.get(name, 0) for name in kept.allocatable}
         assert kept.free == {name: kept.allocatable[name] - taken[name] for name in taken}
