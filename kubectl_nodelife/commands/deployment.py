@@ -30,9 +30,10 @@ Json = dict[str, Any]
 
 
 class DeploymentOrder(NamedTuple):
-    """What is asked for. `nodes`: of the cluster, about; `arguments`: more for `daemon run`;
-    `enforce`: controllers, by our names, and those that nothing else runs (`assume_stopped`);
-    `webhook`: where notices go, with a token from a Secret of our name, where there is one.
+    """The deployment that is asked for. `nodes`: of the cluster, about; `arguments`: more for
+    `daemon run`; `enforce`: controllers, by our names, and those that nothing else runs
+    (`assume_stopped`); `webhook`: where notices go, with a token from a Secret of our name, where
+    there is one.
     """
 
     namespace: str = "nodelife"

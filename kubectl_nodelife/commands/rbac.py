@@ -67,8 +67,8 @@ DAEMON_RULES = (
     ("", ("events",), ("list",)),  # who removed a node, for diverge
     ("policy", ("poddisruptionbudgets",), ("list",)),  # for metrics
 )
-"""What a daemon in dry-run asks for by itself. Asked `what-if`, it lists the other kinds of RULES
-once; in a cluster it has no right to that, and says what is not evaluated."""
+"""Rights that a daemon in dry-run needs for its own questions. Asked `what-if`, it lists the
+other kinds of RULES once; in a cluster it has no right to that, and says what is not evaluated."""
 
 
 VIA_RULES = (

@@ -67,7 +67,7 @@ _NO_MANAGERS: Final = (
 
 
 class Traces(NamedTuple):
-    """What was read, when by the server's clock, and what must be said with it."""
+    """The sources that were read, when by the server's clock, and the notes that go with them."""
 
     sources: ReplaySources
     source: dict[str, Any]
@@ -265,7 +265,7 @@ def traces_of_dump(
 
 
 def drain_traces_of(dump: Dump) -> DrainTraces:
-    """What a dump tells of drains besides: its budgets."""
+    """The traces of drains in a dump: its budgets."""
     budgets = [obj for obj in dump.objects if isinstance(obj, PodDisruptionBudget)]
     unread = [] if dump.has_read("PodDisruptionBudget") else [_NO_BUDGETS]
     return DrainTraces(budgets, unread)

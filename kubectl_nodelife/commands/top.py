@@ -84,7 +84,7 @@ def _explain(connection: Connection, node: str) -> str:
 
 
 def _what_if(connection: Connection, node: str) -> str:
-    """What `what-if lose node` says, by another call of this program."""
+    """The answer of `what-if lose node`, by another call of this program."""
     import subprocess
 
     words = ["what-if", *connection_arguments(connection), "lose", "node", node]

@@ -1,4 +1,4 @@
-"""What `repair`, `rollout undo`, `drain` and `upgrade` share to write: flags, the question, the
+"""The writing that `repair`, `rollout undo`, `drain` and `upgrade` share: flags, the question, the
 session; and for the first two sending what was shown, and what came of each request.
 """
 

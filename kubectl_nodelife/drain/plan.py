@@ -446,7 +446,7 @@ def _late_kubelets(play: Play) -> list[str]:
 
 
 def if_late_were_slow(slow: Play) -> list[str]:
-    """What becomes of a drain that does not finish, where kubelets that are late are only slow.
+    """A line on how a drain that does not finish goes, if kubelets that are late are only slow.
 
     `slow`: the run in which they are.
     """

@@ -40,7 +40,7 @@ class Play:
     end_ns: int | None = None
 
     def end(self) -> None:
-        """What is to be known of it is read off: where pods would find room is not asked again.
+        """Free the nodes of the play once it is read off: nobody asks again where pods find room.
 
         The nodes of each play are many objects, and go at once instead of by the garbage collector.
         """

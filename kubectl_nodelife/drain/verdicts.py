@@ -93,8 +93,8 @@ class Judge:
         return [actor.pod for actor, at_ns in listed if at_ns is not None and at_ns <= begun_ns]
 
     def _decide(self, pod: Pod, node: str) -> Decision:
-        """What kubectl's filters said of the pod when it was listed. Of one that was not: what they
-        say of it as it is now.
+        """The decision of kubectl's filters on the pod when it was listed. Of one that was not:
+        their decision on it as it is now.
         """
         known = self._decisions.get(pod.metadata.uid)
         if known is not None:

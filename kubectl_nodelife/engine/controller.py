@@ -53,7 +53,7 @@ class Controller(Protocol):
     of thousands of these changes.
     """
     reads_success: bool
-    """Whether it is told of its actions that were done, too, and not only of those that failed: one
+    """True if it is told of its actions that were done, too, and not only of those that failed: one
     that takes for done what it has decided need not be.
     """
 

@@ -357,7 +357,7 @@ class Overlay(PlannedView):
         return before.spec.taints != node.spec.taints or before.is_ready != node.is_ready
 
     def _release_pods(self, node: KubeObject | None, now_ns: int) -> list[Event]:
-        """What was planned for a node's pods and the cluster has not done may be moot."""
+        """Look again at plans for a node's pods that the cluster has not done: they may be moot."""
         assert isinstance(node, Node)
         view: list[Event] = []
         for key in list(self._pods_of.get(node.name, ())):
@@ -385,7 +385,7 @@ class Overlay(PlannedView):
             cause = cause.cause
 
     def _fall(self, now_ns: int) -> list[Event]:
-        """What was planned because of an action that is superseded falls with it."""
+        """Drop the plans that an action caused which is superseded."""
         view: list[Event] = []
         while self._fallen:
             fallen = self._fallen.pop()

@@ -1,5 +1,5 @@
-"""What the kubelet does to a whole PodStatus before it compares or sends it, and what it sends: the
-API server's status and its own, put together.
+"""How the kubelet makes a whole PodStatus comparable, and merges it with the API server's into
+the one that it sends.
 
 Follows pkg/kubelet/status/status_manager.go: `normalizeStatus`, `isPodStatusByKubeletEqual`,
 `updateLastTransitionTime`, `mergePodStatus`. Objects are frozen here, so each function returns a

@@ -240,7 +240,7 @@ class PodInDrain:
 
 
 def pod_in_drain(snapshot: PlanSnapshot, pod: Pod) -> PodInDrain:
-    """What `kubectl drain NODE --ignore-daemonsets` does to the pod, with the flags that kubectl
+    """The fate of the pod in `kubectl drain NODE --ignore-daemonsets`, with the flags that kubectl
     asks for. Raises KeyError for a pod on a node that is not there."""
     plan = make_plan(snapshot, [pod.spec.node_name], DrainOptions(ignore_daemonsets=True))
     found, lifted = _find(plan, pod), []

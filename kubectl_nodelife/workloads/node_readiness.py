@@ -1,4 +1,4 @@
-"""What of a node the judgement of its pods asks for: whether it is Ready, and its last heartbeat.
+"""The state of a node by which its pods are judged: whether it is Ready, and its last heartbeat.
 
 Whether its kubelet still speaks is decided here once, for all that say something about pods that
 depend on it.
@@ -20,7 +20,7 @@ STATUS_EVERY_NS: Final = 5 * MINUTE_NS
 
 
 class NodeReadiness(msgspec.Struct, frozen=True, gc=False):
-    """What of a node the judgement of its pods asks for, worked out once a node.
+    """The state of a node by which its pods are judged, worked out once a node.
 
     `read` False: nodes were not read at all, so nothing is known. `exists` False: there is no such
     node. `ready` is the Ready condition's status, "" without one, which says neither that the node

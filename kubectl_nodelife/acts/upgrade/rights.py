@@ -47,8 +47,8 @@ EVIDENCE: Final[tuple[Row, ...]] = (
     ("apps", "daemonsets", "", _WATCHED),
     ("storage.k8s.io", "volumeattachments", "", _WATCHED),
 )
-"""What must be seen for a drain to be over, and for a node to be well again. What is not seen is
-not good, so that without these no run is begun."""
+"""Kinds that must be seen for a drain to be over, and for a node to be well again. What is not seen
+is not good, so that without these no run is begun."""
 _OF_JOBS: Final[Row] = ("batch", "jobs", "", _WATCHED)
 _OF_SERVICES: Final[tuple[Row, ...]] = (
     ("", "services", "", _WATCHED),

@@ -102,8 +102,10 @@ def answer(view: ClusterView, query: Query) -> Response:
 
 
 def prepare(view: ClusterView, query: Query) -> Callable[[], Response]:
-    """What makes the answer, in a thread if that is better. Raises BadInput, Failed, Unreachable
-    where the sets are not to be had."""
+    """The function that makes the answer, in a thread if that is better.
+
+    Raises BadInput, Failed, Unreachable where the sets are not to be had.
+    """
     question = _question_of(query)
     looking = _looking(view, question)
     return lambda: _answer_from(looking(), question)

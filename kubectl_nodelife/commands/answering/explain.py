@@ -46,7 +46,7 @@ def about_node(name: str) -> str:
 
 
 def answer(view: ClusterView, query: Query) -> Response:
-    """What happens to it, when, why, and why not yet. Raises Failed, BadInput."""
+    """The explanation of a node, a pod or a taint. Raises Failed, BadInput."""
     words = (word(query, key) for key in ("kind", "namespace", "name", "taint"))
     made = explanation_of(view, *words)
     return _told(made, query)

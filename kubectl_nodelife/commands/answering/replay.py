@@ -23,7 +23,7 @@ from kubectl_nodelife.outlook.replay.timeline import (
 from kubectl_nodelife.outlook.view import ClusterView
 
 KINDS: Final = ("Event",)
-"""What is listed for it."""
+"""The kinds that are listed for it."""
 
 
 def answer(

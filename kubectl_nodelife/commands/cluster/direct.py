@@ -55,7 +55,7 @@ async def bulk_client(target: Target) -> AsyncIterator[Client]:
 
 
 async def or_refused(answer: Awaitable[T]) -> T | ApiError:
-    """What is read, or the error that it is forbidden (403) or not served (404).
+    """The answer, or the error that the list is forbidden (403) or not served (404).
 
     Raises ApiError for any other.
     """

@@ -252,7 +252,7 @@ def _running(text: str, warnings: list[str]) -> DetectedSettings | None:
 
 
 def settings_of(dump: Dump, assignments: Sequence[str]) -> Settings:
-    """What the dump notes of the running controllers, with `--set FLAG=VALUE` on top.
+    """The settings of the running controllers that the dump notes, with `--set FLAG=VALUE` on top.
 
     Raises BadInput.
     """

@@ -222,7 +222,7 @@ def _tightest(begins: bytes) -> int:
 
 
 def _read(file: IO[bytes], source: str) -> bytes:
-    """What is there: a pipe does not say how much will come."""
+    """All that the file holds: a pipe does not say how much will come."""
     pieces = list(limited_pieces(file, source))
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 

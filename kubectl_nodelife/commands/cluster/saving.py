@@ -61,7 +61,7 @@ class SaveResult(NamedTuple):
 
 
 class SavePlan(NamedTuple):
-    """What will be read, about how much that is, and what may not be read."""
+    """The kinds that will be read, about how much that is, and those that may not be read."""
 
     kinds: list[str]
     objects: int

@@ -292,7 +292,7 @@ class StartingTerminal:
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:
-        """What goes wrong inside is told to it as well."""
+        """Report errors inside to it as well."""
         try:
             yield
         except NodelifeError as error:

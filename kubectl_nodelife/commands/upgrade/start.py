@@ -88,8 +88,8 @@ def start(
 
 
 class _Prepared(NamedTuple):
-    """What was read and shown before the question. `todo`: how many nodes are asked for; `course`:
-    that of the run as it was planned.
+    """The parts that were read and shown before the question. `todo`: how many nodes are asked
+    for; `course`: that of the run as it was planned.
     """
 
     look: DrainLook

@@ -1,5 +1,4 @@
-"""What each enforcing controller writes with: a client, its token bucket, its Events, and the
-limits.
+"""The writers of the enforcing controllers: each has a client, a token bucket, Events and limits.
 
 The limits are the caps of the guard and each controller's client QPS.
 """

@@ -214,8 +214,9 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def recorded(self) -> str:
-        """What may be kept of `message` on the disk. A text that refuses a write (4xx) quotes the
-        values that it refuses: the reason is kept, but where the words are ours, or of names alone.
+        """The part of `message` that may be kept on disk. A text that refuses a write (4xx) quotes
+        the values that it refuses: the reason is kept, but where the words are ours, or of names
+        alone.
         """
         of_names = self.reason in _MADE_OF_NAMES and "denied the request" not in self.message
         quotes = 400 <= self.code < 500 and self.reason and not of_names
