@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from kubectl_nodelife.drain.options import WaveOptions
+from kubectl_nodelife.drain.results import Bound
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import amounts, pod_requests
@@ -30,10 +31,8 @@ ResourceRequest = dict[str, dict[Key, int]]
 """For each node, how many of its pods certainly need each budget."""
 
 
-def kubectl_bound(
-    snapshot: PlanSnapshot, nodes: Iterable[str], options: DrainOptions
-) -> tuple[int, float]:
-    """(waves, seconds) for nodes drained one after another.
+def kubectl_bound(snapshot: PlanSnapshot, nodes: Iterable[str], options: DrainOptions) -> Bound:
+    """The bounds for nodes drained one after another.
 
     One wave a node. Under a budget that can spare `a` of a node's `p` pods at a time, kubectl asks
     at least p / a times, 5 s apart; nodes follow one another.
@@ -45,13 +44,13 @@ def kubectl_bound(
         rounds = [-(-count // spare[key]) - 1 for key, count in asked[name].items()]
         if len(snapshot.pods_by_node.get(name, ())) <= BURST:
             total += RETRY_S * max(rounds, default=0)
-    return len(nodes), total
+    return Bound(len(nodes), round(total, 3))
 
 
 def waves_bound(
     snapshot: PlanSnapshot, nodes: Iterable[str], options: DrainOptions, waves: WaveOptions
-) -> tuple[int, float]:
-    """(waves, seconds) for waves of our own.
+) -> Bound:
+    """The bounds for waves of our own.
 
     The largest of: nodes by the limit of a wave, a zone's nodes by its limit, each budget's pods by
     what it spares, a set of nodes of which no two may go together, and room that grows only as
@@ -66,7 +65,8 @@ def waves_bound(
         _clique(nodes, asked, spare),
         _room(snapshot, nodes, waves),
     )
-    return least, max(0, least - 1) * waves.maintenance_ns / SECOND_NS
+    seconds = max(0, least - 1) * waves.maintenance_ns / SECOND_NS
+    return Bound(least, round(seconds, 3))
 
 
 def _zones(snapshot: PlanSnapshot, nodes: list[str], waves: WaveOptions) -> int:

@@ -31,6 +31,7 @@ from kubectl_nodelife.drain.results import (
     BudgetPoint,
     DrainPlan,
     Estimate,
+    KeptPod,
     NodePlan,
     PodPlan,
     WavePlan,
@@ -108,7 +109,7 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
     middle = play_kubectl(scope, admission, options, MIDDLE)
     plan = assemble(middle, admission)
     others: list[Play] = []
-    plan.bound = Bound(*kubectl_bound(snapshot, nodes, options))
+    plan.bound = kubectl_bound(snapshot, nodes, options)
     if plan.verdict in (READY, SLOW, UNKNOWN):
         sample = scope
         if len(nodes) > SAMPLE_NODES:
@@ -147,7 +148,7 @@ def make_wave_plan(
     options = options.of_release(snapshot.settings.profile)
     scope = Scope(snapshot, nodes)
     admission = Admission(snapshot)
-    bound = Bound(*waves_bound(snapshot, nodes, options, waves))
+    bound = waves_bound(snapshot, nodes, options, waves)
     waves, cut, middle, cordon = choose_cordon(
         waves, lambda tried: _settle_waves(scope, admission, options, tried, bound.waves)
     )
@@ -289,7 +290,11 @@ def _node_plan(play: Play, name: str, pods: list[PodPlan]) -> NodePlan:
         verdict=worst(verdicts),
         command=options.command(name),
         faults=faults,
-        kept=[pod for pod in pods if pod.verdict == KEPT],
+        kept=[
+            KeptPod(pod.namespace, pod.name, pod.gate, pod.reason)
+            for pod in pods
+            if pod.verdict == KEPT
+        ],
         start=seconds(run.start_ns) if run is not None else None,
         end=seconds(run.end_ns) if run is not None else None,
         pods=len(verdicts),

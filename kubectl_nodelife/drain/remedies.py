@@ -429,7 +429,7 @@ def add_remedies(play: Play, pods: Iterable[PodPlan]) -> None:
         else:
             remedy, hint = None, f"not looked into: there are more than {MOST_REASONS} reasons"
         for pod in alike:
-            pod.remedy, pod.hint = remedy, hint
+            pod.remedy, pod.hint = remedy, hint or None
 
 
 _OF_THE_POD: Final = frozenset({"finalizer", "namespace-terminating"})

@@ -1,13 +1,16 @@
-"""A plan as values: pods, nodes, waves, budgets, workloads. No text layout, no I/O.
+"""A plan: pods, nodes, waves, budgets, workloads. Its encoding is the contract's DrainPlan.
 
 Seconds are floats counted from the moment of the plan; None: never, or not known.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
+import msgspec
+from msgspec import field
+
+from kubectl_nodelife.document import document
 from kubectl_nodelife.drain.webhooks import EvictionWebhook
 
 READY: Final = "ready"
@@ -31,16 +34,14 @@ def worst(verdicts: list[str]) -> str:
     return READY
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
+class Remedy(msgspec.Struct, frozen=True, rename="camel"):
     """The cheapest change that lets a pod go, as a replay of the plan has shown, and its cost."""
 
     change: str
     risk: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedPlacement:
+class PlannedPlacement(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """Where a replacement can go (`node`), or why it cannot (`reason`, on so many `nodes`)."""
 
     node: str = ""
@@ -48,8 +49,7 @@ class PlannedPlacement:
     nodes: int = 0
 
 
-@dataclass(slots=True)
-class PodFault:
+class PodFault(msgspec.Struct, rename="camel"):
     """An objection of kubectl to a pod, and the flag that lifts it."""
 
     namespace: str
@@ -59,8 +59,7 @@ class PodFault:
     flag: str
 
 
-@dataclass(slots=True)
-class PodPlan:
+class PodPlan(msgspec.Struct, rename="camel"):
     """One pod of a planned node.
 
     `start`: its eviction is accepted; `gone`: its object is gone; `end`: its replacement is Ready.
@@ -75,54 +74,67 @@ class PodPlan:
     verdict: str
     gate: str = "none"
     reason: str = ""
-    start: float | None = None
-    gone: float | None = None
-    end: float | None = None
-    landing: list[PlannedPlacement] = field(default_factory=list)
-    faults: list[PodFault] = field(default_factory=list)
+    start: float | None = field(default=None, name="startSeconds")
+    gone: float | None = field(default=None, name="goneSeconds")
+    end: float | None = field(default=None, name="endSeconds")
+    landing: list[PlannedPlacement] = []
+    faults: list[PodFault] = []
+    remedy: Remedy | None = field(default=None, name="unblock")
+    hint: str | None = field(default=None, name="unblockHint")
     gone_for_good: bool = False
-    data_lost: list[str] = field(default_factory=list)
-    remedy: Remedy | None = None
-    hint: str = ""
-    owner: str = ""
-    budgets: list[str] = field(default_factory=list)
-    grace: int | None = None
+    data_lost: list[str] = field(default_factory=list, name="emptyDirsLost")
+    owner: str | None = None
+    budgets: list[str] = []
+    grace: int | None = field(default=None, name="graceSeconds")
     tries: int = 0
 
 
-@dataclass(slots=True)
-class NodePlan:
+class KeptPod(msgspec.Struct, frozen=True, rename="camel"):
+    """A pod that stays on its node, and why."""
+
+    namespace: str
+    name: str
+    gate: str
+    reason: str
+
+
+class NodePlan(msgspec.Struct, rename="camel"):
     """One node of a plan. `command` is the kubectl line that drains it."""
 
     name: str
     zone: str
     verdict: str
-    command: str
     faults: list[PodFault]
-    kept: list[PodPlan]
-    start: float | None = None
-    end: float | None = None
+    kept: list[KeptPod]
+    command: str
+    start: float | None = field(default=None, name="startSeconds")
+    end: float | None = field(default=None, name="endSeconds")
     pods: int = 0
     attached_volumes: int = 0
 
 
-@dataclass(slots=True)
-class WavePlan:
+class Estimate(msgspec.Struct, rename="camel"):
+    """How long a plan or a wave takes, at least and at most."""
+
+    low: float = field(name="lowSeconds")
+    high: float = field(name="highSeconds")
+
+
+class WavePlan(msgspec.Struct, rename="camel"):
     """Nodes that are drained together, with every pod of theirs.
 
     `estimate`: how long the wave takes from its start to its end.
     """
 
     index: int
-    start: float | None
-    end: float | None
+    start: float | None = field(name="startSeconds")
+    end: float | None = field(name="endSeconds")
     nodes: list[str]
     pods: list[PodPlan]
     estimate: Estimate | None = None
 
 
-@dataclass(slots=True)
-class BudgetPoint:
+class BudgetPoint(msgspec.Struct, rename="camel"):
     """A budget's status from an instant on."""
 
     at: float
@@ -131,8 +143,7 @@ class BudgetPoint:
     allowed: int
 
 
-@dataclass(slots=True)
-class BudgetPlan:
+class BudgetPlan(msgspec.Struct, rename="camel"):
     """A budget over the time of the plan, and its arithmetic at the beginning."""
 
     namespace: str
@@ -145,8 +156,7 @@ class BudgetPlan:
     points: list[BudgetPoint]
 
 
-@dataclass(slots=True)
-class WorkloadPlan:
+class WorkloadPlan(msgspec.Struct, rename="camel", kw_only=True):
     """The outage of one workload as users notice it (none, degraded, full), and for how long.
 
     `kind`, `name`: the controller of its pods; `top`: who owns that in the end, `Deployment/web`.
@@ -156,51 +166,39 @@ class WorkloadPlan:
     namespace: str
     kind: str
     name: str
+    top: str = field(default="", name="topOwner")
     outage: str
     seconds: float | None
     ready: int
-    lowest: int
+    lowest: int = field(name="lowestReady")
     evicted: int
-    time_to_ready: float | None
+    time_to_ready: float | None = field(name="timeToReadySeconds")
     time_to_ready_from: str
-    top: str = ""
     end_known: bool = True
 
 
-@dataclass(slots=True)
-class Estimate:
-    """How long the whole plan takes, at least and at most."""
-
-    low: float
-    high: float
-
-
-@dataclass(slots=True)
-class KindNotRead:
+class KindNotRead(msgspec.Struct, rename="camel"):
     """A kind that was not read although the plan hangs on it."""
 
     kind: str
     why: str
 
 
-@dataclass(slots=True)
-class Bound:
+class Bound(msgspec.Struct, rename="camel"):
     """The lower bounds that no plan can beat; see `bounds`."""
 
-    waves: int
-    seconds: float
+    waves: int = field(name="wavesLowerBound")
+    seconds: float = field(name="secondsLowerBound")
 
 
-@dataclass(slots=True)
-class Cordon:
+class Cordon(msgspec.Struct, rename="camel"):
     """When the nodes of waves of our own are cordoned (`options.CORDON_...`), and why then."""
 
     when: str
     because: str
 
 
-@dataclass(slots=True)
-class DrainPlan:
+class DrainPlan(msgspec.Struct, rename="camel", kw_only=True):
     """The answer to "will this drain finish, when, and what exactly stops it?".
 
     `together`: the largest set of its nodes that was found to go at once, None if not looked for.
@@ -211,20 +209,24 @@ class DrainPlan:
     verdict: str
     flags_needed: list[str]
     estimate: Estimate | None
+    with_flags: DrainPlan | None = None
     waves: list[WavePlan]
     nodes: list[NodePlan]
     not_evaluated: list[KindNotRead]
     bound: Bound
-    budgets: list[BudgetPlan] = field(default_factory=list)
-    workloads: list[WorkloadPlan] = field(default_factory=list)
-    assumptions: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    with_flags: DrainPlan | None = None
-    own_waves: bool = False
     cordon: Cordon | None = None
     together: list[str] | None = None
-    maintenance: float = 0.0
-    webhooks: list[EvictionWebhook] = field(default_factory=list)
+    maintenance: float = field(default=0.0, name="maintenanceSeconds")
+    budgets: list[BudgetPlan] = []
+    workloads: list[WorkloadPlan] = []
+    webhooks: list[EvictionWebhook] = []
+    assumptions: list[str] = []
+    warnings: list[str] = []
+    own_waves: bool = False
+
+    def document(self, source: dict[str, Any]) -> dict[str, Any]:
+        """The contract's DrainPlan. `source`: where the objects are from, and of which moment."""
+        return document("DrainPlan", source=source, **msgspec.to_builtins(self))
 
     def stranded(self) -> list[PodPlan]:
         """Pods that go and whose replacement finds no node."""

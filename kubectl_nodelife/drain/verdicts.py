@@ -140,7 +140,7 @@ class Judge:
             pod.name,
             node,
             READY,
-            owner=f"{owner.kind}/{owner.name}" if owner is not None else "",
+            owner=f"{owner.kind}/{owner.name}" if owner is not None else None,
             budgets=[name for _, name in keys],
             grace=grace_seconds(pod, self._options.requested_grace),
         )

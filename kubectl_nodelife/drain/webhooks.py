@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from kubectl_nodelife.drain.admission import Admission, eviction_of
 from kubectl_nodelife.kube.admission import Webhook
@@ -25,9 +26,9 @@ DEFAULT_TIMEOUT_SECONDS = 10
 _MOST_NAMES = 4
 
 
-@dataclass(frozen=True, slots=True)
-class EvictionWebhook:
-    """A webhook that is asked about the eviction of `pods`. `selects`: by which rules, in words.
+class EvictionWebhook(msgspec.Struct, frozen=True, rename="camel"):
+    """A webhook that is asked about the eviction of `pods`, each as namespace/name. `selects`: by
+    which rules, in words.
 
     `failing`: why it certainly cannot be called, "" where it can or that is not known.
     """
@@ -37,12 +38,12 @@ class EvictionWebhook:
     selects: str
     failure_policy: str
     timeout_seconds: int
-    pods: list[Pod]
     failing: str
+    pods: list[str]
 
     def told(self) -> str:
         """In a sentence: who is asked about what, and what comes of no answer."""
-        names = first_names([f"{pod.namespace}/{pod.name}" for pod in self.pods], _MOST_NAMES)
+        names = first_names(self.pods, _MOST_NAMES)
         asked = f"is asked about {names} (it selects {self.selects})"
         name = f"{self.name} of {self.configuration}"
         if not self.failing:
@@ -67,8 +68,8 @@ def eviction_webhooks(admission: Admission, pods: Sequence[Pod]) -> Iterator[Evi
                 _selects(webhook),
                 webhook.failure_policy or "Fail",
                 webhook.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
-                asked,
                 admission.unreachable(webhook) or "",
+                [f"{pod.namespace}/{pod.name}" for pod in asked],
             )
 
 

@@ -252,6 +252,4 @@ def pod_in_drain(snapshot: PlanSnapshot, pod: Pod) -> PodInDrain:
 
 
 def _find(plan: DrainPlan, pod: Pod) -> PodPlan | None:
-    planned = [p for wave in plan.waves for p in wave.pods]
-    planned += [p for node in plan.nodes for p in node.kept]
-    return next((p for p in planned if (p.namespace, p.name) == pod.key), None)
+    return next((p for p in plan.pods() if (p.namespace, p.name) == pod.key), None)

@@ -25,7 +25,6 @@ from kubectl_nodelife.drain.results import (
     WorkloadPlan,
 )
 from kubectl_nodelife.kube.enumeration import counted, first_names
-from kubectl_nodelife.outlook.drain_plan import drain_document
 from kubectl_nodelife.report.drain_headline import (
     clock,
     consequences,
@@ -85,7 +84,7 @@ class DrainPage:
 
     def document(self) -> object:
         """The contract's DrainPlan."""
-        return drain_document(self._plan, self._source)
+        return self._plan.document(self._source)
 
     def names(self) -> Iterable[str]:
         """node/NAME of each node that can be drained."""

@@ -214,7 +214,7 @@ def test_bound_and_plan_against_every_assignment(seed: int) -> None:
     found = snapshot(*objects)
     limits = WaveOptions(max_parallel=most)
     best = fewest(names, loads, spared, most)
-    bound, _ = waves_bound(found, names, OPTIONS, limits)
+    bound = waves_bound(found, names, OPTIONS, limits).waves
     answer = make_wave_plan(found, names, OPTIONS, limits)
     assert bound <= best <= len(answer.waves)
     assert len(answer.waves) <= best + 1

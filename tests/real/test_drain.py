@@ -22,7 +22,6 @@ from kubectl_nodelife.commands.drain_plan import drain_plan
 from kubectl_nodelife.drain.results import NEVER, READY, REFUSED, SLOW, DrainPlan, worst
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.outlook.drain_plan import drain_document
 from tests.drain.recorded import (
     GATES,
     Recorded,
@@ -181,7 +180,7 @@ def test_the_command_prints_this_plan(case: Drained) -> None:
     result = CliRunner().invoke(drain_plan, arguments)
     assert result.exit_code == 0, result.output
     printed = json.loads(result.stdout)
-    planned = json.loads(json.dumps(drain_document(case.first, {})))
+    planned = json.loads(json.dumps(case.first.document({})))
     for member in ("verdict", "flagsNeeded", "estimate", "waves", "nodes", "withFlags"):
         assert printed[member] == planned[member]
     assert printed["notEvaluated"] == []

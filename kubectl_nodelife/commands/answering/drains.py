@@ -14,7 +14,6 @@ from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.document import document
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.errors import BadInput, NotFound
-from kubectl_nodelife.outlook.drain_plan import drain_document
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.works import nodes_emptied
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -46,5 +45,5 @@ def answer(view: ClusterView, query: Query) -> Response:
     snapshot = snapshot_of(view)
     source = source_of(view)
     plans = [make_plan(snapshot, [name], _ALL_FLAGS) for name in names[:MOST_NODES]]
-    items = [drain_document(plan, source) for plan in plans]
+    items = [plan.document(source) for plan in plans]
     return document("DrainPlanList", source=view.source, items=items, warnings=warnings)
