@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
+from msgspec import field
 
 from kubectl_nodelife.drain.advice import operator_of
 from kubectl_nodelife.kube.meta import controller_of
@@ -24,16 +26,14 @@ OK: Final = "ok"
 STATES: Final = (NEVER, SYNC_FAILED, STALE, BLOCKING, UNUSED, OK)
 
 
-@dataclass(slots=True)
-class BudgetFinding:
-    """One thing worth knowing about a budget, and what to do about it, "" if nothing."""
+class BudgetFinding(msgspec.Struct, frozen=True, rename="camel"):
+    """One thing worth knowing about a budget, and what to do about it, None if nothing."""
 
     what: str
-    remedy: str = ""
+    remedy: str | None = None
 
 
-@dataclass(slots=True)
-class BudgetView:
+class BudgetView(msgspec.Struct, rename="camel", kw_only=True):
     """One budget. `allowed` is the status' figure; `counted` what the objects give, None unknown.
 
     `undrainable`: nodes from which it now lets no pod go.
@@ -41,21 +41,21 @@ class BudgetView:
 
     namespace: str
     name: str
+    state: str
     rule: str
     selector: str
-    policy: str
-    state: str
-    expected: int
-    desired: int
-    healthy: int
-    allowed: int
-    disrupted: int
+    policy: str = field(name="unhealthyPodEvictionPolicy")
+    expected: int = field(name="expectedPods")
+    desired: int = field(name="desiredHealthy")
+    healthy: int = field(name="currentHealthy")
+    allowed: int = field(name="disruptionsAllowed")
+    disrupted: int = field(name="disruptedPods")
     counted: int | None
     pods: int
     owners: list[str]
     nodes: list[str]
     undrainable: list[str]
-    findings: list[BudgetFinding] = field(default_factory=list)
+    findings: list[BudgetFinding] = []
 
 
 def guarded(pod: Pod) -> bool:

@@ -8,8 +8,13 @@ drain would finish all the same, because replacements come, is the plan's to say
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import Any
 
+import msgspec
+from msgspec import field
+from msgspec.structs import replace
+
+from kubectl_nodelife.document import document
 from kubectl_nodelife.drain.budget_findings import (
     BLOCKING,
     NEVER,
@@ -44,23 +49,30 @@ from kubectl_nodelife.workloads.owners import owner_chain
 from kubectl_nodelife.workloads.scales import ScaleUnknown, SyncFailure
 
 
-@dataclass(slots=True)
-class PoolView:
+class PoolView(msgspec.Struct, rename="camel"):
     """A pool of nodes, and what keeps it from being upgraded now."""
 
     name: str
-    label: str
+    label: str | None
     nodes: int
     undrainable: list[str]
     budgets: list[str]
 
 
-@dataclass(slots=True)
-class BudgetSurvey:
-    """All budgets asked for, the pods with two of them, and the pools."""
+class PodUnderTwo(msgspec.Struct, frozen=True, rename="camel"):
+    """A pod that more than one budget matches; the Eviction API refuses that for ever."""
 
-    budgets: list[BudgetView]
-    two_budgets: dict[str, list[str]]
+    pod: str
+    budgets: list[str]
+
+
+class BudgetSurvey(msgspec.Struct, frozen=True, rename="camel"):
+    """All budgets asked for, the pods with two of them, and the pools. Its encoding, under a head,
+    is the contract's BudgetList.
+    """
+
+    budgets: list[BudgetView] = field(name="items")
+    two_budgets: list[PodUnderTwo]
     pools: list[PoolView]
     warnings: list[str]
 
@@ -72,6 +84,10 @@ class BudgetSurvey:
                 raise NotFound("poddisruptionbudgets.policy", name, among=among)
         kept = [view for view in self.budgets if view.name in names]
         return replace(self, budgets=kept)
+
+    def document(self) -> dict[str, Any]:
+        """The BudgetList."""
+        return document("BudgetList", **msgspec.to_builtins(self))
 
 
 def survey(
@@ -91,7 +107,8 @@ def survey(
     warnings = []
     if not snapshot.was_read("PodDisruptionBudget"):
         warnings.append("no budgets were read: this says nothing about the cluster")
-    return BudgetSurvey(views, double, _pools(snapshot, views, double, pool_label), warnings)
+    under_two = [PodUnderTwo(pod, names) for pod, names in double.items()]
+    return BudgetSurvey(views, under_two, _pools(snapshot, views, double, pool_label), warnings)
 
 
 def _members(
@@ -224,7 +241,9 @@ def _pools(
     pools: dict[tuple[str, str], PoolView] = {}
     for node in snapshot.nodes.values():
         label, value = pool_of(node.metadata.labels, pool_label)
-        pool = pools.setdefault((label, value), PoolView(value or "<none>", label, 0, [], []))
+        pool = pools.setdefault(
+            (label, value), PoolView(value or "<none>", label or None, 0, [], [])
+        )
         pool.nodes += 1
         if node.name in blocking:
             pool.undrainable.append(node.name)

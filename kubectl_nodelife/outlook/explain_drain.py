@@ -160,7 +160,7 @@ def budget_sections(
     view = next((view for view in found.budgets if view.name == name), None)
     if view is None:
         return None
-    double = {pod: names for pod, names in found.two_budgets.items() if name in names}
+    double = {one.pod: one.budgets for one in found.two_budgets if name in one.budgets}
     return _sections(view, double)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from kubectl_nodelife.drain.budget_findings import BudgetView
 from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PoolView
 from kubectl_nodelife.kube.enumeration import counted, first_names
-from kubectl_nodelife.outlook.budgets import budgets_document
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Table, columns
@@ -44,7 +43,7 @@ class BudgetsPage:
 
     def document(self) -> object:
         """The BudgetList."""
-        return budgets_document(self._survey)
+        return self._survey.document()
 
     def names(self) -> Iterable[str]:
         """The budgets that now let no pod go."""
@@ -92,17 +91,17 @@ def _finding_lines(survey: BudgetSurvey) -> Iterable[str]:
         for finding in view.findings:
             remedy = f"; {finding.remedy}" if finding.remedy else ""
             yield f"{view.namespace}/{view.name}: {finding.what}{remedy}"
-    for pod, names in survey.two_budgets.items():
+    for one in survey.two_budgets:
         yield (
-            f"{pod}: {' and '.join(names)} both match it, and the Eviction API refuses that for"
-            " ever; narrow one of the selectors"
+            f"{one.pod}: {' and '.join(one.budgets)} both match it, and the Eviction API refuses"
+            " that for ever; narrow one of the selectors"
         )
 
 
 def _pool_row(pool: PoolView) -> tuple[object, ...]:
     return (
         pool.name,
-        pool.label,
+        pool.label or "",
         pool.nodes,
         len(pool.undrainable),
         first_names(pool.budgets, _NAMED),

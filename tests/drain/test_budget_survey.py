@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.drain.budget_survey import BudgetSurvey, survey
+from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PodUnderTwo, survey
 from tests.drain.build import Json, budget, merged, node, pod, replica_set, snapshot
 
 POOL = {"metadata": {"labels": {"pool": "blue"}}}
@@ -97,7 +97,10 @@ def test_two_budgets_and_pools() -> None:
         budget("g1", "web", **guard, maxUnavailable=1),
         budget("g2", "web", **guard, minAvailable=1),
     )
-    assert found.two_budgets == {"default/web-0": ["g1", "g2"], "default/web-1": ["g1", "g2"]}
+    assert found.two_budgets == [
+        PodUnderTwo("default/web-0", ["g1", "g2"]),
+        PodUnderTwo("default/web-1", ["g1", "g2"]),
+    ]
     pools = {pool.name: (pool.nodes, pool.undrainable, pool.budgets) for pool in found.pools}
     assert pools == {"blue": (1, ["a1"], ["default/g1+g2"]), "<none>": (1, [], [])}
     by_zone = surveyed(pool_label="topology.kubernetes.io/zone").pools
