@@ -38,7 +38,7 @@ NEVER: Final = "never"
 UNAVAILABLE: Final = "unavailable"
 
 
-class ForceAdvice(msgspec.Struct, frozen=True):
+class ForceAdvice(msgspec.Struct, frozen=True, rename="camel"):
     """The two ways to force a pod away, and what there is to know before. Each way is `not-needed`,
     `only-after-power-off`, `never`, or `unavailable` in this release. `sentence`: what to do."""
 

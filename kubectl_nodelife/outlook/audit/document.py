@@ -110,7 +110,7 @@ def finding_document(finding: PodFinding, now_ns: int) -> dict[str, Any]:
         "remedy": finding.what_to_do,
         "risk": finding.note.risk,
         "eviction": _eviction_document(finding, now_ns),
-        "advice": _advice_document(finding),
+        "advice": to_builtins(finding.advice),
     }
 
 
@@ -121,22 +121,6 @@ def _eviction_document(finding: PodFinding, now_ns: int) -> dict[str, Any] | Non
     due_ns = eviction.due_ns
     in_seconds = None if due_ns is None else max(0, -((now_ns - due_ns) // SECOND_NS))
     return {"inSeconds": in_seconds, "because": eviction.because}
-
-
-def _advice_document(finding: PodFinding) -> dict[str, Any] | None:
-    advice = finding.advice
-    if advice is None:
-        return None
-    return {
-        "sentence": advice.sentence,
-        "forceDelete": advice.force_delete,
-        "outOfServiceTaint": advice.out_of_service_taint,
-        "evidenceFound": to_builtins(advice.evidence_found),
-        "evidenceMissing": to_builtins(advice.evidence_missing),
-        "hazards": to_builtins(advice.hazards),
-        "commands": to_builtins(advice.commands),
-        "undo": to_builtins(advice.undo),
-    }
 
 
 def repair_document(
