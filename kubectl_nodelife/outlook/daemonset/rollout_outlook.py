@@ -43,7 +43,7 @@ DEFAULT_GRACE_SECONDS = 30
 _IDENTITY = ("name", "containerPort", "mountPath", "key")
 
 
-class BudgetUser(msgspec.Struct, frozen=True):
+class BudgetUser(msgspec.Struct, frozen=True, rename="camel"):
     """A node that eats the budget: what it counts as, and why.
 
     `stuck`: it will not come free by itself.
@@ -95,15 +95,7 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
                 "maxSurge": budget.max_surge,
                 "used": len(self.used),
             },
-            "budgetUsedBy": [
-                {
-                    "node": u.node,
-                    "countsAs": u.counts_as,
-                    "because": u.because,
-                    "stuck": u.stuck,
-                }
-                for u in self.used
-            ],
+            "budgetUsedBy": msgspec.to_builtins(self.used),
             "next": self.next,
             "waitsFor": self.waits_for,
             "estimate": self.estimate,
