@@ -210,7 +210,7 @@ def test_where_replacements_land(case: Drained) -> None:
     wanted: Counter[str] = Counter()
     allowed: dict[str, set[str]] = {}
     for pod in case.plan.pods():
-        at_once = pod.owner.startswith("ReplicaSet/")
+        at_once = (pod.owner or "").startswith("ReplicaSet/")
         if (pod.start if at_once else pod.gone) is None:
             continue
         nodes = {place.node for place in pod.landing if place.node}
