@@ -15,7 +15,7 @@ from kubectl_nodelife.drain.results import Bound
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import amounts, pod_requests
-from kubectl_nodelife.kube.selectors import matches, parse_selector
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -44,7 +44,7 @@ def kubectl_bound(snapshot: PlanSnapshot, nodes: Iterable[str], options: DrainOp
         rounds = [-(-count // spare[key]) - 1 for key, count in asked[name].items()]
         if len(snapshot.pods_by_node.get(name, ())) <= BURST:
             total += RETRY_S * max(rounds, default=0)
-    return Bound(len(nodes), round(total, 3))
+    return Bound(len(nodes), total)
 
 
 def waves_bound(
@@ -173,19 +173,14 @@ def _asked(
     spare: dict[Key, int] = {}
     if options.disable_eviction:
         return asked, spare
-    selector = parse_selector(options.pod_selector) if options.pod_selector else None
+    selector = options.selector()
     budgets = snapshot.budgets
-    alike: dict[tuple[str, int], list[PodDisruptionBudget]] = {}  # one template's share labels
     for name in nodes:
         for pod in snapshot.pods_by_node.get(name, ()):
-            namespace, labels = pod.metadata.namespace, pod.metadata.labels
-            found = alike.get((namespace, id(labels)))
-            if found is None:
-                found = alike[namespace, id(labels)] = budgets.find(namespace, labels)
-            if not (found and is_healthy(pod) and _runs(pod) and _moves(pod)):
+            labels = pod.metadata.labels
+            if not (is_healthy(pod) and _runs(pod) and _moves(pod) and matches(selector, labels)):
                 continue
-            if selector is not None and not matches(selector, labels):
-                continue
+            found = budgets.find(pod.metadata.namespace, labels)
             if len(found) == 1:
                 key = found[0].key
                 asked[name][key] = asked[name].get(key, 0) + 1

@@ -22,8 +22,8 @@ from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.placement import PlacementSimulator
-from kubectl_nodelife.workloads.pod_classes import COUNTED_APART, Demands, PodClasses, stock
-from kubectl_nodelife.workloads.scheduling import PodRequirements, static_reason
+from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses, RoomOnNodes, stock
+from kubectl_nodelife.workloads.scheduling import static_reason
 from kubectl_nodelife.workloads.scoring import HighestScore
 
 REASON_SILENT: Final = "node(s) had a silent kubelet"
@@ -36,23 +36,18 @@ class NodeIndex:
         self.snapshot = snapshot
         self.classes = PodClasses()
         self._infos: dict[str, NodeInfo] = {}
-        self._rooms_of_all: Mapping[str, Mapping[PodRequirements, int]] | None = None
+        self._rooms = RoomOnNodes(self.classes)
         self._admitted: dict[Demands, list[str]] = {}
 
     def info(self, name: str) -> NodeInfo:
         """The node's free resources at the plan's moment. Not to be changed: `NodeInfo.copy` is."""
         info = self._infos.get(name)
         if info is None:
-            info = self._infos[name] = stock(self.snapshot.nodes[name], self._rooms(name))
+            snapshot = self.snapshot
+            there = snapshot.pods_by_node.get(name, ())
+            rooms = self._rooms.of(name, there, snapshot.pods)
+            info = self._infos[name] = stock(snapshot.nodes[name], rooms)
         return info
-
-    def _rooms(self, name: str) -> Mapping[PodRequirements, int]:
-        """The room that the node's pods take; once many nodes are asked about, counted for all."""
-        if self._rooms_of_all is None:
-            if len(self._infos) < COUNTED_APART:
-                return self.classes.rooms_on(self.snapshot.pods_by_node.get(name, ())).get(name, {})
-            self._rooms_of_all = self.classes.rooms_on(self.snapshot.pods)
-        return self._rooms_of_all.get(name, {})
 
     def admitted(self, demands: Demands) -> list[str]:
         """The nodes that admit such pods at the plan's moment, whatever runs there."""

@@ -287,7 +287,7 @@ class PlanWorld(KubectlRequests):
 
     def _replaced(self, lost: Pod, pod: Pod) -> None:
         """An owner makes a pod in place of another."""
-        old, new = self.actors.get(lost.metadata.uid) or self._actor_of(lost), self._actor_of(pod)
+        old, new = self._actor_of(lost), self._actor_of(pod)
         old.replacement = new
         new.created_ns = self._now_ns()
         if new.node:
@@ -296,7 +296,7 @@ class PlanWorld(KubectlRequests):
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         if old is None or (new is not None and new.metadata.uid != old.metadata.uid):
             return  # `_replaced` was told of it
-        actor = self.actors.get(old.metadata.uid) or self._actor_of(old)
+        actor = self._actor_of(old)
         if new is None:
             actor.gone_ns = actor.goes_ns = self._now_ns()
             self._stops_counting(actor)

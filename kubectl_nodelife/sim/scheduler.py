@@ -34,8 +34,7 @@ from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node
 from kubectl_nodelife.workloads.placement_rules import SchedulerCache
-from kubectl_nodelife.workloads.pod_classes import COUNTED_APART, Demands, PodClasses, stock
-from kubectl_nodelife.workloads.scheduling import PodRequirements
+from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses, RoomOnNodes, stock
 from kubectl_nodelife.workloads.scoring import FewestPods, Scoring
 
 _SCHEDULED = "PodScheduled"
@@ -354,11 +353,8 @@ class StoreCache:
     def __init__(self, api: Api, classes: PodClasses, kinds_read: frozenset[str]) -> None:
         """`kinds_read`: kinds of which an object that is not there is known not to exist."""
         self._store = api.store
-        self._classes = classes
         self._kinds_read = kinds_read
-        self._counted = 0
-        self._rooms: dict[str, dict[PodRequirements, int]] = {}
-        """The room taken on nodes that nobody asked about yet, once that was counted for all."""
+        self._rooms = RoomOnNodes(classes)
         self._free: dict[str, list[PersistentVolume]] | None = None
         self._keep_off: dict[Key, None] = dict.fromkeys(
             key
@@ -370,7 +366,7 @@ class StoreCache:
         """That of the world's fork."""
         other = copy(self)
         other._store = api.store
-        self._rooms, other._rooms = fork_dict(self._rooms)
+        other._rooms = self._rooms.fork()
         self._keep_off, other._keep_off = fork_dict(self._keep_off)
         return other
 
@@ -378,10 +374,9 @@ class StoreCache:
         """Note which pods keep others away, and whose node is to be counted anew."""
         if old is not None and new is not None and old.spec is new.spec:
             return
-        if self._rooms:
-            for pod in (old, new):
-                if pod is not None:
-                    self._rooms.pop(pod.spec.node_name, None)
+        for pod in (old, new):
+            if pod is not None:
+                self._rooms.forget(pod.spec.node_name)
         if new is not None and anti_affinity_terms(new):
             self._keep_off[new.key] = None
         elif old is not None and old.spec.affinity is not None:
@@ -417,13 +412,9 @@ class StoreCache:
         """The room that the node's pods leave on it. Most of them ask the same, so they are
         counted.
         """
-        rooms = self._rooms.pop(name, None)
-        if rooms is None:
-            rooms = self._classes.rooms_on(self._store.pods_on(name)).get(name, {})
-            self._counted += 1
-            if self._counted == COUNTED_APART:
-                self._rooms = self._classes.rooms_on(self._store.pods.values())
-        return stock(self._store.nodes[name], rooms)
+        store = self._store
+        rooms = self._rooms.of(name, store.pods_on(name), store.pods.values())
+        return stock(store.nodes[name], rooms)
 
     def placed(self, namespace: str | None) -> Iterator[tuple[Pod, Node]]:
         """The pods of the namespace, or of all, that are on a node and have not ended."""

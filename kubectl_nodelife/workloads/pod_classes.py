@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from copy import copy
 from functools import partial
 from typing import Final
 
 import msgspec
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
@@ -23,7 +25,7 @@ from kubectl_nodelife.workloads.scheduling import PodRequirements
 _OWN_LABELS = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"})
 """Labels in which the pods of one template differ."""
 
-COUNTED_APART: Final = 32
+_COUNTED_APART: Final = 32
 """Of so many nodes the pods are counted one by one; then those of all others are at once."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -124,6 +126,40 @@ class PodClasses:
                 last, room = spec, self.room_of(pod)
             found[spec.node_name][room] += 1
         return found
+
+
+class RoomOnNodes:
+    """The room that pods take of each node: counted node by node, and once many were asked about,
+    of all at once.
+    """
+
+    def __init__(self, classes: PodClasses) -> None:
+        self._classes = classes
+        self._counted = 0
+        self._ahead: dict[str, dict[PodRequirements, int]] = {}
+        """Of nodes that nobody asked about yet."""
+
+    def fork(self) -> RoomOnNodes:
+        """Another one with the same counts, which each of the two keeps up for itself."""
+        other = copy(self)
+        self._ahead, other._ahead = fork_dict(self._ahead)
+        return other
+
+    def of(
+        self, name: str, there: Iterable[Pod], everywhere: Iterable[Pod]
+    ) -> Mapping[PodRequirements, int]:
+        """The room that the pods `there` take of the node; `everywhere`: those of all nodes."""
+        rooms = self._ahead.pop(name, None)
+        if rooms is None:
+            rooms = self._classes.rooms_on(there).get(name, {})
+            self._counted += 1
+            if self._counted == _COUNTED_APART:
+                self._ahead = self._classes.rooms_on(everywhere)
+        return rooms
+
+    def forget(self, name: str) -> None:
+        """The node has other pods than before."""
+        self._ahead.pop(name, None)
 
 
 def stock(node: Node, rooms: Mapping[PodRequirements, int]) -> NodeInfo:
