@@ -44,8 +44,8 @@ class NodeIndex:
         info = self._infos.get(name)
         if info is None:
             snapshot = self.snapshot
-            there = snapshot.pods_by_node.get(name, ())
-            rooms = self._rooms.of(name, there, snapshot.pods)
+            pods_on = snapshot.pods_by_node
+            rooms = self._rooms.of(name, lambda n: pods_on.get(n, ()), lambda: snapshot.pods)
             info = self._infos[name] = stock(snapshot.nodes[name], rooms)
         return info
 

@@ -413,7 +413,7 @@ class StoreCache:
         counted.
         """
         store = self._store
-        rooms = self._rooms.of(name, store.pods_on(name), store.pods.values())
+        rooms = self._rooms.of(name, store.pods_on, store.pods.values)
         return stock(store.nodes[name], rooms)
 
     def placed(self, namespace: str | None) -> Iterator[tuple[Pod, Node]]:

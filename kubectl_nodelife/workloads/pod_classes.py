@@ -8,7 +8,7 @@ pods). Volumes are left out: claims belong to a single pod.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from functools import partial
 from typing import Final
@@ -146,15 +146,18 @@ class RoomOnNodes:
         return other
 
     def of(
-        self, name: str, there: Iterable[Pod], everywhere: Iterable[Pod]
+        self,
+        name: str,
+        pods_on: Callable[[str], Iterable[Pod]],
+        all_pods: Callable[[], Iterable[Pod]],
     ) -> Mapping[PodRequirements, int]:
-        """The room that the pods `there` take of the node; `everywhere`: those of all nodes."""
+        """The room taken of the node. Asks for pods only where it counts: a fork's take long."""
         rooms = self._ahead.pop(name, None)
         if rooms is None:
-            rooms = self._classes.rooms_on(there).get(name, {})
+            rooms = self._classes.rooms_on(pods_on(name)).get(name, {})
             self._counted += 1
             if self._counted == _COUNTED_APART:
-                self._ahead = self._classes.rooms_on(everywhere)
+                self._ahead = self._classes.rooms_on(all_pods())
         return rooms
 
     def forget(self, name: str) -> None:
