@@ -19,13 +19,13 @@ from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Result, request_of
-from kubectl_nodelife.engine.token_bucket import TokenBucket
+from kubectl_nodelife.engine.ratelimit import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.executor import HELD as HELD
 from kubectl_nodelife.live.executor import LiveExecutor
 from kubectl_nodelife.live.executor_port import ControllerWriter, ExecutorPort, Recorder
-from kubectl_nodelife.sim.kubectl.client import client_bucket
+from kubectl_nodelife.sim.kubectl.cluster import client_bucket
 
 PATIENCE_NS: Final = 5 * SECOND_NS
 """An action that a guard holds for longer is decided anew, or given up."""

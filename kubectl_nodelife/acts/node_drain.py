@@ -32,7 +32,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sim.kubectl.client import client_bucket
+from kubectl_nodelife.sim.kubectl.cluster import client_bucket
 from kubectl_nodelife.sim.kubectl.conversation import (
     FAILED,
     LOOK_NS,

@@ -47,7 +47,7 @@ from kubectl_nodelife.errors import (
     Refused,
     Unreachable,
 )
-from kubectl_nodelife.kube.enumeration import counted
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.report import terminal
 
 SYNC_SECONDS = 5.0

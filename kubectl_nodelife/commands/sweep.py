@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from kubectl_nodelife.engine.settings import Settings
     from kubectl_nodelife.sweep.points import Base
     from kubectl_nodelife.sweep.pool import Pool
-    from kubectl_nodelife.sweep.result import StudyResult
+    from kubectl_nodelife.sweep.result import RunStore, StudyResult
     from kubectl_nodelife.sweep.runs import Plan, RunId
     from kubectl_nodelife.sweep.space import Point
-    from kubectl_nodelife.sweep.store import RunStore
     from kubectl_nodelife.sweep.study import Study
 
 
@@ -88,9 +87,8 @@ def sweep(asked: SweepFlags, output: Output) -> int:
     _check_extra()
     from kubectl_nodelife.sweep.points import Terms, settled_points
     from kubectl_nodelife.sweep.pool import read_where
-    from kubectl_nodelife.sweep.result import runs_of
+    from kubectl_nodelife.sweep.result import RunStore, runs_of
     from kubectl_nodelife.sweep.runs import Plan
-    from kubectl_nodelife.sweep.store import RunStore
     from kubectl_nodelife.sweep.study import read_study
 
     beside = Path(asked.filename).parent

@@ -13,8 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from kubectl_nodelife.engine.actions import Action, Detail, RecordEvent
-from kubectl_nodelife.engine.actions.data import encode_action
-from kubectl_nodelife.engine.actions.identity import action_identity
+from kubectl_nodelife.engine.actions.identity import action_identity, encode_action
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.kube.redaction import Digest, redact
 from kubectl_nodelife.kube.times import format_micro_time

@@ -19,7 +19,7 @@ from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import NodelifeError, Refused, Unreachable
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS
 from kubectl_nodelife.live.lease import NAME as LEASE

@@ -23,7 +23,7 @@ import yaml
 
 from kubectl_nodelife.engine.guard import CAP_NAMES
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.near_names import did_you_mean
+from kubectl_nodelife.kube.names import did_you_mean
 from kubectl_nodelife.kube.yaml_stream import load_documents
 from kubectl_nodelife.live.target import parse_size
 

@@ -4,8 +4,8 @@ An action without a write of its own (a timer, a place in a queue, an Event) is 
 cause or its consequence. An action that an earlier daemon had decided and that is decided again, in
 whatever words, keeps its numbers, so that a restart does not tell it twice. A plan that an earlier
 daemon left open and that is not decided again is judged by what the cluster shows now
-(`outcome_of`): the journal keeps it as data (`engine.actions.data`). Rows of journals older than
-that hold no data, and end as superseded.
+(`outcome_of`): the journal keeps it as data (`engine.actions.identity`). Rows of journals older
+than that hold no data, and end as superseded.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from kubectl_nodelife.engine.actions import (
     SetZoneState,
     UnqueueNode,
 )
-from kubectl_nodelife.engine.actions.data import decode_action
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
+from kubectl_nodelife.engine.actions.identity import ActionNumbers, decode_action
 from kubectl_nodelife.engine.overlay import APPLIED, CONFIRMED, SUPERSEDED, Overlay
 from kubectl_nodelife.engine.settlement import settle_action
 from kubectl_nodelife.kube.redaction import KEY_BYTES, Digests

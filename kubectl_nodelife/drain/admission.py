@@ -10,12 +10,17 @@ answer open too.
 
 Left out: the built-in plugins that never concern an eviction, MutatingAdmissionPolicies, and
 authorization, which only the API server can tell.
+
+`eviction_webhooks` lists the webhooks that are asked before pods are evicted, and what each
+selects.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.admission import (
@@ -31,8 +36,9 @@ from kubectl_nodelife.kube.admission import (
 from kubectl_nodelife.kube.cel import Budget, CelError, Partial, Unknown, evaluate
 from kubectl_nodelife.kube.cel.cost import MATCH_CONDITIONS_BUDGET, POLICY_BUDGET
 from kubectl_nodelife.kube.meta import LabelSelector
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.selectors import format_selector, matches
 from kubectl_nodelife.kube.service import EndpointSlice
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.cluster import GATE_NAMESPACE
@@ -401,3 +407,83 @@ def _denied(
         f" '{policy.name}' with binding '{binding.name}' denied request: {message}"
     )
     return EvictionRefused(_STATUS_CODES.get(reason or "Invalid", 422), text, GATE_WEBHOOK)
+
+
+WEBHOOK_KINDS = (
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+    "Namespace",
+    "Service",
+    "EndpointSlice",
+)
+"""The kinds that tell it."""
+
+DEFAULT_TIMEOUT_SECONDS = 10
+_MOST_NAMES = 4
+
+
+class EvictionWebhook(msgspec.Struct, frozen=True, rename="camel"):
+    """A webhook that is asked about the eviction of `pods`, each as namespace/name. `selects`: by
+    which rules, in words.
+
+    `failing`: why it certainly cannot be called, "" where it can or that is not known.
+    """
+
+    configuration: str
+    name: str
+    selects: str
+    failure_policy: str
+    timeout_seconds: int
+    failing: str
+    pods: list[str]
+
+    def told(self) -> str:
+        """In a sentence: who is asked about what, and what comes of no answer."""
+        names = first_names(self.pods, _MOST_NAMES)
+        asked = f"is asked about {names} (it selects {self.selects})"
+        name = f"{self.name} of {self.configuration}"
+        if not self.failing:
+            fails = "refuses the eviction" if self.failure_policy == "Fail" else "lets it go on"
+            return f"{name} {asked}; no answer within {self.timeout_seconds}s {fails}."
+        if self.failure_policy == "Ignore":
+            return f"{name} {asked}; it cannot be called and is ignored: {self.failing}."
+        return f"{name} {asked}; it cannot be called, so that every eviction fails: {self.failing}."
+
+
+def eviction_webhooks(admission: Admission, pods: Sequence[Pod]) -> Iterator[EvictionWebhook]:
+    """The webhooks that are asked about the eviction of one of these pods.
+
+    A match condition that cannot be evaluated from what was read counts as one that holds.
+    """
+    for configuration, webhook in admission.webhooks:
+        asked = [pod for pod in pods if _is_asked(admission, webhook, pod)]
+        if asked:
+            yield EvictionWebhook(
+                configuration,
+                webhook.name,
+                _selects(webhook),
+                webhook.failure_policy or "Fail",
+                webhook.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
+                admission.unreachable(webhook) or "",
+                [f"{pod.namespace}/{pod.name}" for pod in asked],
+            )
+
+
+def _is_asked(admission: Admission, webhook: Webhook, pod: Pod) -> bool:
+    try:
+        return admission.is_asked(webhook, eviction_of(pod))
+    except (CelError, Unknown):
+        return True
+
+
+def _selects(webhook: Webhook) -> str:
+    """Its selectors in kubectl's syntax. An Eviction has no labels of its own."""
+    said = []
+    for what, selector in (
+        ("namespaces", webhook.namespace_selector),
+        ("objects", webhook.object_selector),
+    ):
+        if selector is not None and format_selector(selector):
+            said.append(f"{what} with {format_selector(selector)}")
+    said += [f"where {condition.expression}" for condition in webhook.match_conditions]
+    return ", ".join(said) or "every eviction"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
-from kubectl_nodelife.drain.play import Play
+from kubectl_nodelife.drain.world import Play
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger

@@ -6,8 +6,8 @@ from collections import Counter
 from itertools import pairwise
 
 from kubectl_nodelife.drain.actors import Workload
-from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.drain.results import WorkloadPlan
+from kubectl_nodelife.drain.world import Play
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.workloads.owners import owner_chain
 

@@ -11,13 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
-from kubectl_nodelife.drain.admission import Admission
+from kubectl_nodelife.drain.admission import Admission, EvictionWebhook, eviction_webhooks
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
-from kubectl_nodelife.drain.cordon import choose_cordon
 from kubectl_nodelife.drain.needs import Unread
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.outage import workload_plans
-from kubectl_nodelife.drain.play import Play, WaveInPlay, play_kubectl
 from kubectl_nodelife.drain.remedies import add_remedies
 from kubectl_nodelife.drain.results import (
     KEPT,
@@ -40,14 +38,14 @@ from kubectl_nodelife.drain.results import (
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.verdicts import Judge, seconds
-from kubectl_nodelife.drain.waves import nodes_together, plan_waves, play_waves
-from kubectl_nodelife.drain.webhooks import EvictionWebhook, eviction_webhooks
+from kubectl_nodelife.drain.waves import choose_cordon, nodes_together, plan_waves, play_waves
+from kubectl_nodelife.drain.world import Play, WaveInPlay, play_kubectl
 from kubectl_nodelife.kube.duration import human_duration
-from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display, zone_key
-from kubectl_nodelife.sim.collector import without_collector
-from kubectl_nodelife.sim.kubectl.client import BURST, QPS
+from kubectl_nodelife.sim.agenda import without_collector
+from kubectl_nodelife.sim.kubectl.cluster import BURST, QPS
 from kubectl_nodelife.sim.kubectl.conversation import NodeRun
 from kubectl_nodelife.sim.kubectl.options import (
     FLAG_DELETE_EMPTYDIR_DATA,

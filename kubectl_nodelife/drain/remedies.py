@@ -21,10 +21,10 @@ from kubectl_nodelife.drain.actors import new_pod
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.advice import operator_of
 from kubectl_nodelife.drain.planned_nodes import NodeIndex, PlannedNodes
-from kubectl_nodelife.drain.play import Play, play_kubectl
 from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.drain.world import Play, play_kubectl
 from kubectl_nodelife.kube.admission import (
     MutatingWebhookConfiguration,
     ValidatingAdmissionPolicyBinding,
@@ -32,9 +32,8 @@ from kubectl_nodelife.kube.admission import (
 )
 from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.duration import format_duration
-from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
-from kubectl_nodelife.kube.names import subject
+from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.selectors import matches

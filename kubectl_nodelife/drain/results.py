@@ -11,7 +11,7 @@ import msgspec
 from msgspec import field
 
 from kubectl_nodelife.document import document
-from kubectl_nodelife.drain.webhooks import EvictionWebhook
+from kubectl_nodelife.drain.admission import EvictionWebhook
 
 READY: Final = "ready"
 SLOW: Final = "slow"

@@ -11,7 +11,6 @@ from kubectl_nodelife.drain.actors import PlannedPod, new_pod
 from kubectl_nodelife.drain.admission import GATE_WEBHOOK, Admission
 from kubectl_nodelife.drain.advice import Advice
 from kubectl_nodelife.drain.needs import Unread
-from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.drain.results import (
     KEPT,
     NEVER,
@@ -25,11 +24,12 @@ from kubectl_nodelife.drain.results import (
     PodPlan,
 )
 from kubectl_nodelife.drain.scope import NO_REPLACEMENT
+from kubectl_nodelife.drain.world import Play
 from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.duration import format_duration, human_duration
-from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.kinds import find_kind
 from kubectl_nodelife.kube.meta import OwnerReference, controller_of
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS

@@ -1,4 +1,5 @@
-"""Names of objects: which ones the API server allows, and how one stands in a command line.
+"""Names of objects: which ones the API server allows, how one stands in a command line, which one
+may have been meant by one that does not exist, and how many of them stand in a sentence.
 
 Follows `NameIsDNSSubdomain` of k8s.io/apimachinery. A file may hold any name, and so may a
 PodDisruptionBudget or an Event, of which the API server checks no more than that the name fits into
@@ -7,8 +8,10 @@ a path: `--kubeconfig=evil` and `$(reboot)` do.
 
 from __future__ import annotations
 
+import difflib
 import re
 import shlex
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 LONGEST_NAME: Final = 253
@@ -27,3 +30,21 @@ def subject(resource: str, name: str) -> str:
     something else `'pdb/$(reboot)'`, one word that is no option.
     """
     return f"{resource} {name}" if is_dns_subdomain(name) else shlex.quote(f"{resource}/{name}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """`did you mean maxUnavailable?`, or which names there are."""
+    names = list(known)
+    near = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(names)}"
+
+
+def first_names(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """`a, b, c and 4 more`; all of them where there are at most `most`."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return separator.join(names[:most]) + more
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 pod`, `3 pods`: nouns with a plural in s alone, perhaps with a word before them."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

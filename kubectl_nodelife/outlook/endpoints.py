@@ -1,7 +1,7 @@
 """Which Services lose which endpoints with a node, and what still points at pods that are dead.
 
 When a node is lost its pods are marked not ready; that takes them out of their Services. The rules
-are those of `workloads/endpoints.py`; EndpointSlices tell what traffic goes by at this moment.
+are those of `kube/service.py`; EndpointSlices tell what traffic goes by at this moment.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import msgspec
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.service import EndpointSlice, Service
+from kubectl_nodelife.kube.service import EndpointSlice, Service, is_ready_endpoint, selects
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
-from kubectl_nodelife.workloads.endpoints import is_ready_endpoint, selects
 
 SERVICE_NAME = "kubernetes.io/service-name"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kubectl_nodelife.drain.admission import Admission
+from kubectl_nodelife.drain.admission import Admission, eviction_webhooks
 from kubectl_nodelife.drain.budget_findings import BLOCKING, OK, UNUSED, BudgetView
 from kubectl_nodelife.drain.budget_survey import survey
 from kubectl_nodelife.drain.plan import make_plan
@@ -24,10 +24,9 @@ from kubectl_nodelife.drain.results import (
     PodPlan,
 )
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.drain.webhooks import eviction_webhooks
 from kubectl_nodelife.kube.duration import human_duration
-from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.explain import ExplainedQuestion

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.duration import format_duration, human_duration
-from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade.marks import UnreadableMark, mark_of
 from kubectl_nodelife.drain.results import KEPT
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS

@@ -19,7 +19,7 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import (
     is_excluded,
 )
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.enumeration import counted
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.zones import zone_display
 from kubectl_nodelife.outlook.node import Outlook

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from kubectl_nodelife.kube.enumeration import counted
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.outlook.audit.classes import NOTE, NOTES, QUIET
 from kubectl_nodelife.outlook.audit.document import PodAudit
 from kubectl_nodelife.outlook.audit.findings import PodFinding

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kubectl_nodelife.drain.budget_findings import BudgetView
 from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PoolView
-from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Table, columns

@@ -7,7 +7,7 @@ from typing import Any
 
 from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.duration import human_duration
-from kubectl_nodelife.kube.enumeration import counted
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, Table, columns

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.kube.enumeration import counted, first_names
 from kubectl_nodelife.kube.meta import LabelSelector
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.selectors import format_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.daemonset.document import (

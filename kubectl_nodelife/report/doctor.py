@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kubectl_nodelife.document import API_VERSION
-from kubectl_nodelife.kube.enumeration import counted
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, Table, columns
 

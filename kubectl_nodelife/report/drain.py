@@ -24,7 +24,7 @@ from kubectl_nodelife.drain.results import (
     PodPlan,
     WorkloadPlan,
 )
-from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.report.drain_headline import (
     clock,
     consequences,

@@ -7,7 +7,7 @@ from typing import Final
 
 from kubectl_nodelife.drain.outage import FULL
 from kubectl_nodelife.drain.results import KEPT, DrainPlan, Estimate, PodPlan, WorkloadPlan
-from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.sim.kubectl.options import FLAG_DELETE_EMPTYDIR_DATA, FLAG_FORCE
 
 _VERDICTS: Final = {

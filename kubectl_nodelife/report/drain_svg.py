@@ -20,7 +20,7 @@ from kubectl_nodelife.drain.results import (
     PodPlan,
     WavePlan,
 )
-from kubectl_nodelife.kube.enumeration import counted
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.report.drain_headline import clock
 from kubectl_nodelife.report.html import Tick
 

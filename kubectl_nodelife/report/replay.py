@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.duration import human_duration
-from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from kubectl_nodelife.outlook.replay.document import replay_document
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 from kubectl_nodelife.outlook.replay.timeline import (
     NOT_READY,
     StateSpan,
+    replay_document,
     state_spans,
     tells_of_nodes,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from kubectl_nodelife.drain.results import UNKNOWN
-from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.upgrade_plan import counts_of, upgrade_plan_document
 from kubectl_nodelife.report.drain_headline import clock

@@ -25,7 +25,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kubectl_nodelife.errors import NodelifeError
-from kubectl_nodelife.kube.enumeration import counted
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.wall import WALL_SORT_KEYS, Wall, WallNode, WallZone
 from kubectl_nodelife.report.ages import due_in

@@ -6,12 +6,17 @@ heap entry, since thirty pods of a node tend to become ready in the same nanosec
 
 A happening is kept as data: which part of the world acts, by its class, and with which arguments.
 So a fork of the world shares what is put down, and its own parts act.
+
+A play makes hundreds of thousands of objects that stay until it ends, and the garbage collector
+would look at them over and over: `without_collector` runs one without it.
 """
 
 from __future__ import annotations
 
+import gc
 import heapq
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import MethodType
 from typing import Any
 
@@ -121,3 +126,19 @@ class Agenda:
                 else:
                     self._foreign -= 1
                     happening(*arguments, slot[0])
+
+
+@contextmanager
+def without_collector(*, stay: bool = False) -> Iterator[None]:
+    """`stay`: no circles are left among what was made, and the collector need never look at it;
+    it goes when nobody holds it.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            if stay:
+                gc.freeze()
+            gc.enable()

@@ -6,6 +6,8 @@ than what it has just written, as in life. The parts of the cluster that react t
 (scheduler, kubelets, owners) are told of a change at once. Left out on purpose: admission but for
 the default tolerations of pods, resource versions, and garbage collection beyond what a deleted
 owner leaves.
+
+Names and uids of the objects that are made here are unlike any other, and the same in every run.
 """
 
 from __future__ import annotations
@@ -25,7 +27,25 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
 from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds
-from kubectl_nodelife.sim.names import made_uid, name_suffix
+
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIXES = len(_LETTERS) ** 5
+_PAIRS = [one + other for other in _LETTERS for one in _LETTERS]
+_PAIR_COUNT = len(_PAIRS)
+_STIR = 5_915_587  # coprime to _SUFFIXES: no suffix comes twice before all were used
+
+
+def name_suffix(number: int) -> str:
+    """Five letters such as `generateName` gets, for the number-th object made."""
+    rest, first = divmod(number * _STIR % _SUFFIXES, _PAIR_COUNT)
+    last, second = divmod(rest, _PAIR_COUNT)
+    return _PAIRS[first] + _PAIRS[second] + _LETTERS[last]
+
+
+def made_uid(number: int, kind: int = 0x51ED) -> str:
+    """A uid for the number-th object made; `kind` keeps several countings apart."""
+    return f"{number:08x}-{kind & 0xFFFF:04x}-4000-8000-000000000000"
+
 
 CLUSTER = "cluster"
 """The controller name in records of what the scenario or the simulated cluster itself did."""

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
-from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import whole_seconds

@@ -1,7 +1,7 @@
 """Tells which Services lose and regain which ready endpoints.
 
 Stands in for the EndpointSlice controller (staging/src/k8s.io/endpointslice), by the rules of
-`workloads/endpoints.py`. It writes no EndpointSlices: a record on the Service says what traffic
+`kube/service.py`. It writes no EndpointSlices: a record on the Service says what traffic
 goes to from then on. Only those Services are followed that are there at the start.
 """
 
@@ -16,11 +16,10 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.service import Service
+from kubectl_nodelife.kube.service import Service, is_ready_endpoint, selects
 from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api
-from kubectl_nodelife.workloads.endpoints import is_ready_endpoint, selects
 from kubectl_nodelife.workloads.matching import SelectorIndex
 
 LOST = "EndpointsLost"

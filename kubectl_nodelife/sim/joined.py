@@ -20,8 +20,8 @@ from kubectl_nodelife.kube.node import Node, NodeMeta
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH, NAMESPACE_NODE_LEASE
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
+from kubectl_nodelife.sim.api import made_uid
 from kubectl_nodelife.sim.kubelet_state import Heard
-from kubectl_nodelife.sim.names import made_uid
 from kubectl_nodelife.sim.scenario import Setting
 
 _REVISION = "ControllerRevision"

@@ -13,8 +13,8 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.loop import TickSource, drive
+from kubectl_nodelife.sim.agenda import without_collector
 from kubectl_nodelife.sim.branch import Branch
-from kubectl_nodelife.sim.collector import without_collector
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS as PASS_DRIFT_NS  # of a run's controllers
 from kubectl_nodelife.sim.scenario import Setting
 from kubectl_nodelife.sim.timeline import Timeline

@@ -22,6 +22,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS, parse_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
+from kubectl_nodelife.sim.api import made_uid
 from kubectl_nodelife.sim.container_reading import ContainerEvent, ResourcesEvent
 from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds, as_created
 from kubectl_nodelife.sim.events import (
@@ -37,7 +38,6 @@ from kubectl_nodelife.sim.failing_writes import FailingWrite
 from kubectl_nodelife.sim.fields import nearest
 from kubectl_nodelife.sim.generate import GENERATED_KINDS, Generate, generate
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
-from kubectl_nodelife.sim.names import made_uid
 from kubectl_nodelife.workloads.scoring import FewestPods, HighestScore, Scoring
 
 API_VERSION = "nodelife.dev/v1alpha1"

@@ -31,10 +31,10 @@ from kubectl_nodelife.sim.agenda import OWNER, Agenda, NotForkableError
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.interpod import anti_affinity_terms
-from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node
 from kubectl_nodelife.workloads.placement_rules import SchedulerCache
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses, RoomOnNodes, stock
+from kubectl_nodelife.workloads.scheduling import NodeInfo
 from kubectl_nodelife.workloads.scoring import FewestPods, Scoring
 
 _SCHEDULED = "PodScheduled"

@@ -26,8 +26,8 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if.answer import figures_of
 from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, is_eviction
 from kubectl_nodelife.outlook.what_if.question import EachPlay
+from kubectl_nodelife.sim.agenda import without_collector
 from kubectl_nodelife.sim.api import CLUSTER
-from kubectl_nodelife.sim.collector import without_collector
 from kubectl_nodelife.sim.events import ScenarioEvent, read_events
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.joined import joined_kubelets

@@ -21,8 +21,8 @@ from kubectl_nodelife.kube.admission import (
     MutatingWebhookConfiguration,
     ValidatingWebhookConfiguration,
 )
-from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
 from kubectl_nodelife.kube.times import MINUTE_NS

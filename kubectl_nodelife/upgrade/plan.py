@@ -53,7 +53,7 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import format_duration
-from kubectl_nodelife.kube.enumeration import counted
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.run import Progress

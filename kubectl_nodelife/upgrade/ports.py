@@ -36,7 +36,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.near_names import did_you_mean
+from kubectl_nodelife.kube.names import did_you_mean
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import pod_requests
@@ -52,10 +52,9 @@ from kubectl_nodelife.upgrade.drain_answers import (
     node_drain,
     pods_taken,
 )
-from kubectl_nodelife.workloads.capacity import COUNTED
 from kubectl_nodelife.workloads.force_advice import Release
 from kubectl_nodelife.workloads.owners import NEVER, replacement_of
-from kubectl_nodelife.workloads.waves import BudgetKey
+from kubectl_nodelife.workloads.waves import COUNTED, BudgetKey
 
 MEMORY_NS: Final = 10 * SECOND_NS
 

@@ -40,8 +40,8 @@ from kubectl_nodelife.controllers.upgrade.policy import (
 )
 from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Lease, Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time

@@ -19,11 +19,11 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
-from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.placement_rules import PlacementRules, SchedulerCache
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
 from kubectl_nodelife.workloads.scheduling import (
     REASON_AFFINITY,
+    NodeInfo,
     PodRequirements,
     resource_reasons,
     rule_reason,

@@ -21,9 +21,8 @@ from kubectl_nodelife.workloads.interpod import (
     anti_affinity_terms,
 )
 from kubectl_nodelife.workloads.matching import SelectorIndex
-from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClass
-from kubectl_nodelife.workloads.scheduling import PodRequirements
+from kubectl_nodelife.workloads.scheduling import NodeInfo, PodRequirements
 from kubectl_nodelife.workloads.spread import TopologySpread, hard_constraints
 from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, Volumes, volume_needs
 

@@ -19,8 +19,7 @@ from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
-from kubectl_nodelife.workloads.nodeinfo import NodeInfo
-from kubectl_nodelife.workloads.scheduling import PodRequirements
+from kubectl_nodelife.workloads.scheduling import NodeInfo, PodRequirements
 
 _OWN_LABELS = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"})
 """Labels in which the pods of one template differ."""

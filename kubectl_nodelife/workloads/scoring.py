@@ -28,8 +28,8 @@ from kubectl_nodelife.kube.selectors import matches_node_selector_term
 from kubectl_nodelife.kube.taints import first_tolerating
 from kubectl_nodelife.kube.wellknown import PREFER_NO_SCHEDULE
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
-from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.placement_rules import SchedulerCache
+from kubectl_nodelife.workloads.scheduling import NodeInfo
 
 SAMPLE: Final = 3
 """Nodes that fit, among which one is chosen, in a cluster of more than `SMALL` nodes."""

@@ -14,8 +14,14 @@ from kubectl_nodelife.controllers.tainteviction.timed_workers import (
 )
 from kubectl_nodelife.engine.actions import ScheduleEviction
 from kubectl_nodelife.engine.profiles import parse_profile
-from kubectl_nodelife.engine.ratelimit import RateLimitedTimedQueue, TimedValue
-from kubectl_nodelife.engine.token_bucket import Always, Limiter, Never, TokenBucket
+from kubectl_nodelife.engine.ratelimit import (
+    Always,
+    Limiter,
+    Never,
+    RateLimitedTimedQueue,
+    TimedValue,
+    TokenBucket,
+)
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from tests.conformance.checks import only
 from tests.conformance.world import EPOCH_NS, instant_ns

@@ -18,8 +18,8 @@ from kubectl_nodelife.engine import actions as act
 from kubectl_nodelife.engine.cache import Cache, ListFailed
 from kubectl_nodelife.engine.controller import Actions, flat
 from kubectl_nodelife.engine.events import Change, Gone, Outcome, Put
+from kubectl_nodelife.engine.ratelimit import TokenBucket
 from kubectl_nodelife.engine.settings import Settings, make_settings
-from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod

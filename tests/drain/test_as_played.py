@@ -20,9 +20,9 @@ from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.drain import scope
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.plan import make_plan
-from kubectl_nodelife.drain.play import play_kubectl
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.drain.world import play_kubectl
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.kinds import KINDS

@@ -8,8 +8,12 @@ import msgspec
 import pytest
 
 from kubectl_nodelife.engine.actions import Action, AddTaints, DeletePod
-from kubectl_nodelife.engine.actions.data import ACTION_CLASSES, decode_action, encode_action
-from kubectl_nodelife.engine.actions.identity import ActionNumbers
+from kubectl_nodelife.engine.actions.identity import (
+    ACTION_CLASSES,
+    ActionNumbers,
+    decode_action,
+    encode_action,
+)
 from kubectl_nodelife.kube.meta import MicroTime, Time
 from kubectl_nodelife.kube.node import Taint
 

@@ -8,8 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, AddTaints, CreatePod, DeletePod, RecordEvent
-from kubectl_nodelife.engine.actions.data import ACTION_CLASSES
-from kubectl_nodelife.engine.actions.identity import action_identity
+from kubectl_nodelife.engine.actions.identity import ACTION_CLASSES, action_identity
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Taint
 from tests.engine.test_action_data import filled

@@ -6,8 +6,14 @@ import random
 
 import pytest
 
-from kubectl_nodelife.engine.ratelimit import RateLimitedTimedQueue, TimedValue
-from kubectl_nodelife.engine.token_bucket import Always, Limiter, Never, TokenBucket
+from kubectl_nodelife.engine.ratelimit import (
+    Always,
+    Limiter,
+    Never,
+    RateLimitedTimedQueue,
+    TimedValue,
+    TokenBucket,
+)
 from kubectl_nodelife.kube.times import SECOND_NS
 
 MS = 1_000_000

@@ -17,7 +17,7 @@ from kubectl_nodelife.commands.cluster import dump, saving
 from kubectl_nodelife.commands.rbac import RULES
 from kubectl_nodelife.kube.kinds import group_of, kind_named
 from kubectl_nodelife.report import live_line
-from kubectl_nodelife.snapshot import reading
+from kubectl_nodelife.snapshot import file
 from tests.snapshot.planted import SECRETS, items_of, more, plant, read_dump
 from tests.snapshot.server import Cluster, serving
 from tests.snapshot.test_redact import control_plane
@@ -151,7 +151,7 @@ def test_the_bar_knows_how_much_there_is(cluster: Cluster, monkeypatch: pytest.M
 def test_pages_also_when_a_token_expires(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, expire: int
 ) -> None:
-    monkeypatch.setattr(reading.pages, "__defaults__", (3,))
+    monkeypatch.setattr(file.pages, "__defaults__", (3,))
     cluster.expire = expire
     items = save()["items"]
     pods = sorted(i["metadata"]["name"] for i in items if i["kind"] == "Pod")
@@ -163,7 +163,7 @@ def test_pages_also_when_a_token_expires(
 def test_a_failure_on_the_way_leaves_the_old_file(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    monkeypatch.setattr(reading.pages, "__defaults__", (3,))
+    monkeypatch.setattr(file.pages, "__defaults__", (3,))
     Path("s.json").write_text("old")
     cluster.broken = {"pods"}
     assert main(["snapshot", "save", "s.json"]) == 1

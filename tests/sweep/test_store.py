@@ -8,9 +8,8 @@ import msgspec
 import pytest
 
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.sweep.result import runs_of
+from kubectl_nodelife.sweep.result import LINES, TABLE, RunStore, runs_of
 from kubectl_nodelife.sweep.runs import Plan
-from kubectl_nodelife.sweep.store import LINES, TABLE, RunStore
 from tests.sweep.stand import base, plan, refusal
 
 RUNS = runs_of([{"zones": 1}, {"zones": 2}], [1, 2])

@@ -19,11 +19,11 @@ from kubectl_nodelife.controllers.upgrade.document import (
     Step,
     encode_document,
 )
-from kubectl_nodelife.controllers.upgrade.gone_nodes import is_ordinary
 from kubectl_nodelife.controllers.upgrade.marks import (
     NodeMark,
     mark_of,
 )
+from kubectl_nodelife.controllers.upgrade.observed_nodes import is_ordinary
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
 from kubectl_nodelife.controllers.upgrade.ports import (
     DrainVerdict,

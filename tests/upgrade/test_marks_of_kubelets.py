@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.acts.upgrade.canary_images import check_image
-from kubectl_nodelife.acts.upgrade.opening import check_start, order_told, strangers
+from kubectl_nodelife.acts.upgrade.opening import check_image, check_start, order_told, strangers
 from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.document import (
     RunDocument,

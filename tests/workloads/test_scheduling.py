@@ -14,10 +14,9 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.workloads.interpod import InterPodAffinity
 from kubectl_nodelife.workloads.matching import SelectorIndex
-from kubectl_nodelife.workloads.nodeinfo import NodeInfo
 from kubectl_nodelife.workloads.owners import ordinal_of
 from kubectl_nodelife.workloads.pod_classes import PodClasses, stock
-from kubectl_nodelife.workloads.scheduling import PodRequirements, fits
+from kubectl_nodelife.workloads.scheduling import NodeInfo, PodRequirements, fits
 from kubectl_nodelife.workloads.spread import Domains, TopologySpread
 
 Json = dict[str, Any]

@@ -9,7 +9,7 @@ import pytest
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.workloads.nodeinfo import NodeInfo
+from kubectl_nodelife.workloads.scheduling import NodeInfo
 from kubectl_nodelife.workloads.scoring import HighestScore, Preference, node_scores, preference_of
 from tests.sim.documents import Json, found, node, pod, story
 

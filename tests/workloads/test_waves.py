@@ -9,8 +9,13 @@ import pytest
 
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeStatus
-from kubectl_nodelife.workloads.capacity import CapacityLeft
-from kubectl_nodelife.workloads.waves import BudgetKey, NodeLoad, WaveLimits, cut_waves
+from kubectl_nodelife.workloads.waves import (
+    BudgetKey,
+    CapacityLeft,
+    NodeLoad,
+    WaveLimits,
+    cut_waves,
+)
 
 WEB = ("default", "web")
 

@@ -34,7 +34,7 @@ from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, Start
 from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.events import Event, Outcome, Put
 from kubectl_nodelife.engine.guard import HALF_OPEN_NS, WriteConditions
-from kubectl_nodelife.engine.token_bucket import TokenBucket
+from kubectl_nodelife.engine.ratelimit import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.events import EventSender

@@ -56,8 +56,8 @@ from kubectl_nodelife.controllers.upgrade.ports import READS, UpgradePorts
 from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.engine.guard import Caps
+from kubectl_nodelife.engine.ratelimit import TokenBucket
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_INTERRUPTED, NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from kubectl_nodelife.engine.actions import Action, Detail
-from kubectl_nodelife.kube.enumeration import counted
+from kubectl_nodelife.kube.names import counted
 
 _NO_LONGER: Final = "no longer: "
 _SELF_EVIDENT: Final = ("SetWindow", "WorkDone")

@@ -13,10 +13,10 @@ from kubectl_nodelife.commands.answering.query import Query, Response, number, w
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.times import HOUR_NS
-from kubectl_nodelife.outlook.replay.document import replay_document
 from kubectl_nodelife.outlook.replay.timeline import (
     ReplayFilter,
     ReplaySources,
+    replay_document,
     tells_of_nodes,
     timeline,
 )

@@ -33,8 +33,7 @@ from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.requests import Resource, resource_of
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.outlook.diverge.observations import MANAGER
-from kubectl_nodelife.snapshot.file import SnapshotFile
-from kubectl_nodelife.snapshot.reading import count, pages
+from kubectl_nodelife.snapshot.file import SnapshotFile, count, pages
 from kubectl_nodelife.snapshot.redact import Redaction, is_control_plane
 
 _LAST: Final = ("Pod", "Node", "Lease")

@@ -322,7 +322,7 @@ def _work_of_file(path: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_names(on: str, found: Any, known: Iterable[str]) -> None:
-    from kubectl_nodelife.kube.near_names import did_you_mean
+    from kubectl_nodelife.kube.names import did_you_mean
 
     if not isinstance(found, dict):
         raise BadInput("must be a map", on=on)

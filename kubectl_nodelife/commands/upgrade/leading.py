@@ -35,7 +35,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.acts.upgrade.canary_images import PauseImages
+    from kubectl_nodelife.acts.upgrade.opening import PauseImages
     from kubectl_nodelife.acts.upgrade.running import Opening
     from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
@@ -148,7 +148,7 @@ def images_of(connection: Connection, policy: UpgradePolicy) -> PauseImages:
     """The pause images that nodes have, where the policy names no image. Raises NodelifeError."""
     import asyncio
 
-    from kubectl_nodelife.acts.upgrade.canary_images import PauseImages, read_pause_images
+    from kubectl_nodelife.acts.upgrade.opening import PauseImages, read_pause_images
     from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
 
     if policy.canary_image or policy.canary_template:

@@ -117,8 +117,7 @@ def go_on(
 
     from msgspec import to_builtins
 
-    from kubectl_nodelife.acts.upgrade.canary_images import check_image
-    from kubectl_nodelife.acts.upgrade.opening import order_told
+    from kubectl_nodelife.acts.upgrade.opening import check_image, order_told
     from kubectl_nodelife.acts.upgrade.run_edits import open_document
     from kubectl_nodelife.controllers.upgrade.document import Verb
     from kubectl_nodelife.controllers.upgrade.policy import policy_of_spec, spec_digest, spec_with

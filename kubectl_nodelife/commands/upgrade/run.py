@@ -217,7 +217,7 @@ async def order_session(
     from kubectl_nodelife.acts.upgrade.run_edits import UPGRADE
     from kubectl_nodelife.commands.cluster.direct import target_of
     from kubectl_nodelife.daemon.cluster_checks import Right
-    from kubectl_nodelife.engine.token_bucket import TokenBucket
+    from kubectl_nodelife.engine.ratelimit import TokenBucket
 
     leases = tuple(
         Right("coordination.k8s.io", "leases", "", verb, namespace) for verb in LEASE_RIGHTS

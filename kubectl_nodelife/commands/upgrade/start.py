@@ -29,7 +29,7 @@ from kubectl_nodelife.report import terminal
 if TYPE_CHECKING:
     from kubectl_nodelife.acts.carrier import LiveCarrier
     from kubectl_nodelife.acts.session import ActSession
-    from kubectl_nodelife.acts.upgrade.canary_images import PauseImages
+    from kubectl_nodelife.acts.upgrade.opening import PauseImages
     from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.controllers.upgrade.document import RunDocument
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy

@@ -36,7 +36,7 @@ from kubectl_nodelife.kube.selectors import (
 )
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
-from kubectl_nodelife.workloads.nodeinfo import NodeInfo, host_ports
+from kubectl_nodelife.workloads.scheduling import NodeInfo, host_ports
 
 FITS = "Fits"
 NODE_NAME = "NodeName"

@@ -16,8 +16,7 @@ from typing import Any, Final, cast
 
 from kubectl_nodelife.controllers.nodelifecycle.classic import delete_pods
 from kubectl_nodelife.controllers.nodelifecycle.eviction import eviction_pass, leave_queue
-from kubectl_nodelife.controllers.nodelifecycle.join import take_over
-from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
+from kubectl_nodelife.controllers.nodelifecycle.memory import Memory, take_over
 from kubectl_nodelife.controllers.nodelifecycle.monitor import (
     check_apart,
     count_zones,
@@ -106,7 +105,7 @@ class NodeLifecycleController:
         yield from self.reconcile(_MONITOR, cache, now_ns)
 
     def join(self, cache: Cache, now_ns: int) -> Actions:
-        """Take over from a running controller, see `join.py`."""
+        """Take over from a running controller, see `memory.py`."""
         self._loop_began_ns = now_ns
         self.memory.look_at.update(cache.nodes)
         take_over(self.memory, cache, now_ns)

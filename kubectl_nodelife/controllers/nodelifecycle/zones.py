@@ -13,9 +13,8 @@ from hashlib import blake2b
 import msgspec
 
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.engine.ratelimit import RateLimitedTimedQueue
+from kubectl_nodelife.engine.ratelimit import Never, RateLimitedTimedQueue, TokenBucket, as_float32
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.token_bucket import Never, TokenBucket, as_float32
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.wellknown import LABEL_EXCLUDE_DISRUPTION
 from kubectl_nodelife.kube.zones import zone_key

@@ -35,7 +35,6 @@ from kubectl_nodelife.controllers.upgrade.claims import (
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step
 from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
 from kubectl_nodelife.controllers.upgrade.gates import failed_and_down
-from kubectl_nodelife.controllers.upgrade.gone_nodes import named
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     CordonOwner,
@@ -46,6 +45,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     left_by_another,
     outdated,
 )
+from kubectl_nodelife.controllers.upgrade.observed_nodes import named
 from kubectl_nodelife.controllers.upgrade.policy import node_info
 from kubectl_nodelife.controllers.upgrade.ports import PodKey
 from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, why_undrainable

@@ -18,7 +18,6 @@ from kubectl_nodelife.controllers.upgrade import (
     conditions,
     ending,
     gates,
-    gone_nodes,
     requests,
 )
 from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent, states_with
@@ -39,7 +38,11 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
 )
 from kubectl_nodelife.controllers.upgrade.memory import JOINED, UpgradeMemory
-from kubectl_nodelife.controllers.upgrade.observed_nodes import ObservedNodes
+from kubectl_nodelife.controllers.upgrade.observed_nodes import (
+    ObservedNodes,
+    follow_gone_nodes,
+    follow_scale_down,
+)
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import (
     READS,
@@ -314,8 +317,8 @@ class UpgradeController:
 
     def _decide(self, p: UpgradePass) -> None:
         requests.take(p)
-        gone_nodes.follow(p)
-        gone_nodes.follow_scale_down(p)
+        follow_gone_nodes(p)
+        follow_scale_down(p)
         requests.do_asked(p)
         self._tell_refused(p)
         for name, mark in list(p.marks.items()):

@@ -19,8 +19,8 @@ from kubectl_nodelife.controllers.upgrade.restoring import give_back, hold
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.controllers.upgrade.working import begin
 from kubectl_nodelife.engine.actions import EvictPod
-from kubectl_nodelife.kube.enumeration import counted
 from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.storage import PersistentVolumeClaim, VolumeAttachment

@@ -38,7 +38,7 @@ from kubectl_nodelife.engine.actions import (
     DeleteOfNode,
     MarkNode,
 )
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, PREFER_NO_SCHEDULE
 

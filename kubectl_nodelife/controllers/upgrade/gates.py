@@ -15,7 +15,7 @@ from kubectl_nodelife.controllers.upgrade.memory import EvictedPod
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import PROOF, UpgradePass
 from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
 from kubectl_nodelife.engine.actions import SetGate
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
 from kubectl_nodelife.kube.zones import zone_display

@@ -25,7 +25,7 @@ from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, TAINT_UNPROVEN
 from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node
 
 INTERNAL_IP: Final = "INTERNAL_IP"

@@ -4,26 +4,54 @@ A pass looks again at the nodes that may be others than at the pass before: thos
 another one, those on which a write is or was under way, those with a mark of an epoch that is not
 ours, and those of which the leader remembers a state that they no longer bear. `forget` makes the
 next pass look at all of them; that this decides nothing else is what the tests compare.
+
+The second half follows nodes whose object goes while they are worked on, and the newcomers that
+take their place. An annotation dies with its object, so the run's document keeps the mark of a node
+that went. It is waited for until the deadline of its state; the newcomer is marked by one PATCH on
+first progress, before ordinary pods come. A newcomer that runs such pods already is never cordoned.
+Nobody takes the place of a node that an autoscaler took away.
+
+A node that vanishes counts as unavailable, so that a percentage never erodes. One that went with
+the mark of the program that deletes nodes was wanted gone, and leaves the number that the run
+counts from: without this a pool that shrinks would hold the run until a person rebases it. Where
+nodes are to be replaced, their newcomers are waited for all the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any, TypeVar
+from collections.abc import Collection, Iterable
+from typing import Any, Final, TypeVar
 
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent, states_with
+from kubectl_nodelife.controllers.upgrade.document import StepNode
 from kubectl_nodelife.controllers.upgrade.fleet_counts import FleetCounts, NodeReading
 from kubectl_nodelife.controllers.upgrade.job_manifest import claims_of
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
+    CordonOwner,
     NodeMark,
+    NodeState,
+    absent_shield,
     decode_mark,
     is_beyond_epoch,
     left_by_another,
+    unproven,
 )
 from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
+from kubectl_nodelife.controllers.upgrade.policy import WorkMode
+from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import parse_time
+from kubectl_nodelife.kube.wellknown import (
+    ANNOTATION_CONFIG_MIRROR,
+    NO_SCHEDULE,
+    TAINT_NODE_UNSCHEDULABLE,
+)
 
 T = TypeVar("T")
 
@@ -219,3 +247,230 @@ def _by_name(found: dict[str, T]) -> dict[str, T]:
     """The same, in the order of names."""
     names = sorted(found)
     return found if names == list(found) else {name: found[name] for name in names}
+
+
+RETURNING: Final = states_with(NodeEvent.REPLACED)
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+
+
+def follow_gone_nodes(p: UpgradePass) -> None:
+    """Note nodes that went, match newcomers, and fail those for which none came."""
+    _keep_marks(p)
+    _take_over_names(p)
+    waiting = _waiting(p)
+    p.awaited = {name: entry.zone for name, entry in waiting.items()}
+    taken: set[str] = set()
+    for name, entry in waiting.items():
+        newcomer = _newcomer_for(p, name, entry, waiting, taken)
+        if newcomer is not None:
+            taken.add(newcomer.name)
+            if not p.is_busy(newcomer.name):
+                _adopt(p, newcomer, name, entry)
+        elif entry.mark is not None:
+            _watch_deadline(p, name, entry.mark)
+
+
+def _keep_marks(p: UpgradePass) -> None:
+    """The document keeps the mark of a node that goes; with `--replace`, from the work's start."""
+    nodes = dict(p.next.step.nodes)
+    for name, entry in p.document.step.nodes.items():
+        node, mark = p.nodes.get(name), p.marks.get(name)
+        if node is not None and node.uid == entry.uid:
+            early = p.policy.work.mode is WorkMode.REPLACE and mark is not None
+            if early and mark is not None and mark.state is NodeState.WORKING:
+                nodes[name] = replace(entry, mark=mark)
+        elif entry.mark is None:
+            nodes.pop(name)
+            last = _last_mark(p, name, entry)
+            if last.state in RETURNING and not is_taken_away(p, name, entry.uid):
+                nodes[name] = replace(entry, mark=last)
+            else:
+                p.skipped[name] = "gone"
+    if nodes != p.next.step.nodes:
+        p.edit(step=replace(p.next.step, nodes=nodes))
+
+
+def _last_mark(p: UpgradePass, name: str, entry: StepNode) -> NodeMark:
+    """The mark that we gave the node last, or that it had when it was last seen; for a new leader,
+    that of its work. A node may go the moment its work begins, before a watch shows the mark.
+    """
+    for marks in (p.memory.written_marks, p.memory.last_marks):
+        uid, mark = marks.get(name, ("", None))
+        if mark is not None and uid == entry.uid:
+            return mark
+    state = NodeState.DRAINING if name in p.memory.named else NodeState.WORKING
+    return NodeMark(run=p.document.run, state=state, epoch=p.epoch, since=p.document.started)
+
+
+def _take_over_names(p: UpgradePass) -> None:
+    """A newcomer that is marked stands in the document in the place of the node that went.
+
+    A kubelet may write its own Node: where a mark names a node that is there, or whose place this
+    one cannot take, it is left alone and nothing of the other changes.
+    """
+    nodes, forged = dict(p.next.step.nodes), list[str]()
+    for name, mark in p.marks.items():
+        if not mark.for_:
+            continue
+        entry, node = nodes.get(mark.for_), p.nodes[name]
+        if entry is not None and entry.uid != node.uid:
+            if not _may_follow(p, node, mark.for_, entry):
+                forged.append(name)
+                continue
+            del nodes[mark.for_]
+            nodes[name] = named(p, node)
+    for name in forged:
+        because = f"annotation {ANNOTATION} says that it takes the place of {p.marks[name].for_}"
+        p.leave_alone(name, f"{because}, which it does not: forged")
+    if nodes != p.next.step.nodes:
+        p.edit(step=replace(p.next.step, nodes=nodes))
+
+
+def _may_follow(p: UpgradePass, node: Node, name: str, entry: StepNode) -> bool:
+    """True if the node may be the newcomer for the one that the document names so."""
+    there = p.nodes.get(name)
+    is_gone = there is None or there.uid != entry.uid
+    known = {other.uid for other in p.document.step.nodes.values()}
+    return (
+        is_gone
+        and entry.mark is not None
+        and node.uid not in known
+        and (node.name == name or pool_name(node, p.policy) == entry.pool)
+        and (node.metadata.creation_timestamp or 0) >= _left_ns(entry.mark)
+    )
+
+
+def _left_ns(mark: NodeMark | None) -> int:
+    """Before this no newcomer for a node with that mark was made."""
+    return parse_time(mark.work.started or mark.since) if mark and mark.since else 0
+
+
+def named(p: UpgradePass, node: Node) -> StepNode:
+    """How the document names a node."""
+    return StepNode(uid=node.uid, zone=zone_name(node), pool=pool_name(node, p.policy))
+
+
+def _waiting(p: UpgradePass) -> dict[str, StepNode]:
+    """The names whose object went, and whose place nobody has taken yet."""
+    waiting = {}
+    for name, entry in sorted(p.next.step.nodes.items()):
+        node = p.nodes.get(name)
+        is_gone = node is None or node.uid != entry.uid
+        if is_gone and entry.mark is not None and name not in p.document.failed:
+            waiting[name] = entry
+    return waiting
+
+
+def _newcomer_for(
+    p: UpgradePass,
+    name: str,
+    entry: StepNode,
+    waiting: dict[str, StepNode],
+    taken: Iterable[str],
+) -> Node | None:
+    """Same name first, else of its zone, else of its pool where nobody of that zone waits."""
+    known = {other.uid for other in p.document.step.nodes.values()}
+    since = _left_ns(entry.mark)
+    free = [
+        node
+        for node in p.nodes.values()
+        if node.uid not in known
+        and node.name not in p.marks
+        and node.name not in p.strangers
+        and node.name not in taken
+        and (node.metadata.creation_timestamp or 0) >= since
+    ]
+    same_name = [node for node in free if node.name == name]
+    in_pool = [n for n in free if pool_name(n, p.policy) == entry.pool and n.name not in waiting]
+    in_zone = [node for node in in_pool if zone_name(node) == entry.zone]
+    zones = {other.zone for other in waiting.values()}
+    elsewhere = [node for node in in_pool if zone_name(node) not in zones]
+    found = same_name or in_zone or elsewhere
+    return min(found, key=lambda n: (n.metadata.creation_timestamp or 0, n.name), default=None)
+
+
+def _adopt(p: UpgradePass, node: Node, name: str, entry: StepNode) -> None:
+    """One PATCH on first sight: cordon, shield, annotation; the taint it was born with goes."""
+    old = entry.mark
+    assert old is not None
+    late = any(is_ordinary(pod) for pod in p.cache.pods_on(node.name))
+    annotations, labels = absent_shield(node) if p.policy.shield else ({}, {})
+    if late:
+        cordon = CordonOwner.NONE
+    else:
+        cordon = CordonOwner.THEIRS if node.spec.unschedulable else CordonOwner.OURS
+    because = f"takes the place of {name}" + ("; runs pods already, so no cordon" if late else "")
+    p.advance(
+        node,
+        replace(old, cordon=cordon, shield=(*annotations, *labels), for_=name),
+        NodeEvent.REPLACED,
+        because,
+        annotations=dict(annotations),
+        labels=dict(labels),
+        unschedulable=True if cordon is CordonOwner.OURS else None,
+        remove=(unproven(old.run),),
+    )
+
+
+def is_ordinary(pod: Pod) -> bool:
+    """True if a cordon is meant to keep such a pod away: not a daemon pod, nor a static one."""
+    owner = controller_of(pod.metadata)
+    if owner is not None and owner.kind in ("DaemonSet", "Node"):
+        return False
+    mirror = ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or {})
+    return not mirror and pod.status.phase not in _FINISHED
+
+
+def _watch_deadline(p: UpgradePass, name: str, mark: NodeMark) -> None:
+    progress = p.progress(name, mark)
+    progress.waits_for = "its newcomer"
+    if p.is_under_way("Lease", p.policy.lease_key) or name in p.next.failed:
+        return
+    if p.is_over(progress.armed_ns, p.deadline_ns(mark.state)):
+        because = "its object went, and no newcomer came in time"
+        p.edit(failed=(*p.next.failed, name))
+        p.pause_after_failures(name, because)
+        p.fail_without_mark(name, p.document.step.nodes[name].uid, because)
+
+
+def is_taken_away(p: UpgradePass, name: str, uid: str) -> bool:
+    """True if the node, which went, was marked for deletion, and nobody is to take its place."""
+    marked, _ = p.memory.leaving.get(name, ("", ()))
+    return marked == uid and p.policy.work.mode is not WorkMode.REPLACE
+
+
+def follow_scale_down(p: UpgradePass) -> None:
+    """Note the nodes that are marked for deletion, and count without those that went."""
+    leaving = p.memory.leaving
+    for name, (uid, _) in list(leaving.items()):
+        node = p.nodes.get(name)
+        is_gone = node is None or node.uid != uid
+        if (name in p.awaited) if is_gone else not p.readings[name].is_leaving:
+            del leaving[name]
+    _count_without_gone(p)
+    for name, reading in p.readings.items():
+        if reading.is_leaving and name not in leaving:
+            scopes = tuple(scope.key for scope in p.fleet.scopes_of(name))
+            leaving[name] = (reading.node.uid, scopes)
+
+
+def _count_without_gone(p: UpgradePass) -> None:
+    """Nodes that went are remembered until the stored document counts without them."""
+    memory = p.memory
+    if p.is_under_way("Lease", p.policy.lease_key) or not p.document.base_counts:
+        return
+    if memory.shrunk_to == p.document.base_counts:
+        for name in memory.shrunk_by:
+            memory.leaving.pop(name, None)
+    gone = [
+        name
+        for name, (uid, _) in memory.leaving.items()
+        if name not in p.nodes or p.nodes[name].uid != uid
+    ]
+    counts = dict(p.next.base_counts)
+    for name in gone:
+        for scope in memory.leaving[name][1]:
+            counts[scope] = max(0, counts.get(scope, 0) - 1)
+    memory.shrunk_by, memory.shrunk_to = gone, counts if gone else {}
+    if gone:
+        p.edit(base_counts=counts)

@@ -24,7 +24,7 @@ from kubectl_nodelife.controllers.upgrade.windows import parse_window
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import format_duration, parse_duration
 from kubectl_nodelife.kube.encode import encode
-from kubectl_nodelife.kube.near_names import did_you_mean
+from kubectl_nodelife.kube.names import did_you_mean
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS

@@ -22,12 +22,12 @@ from kubectl_nodelife.controllers.upgrade.document import (
     Verb,
     request_on,
 )
-from kubectl_nodelife.controllers.upgrade.gone_nodes import named
 from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
     NodeMark,
     WorkMark,
 )
+from kubectl_nodelife.controllers.upgrade.observed_nodes import named
 from kubectl_nodelife.controllers.upgrade.policy import node_info
 from kubectl_nodelife.controllers.upgrade.restoring import take_marks_off
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass

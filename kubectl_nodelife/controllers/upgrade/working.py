@@ -313,7 +313,7 @@ def _by_waiting(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) 
 
 
 def _by_replacement(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
-    """Over when the object is gone (`gone_nodes.py`); here the command that may bring it about."""
+    """Over when the object is gone (`observed_nodes.py`); here the command for it."""
     p.progress(node.name, mark).waits_for = "the node is to be replaced"
     if not p.policy.work.command:
         return

@@ -21,8 +21,8 @@ from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.guard import CAP_NAMES, UPSTREAM, Caps
+from kubectl_nodelife.engine.ratelimit import TokenBucket
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.token_bucket import TokenBucket
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet

@@ -1,18 +1,23 @@
-"""How an action is known: by its number while it is on its way, and by a key in every process that
-decides it.
+"""How an action is known, by its number while it is on its way and by a key in every process that
+decides it, and how it is kept as data.
 
 A daemon that starts again decides much of what the one before it had decided, with other numbers
 and often in other words. The key is made of the controller, the action's class, the object with its
 uid, and the data that makes it that action; sentences, messages and instants of writing are left
 out. What of the data counts is a row of `_DATA`, in line with what `shown_by` compares.
+
+As data each class stands under its own name, so that a journal can keep actions and a restart read
+them. An action is written without the actions that led to it; of its cause the number is kept.
+Instants are written as whole ns, finer than the API's wire form, so that what is read is what was
+decided.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
+from functools import cache, reduce
 from hashlib import blake2b
-from operator import attrgetter
+from operator import attrgetter, or_
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +25,7 @@ from msgspec.structs import force_setattr, replace
 
 from kubectl_nodelife.engine import actions
 from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Taint
 
 _KEY_BYTES: Final = 16
@@ -133,3 +139,56 @@ class ActionNumbers:
         """Number the action unless it has been."""
         if not action.id:
             self.give(action)
+
+
+def _concrete(kind: type[Action]) -> list[type[Action]]:
+    """The classes below that have none below them."""
+    below = kind.__subclasses__()
+    return [found for sub in below for found in _concrete(sub)] if below else [kind]
+
+
+ACTION_CLASSES: Final[tuple[type[Action], ...]] = tuple(
+    kind for kind in _concrete(Action) if kind.__module__.startswith(f"{__package__}.")
+)
+"""All that a controller or an order may decide."""
+
+
+class RecordedAction(msgspec.Struct, frozen=True):
+    """An action as a journal keeps it. `action.cause` is None; `cause_id`: its number, 0 for none.
+
+    `decode_action` makes it.
+    """
+
+    action: Action
+    cause_id: int = 0
+
+
+def encode_action(action: Action) -> bytes:
+    """The action as JSON."""
+    cause_id = action.cause.id if action.cause is not None else 0
+    bare = replace(action, cause=None) if action.cause is not None else action
+    return _encoder.encode({"action": bare, "cause_id": cause_id})
+
+
+def decode_action(data: bytes | str) -> RecordedAction:
+    """The inverse. Raises msgspec.MsgspecError for what is no action."""
+    row = _decoder.decode(data)
+    return RecordedAction(row.action, row.cause_id)
+
+
+def _encode_time(value: Any) -> int:
+    if isinstance(value, Time):
+        return int(value)
+    raise NotImplementedError(f"no encoding for {type(value)!r}")
+
+
+def _decode_time(type_: type, value: Any) -> Any:
+    if issubclass(type_, Time) and isinstance(value, int):
+        return type_(value)
+    raise NotImplementedError(f"no decoding for {type_!r}")
+
+
+_AnyAction: Any = reduce(or_, ACTION_CLASSES)
+_Row: Any = msgspec.defstruct("_Row", [("action", _AnyAction), ("cause_id", int, 0)])
+_encoder = msgspec.json.Encoder(enc_hook=_encode_time)
+_decoder = msgspec.json.Decoder(_Row, dec_hook=_decode_time)

@@ -20,7 +20,7 @@ from kubectl_nodelife.controllers.daemonset.update_plan import (
     budget_of,
     nodes_using_budget,
 )
-from kubectl_nodelife.kube.enumeration import counted, first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.daemonset.node_status_index import differences
 from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE
 from kubectl_nodelife.engine.actions import STATUS_COUNTS
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutError
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import rollout_outlook

@@ -1,4 +1,5 @@
-"""Builds the timeline of a replay from all sources: merged, linked, filtered; and its lanes.
+"""Builds the timeline of a replay from all sources, merged, linked and filtered, with its lanes:
+what happened, who did it and what led to it, as a document.
 
 Of several sources about one thing the journal comes first, then Events, then objects. A
 controller's Event about a write that the journal confirmed is that write. Two lines are the same if
@@ -20,10 +21,11 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_micro_time
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNSCHEDULABLE, TRUE
 from kubectl_nodelife.outlook.replay import lines
 from kubectl_nodelife.outlook.replay.drains import DRAIN, drains
@@ -443,3 +445,50 @@ def _changes(line: ReplayLine) -> Iterator[tuple[str, str, bool]]:
                 yield ZONE, before, False
             if after not in _NORMAL:
                 yield ZONE, after, True
+
+
+def replay_document(
+    lines: Sequence[ReplayLine],
+    source: dict[str, Any],
+    since_ns: int,
+    until_ns: int,
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """The Replay document. Lines are not folded; `cause` is the id of another line."""
+    ids = {line: number for number, line in enumerate(lines)}
+    return document(
+        "Replay",
+        source=source,
+        since=format_micro_time(since_ns),
+        until=format_micro_time(until_ns),
+        items=[_item(line, ids) for line in lines],
+        warnings=list(warnings),
+    )
+
+
+def _item(line: ReplayLine, ids: dict[ReplayLine, int]) -> dict[str, Any]:
+    obj = {"kind": line.kind, "namespace": line.namespace, "name": line.name}
+    made: dict[str, Any] = {
+        "id": ids[line],
+        "time": format_micro_time(line.time_ns),
+        "actor": {"kind": line.actor.kind, "name": line.actor.name},
+        "action": line.action,
+        "object": {key: value for key, value in obj.items() if value},
+        "detail": line.detail,
+        "reason": line.why,
+        "cause": ids.get(line.cause) if line.cause is not None else None,
+        "seenBy": list(line.seen),
+    }
+    if line.inferred and made["cause"] is not None:
+        made["causeInferred"] = True
+    if line.node:
+        made["node"] = line.node
+    if line.outcome:
+        made["outcome"] = line.outcome
+    if line.count > 1:
+        made["count"] = line.count
+    if line.first_ns is not None:
+        made["firstTime"] = format_micro_time(line.first_ns)
+    if line.change is not None:
+        made["change"] = line.change
+    return made

@@ -17,7 +17,7 @@ import msgspec
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import parse_duration
-from kubectl_nodelife.kube.enumeration import first_names
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.zones import zone_display, zone_key

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.enumeration import first_names
 from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import ReplicationControllerSpec, ScaleSpec
 from kubectl_nodelife.outlook.what_if.acts import Act

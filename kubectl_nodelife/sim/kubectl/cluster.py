@@ -1,5 +1,11 @@
 """The cluster as a `kubectl drain` process asks for it: requests, the API server's answers to an
 eviction or a deletion, a clock, the pods it watches.
+
+Below it is what client-go does: a rate limit, and retries of its own. It follows client-go
+rest/config.go (DefaultQPS, DefaultBurst), rest/with_retry.go and util/flowcontrol. `kubectl drain`
+sets no limits of its own, so a node with more than ten pods is evicted at five a second, and the
+GETs of many waiting pods queue up behind one another. An answer with Retry-After reaches kubectl
+only after ten repetitions; --timeout does not end these.
 """
 
 from __future__ import annotations
@@ -7,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
+from kubectl_nodelife.engine.ratelimit import TokenBucket
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.workloads.eviction import EvictionRefused
 from kubectl_nodelife.workloads.scales import OwnerLookup
 
@@ -126,3 +133,28 @@ class ClusterForKubectl(Protocol[PodT]):
 
     def delete(self, target: PodT, requested_grace: int | None) -> Answer:
         """DELETE of the pod."""
+
+
+QPS: Final = 5
+BURST: Final = 10
+RETRIES: Final = 10
+"""How often a request that is answered with Retry-After is repeated."""
+
+
+def client_bucket() -> TokenBucket:
+    """The rate limit of one of kubectl's clients."""
+    return TokenBucket(QPS, BURST)
+
+
+def noticed_ns(
+    last_ns: int, deadline_ns: int, pause_ns: int, retry_after_seconds: int, answers: int
+) -> int:
+    """When kubectl, refused at `last_ns` and for ever, sees that its deadline is over.
+
+    It looks before every try, `pause_ns` after the answer to the one before; the client repeats
+    that try `RETRIES` times where the server names a time, and `answers` have come so far.
+    """
+    wait_ns = retry_after_seconds * SECOND_NS
+    first_ns = last_ns + wait_ns * (RETRIES + 1 - answers) + pause_ns
+    period_ns = wait_ns * RETRIES + pause_ns
+    return first_ns + max(0, -((first_ns - deadline_ns) // period_ns)) * period_ns

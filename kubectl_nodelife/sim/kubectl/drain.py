@@ -19,15 +19,17 @@ from kubectl_nodelife.engine.calls.pod_calls import (
     WAIT,
 )
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.kubectl.client import RETRIES, client_bucket, noticed_ns
 from kubectl_nodelife.sim.kubectl.cluster import (
     ACCEPTED,
     CONFLICT,
     GATE_NAMESPACE,
+    RETRIES,
     SMALL_CLUSTER,
     ClusterForKubectl,
     PodT,
     RequestTimes,
+    client_bucket,
+    noticed_ns,
 )
 from kubectl_nodelife.sim.kubectl.conversation import (
     LOOK_NS,

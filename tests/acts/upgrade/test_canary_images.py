@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from kubectl_nodelife.acts.upgrade.canary_images import (
+from kubectl_nodelife.acts.upgrade.opening import (
     PAUSE_REPOSITORIES,
     PauseImages,
     pause_image,
