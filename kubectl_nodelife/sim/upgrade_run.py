@@ -1,15 +1,13 @@
 """Upgrades on the virtual cluster: the leaders of a run, each a process with a cache of its own.
 
-A leader has an engine of its own, with the upgrade controller alone in it, and does what
-`controllers/upgrade/ports.py` asks of it. The API server takes each of its
-PATCHes only while the object is as the leader saw it. People start, pause, resume and abort the run
-by its Lease, as the commands do; a leader that dies leaves what it wrote, and who goes on begins
-with the next epoch.
+A leader has an engine of its own (`LeaderEngine`), as the live one has, and does what
+`controllers/upgrade/ports.py` asks of it. The API server takes each of its PATCHes only while the
+object is as the leader saw it. People start, pause, resume and abort the run by its Lease, as the
+commands do; a leader that dies leaves what it wrote, and who goes on begins with the next epoch.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -29,6 +27,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     encode_document,
 )
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW
+from kubectl_nodelife.controllers.upgrade.leader_engine import LeaderEngine
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
 from kubectl_nodelife.controllers.upgrade.ports import HostState, WorkReport
@@ -41,7 +40,6 @@ from kubectl_nodelife.engine.actions import (
     UpdateRun,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
@@ -80,7 +78,8 @@ class VirtualLeader:
         self._world = runs.world
         self.controller = controller
         self.epoch = epoch
-        self.engine = Engine([controller], cache, join=join, numbers=runs.world.api.numbers)
+        numbers = runs.world.api.numbers
+        self.engine = LeaderEngine(controller, cache, join=join, numbers=numbers)
         self.alive = True
         self._sent: dict[int, Action] = {}
         self._patched: list[tuple[Action, KubeObject | None]] = []
@@ -97,13 +96,8 @@ class VirtualLeader:
                 shown.append(event)
             elif self._sent.pop(event.action.id, None) is not None:
                 failed.append(event)
-        self._tell(shown, now_ns)
-        self._tell([*self._shown_patches(), *failed], now_ns)
-
-    def _tell(self, events: Sequence[Event], now_ns: int) -> None:
-        """Let the engine take them in; it decides later (`step`)."""
-        self.engine.timers_wait = True
-        deque(self._turns(now_ns, events), maxlen=0)
+        self.engine.take_in(shown, now_ns)
+        self.engine.take_in([*self._shown_patches(), *failed], now_ns)
 
     def _shown_patches(self) -> Iterator[Outcome]:
         """The success of each PATCH whose object the cache has a later version of.
@@ -129,9 +123,11 @@ class VirtualLeader:
         if lease is None or lease.spec.lease_transitions != self.epoch:
             self.alive = False  # somebody else leads
             return
-        self.controller.host = self.host_state(now_ns)
-        self.engine.timers_wait = False
-        yield from self._turns(now_ns, ())
+        for decided in self.engine.decide(self.host_state(now_ns), now_ns):
+            for action in decided:
+                self._runs.note(action, now_ns)
+                self._carry_out(action, now_ns)
+            yield decided
         if self.controller.superseded or self.controller.is_over:
             self.alive = False
 
@@ -143,20 +139,11 @@ class VirtualLeader:
         """A command of its own has ended."""
         if self.alive:
             self.controller.work_report(node, report)
-            for requeue in self.controller.wake(self._world.api.now_ns):
-                self.engine.wake(requeue)
+            self.engine.wake(self._world.api.now_ns)
 
     def _lease(self) -> Lease | None:
         found = self.engine.cache.get("Lease", self._runs.policy.lease_key)
         return found if isinstance(found, Lease) else None
-
-    def _turns(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
-        """Note and carry out the decisions of its engine."""
-        for decided in self.engine.turns(now_ns, events):
-            for action in decided:
-                self._runs.note(action, now_ns)
-                self._carry_out(action, now_ns)
-            yield decided
 
     def _carry_out(self, action: Action, now_ns: int) -> None:
         if isinstance(action, StartWork):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
@@ -194,7 +195,7 @@ class Leader:
         if waits := self._waits.told(unseen, shut):
             self._parts.tell(waits)
         gate = self._parts.gate
-        controller.host = host = HostState(
+        host = HostState(
             clock_ahead_ns=self._session.now_ns() - now_ns,
             blind=self._blind,
             unread=tuple(cache.unread()),
@@ -203,7 +204,7 @@ class Leader:
             pods_listed_ns=dict(self._parts.lists.listed_ns),
         )
         decided, last = False, controller.last
-        for action in self._decisions(controller, host, now_ns):
+        for action in self._decisions(host, now_ns):
             decided = True
             self._start(action, now_ns)
         if controller.last is not None and controller.last is not last:
@@ -220,9 +221,7 @@ class Leader:
         report = encode_report(report_of(last))
         self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
 
-    def _decisions(
-        self, controller: UpgradeController, host: HostState, now_ns: int
-    ) -> Iterator[Action]:
+    def _decisions(self, host: HostState, now_ns: int) -> Iterator[Action]:
         """A pass where the cluster changed, or what is known beside it; and once a second, since
         nothing tells that a Lease is not renewed.
         """
@@ -231,10 +230,8 @@ class Leader:
         beside = msgspec.structs.replace(host, clock_ahead_ns=0)
         if beside != self._beside or now_ns >= self._asked_ns + LOOK_NS:
             self._beside, self._asked_ns = beside, now_ns
-            for requeue in controller.wake(now_ns):
-                engine.wake(requeue)
-        engine.timers_wait = False
-        return engine.step(now_ns, ())
+            engine.wake(now_ns)
+        return chain.from_iterable(engine.decide(host, now_ns))
 
     def _start(self, action: Action, now_ns: int) -> None:
         if isinstance(action, StartWork):

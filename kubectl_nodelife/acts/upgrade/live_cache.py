@@ -13,13 +13,14 @@ holds from that moment on, once it has seen each of them.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import msgspec
 
+from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
+from kubectl_nodelife.controllers.upgrade.leader_engine import LeaderEngine
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import NAME
 from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.controller_host import events_of
@@ -28,8 +29,6 @@ from kubectl_nodelife.daemon.gate import DecisionGate
 from kubectl_nodelife.daemon.kinds import out_of_reach
 from kubectl_nodelife.daemon.quarantine_log import log_bug, take_in
 from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.engine.controller import Controller
-from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
@@ -61,7 +60,7 @@ class LiveCache:
 
     def __init__(self, client: Client, kinds: Iterable[str], settings: Settings) -> None:
         self.cache = Cache()
-        self.engine: Engine | None = None
+        self.engine: LeaderEngine | None = None
         self.clock = DaemonClock(lambda: client.clock.now_ns(steady_ns()))
         self._source = ListWatchSource(client, map(resource_of, kinds), DAEMON_PACING)
         self._tee = Tee(self._source)
@@ -92,12 +91,12 @@ class LiveCache:
             return f"{self._cold_because}: watching for {left_s:.0f}s more first"
         return ""
 
-    def lead(self, controller: Controller) -> None:
+    def lead(self, controller: UpgradeController) -> None:
         """All was listed: from here on silence is watched. The controller itself is cold then, and
         is told of what happens by a new engine.
         """
         self._gate.begin()
-        self.engine = Engine([controller], self.cache, on_bug=_end_at_bug)
+        self.engine = LeaderEngine(controller, self.cache, on_bug=_end_at_bug)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled. What went by before, such as the wait for another
@@ -139,9 +138,8 @@ class LiveCache:
         """Bring events into the cache, and to the controller, which decides later."""
         if self.engine is None:
             take_in(self.cache, events, at_ns)
-            return
-        self.engine.timers_wait = True
-        deque(self.engine.step(at_ns, events), maxlen=0)
+        else:
+            self.engine.take_in(events, at_ns)
 
     # What `events_of` asks
 

@@ -3,12 +3,12 @@
 The controller is one of the engine's (`engine/controller.py`). A leader, of a live run or of one in
 the virtual cluster, does this beside what every host of an engine does:
 
-1. It makes one `UpgradeController` and one engine for each epoch in which it leads. The
+1. It makes one `UpgradeController` and one `LeaderEngine` for each epoch in which it leads. The
    controller remembers clocks and what it has seen alone; all else it reads from the nodes'
    annotations and the run's document, so that a new leader begins with a new controller.
 2. The engine's clock is one that nobody sets and that counts suspend; the API server's time is
-   `HostState.clock_ahead_ns` later. Before a step the leader sets `host`, what it knows beside the
-   cluster.
+   `HostState.clock_ahead_ns` later. With each decision the leader says what it knows beside the
+   cluster (`HostState`).
 3. It carries the actions out in their order, each under the version of the object in the cache
    (`engine/calls`), and hands `StartWork` and `StopWork` to what runs commands. Outcomes of writes
    come back as events, of those that were done, too: on an object with a write under way nothing

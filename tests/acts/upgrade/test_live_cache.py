@@ -13,6 +13,7 @@ import pytest
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.ports import HostState
 from kubectl_nodelife.daemon import gate
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
@@ -62,7 +63,7 @@ def test_what_is_told_reaches_the_controller_that_leads_and_is_decided_on_later(
         cache.lead(controller)
         engine = cache.engine
         assert engine is not None
-        list(engine.step(2, ()))
+        list(engine.decide(HostState(), 2))
         cache.tell([Put("Node", Node(metadata=NodeMeta(name="n1")))], 3)
         assert engine.next_due() is not None and set(cache.cache.nodes) == {"before", "n1"}
         return controller.heard
@@ -90,9 +91,8 @@ def test_an_object_that_the_cache_fails_at_is_set_aside_and_a_pass_that_fails_en
         cache.tell([Put("Node", node) for node in nodes], 1)
         assert set(cache.cache.nodes) == {"good"}
         assert list(cache.cache.quarantine.unreadable) == [("Node", ("", "bad"))]
-        engine.timers_wait = False
         with pytest.raises(KeyError):
-            list(engine.step(2, ()))
+            list(engine.decide(HostState(), 2))
 
     asyncio.run(story())
 
