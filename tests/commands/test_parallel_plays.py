@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.commands.what_if import play_all
+from kubectl_nodelife.commands.what_if_each import play_all
 from kubectl_nodelife.report.live_line import _bar
 
 ROOT = Path(__file__).parents[2]

@@ -92,13 +92,16 @@ class Browser:
 
     async def drag(self, selector: str, *shares: float) -> None:
         """Press at a share of an element's width, move to the next, let go at the last."""
-        x, y, wide = await self.run(
+        element, wide = await self.run(
             "const e = document.querySelector(arguments[0]); e.scrollIntoView({ block: 'center' });"
-            "const b = e.getBoundingClientRect(); return [b.x, b.y + b.height / 2, b.width]",
+            "return [e, e.clientWidth]",
             selector,
         )
-        points = [(round(x + share * wide), round(y)) for share in shares]
-        moves = [{"type": "pointerMove", "duration": 50, "x": at, "y": to} for at, to in points]
+        # from the element's middle as it lies at each move: news above it may shift it meanwhile
+        moves = [
+            {"type": "pointerMove", "duration": 50, "origin": element, "x": at, "y": 0}
+            for at in (round((share - 0.5) * wide) for share in shares)
+        ]
         down, up = ({"type": word, "button": 0} for word in ("pointerDown", "pointerUp"))
         held = [moves[0], down, *moves[1:], up]
         actions = [{"type": "pointer", "id": "mouse", "actions": held}]
