@@ -154,7 +154,7 @@ def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool, reports: in
     """
     from kubectl_nodelife.acts.drain import why_not
     from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED
-    from kubectl_nodelife.report.drain_headline import headline
+    from kubectl_nodelife.report.drain import headline
 
     if plan.verdict == REFUSED:
         raise Failed(f"nothing was touched: {headline(plan)}")

@@ -15,9 +15,9 @@ import msgspec
 from kubectl_nodelife.engine.actions import Action, Detail, RecordEvent
 from kubectl_nodelife.engine.actions.identity import action_identity, encode_action
 from kubectl_nodelife.engine.calls import Request
+from kubectl_nodelife.kube.node import zone_display
 from kubectl_nodelife.kube.redaction import Digest, redact
 from kubectl_nodelife.kube.times import format_micro_time
-from kubectl_nodelife.kube.zones import zone_display
 
 WOULD: Final = "would"
 HELD: Final = "held"

@@ -32,8 +32,8 @@ from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS, parse_time
-from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.pacing import Backoff
 from kubectl_nodelife.outlook.diverge.document import divergence_document

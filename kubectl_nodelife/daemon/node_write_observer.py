@@ -19,7 +19,7 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import FULL
 from kubectl_nodelife.daemon.controller_host import ControllerHost
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import Node, zone_display, zone_key
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
@@ -27,7 +27,6 @@ from kubectl_nodelife.kube.wellknown import (
     EVICTION_BY_EVICTION_API,
     SILENT_REASONS,
 )
-from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.outlook.diverge.observations import (
     CORDONED,
     DRAINED,

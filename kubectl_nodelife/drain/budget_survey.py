@@ -29,13 +29,13 @@ from kubectl_nodelife.drain.budget_findings import (
 )
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.errors import NotFound
+from kubectl_nodelife.kube.node import pool_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import format_selector
 from kubectl_nodelife.kube.workload import (
     HorizontalPodAutoscaler,
     PodDisruptionBudget,
 )
-from kubectl_nodelife.kube.zones import pool_of
 from kubectl_nodelife.workloads.budget_ledger import standing
 from kubectl_nodelife.workloads.budgets import (
     Expectation,

@@ -15,7 +15,6 @@ from kubectl_nodelife.drain.admission import Admission, EvictionWebhook, evictio
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
 from kubectl_nodelife.drain.needs import Unread
 from kubectl_nodelife.drain.options import WaveOptions
-from kubectl_nodelife.drain.outage import workload_plans
 from kubectl_nodelife.drain.remedies import add_remedies
 from kubectl_nodelife.drain.results import (
     KEPT,
@@ -37,13 +36,13 @@ from kubectl_nodelife.drain.results import (
 )
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.drain.verdicts import Judge, seconds
+from kubectl_nodelife.drain.verdicts import Judge, seconds, workload_plans
 from kubectl_nodelife.drain.waves import choose_cordon, nodes_together, plan_waves, play_waves
 from kubectl_nodelife.drain.world import Play, WaveInPlay, play_kubectl
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.sim.agenda import without_collector
 from kubectl_nodelife.sim.kubectl.cluster import BURST, QPS
 from kubectl_nodelife.sim.kubectl.conversation import NodeRun

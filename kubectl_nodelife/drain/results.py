@@ -23,6 +23,12 @@ KEPT: Final = "kept"
 NOT_READ: Final = "; what was not read may stop it"
 """The end of a pod's reason that is `unknown` only because of what was not read."""
 
+NONE: Final = "none"
+DEGRADED: Final = "degraded"
+FULL: Final = "full"
+OUTAGE_ORDER: Final = {FULL: 0, DEGRADED: 1, NONE: 2}
+"""The outages of a workload, the worst first."""
+
 WORST_FIRST: Final = (REFUSED, NEVER, UNKNOWN, SLOW, READY)
 
 

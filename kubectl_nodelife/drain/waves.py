@@ -23,19 +23,19 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
-from kubectl_nodelife.drain.outage import FULL, workload_plans
 from kubectl_nodelife.drain.planned_nodes import NodeIndex
-from kubectl_nodelife.drain.results import Cordon
+from kubectl_nodelife.drain.results import FULL, Cordon
 from kubectl_nodelife.drain.scope import NO_REPLACEMENT, Scope
+from kubectl_nodelife.drain.verdicts import workload_plans
 from kubectl_nodelife.drain.world import PlanWorld, Play, WaveInPlay
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import counted
+from kubectl_nodelife.kube.node import zone_key
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import Amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide, is_mirror
 from kubectl_nodelife.sim.kubectl.options import DrainOptions

@@ -4,6 +4,6 @@
   lists them by kind and apiVersion
 - in: `load` takes a file's text through `documents` (and `yaml_stream`) to `object_reader`, which
   decodes each object (`decode`, `value_checks`) or sets it aside (`unreadable`); out: `encode`
-- meaning: `times`, `duration`, `quantity`, `selectors`, `taints`, `zones`, `deletion`,
+- meaning: `times`, `duration`, `quantity`, `selectors`, `taints`, `deletion`,
   `field_managers`; `cel` evaluates expressions of admission policies
 """

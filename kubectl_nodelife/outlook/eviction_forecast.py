@@ -1,16 +1,28 @@
-"""Predicts when the taint-eviction controller deletes a pod, by which toleration.
+"""Predicts when a pod of a lost node is deleted: by which toleration, or by the older eviction
+without taints.
 
-Follows the controller's rules (first matching toleration for each taint, the shortest of those
-counts), also for taints that the node does not have yet.
+Follows the rules of the taint-eviction controller (first matching toleration for each taint, the
+shortest of those counts), also for taints that the node does not have yet.
+
+The older eviction follows `processNoTaintBaseEviction` and `DeletePods` of v1.16's
+pkg/controller/nodelifecycle: a node that is False or Unknown for pod-eviction-timeout is queued,
+its zone's limiter lets the queue go on, and all pods are deleted but those of DaemonSets. No
+toleration counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from kubectl_nodelife.kube.node import Taint
+from kubectl_nodelife.controllers.nodelifecycle.classic import belongs_to_daemon_set
+from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.ratelimit import RateLimitedTimedQueue
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, Toleration
 from kubectl_nodelife.kube.taints import (
     find_matching_untolerated_taint,
@@ -18,6 +30,7 @@ from kubectl_nodelife.kube.taints import (
     min_toleration_seconds,
 )
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE
+from kubectl_nodelife.outlook.time_range import Range
 
 LOST = (
     Taint(key=TAINT_NODE_UNREACHABLE, effect=NO_EXECUTE),
@@ -76,3 +89,78 @@ def termination_grace_seconds(pod: Pod) -> int:
     """The pod's grace period, the API's default where it says none."""
     grace = pod.spec.termination_grace_period_seconds
     return _DEFAULT_GRACE_SECONDS if grace is None else grace
+
+
+class ClassicEviction(msgspec.Struct, frozen=True):
+    """One node's way to the eviction of its pods.
+
+    `clock`: what pod-eviction-timeout is counted from. `left`: until a monitor pass finds it over
+    and queues the node; for a Ready node, if it fell silent now. None: the clock is not known, or
+    the node is queued or evicted already. `evicted`: its turn in the queue has come. `first_to_go`:
+    namespace and name of the first pod that the turn of a lost node deletes.
+    """
+
+    timeout_ns: int
+    clock: str
+    left: Range | None
+    evicted: bool
+    first_to_go: tuple[str, str] | None
+
+
+def classic_eviction(
+    node: Node,
+    health: NodeHealth | None,
+    probe_ns: int | None,
+    queue: RateLimitedTimedQueue | None,
+    cache: Cache,
+    settings: Settings,
+    now_ns: int,
+) -> ClassicEviction:
+    """The clock that v1.16 reads for the node. `probe_ns`: its last sign of life, None: unknown."""
+    ready = node.ready()
+    reported = ready is not None and ready.status == "False"
+    clock = "Ready turned False" if reported else "its last sign of life"
+    since_ns = health.ready_transition_ns if health is not None and reported else probe_ns
+    queued = queue is not None and node.name in queue
+    left = None
+    if since_ns is not None and not queued:
+        left = _left(ready.status if ready is not None else "", since_ns, settings, now_ns)
+    evicted = queued and queue is not None and not queue.is_waiting(node.name)
+    lost = ready is not None and ready.status != "True"
+    first = _first_to_go(cache.pods_on(node.name), cache) if lost else None
+    return ClassicEviction(settings.pod_eviction_timeout_ns, clock, left, evicted, first)
+
+
+def _left(status: str, since_ns: int, settings: Settings, now_ns: int) -> Range:
+    """A node that is Ready must be called lost before, and then be seen Unknown by a pass."""
+    period_ns, timeout_ns = settings.node_monitor_period_ns, settings.pod_eviction_timeout_ns
+    low_ns, high_ns = since_ns + timeout_ns, since_ns + timeout_ns + period_ns
+    if status not in ("False", "Unknown"):
+        grace_ns = (
+            settings.node_monitor_grace_period_ns
+            if status
+            else settings.node_startup_grace_period_ns
+        )
+        lost_ns = since_ns + grace_ns
+        low_ns, high_ns = max(low_ns, lost_ns + period_ns), max(high_ns, lost_ns + 2 * period_ns)
+    return Range(max(0, low_ns - now_ns), max(0, high_ns - now_ns))
+
+
+def is_left_out(pod: Pod, cache: Cache) -> bool:
+    """True if the pod is a DaemonSet's, which the eviction leaves where it is.
+
+    Upstream asks the selectors of all DaemonSets; where none were read the pod's owner tells.
+    """
+    owner = controller_of(pod.metadata)
+    owned = owner is not None and owner.kind == "DaemonSet"
+    return belongs_to_daemon_set(pod, cache) or (owned and not any(cache.all("DaemonSet")))
+
+
+def _first_to_go(pods: Iterable[Pod], cache: Cache) -> tuple[str, str] | None:
+    """The first pod, by name, that the eviction would delete."""
+    going = (
+        pod.key
+        for pod in pods
+        if pod.metadata.deletion_timestamp is None and not is_left_out(pod, cache)
+    )
+    return min(going, default=None)

@@ -25,9 +25,14 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_OUT_OF_SERVICE,
     TAINT_NODE_UNREACHABLE,
 )
-from kubectl_nodelife.outlook.classic_eviction import ClassicEviction, is_left_out
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
-from kubectl_nodelife.outlook.eviction_forecast import LOST, EvictionForecast, eviction_forecast
+from kubectl_nodelife.outlook.eviction_forecast import (
+    LOST,
+    ClassicEviction,
+    EvictionForecast,
+    eviction_forecast,
+    is_left_out,
+)
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook, TaintQueuePosition
 from kubectl_nodelife.outlook.node_verdict import NodeVerdict, node_verdict

@@ -9,9 +9,13 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.classic_eviction import ClassicEviction, is_left_out
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
-from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast, termination_grace_seconds
+from kubectl_nodelife.outlook.eviction_forecast import (
+    ClassicEviction,
+    eviction_forecast,
+    is_left_out,
+    termination_grace_seconds,
+)
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
 from kubectl_nodelife.outlook.explain_node import (
     coming_taint,

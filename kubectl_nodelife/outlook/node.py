@@ -33,7 +33,7 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_NOT_READY,
     TAINT_NODE_UNREACHABLE,
 )
-from kubectl_nodelife.outlook.classic_eviction import ClassicEviction, classic_eviction
+from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction, classic_eviction
 from kubectl_nodelife.outlook.time_range import Range
 
 LOST_NODE_TAINTS: Final = (TAINT_NODE_UNREACHABLE, TAINT_NODE_NOT_READY)

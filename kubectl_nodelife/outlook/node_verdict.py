@@ -14,7 +14,7 @@ from kubectl_nodelife.kube.duration import format_duration, human_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
-from kubectl_nodelife.outlook.classic_eviction import ClassicEviction
+from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.time_range import Range
 

@@ -10,7 +10,7 @@ import msgspec
 from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput, NotFound
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.kube.selectors import (
     matches,
     matches_fields,
@@ -18,7 +18,6 @@ from kubectl_nodelife.kube.selectors import (
     parse_selector,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.zones import zone_display
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.time_range import Range

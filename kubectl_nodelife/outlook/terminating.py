@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kubelet.reclaim import what_can_hold
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.outlook.node import Outlook
-from kubectl_nodelife.workloads.force_advice import Release, force_advice
+from kubectl_nodelife.outlook.view import release_of
+from kubectl_nodelife.workloads.force_advice import force_advice
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
 
 
@@ -52,11 +52,3 @@ def what_can_hold_it(outlook: Outlook, node: Node | None, pod: Pod) -> list[str]
         f"{resource.capitalize()} can hold it: {known}."
         for resource, known in what_can_hold(pod, rules)
     ]
-
-
-def release_of(settings: Settings) -> Release:
-    """The settings that advice about forcing depends on."""
-    return Release(
-        collects_out_of_service=settings.gate("NodeOutOfServiceVolumeDetach"),
-        heartbeat_ns=settings.node_monitor_grace_period_ns,
-    )

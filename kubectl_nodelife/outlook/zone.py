@@ -20,8 +20,7 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import (
 )
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted
-from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.zones import zone_display
+from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.outlook.node import Outlook
 
 _STAYS_STOPPED = "; it was stopped, and a rate of 1 does not start it again, as in upstream"

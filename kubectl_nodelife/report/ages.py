@@ -1,11 +1,11 @@
-"""Ages and due times for people, as kubectl shows them: `42s`, `5m30s`, `5d3h`."""
+"""Ages, due times and times in a plan for people, as kubectl shows them: `42s`, `5m30s`, `5d3h`."""
 
 from __future__ import annotations
 
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.times import SECOND_NS
 
-__all__ = ["age", "due_in", "due_within", "human_duration"]
+__all__ = ["age", "clock", "due_in", "due_within", "human_duration"]
 
 
 def age(instant_ns: int | None, now_ns: int) -> str:
@@ -26,3 +26,17 @@ def due_within(low_ns: int, high_ns: int) -> str:
         return latest
     seconds = -(-max(0, low_ns) // SECOND_NS)
     return f"in {human_duration(seconds * SECOND_NS)}-{latest.removeprefix('in ')}"
+
+
+def clock(seconds: float | None) -> str:
+    """`4.2s`, `72s`, `12m05s`, `2h03m`; `-` for None."""
+    if seconds is None:
+        return "-"
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < 120:
+        return f"{whole}s"
+    if whole < 7200:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"

@@ -11,8 +11,16 @@ from typing import Any, NamedTuple
 from kubectl_nodelife.drain.options import CORDON_FIRST
 from kubectl_nodelife.drain.results import NEVER, NOT_READ, REFUSED, DrainPlan, NodePlan, PodPlan
 from kubectl_nodelife.kube.names import first_names
-from kubectl_nodelife.report.drain import blockers, landing_text, not_read, workload_name
-from kubectl_nodelife.report.drain_headline import clock, consequences, headline, outage_length
+from kubectl_nodelife.report.ages import clock
+from kubectl_nodelife.report.drain import (
+    blockers,
+    consequences,
+    headline,
+    landing_text,
+    not_read,
+    outage_length,
+    workload_name,
+)
 from kubectl_nodelife.report.drain_svg import budget_chart, gantt, horizon, wave_charts
 from kubectl_nodelife.report.html import render_page
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.replay.drains import DrainReview, drain_review_document
-from kubectl_nodelife.report.drain_headline import clock
+from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Table, columns
 

@@ -14,8 +14,8 @@ from typing import Final
 
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, NodePlan, WavePlan
-from kubectl_nodelife.report.drain import blockers
-from kubectl_nodelife.report.drain_headline import clock, consequences, headline
+from kubectl_nodelife.report.ages import clock
+from kubectl_nodelife.report.drain import blockers, consequences, headline
 from kubectl_nodelife.report.shell_script import comment, flag_words, script_head
 
 _WITH_READY_REPLICAS: Final = {

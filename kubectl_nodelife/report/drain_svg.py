@@ -21,7 +21,7 @@ from kubectl_nodelife.drain.results import (
     WavePlan,
 )
 from kubectl_nodelife.kube.names import counted
-from kubectl_nodelife.report.drain_headline import clock
+from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.html import Tick
 
 ROW: Final = 18

@@ -12,7 +12,7 @@ from typing import Any, Final
 from kubectl_nodelife.drain.results import BudgetPlan, BudgetPoint
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.report.drain_headline import clock
+from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.drain_svg import (
     Bar,
     BudgetChart,

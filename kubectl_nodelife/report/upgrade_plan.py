@@ -9,7 +9,7 @@ from kubectl_nodelife.drain.results import UNKNOWN
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.upgrade_plan import counts_of, upgrade_plan_document
-from kubectl_nodelife.report.drain_headline import clock
+from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
 from kubectl_nodelife.sim.upgrade_course import CourseStep

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.report.drain_headline import clock
+from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.shell_script import comment, flag_words, script_head
 from kubectl_nodelife.report.upgrade_plan import finding_lines, headline, lowest_lines
 from kubectl_nodelife.sim.upgrade_course import CourseStep

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from kubectl_nodelife.drain.results import DEGRADED, FULL
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if.document import (
-    DEGRADED,
-    FULL,
     BudgetFuture,
     NodeFuture,
     Repeat,

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.drain.results import BudgetPlan, BudgetPoint
+from kubectl_nodelife.drain.results import FULL, BudgetPlan, BudgetPoint
 from kubectl_nodelife.outlook.what_if.document import (
-    FULL,
     Difference,
     NodeFuture,
     WhatIf,
@@ -21,7 +20,7 @@ from kubectl_nodelife.outlook.what_if.document import (
     ZoneFuture,
     act_words,
 )
-from kubectl_nodelife.report.drain_headline import clock
+from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.drain_svg import (
     SMALL,
     Bar,

@@ -8,17 +8,21 @@ the default tolerations of pods, resource versions, and garbage collection beyon
 owner leaves.
 
 Names and uids of the objects that are made here are unlike any other, and the same in every run.
+
+What the simulated cluster does by itself is recorded with the controllers' own actions
+(`DeletePod`, `AddTaints`, `SetNodeConditions`, …) under the name `cluster`; here are the actions
+that they have no word for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from typing import Any, Protocol, Self, TypeVar, cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.actions import Action, DeletePod, Detail, PodAction, RecordEvent
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import ConditionsChange, ConditionsChanged, Event, Gone, Put
@@ -203,3 +207,63 @@ class Api:
     def _tell_pod(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         for listener in self._pod_listeners:
             listener(old, new, cause)
+
+
+class MakePod(PodAction, frozen=True, kw_only=True, gc=False):
+    """A pod is made, by an owner in place of one that it lost or by hand; `node` is "" where it
+    fits nowhere.
+    """
+
+    node: str
+    owner: str
+    revision: str = ""
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """CreatePod."""
+        yield "CreatePod", {"node": self.node, "owner": self.owner, "revision": self.revision}
+
+
+def deletion(
+    pod: Pod, because: str, cause: Action | None, grace_period_seconds: int | None = None
+) -> DeletePod:
+    """The cluster deletes a pod; with a grace period of 0 its kubelet has stopped it."""
+    meta = pod.metadata
+    return DeletePod(
+        controller=CLUSTER,
+        because=because,
+        cause=cause,
+        namespace=meta.namespace,
+        pod=meta.name,
+        pod_uid=meta.uid,
+        grace_period_seconds=grace_period_seconds,
+    )
+
+
+def told(
+    obj: KubeObject | tuple[str, str, str],
+    reason: str,
+    because: str,
+    *,
+    cause: Action | None = None,
+    warning: bool = False,
+) -> RecordEvent:
+    """A record for which the contract has no other word, as an Event on `obj`.
+
+    `obj` is the object, or (kind, namespace, name).
+    """
+    if isinstance(obj, tuple):
+        (kind, namespace, name), uid = obj, ""
+    else:
+        kind, (namespace, name), uid = type(obj).__name__, obj.key, obj.uid
+    return RecordEvent(
+        controller=CLUSTER,
+        because=because,
+        cause=cause,
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        object_uid=uid,
+        type="Warning" if warning else "Normal",
+        reason=reason,
+        message=because,
+    )

@@ -27,8 +27,8 @@ from kubectl_nodelife.kube.storage import (
 )
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
-from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.agenda import KUBELET
+from kubectl_nodelife.sim.api import told
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.volumes import claim_names

@@ -12,8 +12,7 @@ from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Synced
 from kubectl_nodelife.engine.loop import EngineHost
-from kubectl_nodelife.sim.acts import told
-from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.api import Api, told
 from kubectl_nodelife.sim.attached_volumes import AttachedVolumes
 from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds
 from kubectl_nodelife.sim.events import ScenarioEvent

@@ -25,7 +25,7 @@ from kubectl_nodelife.kubelet.machine import MAX_WAITING_REQUESTS
 from kubectl_nodelife.kubelet.pods import is_mirror_pod
 from kubectl_nodelife.kubelet.reclaim import RUNNING_CONTAINERS, containers_are_stopped
 from kubectl_nodelife.kubelet.transition import illegal_transition
-from kubectl_nodelife.sim.acts import told
+from kubectl_nodelife.sim.api import told
 from kubectl_nodelife.sim.container_reading import ContainerEvent, PodTargets, ResourcesEvent
 from kubectl_nodelife.sim.status_manager import StatusManager, StatusManagers
 

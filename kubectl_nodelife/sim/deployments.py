@@ -46,9 +46,8 @@ from kubectl_nodelife.kube.workload import (
     ReplicaSet,
     ScaleSpec,
 )
-from kubectl_nodelife.sim.acts import MakePod, deletion, told
 from kubectl_nodelife.sim.agenda import OWNER, Agenda
-from kubectl_nodelife.sim.api import CLUSTER, Api
+from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, told
 from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH, is_active
 from kubectl_nodelife.workloads.scales import replicas_of
 

@@ -17,9 +17,8 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
-from kubectl_nodelife.sim.acts import deletion, told
 from kubectl_nodelife.sim.agenda import SCRIPT
-from kubectl_nodelife.sim.api import CLUSTER, Api
+from kubectl_nodelife.sim.api import CLUSTER, Api, deletion, told
 from kubectl_nodelife.sim.kubectl.cluster import ACCEPTED, CONFLICT, MISSING, Answer, DrainedPod
 from kubectl_nodelife.sim.kubectl.conversation import GONE, SKIPPED, NodeRun, Say
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain

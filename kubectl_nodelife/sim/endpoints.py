@@ -17,9 +17,8 @@ from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.service import Service, is_ready_endpoint, selects
-from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
-from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.api import Api, told
 from kubectl_nodelife.workloads.matching import SelectorIndex
 
 LOST = "EndpointsLost"

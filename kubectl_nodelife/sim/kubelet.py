@@ -28,9 +28,8 @@ from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.wellknown import SILENT_REASONS
-from kubectl_nodelife.sim.acts import deletion
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
-from kubectl_nodelife.sim.api import CLUSTER, Api
+from kubectl_nodelife.sim.api import CLUSTER, Api, deletion
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet_state import (
     Ending,

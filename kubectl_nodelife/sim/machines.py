@@ -32,9 +32,8 @@ from kubectl_nodelife.kube.pod import (
 from kubectl_nodelife.kube.storage import CSINode
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.wellknown import LABEL_HOSTNAME, NO_SCHEDULE, TAINT_NODE_NOT_READY
-from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda, Happening
-from kubectl_nodelife.sim.api import CLUSTER, Api, made_uid
+from kubectl_nodelife.sim.api import CLUSTER, Api, made_uid, told
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import MachineFacts

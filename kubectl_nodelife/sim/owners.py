@@ -22,9 +22,8 @@ from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
-from kubectl_nodelife.sim.acts import MakePod, deletion
 from kubectl_nodelife.sim.agenda import OWNER, Agenda
-from kubectl_nodelife.sim.api import CLUSTER, Api
+from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion
 from kubectl_nodelife.sim.defaults import template_of
 from kubectl_nodelife.workloads.budget_ledger import is_healthy
 from kubectl_nodelife.workloads.owners import (

@@ -18,9 +18,8 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import MILLISECOND_NS, whole_seconds
-from kubectl_nodelife.sim.acts import deletion, told
 from kubectl_nodelife.sim.agenda import OWNER
-from kubectl_nodelife.sim.api import CLUSTER
+from kubectl_nodelife.sim.api import CLUSTER, deletion, told
 from kubectl_nodelife.sim.world import World
 
 CANDIDATE_PERCENT: Final = 10

@@ -14,10 +14,9 @@ import msgspec
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import controller_of
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import Node, zone_display, zone_key
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.run import Run
 from kubectl_nodelife.sim.scenario import API_VERSION

@@ -23,9 +23,8 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
-from kubectl_nodelife.sim.acts import MakePod, deletion, told
 from kubectl_nodelife.sim.agenda import SCRIPT, NotForkableError
-from kubectl_nodelife.sim.api import CLUSTER
+from kubectl_nodelife.sim.api import CLUSTER, MakePod, deletion, told
 from kubectl_nodelife.sim.container_reading import ContainerEvent, ResourcesEvent
 from kubectl_nodelife.sim.defaults import as_created, as_updated, refusal
 from kubectl_nodelife.sim.drained import kubectl_of

@@ -38,9 +38,8 @@ from kubectl_nodelife.kubelet.machine import SYNC_PERIOD_NS, PodStatusMachine
 from kubectl_nodelife.kubelet.pods import is_mirror_pod, static_pod_of
 from kubectl_nodelife.kubelet.reclaim import HOLDS, ReclaimTerms, containers_are_stopped, what_holds
 from kubectl_nodelife.kubelet.releases import StatusRules
-from kubectl_nodelife.sim.acts import deletion, told
 from kubectl_nodelife.sim.agenda import KUBELET, Agenda
-from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.api import Api, deletion, told
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 

@@ -16,8 +16,8 @@ import msgspec
 
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import NOT_SENT, Outcome
+from kubectl_nodelife.kube.node import zone_display
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
-from kubectl_nodelife.kube.zones import zone_display
 
 
 class ObjectRef(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

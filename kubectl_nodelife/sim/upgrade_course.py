@@ -21,7 +21,7 @@ from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, pool_name, zone_name
 from kubectl_nodelife.engine.actions import Action, EvictPod, NodeMarkPatch, UpdateRun
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.sim.acts import MakePod
+from kubectl_nodelife.sim.api import MakePod
 
 Entries = Sequence[tuple[int, Action]]
 

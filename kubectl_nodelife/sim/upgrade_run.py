@@ -45,8 +45,7 @@ from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
 from kubectl_nodelife.kube.times import HOUR_NS, format_time
-from kubectl_nodelife.sim.acts import told
-from kubectl_nodelife.sim.api import RunRecorder
+from kubectl_nodelife.sim.api import RunRecorder, told
 from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.upgrade_course import Course
 from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent

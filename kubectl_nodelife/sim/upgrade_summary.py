@@ -38,11 +38,10 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.events import Outcome
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.kube.zones import zone_display
 from kubectl_nodelife.sim.upgrade_course import (
     Course,
     CourseReader,

@@ -32,8 +32,8 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, Quantities
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.kube.workload import Condition, Job
-from kubectl_nodelife.sim.acts import told
 from kubectl_nodelife.sim.agenda import KUBELET
+from kubectl_nodelife.sim.api import told
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet_state import MachineFacts
 from kubectl_nodelife.sim.machines import KUBELET_RESTART_NS, Return

@@ -37,13 +37,12 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import did_you_mean
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import Node, zone_key
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget
-from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.upgrade.drain_answers import (
     DrainFacts,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.kube.node import Taint
+from kubectl_nodelife.kube.node import Taint, zone_key
 from kubectl_nodelife.kube.pod import Toleration
 from kubectl_nodelife.kube.taints import (
     DEFAULT_TOLERATIONS_OPERATIONS,
@@ -19,7 +19,6 @@ from kubectl_nodelife.kube.taints import (
     tolerates,
 )
 from kubectl_nodelife.kube.times import decode_time
-from kubectl_nodelife.kube.zones import zone_key
 from tests.conformance.checks import only
 from tests.conformance.world import api_times
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.drain.clock import PlanClock
+from kubectl_nodelife.drain.world import PlanClock
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import (

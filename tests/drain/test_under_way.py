@@ -11,7 +11,7 @@ from kubectl_nodelife.commands.cluster.dump import load
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import DrainPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.report.drain_headline import outage_length
+from kubectl_nodelife.report.drain import outage_length
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import (
     Json,

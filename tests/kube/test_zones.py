@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.kube.zones import zone_display, zone_key
+from kubectl_nodelife.kube.node import zone_display, zone_key
 
 REGION, ZONE = "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
 REGION_BETA = "failure-domain.beta.kubernetes.io/region"

@@ -15,7 +15,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import history_of, rollback, template_of
-from kubectl_nodelife.sim.acts import MakePod
+from kubectl_nodelife.sim.api import MakePod
 from kubectl_nodelife.sim.run import Run, run
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.scenario_document import parse_scenario

@@ -18,7 +18,7 @@ from kubectl_nodelife.controllers.upgrade.observed_nodes import ObservedNodes
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.kube.zones import zone_key
+from kubectl_nodelife.kube.node import zone_key
 from kubectl_nodelife.upgrade.ports import LifecycleZones
 from tests.upgrade.fault_plan import plan_of
 from tests.upgrade.simulation import Fleet

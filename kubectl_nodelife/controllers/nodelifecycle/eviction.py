@@ -26,9 +26,8 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import TurnPart
 from kubectl_nodelife.engine.ratelimit import TimedValue
 from kubectl_nodelife.kube.duration import format_duration
-from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
+from kubectl_nodelife.kube.node import Node, NodeCondition, Taint, zone_display
 from kubectl_nodelife.kube.times import MILLISECOND_NS
-from kubectl_nodelife.kube.zones import zone_display
 
 _NO_READY_RETRY_NS: Final = 50 * MILLISECOND_NS
 _AFTER_BUG_NS: Final = 60_000 * MILLISECOND_NS

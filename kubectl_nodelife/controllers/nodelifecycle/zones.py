@@ -15,9 +15,8 @@ import msgspec
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.ratelimit import Never, RateLimitedTimedQueue, TokenBucket, as_float32
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.node import Node, NodeCondition, zone_key
 from kubectl_nodelife.kube.wellknown import LABEL_EXCLUDE_DISRUPTION
-from kubectl_nodelife.kube.zones import zone_key
 
 INITIAL = "Initial"
 NORMAL = "Normal"

@@ -43,9 +43,8 @@ from kubectl_nodelife.controllers.upgrade.selection import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.ratelimit import as_float32
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import Node, zone_key
 from kubectl_nodelife.kube.wellknown import PREFER_NO_SCHEDULE
-from kubectl_nodelife.kube.zones import zone_key
 
 
 class NodeReading(NamedTuple):

@@ -16,9 +16,9 @@ from kubectl_nodelife.controllers.upgrade.upgrade_pass import PROOF, UpgradePass
 from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
 from kubectl_nodelife.engine.actions import SetGate
 from kubectl_nodelife.kube.names import first_names
+from kubectl_nodelife.kube.node import zone_display
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
-from kubectl_nodelife.kube.zones import zone_display
 
 BLIND: Final = "blind"
 ZONE: Final = "zone"

@@ -127,7 +127,7 @@ class ZoneStates(Protocol):
     """Zones as the node lifecycle controller counts them."""
 
     def states(self, cache: Cache, now_ns: int) -> Mapping[str, str]:
-        """Zone key (`kube/zones.py`) -> Normal, PartialDisruption or FullDisruption."""
+        """Zone key (`kube/node.py`) -> Normal, PartialDisruption or FullDisruption."""
         ...
 
     def counts(self, node: Node) -> bool:

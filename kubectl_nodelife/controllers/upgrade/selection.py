@@ -13,9 +13,8 @@ from kubectl_nodelife.controllers.upgrade.marks import LABEL_HOLD
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, is_selector
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.kube.meta import LabelSelector
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import Node, pool_of, zone_display, zone_key
 from kubectl_nodelife.kube.selectors import matches, parse_selector
-from kubectl_nodelife.kube.zones import pool_of, zone_display, zone_key
 
 CONTROL_PLANE_LABELS: Final = (
     "node-role.kubernetes.io/control-plane",

@@ -32,8 +32,8 @@ from kubectl_nodelife.engine.calls.call import FORBIDDEN
 from kubectl_nodelife.engine.guard import FAULT, Breaker, Guard, WriteConditions, verb_of
 from kubectl_nodelife.engine.quarantine import Bug, words
 from kubectl_nodelife.errors import NodelifeError, Refused
+from kubectl_nodelife.kube.node import zone_key
 from kubectl_nodelife.kube.times import format_time
-from kubectl_nodelife.kube.zones import zone_key
 from kubectl_nodelife.live.lease import LeaseKeeper
 
 PAUSE_S: Final = 5.0

@@ -36,7 +36,7 @@ from kubectl_nodelife.daemon.metrics.options import MetricsOptions
 from kubectl_nodelife.daemon.metrics.recorder import MetricsRecorder
 from kubectl_nodelife.daemon.metrics.values import Values
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.zones import zone_display
+from kubectl_nodelife.kube.node import zone_display
 
 KEPT_SECONDS: Final = 1.0
 _METHODS: Final = ("GET", "HEAD")

@@ -58,7 +58,7 @@ from kubectl_nodelife.outlook.audit.findings import (
     transition,
     words,
 )
-from kubectl_nodelife.outlook.terminating import release_of
+from kubectl_nodelife.outlook.view import release_of
 from kubectl_nodelife.workloads.node_readiness import (
     NodeReadiness,
     kubelet_speaks,

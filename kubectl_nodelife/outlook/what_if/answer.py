@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
+from kubectl_nodelife.drain.results import DEGRADED, FULL, NONE, OUTAGE_ORDER
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import first_names
@@ -17,10 +18,6 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import ReplicationControllerSpec, ScaleSpec
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import (
-    DEGRADED,
-    FULL,
-    NONE,
-    WORST,
     AtRisk,
     Both,
     BudgetFuture,
@@ -158,7 +155,8 @@ def _workloads(
         if _differs(workload, before, after)
     ]
     yield from sorted(
-        found, key=lambda w: (WORST[w.outage], -w.at_zero_seconds, w.namespace, w.kind, w.name)
+        found,
+        key=lambda w: (OUTAGE_ORDER[w.outage], -w.at_zero_seconds, w.namespace, w.kind, w.name),
     )
 
 
@@ -354,7 +352,7 @@ def _verdict(
     zones: Sequence[ZoneFuture],
 ) -> Verdict:
     was, now = figures_of(before), figures_of(after)
-    outage = min((w.outage for w in workloads), key=WORST.__getitem__, default=NONE)
+    outage = min((w.outage for w in workloads), key=OUTAGE_ORDER.__getitem__, default=NONE)
     asked = " and ".join(map(act_words, acts))
     text = f"what if {asked}: {outcome_words(workloads, services, zones)}"
     both = {name: Both(baseline=was[name], future=now[name]) for name in now}

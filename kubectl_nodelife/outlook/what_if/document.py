@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kubectl_nodelife.drain.results import DEGRADED, FULL
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.names import first_names
@@ -21,8 +22,6 @@ from kubectl_nodelife.outlook.what_if.question import Played
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject
 from kubectl_nodelife.sim.timeline import Record
 
-NONE, DEGRADED, FULL = "none", "degraded", "full"
-WORST: Final = {FULL: 0, DEGRADED: 1, NONE: 2}
 _NAMED: Final = 3
 
 

@@ -22,12 +22,12 @@ from kubectl_nodelife.controllers.nodelifecycle.health import lost_after_ns
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, eviction_rate
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import tolerates
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, NO_EXECUTE
 from kubectl_nodelife.kube.workload import PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
-from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import (
     AtRisk,

@@ -17,8 +17,8 @@ import msgspec
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.zones import zone_display, zone_key
 from kubectl_nodelife.outlook.what_if import EACH
 from kubectl_nodelife.outlook.what_if.acts import Act, Narrowing, read_acts
 from kubectl_nodelife.outlook.what_if.answer import figures_of, goes_down
