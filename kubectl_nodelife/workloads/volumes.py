@@ -1,8 +1,8 @@
 """Where a pod's volumes let it go: bound volumes' node affinity and zones, claims not bound yet.
 
 Follows kube-scheduler plugins/volumebinding (`PreFilter`, `FindPodVolumes`), volumezone and
-volumerestrictions (ReadWriteOncePod). Left out: limits on attached volumes, storage capacity, and
-which of several free volumes a claim would take.
+volumerestrictions (ReadWriteOncePod). Left out: limits on attached volumes, storage capacity,
+volumes that are reserved for a claim by name, and which of several free volumes a claim would take.
 """
 
 from __future__ import annotations
@@ -195,6 +195,7 @@ def _can_bind(class_: StorageClass, node: Node, volumes: Volumes) -> bool:
         return False
     labels = node.metadata.labels or _NO_LABELS
     return not class_.allowed_topologies or any(
-        all(labels.get(e.key) in e.values for e in term.match_label_expressions)
+        term.match_label_expressions  # an empty term matches nothing
+        and all(labels.get(e.key) in e.values for e in term.match_label_expressions)
         for term in class_.allowed_topologies
     )
