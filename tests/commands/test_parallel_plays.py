@@ -17,7 +17,7 @@ from kubectl_nodelife.report.live_line import _bar
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import json, os, sys, time
-from kubectl_nodelife.commands.what_if import play_all
+from kubectl_nodelife.commands.what_if_each import play_all
 
 def play(target):
     time.sleep(0.01)
@@ -39,8 +39,11 @@ def test_ctrl_c_keeps_what_was_played(jobs: int) -> None:
         start_new_session=True,
     )
     assert process.stdout is not None and process.stderr is not None
-    while os.read(process.stderr.fileno(), 1) != b"!":
-        pass
+    told = b""
+    while not told.endswith(b"!"):
+        read = os.read(process.stderr.fileno(), 1)
+        assert read, told.decode()  # it has ended
+        told += read
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
     out, err = process.communicate()
     assert set(err.decode()) <= set(".!"), err

@@ -1,7 +1,7 @@
 """The enforcing daemon on a simulated API server, on virtual time, with seeded faults.
 
-CI plays 1,000 seeds. By hand: `pytest tests/enforce/test_simulation.py --seeds 10000 -n 4`; a
-failure names its seed.
+CI plays 500 seeds, by default it is 30. By hand: `pytest tests/enforce/test_simulation.py --seeds
+10000 -n 4`; a failure names its seed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pytest
 
 from tests.enforce.simulation import Run, faults_found, play
 
-_BATCH = 20
+_BATCH = 10
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,9 +1,9 @@
 """A pass that looks at what may have changed decides what a pass over all nodes decides.
 
 The judge is the same controller that forgets before each pass what it saw of the nodes, and zones
-that are counted from nothing; runs with seeded faults are played with both. Forty seeds, or what
-`--seeds` asks for. A controller's fork decides at each pass what the controller does, too, and
-leaves the memory of the controller as it is.
+that are counted from nothing; runs with seeded faults are played with both. Thirty seeds, eighty on
+CI, or what `--seeds` asks for. A controller's fork decides at each pass what the controller does,
+too, and leaves the memory of the controller as it is.
 """
 
 from __future__ import annotations
@@ -24,14 +24,12 @@ from tests.upgrade.fault_plan import plan_of
 from tests.upgrade.simulation import Fleet
 
 _BATCH = 10
-_DEFAULT = 40
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """A test for each batch of seeds."""
     if "first_seed" in metafunc.fixturenames:
-        seeds = max(_DEFAULT, metafunc.config.getoption("--seeds"))
-        metafunc.parametrize("first_seed", range(0, seeds, _BATCH))
+        metafunc.parametrize("first_seed", range(0, metafunc.config.getoption("--seeds"), _BATCH))
 
 
 def decisions(seed: int) -> list[str]:
