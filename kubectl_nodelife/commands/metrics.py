@@ -1,21 +1,18 @@
-"""`kubectl nodelife metrics`: the table of metrics, alerting rules and a dashboard.
-
-The rules file is given the form of Prometheus or of its operator. The expressions stand in
-`alerts.yaml` alone.
-"""
+"""`kubectl nodelife metrics`: the table of metrics, alerting rules and a dashboard."""
 
 from __future__ import annotations
 
-from importlib.resources import files
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
-import yaml
 
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.commands.groups import SpellingGroup
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.daemon.metrics.alerting import Rules
 
 SEVERITIES: Final = ("info", "warning", "critical")
 
@@ -70,6 +67,7 @@ def alerts(output: str, severity_map: str, runbooks: str) -> None:
       kubectl nodelife metrics alerts
       kubectl nodelife metrics alerts -o prometheusrule --severity-map critical=page
     """
+    from kubectl_nodelife.daemon.metrics.alerting import prometheus_rule, read_rules, to_yaml
 
     rules = _renamed(read_rules(runbooks), severity_map)
     terminal.write(to_yaml(prometheus_rule(rules) if output == "prometheusrule" else rules))
@@ -108,37 +106,3 @@ def _renamed(rules: Rules, severity_map: str) -> Rules:
             if labels is not None:
                 labels["severity"] = names.get(labels["severity"], labels["severity"])
     return rules
-
-
-Rules = dict[str, Any]
-
-
-def read_rules(runbooks: str = "") -> Rules:
-    """The rules as Prometheus reads them. `runbooks`: where docs/metrics.md can be read, "" for
-    alerts without the address of a runbook.
-    """
-    text = files("kubectl_nodelife.daemon.metrics").joinpath("alerts.yaml").read_text("utf-8")
-    rules: Rules = yaml.safe_load(text)
-    for group in rules["groups"]:
-        for rule in group["rules"]:
-            if "alert" in rule and runbooks:
-                rule["annotations"]["runbook_url"] = f"{runbooks}#{rule['alert'].lower()}"
-    return rules
-
-
-def prometheus_rule(rules: Rules) -> Rules:
-    """A PrometheusRule of the operator's."""
-    return {
-        "apiVersion": "monitoring.coreos.com/v1",
-        "kind": "PrometheusRule",
-        "metadata": {
-            "name": "kubectl-nodelife",
-            "labels": {"app.kubernetes.io/name": "kubectl-nodelife"},
-        },
-        "spec": rules,
-    }
-
-
-def to_yaml(rules: Rules) -> str:
-    """As YAML, in the order of the file."""
-    return yaml.safe_dump(rules, sort_keys=False, width=100, allow_unicode=True)

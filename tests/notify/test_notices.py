@@ -14,14 +14,10 @@ from aiohttp import web
 
 from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample, ZoneSample
 from kubectl_nodelife.daemon.notify import delivery
-from kubectl_nodelife.daemon.notify.delivery import (
+from kubectl_nodelife.daemon.notify.delivery import CommandDelivery, Outbox, WebhookDelivery
+from kubectl_nodelife.daemon.notify.notices import (
     FIRING,
     RESOLVED,
-    CommandDelivery,
-    Outbox,
-    WebhookDelivery,
-)
-from kubectl_nodelife.daemon.notify.notices import (
     NotedCondition,
     Notice,
     NoticeBoard,
