@@ -4,12 +4,12 @@ Follows apiserver admission/plugin/namespace/lifecycle, plugin/webhook (rules, n
 objectSelector, matchConditions, failurePolicy) and plugin/policy/validating; and
 pkg/controller/namespace, which ends what cannot be evicted. The object of an eviction is an
 Eviction, which has the pod's name and namespace and no labels, so an objectSelector that asks for a
-label never meets one. What a webhook that runs will answer cannot be told from here; what happens
+label never meets one. What a webhook that runs will answer cannot be known from here; what happens
 when its service is missing can. Rules whose CEL cannot be evaluated from what was read leave the
 answer open too.
 
 Left out: the built-in plugins that never concern an eviction, MutatingAdmissionPolicies, and
-authorization, which only the API server can tell.
+authorization, which only the API server decides.
 
 `eviction_webhooks` lists the webhooks that are asked before pods are evicted, and what each
 selects.
@@ -75,7 +75,7 @@ class AdmissionRequest(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """Something that may refuse the request; whether it does cannot be told from what was read."""
+    """Something that may refuse the request; whether it does is not known from what was read."""
 
     reason: str
 
@@ -148,7 +148,7 @@ class Admission:
         return answer if isinstance(answer, EvictionRefused) else None
 
     def doubt(self, pod: Pod, *, deletion: bool = False) -> str | None:
-        """Who may refuse the request with an answer that cannot be told from here, or None."""
+        """What may refuse the request with an answer that cannot be known from here, or None."""
         answer = self._answer(pod, "DELETE" if deletion else "CREATE")
         return answer.reason if isinstance(answer, Doubt) else None
 
@@ -416,7 +416,7 @@ WEBHOOK_KINDS = (
     "Service",
     "EndpointSlice",
 )
-"""The kinds that tell it."""
+"""The kinds that the answer about webhooks is made from."""
 
 DEFAULT_TIMEOUT_SECONDS = 10
 _MOST_NAMES = 4
@@ -438,7 +438,7 @@ class EvictionWebhook(msgspec.Struct, frozen=True, rename="camel"):
     pods: list[str]
 
     def told(self) -> str:
-        """In a sentence: who is asked about what, and what comes of no answer."""
+        """In a sentence: which webhook is asked about what, and what comes of no answer."""
         names = first_names(self.pods, _MOST_NAMES)
         asked = f"is asked about {names} (it selects {self.selects})"
         name = f"{self.name} of {self.configuration}"

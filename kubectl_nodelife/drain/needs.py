@@ -101,7 +101,7 @@ class Unread:
         ]
 
     def unreadable_on(self, node: str) -> list[str]:
-        """The pods of the node that cannot be read, of which nobody knows whether they go."""
+        """The pods of the node that cannot be read; whether they go is not known."""
         bound = ("Node", ("", node))
         return [
             str(found)

@@ -131,7 +131,7 @@ class PlannedNodes:
         self.pod_changed(old, new)
         self.placement.pod_changed(old, new)
 
-    # --- what it is told -------------------------------------------------------------------------
+    # --- changes received ------------------------------------------------------------------------
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A node is another one than in the snapshot."""

@@ -69,7 +69,7 @@ class PodPlan(msgspec.Struct, rename="camel"):
     """One pod of a planned node.
 
     `start`: its eviction is accepted; `gone`: its object is gone; `end`: its replacement is Ready.
-    `tries`: how often kubectl asks. `gone_for_good`: nobody makes it anew; `data_lost`: its
+    `tries`: how often kubectl asks. `gone_for_good`: it is not replaced; `data_lost`: its
     emptyDir volumes, whose data goes with it. `hint`: what is to be said where no `remedy` was
     found.
     """

@@ -104,7 +104,7 @@ class RunningControllers:
         return None if self._quiet else self._engine.next_due()
 
     def step(self, events: Iterable[Event]) -> None:
-        """They are told what happened, and what they decide happens at once."""
+        """They receive the events, and what they decide happens at once."""
         world, engine = self._world, self._engine
         now_ns = world.api.now_ns
         while True:

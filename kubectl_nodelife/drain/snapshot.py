@@ -58,7 +58,7 @@ class PlanSnapshot:
 
     `kinds_read`: the kinds whose objects were read, None for all of them. `now_ns`: the moment,
     nanoseconds since the epoch. `unreadable`: objects that are there and cannot be read. `release`:
-    what the cluster's release does about dead nodes. `settings`: its controllers'.
+    what the cluster's release does about lost nodes. `settings`: its controllers'.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class PlanSnapshot:
         self.pods: Sequence[Pod] = self._pods()
 
     def _pods(self) -> Sequence[Pod]:
-        """The pods, each with a uid: hand-written ones have none, and it tells pods apart here."""
+        """The pods, each with a uid: hand-written ones have none, and it identifies pods here."""
         pods = self.all_of(Pod)
         if all(pod.metadata.uid for pod in pods):
             return pods
@@ -249,8 +249,8 @@ class PlanSnapshot:
 
     @cached_property
     def late(self) -> dict[str, int]:
-        """The nodes that are Ready or say that they are not, and were not heard of in time: when
-        they last were, ns since the epoch.
+        """The nodes whose Ready is True or False and whose last heartbeat is late: when it came,
+        ns since the epoch.
         """
         cache, counts = Cache(), self.settings.leases_count
         cache.fill(self._leases.values(), self.now_ns)
@@ -281,7 +281,7 @@ class PlanSnapshot:
         }
 
     def silent_kubelet(self, node_name: str) -> str | None:
-        """Why the node's kubelet is held to be gone, in a sentence; None where it is alive.
+        """Why the node's kubelet is held to be gone, in a sentence; None where it is not.
 
         By the cluster's own word (Ready Unknown, the unreachable taint), or by a Lease that ran out
         before this moment. A node without a Lease is never called lost on its age.

@@ -290,7 +290,7 @@ class Judge:
         if actor.held is not None:
             plan.gate, plan.reason = actor.held
             if target.accepted_ns is None and target.refusal is not None:
-                # What kubectl is told is that the namespace goes; it would wait for that.
+                # kubectl's answer is that the namespace goes; it would wait for that.
                 plan.gate = target.refusal.gate
                 plan.reason = f"{target.refusal.message}; {plan.reason}"
         elif target.outcome == TIMED_OUT and plan.grace is not None:
@@ -353,7 +353,7 @@ class Judge:
         if actor.workload is None or actor.workload.rule.when == NOT_REPLACED:
             return []
         if actor.pod.status.phase in TERMINAL_PHASES:
-            return []  # it does not count any more, so nobody misses it
+            return []  # it does not count any more, so it is not missed
         replacement = actor.replacement
         if replacement is not None and replacement.node:
             others = self._somewhere(actor)

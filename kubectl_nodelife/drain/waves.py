@@ -3,7 +3,7 @@
 The whole set is cordoned first, so that no replacement lands on a node that is still to be drained,
 or, where nodes come back and room is scarce, the nodes of a wave when it begins (`choose_cordon`).
 `workloads.waves` cuts the waves by what draining a node asks of the cluster: which budgets it
-needs, and how much room on nodes that are not cordoned when the wave begins. `bounds` tells how few
+needs, and how much room on nodes that are not cordoned when the wave begins. `bounds` says how few
 waves there could be. Nodes whose drain cannot end come last, each for itself. The next wave begins
 when the replacements of the one before are Ready and its maintenance is over; with a maintenance,
 the nodes take pods again then.
@@ -242,7 +242,7 @@ class _Conductor:
         return all(process.answered() for process in self._running)
 
     def end(self) -> None:
-        """Forget the processes, which tell of their end here."""
+        """Forget the processes, which report their end here."""
         self._running, self.processes = [], []
 
     def result(self) -> list[WaveInPlay]:
@@ -344,7 +344,7 @@ def cap_of(scope: Scope, key: BudgetKey) -> int:
 def _blocked(
     pod: Pod, silent: bool, scope: Scope, options: DrainOptions, admission: Admission
 ) -> str:
-    """Why the pod can never go, where no run is needed to tell; "" otherwise."""
+    """Why the pod can never go, where no run is needed to know; "" otherwise."""
     if silent and pod.status.phase not in ("Succeeded", "Failed"):
         return "its kubelet is silent"
     if finalizers_that_hold(pod):

@@ -4,11 +4,11 @@ API server, kubelets, scheduler, owners and the disruption controller are those 
 What is the plan's own is what it knows beforehand: counts of pods that it leaves out (`scope`), how
 long pods take to be Ready, what refuses evictions in admission, and what holds a pod for good; and
 the record of what becomes of each pod. Nothing happens that no component would do: a
-pod held by a finalizer or by a dead kubelet stays, and a budget whose replacement fits on no node
+pod held by a finalizer or by a silent kubelet stays, and a budget whose replacement fits on no node
 never refills.
 
-A `Play` is one run of a plan: a world, and the kubectl processes in it. Its clock tells two sorts
-of calls apart. *Active* ones change something or may: they stand in the agenda with what the world
+A `Play` is one run of a plan: a world, and the kubectl processes in it. Its clock has two sorts
+of calls. *Active* ones change something or may: they stand in the agenda with what the world
 itself does. *Idle* ones only ask again: a retry every 5 s, a look every second. Once only idle
 calls are left and each has been answered since the last change, nothing will ever change, and the
 run ends. That is how "never" is found without waiting. Where only something far away will change
@@ -65,7 +65,7 @@ Call = Callable[..., None]
 
 
 class PlanClock:
-    """Instants are nanoseconds since the moment of the plan. Without a `world` it only tells time.
+    """Instants are nanoseconds since the moment of the plan. Without a `world` it only keeps time.
 
     At one instant what the world does comes before what only asks.
     """
@@ -125,7 +125,7 @@ class PlanClock:
             self._ask()
 
     def end(self) -> None:
-        """Forget all calls that were to be made, and who made them."""
+        """Forget all calls that were to be made, and their callers."""
         self._asked.clear()
         self.controllers = self._world = None
 
@@ -253,7 +253,7 @@ class PlanWorld(KubectlRequests):
             silent=frozenset(self.snapshot.late.keys() - heard if joined is not None else ()),
             slow=frozenset(heard),
         )
-        api = Api(None, self.snapshot.now_ns, store)  # nobody reads action by action
+        api = Api(None, self.snapshot.now_ns, store)  # nothing reads action by action
         super().__init__(World(api, self._terms, end_ns=_NO_END_NS), {})
         self.clock = PlanClock(self._world)
         self._begin(moving)
@@ -264,7 +264,7 @@ class PlanWorld(KubectlRequests):
 
     def end(self) -> None:
         """The play is over. Undo the circles in which the parts hold one another, so that all of it
-        goes as soon as nobody holds it, without the garbage collector.
+        goes as soon as nothing refers to it, without the garbage collector.
         """
         self._world.end()
         self.clock.end()
@@ -396,7 +396,7 @@ class PlanWorld(KubectlRequests):
         return self._admission.refuses_deletion(pod)
 
     def _set_disruption_target(self, pod: Pod) -> None:
-        """Nobody here reads the condition."""
+        """Nothing here reads the condition."""
 
     # --- the record of pods ----------------------------------------------------------------------
 
@@ -422,7 +422,7 @@ class PlanWorld(KubectlRequests):
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         if old is None or (new is not None and new.metadata.uid != old.metadata.uid):
-            return  # `_replaced` was told of it
+            return  # `_replaced` received it
         actor = self._actor_of(old)
         if new is None:
             actor.gone_ns = actor.goes_ns = self._now_ns()
@@ -474,7 +474,7 @@ def why_held(
     """(gate, reason) of what keeps the pod for ever, or None.
 
     `due_ns`: when it is to be gone, since the plan's moment. `silent`: why its kubelet is held to
-    be silent, None where it lives.
+    be silent, None where it is not.
     """
     collected = silent is not None and snapshot.out_of_service(node)
     if pod.metadata.deletion_grace_period_seconds != 0 and silent is not None and not collected:
@@ -513,7 +513,7 @@ class Play:
     end_ns: int | None = None
 
     def end(self) -> None:
-        """Free the nodes of the play once it is read off: nobody asks again where pods find room.
+        """Free the nodes of the play once it is read off: no later call asks where pods find room.
 
         The nodes of each play are many objects, and go at once instead of by the garbage collector.
         """

@@ -1,4 +1,4 @@
-"""Every answer, from what the controllers remember and from plays, to the document that tells it.
+"""Every answer, from what the controllers remember and from plays, to the document that shows it.
 
 Pure: a `ClusterView` (`view.py`), controllers, plans or lines of a timeline and `now` in, plain
 values out. What cannot be known from outside (tokens left in a rate limiter, when a monitor pass

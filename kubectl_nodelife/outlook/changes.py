@@ -1,4 +1,4 @@
-"""`changes -f`: what was done to nodes and pods, as far as Events and objects tell, as documents.
+"""`changes -f`: what was done to nodes and pods, as far as Events and objects show, as documents.
 
 The same documents as a daemon's changes (`changes`), of writes that were seen and not
 planned: all are `confirmed`, and `by` says whose they are.
@@ -24,7 +24,7 @@ _WRITES: Final = frozenset(
         *("Evicted", "Preempted", LIFECYCLE),
     }
 )
-"""The families of lines that tell of a write to a node or pod; the rest tell of something else."""
+"""The families of lines about a write to a node or pod; the rest are about something else."""
 
 _CONDITION: Final = re.compile(r"(?P<type>\S+)=(?P<status>\w+)(?: \((?P<reason>.*)\))?", re.DOTALL)
 """As `outlook/replay` words it; a reason may hold anything."""

@@ -1,7 +1,7 @@
-"""Which Services lose which endpoints with a node, and what still points at pods that are dead.
+"""Which Services lose which endpoints with a node, and which slices still point at its pods.
 
 When a node is lost its pods are marked not ready; that takes them out of their Services. The rules
-are those of `kube/service.py`; EndpointSlices tell what traffic goes by at this moment.
+are those of `kube/service.py`; EndpointSlices show where traffic goes at this moment.
 """
 
 from __future__ import annotations

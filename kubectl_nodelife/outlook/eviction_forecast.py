@@ -149,7 +149,7 @@ def _left(status: str, since_ns: int, settings: Settings, now_ns: int) -> Range:
 def is_left_out(pod: Pod, cache: Cache) -> bool:
     """True if the pod is a DaemonSet's, which the eviction leaves where it is.
 
-    Upstream asks the selectors of all DaemonSets; where none were read the pod's owner tells.
+    Upstream asks the selectors of all DaemonSets; where none were read the pod's owner decides.
     """
     owner = controller_of(pod.metadata)
     owned = owner is not None and owner.kind == "DaemonSet"

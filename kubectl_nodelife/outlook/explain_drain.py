@@ -1,6 +1,6 @@
 """Explains what `kubectl drain` of its node does to a pod, and what stands in its way.
 
-That is who replaces the pod and when, which admission webhooks are asked before pods of a node are
+That is what replaces the pod and when, which admission webhooks are asked before pods of a node are
 evicted, and of a disruption budget its arithmetic, its pods, the nodes it holds, what would help.
 Imported by need: most explanations do without the drain planner.
 """
@@ -42,7 +42,7 @@ _NOTHING_WRONG = (
 
 
 def drain_sections(snapshot: PlanSnapshot, pod: Pod) -> Iterator[ExplainedQuestion]:
-    """Who replaces the pod, and what a drain of its node would do to it."""
+    """What replaces the pod, and what a drain of its node would do to it."""
     yield ExplainedQuestion("Who replaces it, and when?", list(_replacement(snapshot, pod)))
     node = pod.spec.node_name
     if node in snapshot.nodes:

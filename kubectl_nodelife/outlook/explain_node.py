@@ -1,8 +1,8 @@
 """Explains a node, what a taint does to its pods, and its zone.
 
 Of a node: its state, the times until its pods are evicted, its zone's rate, its pods; of a taint
-that it might get: who goes at once, who later, who never; of a zone: its state, the rule for it,
-what would slow or stop it, who waits, what runs. In v1.16 without taints: the eviction's times,
+that it might get: which pods go at once, later or never; of a zone: its state, the rule for it,
+what would slow or stop it, what waits, what runs. In v1.16 without taints: the eviction's times,
 its pace, and which pods it takes.
 """
 

@@ -128,14 +128,14 @@ def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[E
     terms.append(DelayTerm("tolerated after the taint", seconds, seconds, what.because))
     sentences = ["These times add up, term by term, to its deletion."]
     if of_node.ready == "False":
-        terms.append(_grace_term(pod))  # its kubelet speaks, and ends the pod
+        terms.append(_grace_term(pod))  # its kubelet reports, and ends the pod
     else:
         sentences += _for_ever(outlook, pod)
     yield ExplainedQuestion(question, sentences, terms)
 
 
 def _for_ever(outlook: Outlook, pod: Pod) -> Iterator[str]:
-    """Sentences on a pod that is deleted while its kubelet is dead."""
+    """Sentences on a pod that is deleted while its kubelet does not report."""
     ways = "its kubelet is back, its node object is deleted"
     if outlook.settings.gate("NodeOutOfServiceVolumeDetach"):
         ways += ", its node is tainted out-of-service"

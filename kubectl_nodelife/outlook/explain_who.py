@@ -1,6 +1,6 @@
 """Explains who cordoned, tainted or drained a node, when, why, and what undoes or repeats it.
 
-Told by the lines of a replay (`replay/timeline`), made of managedFields, conditions and Events, so
+From the lines of a replay (`replay/timeline`), made of managedFields, conditions and Events, so
 that both name the same program. Only the API server's audit log has users' names.
 """
 
@@ -133,7 +133,7 @@ def _conditions(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterato
 
 
 def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
-    """Who else is at work on the node, and whether several take it out of service."""
+    """What else is at work on the node, and whether several take it out of service."""
     acting: dict[str, str] = {}
 
     def note(actor: Actor, what: str) -> None:
@@ -167,7 +167,7 @@ def _mark(node: Node) -> NodeMark | None:
 
 
 def _is_over(condition: NodeCondition) -> bool:
-    """True if it tells nothing of the present: a drain that ended well, or what is not so."""
+    """True if it says nothing of the present: a drain that ended well, or what is not so."""
     ended_badly = condition.type == DRAIN_IN_PROGRESS and condition.reason != DRAIN_COMPLETED
     return condition.status == FALSE and not ended_badly
 

@@ -1,7 +1,7 @@
 """The wall as a stream: a first frame of all zones and nodes, then what differs from it.
 
 The live page draws these documents. Nodes are rows of an array, since their keys would be most of
-the text. Instants are seconds of one clock, which each document tells (`now`), so that a row
+the text. Instants are seconds of one clock, which each document gives (`now`), so that a row
 changes only when what it says changes, not because time passes.
 """
 
@@ -23,7 +23,7 @@ from kubectl_nodelife.outlook.wall import WallZone, wall_zones
 from kubectl_nodelife.outlook.zone import ZoneOutlook, zone_brakes, zones
 
 SAME_SECONDS: Final = 0.5
-"""An instant that moves by no more than that is not told again."""
+"""An instant that moves by no more than that is not sent again."""
 
 _NUMBERS: Final = {state: number for number, state in enumerate(WORST_FIRST)}
 _QUIET: Final = frozenset({"healthy", "cordoned"})
@@ -81,7 +81,7 @@ class LiveFrame(msgspec.Struct, frozen=True):
         }
 
     def follows(self, before: LiveFrame) -> bool:
-        """True if it can be told as what differs: the places of zones are the same."""
+        """True if it can be sent as what differs: the places of zones are the same."""
         same = self.profile == before.profile
         return same and [z.name for z in self.zones] == [z.name for z in before.zones]
 
@@ -89,8 +89,8 @@ class LiveFrame(msgspec.Struct, frozen=True):
 def delta(before: LiveFrame, after: LiveFrame) -> tuple[LiveFrame, dict[str, Any]]:
     """The frame that a reader of `before` knows after the changes, and the changes; {}: none.
 
-    A row that says the same stays the one that was told, so that small moves add up to one that is
-    told.
+    A row that says the same stays the one that was sent, so that small moves add up to one that is
+    sent.
     """
     told: dict[str, Any] = {}
     rows, changed, known_rows = dict(after.nodes), [], before.nodes

@@ -89,7 +89,7 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     `lease_age_ns`, `status_age_ns`: None where no such heartbeat was read. `leases_count`: whether
     the Lease is a sign of life, or status posts alone (gate NodeLease off). `unknown_in`: until
     Ready becomes Unknown if no heartbeat comes; None where that is not known or cannot happen any
-    more. `late`: its next sign of life should have come. `first_look`: nobody has watched the node,
+    more. `late`: its next sign of life should have come. `first_look`: it was not watched before,
     so that its age alone proves nothing. `untaint_in`: until a monitor pass takes `lost_taints` off
     a node that is Ready again; None where there are none.
     `classic`: where pods are evicted without taints; else None.
@@ -122,8 +122,8 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     def message(self) -> str:
         """The message of the kubelet of a node that is not ready: it names CRI, CNI or CSI.
 
-        "" for what the controller itself writes of a silent one. Text of the cluster: whoever shows
-        it must make it safe.
+        "" for what the controller itself writes of a silent one. Text of the cluster: the caller
+        must make it safe before it is shown.
         """
         ready = self.node.ready()
         if ready is None or ready.status == "True" or ready.reason in SILENT_REASONS:
@@ -163,7 +163,7 @@ class Outlook:
         *,
         first_look: bool = False,
     ) -> None:
-        """`first_look`: nobody has watched the cluster before this instant."""
+        """`first_look`: the cluster was not watched before this instant."""
         self.cache = cache
         self.settings = settings
         self.memory = lifecycle.memory
@@ -247,7 +247,7 @@ class Outlook:
     def _heard_ns(self, name: str, noticed_ns: int, sign_ns: int | None) -> int:
         """When the last sign of life came, which a pass of ours noticed then: that of a controller
         whose passes we do not know did within a period of it. `sign_ns`: as its author dates it,
-        which is taken where nobody saw it come.
+        which is taken where its arrival was not seen.
         """
         heartbeat = self.cache.heartbeat(name) if self.settings.leases_count else None
         renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
@@ -327,7 +327,7 @@ def join_controllers(
 ) -> tuple[Outlook, list[Action]]:
     """The outlook at `now_ns`, and what the controllers would already have done by then.
 
-    `first_look`: the cluster is a live one, and nobody has watched it before.
+    `first_look`: the cluster is a live one, and was not watched before.
     """
     lifecycle = NodeLifecycleController(settings)
     runs_eviction = settings.flags.get("enable-taint-manager", "true") == "true"

@@ -96,7 +96,7 @@ def node_verdict(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
 def _silent_without_lease(outlook: NodeOutlook) -> NodeVerdict | None:
     """A node whose Lease was not read, and whose status is older than any kubelet leaves it.
 
-    It is not called lost: a Lease, which nobody has seen, may be young.
+    It is not called lost: a Lease, which was not read, may be young.
     """
     age_ns = outlook.status_age_ns
     if outlook.sign_age_ns is not None or age_ns is None:

@@ -40,7 +40,7 @@ class NodeEntry(msgspec.Struct, frozen=True):
     if_lost: ZoneAfterLoss
 
     def in_trouble(self) -> bool:
-        """True if it is neither healthy nor as somebody wanted it."""
+        """True if it is neither healthy nor as a person wanted it."""
         return self.verdict.state not in FINE
 
 
@@ -48,7 +48,7 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
     """All of it.
 
     `source` as the contract has it; `moment` says which instant was judged, and why that one.
-    `deleted`: while it is watched, the nodes that are gone since it was told last. `asked`: how
+    `deleted`: while it is watched, the nodes that are gone since the last answer. `asked`: how
     many nodes were judged, of which `nodes` may be those in trouble alone.
     """
 

@@ -37,8 +37,8 @@ def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
 
 
 def what_can_hold_it(outlook: Outlook, node: Node | None, pod: Pod) -> list[str]:
-    """The resources that the kubelet of a live node must see gone before it lets the object go, and
-    what is known of each; empty while the grace period lasts, or where no kubelet can answer.
+    """The resources that the kubelet of a Ready node must see gone before it lets the object go,
+    and what is known of each; empty while the grace period lasts, or where no kubelet can answer.
 
     Follows `PodResourcesAreReclaimed` up to 1.26, `SyncTerminatedPod` later (`kubelet/reclaim`).
     """

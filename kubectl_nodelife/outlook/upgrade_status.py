@@ -1,6 +1,6 @@
 """`upgrade status`: how a run stands, from the nodes' annotations and the run's Lease alone.
 
-Anybody who may read nodes and that Lease gets the same answer, on any machine, whether or not a
+Anyone who may read nodes and that Lease gets the same answer, on any machine, whether or not a
 leader is there. What only the leader can know (gates, what a node waits for) it has written on the
 Lease with its last renewal. Of each node: its state, its clock, what it waits for, its checks.
 """
@@ -231,7 +231,7 @@ def _of_other_runs(
 
 
 def _leader(lease: Lease | None, now_ns: int) -> Json:
-    """Who leads, or since when nobody does. Whether a holder still lives only watching tells."""
+    """The leader, or since when there is none. Only watching shows whether a holder still runs."""
     spec = lease.spec if lease is not None else None
     renewed = spec.renew_time if spec is not None else None
     silent_s = max(0, now_ns - renewed) // SECOND_NS if renewed is not None else None
@@ -295,7 +295,7 @@ def _counted(
 def _gates(
     run: RunDocument | None, policy: UpgradePolicy | None, now_ns: int, said: LeaderReport
 ) -> list[Json]:
-    """The gates that hold: pause and window as Lease and clock tell, the others as was said."""
+    """The gates that hold: pause and window by Lease and clock, the others as was reported."""
     found: list[Json] = []
     if run is None or run.phase in OVER:
         return found
@@ -391,7 +391,7 @@ def _estimate(view: RunNodes, progress: Progress | None, warnings: list[str]) ->
 
 
 def _not_evaluated(view: RunNodes) -> Iterator[str]:
-    """Sentences on what is unknown to those who only read."""
+    """Sentences on what reading alone cannot show."""
     run = view.run
     if run is None or run.phase in OVER:
         return
@@ -420,7 +420,7 @@ class RunNodes:
     """The nodes of a run. `marks`: None for an annotation that cannot be read. `of_others`: the
     marks of other runs.
 
-    `said`: what the leader told last; `is_led`: whether it still lives. `evidence` None: checks are
+    `said`: the leader's last report; `is_led`: whether it still runs. `evidence` None: checks are
     not evaluated.
     """
 
@@ -539,7 +539,7 @@ def has_checks(node: Node) -> bool:
 
 
 class _NoImages:
-    """No canary is made by those who look on."""
+    """A status makes no canary."""
 
     def image_for(self, cache: Cache, node: Node) -> str:
         """None is known."""

@@ -1,6 +1,6 @@
 """The cluster as it was shown at one moment, from which every answer about it is made.
 
-A daemon, a direct look and a dump each make one, and whoever answers need not know which. What the
+A daemon, a direct look and a dump each make one, and an answer does not depend on which. What the
 controllers think of it is worked out when it is first asked for.
 """
 
@@ -28,7 +28,7 @@ class ClusterView:
     `now_ns` is the moment in ns since the epoch, `moment` says the same for readers and where it is
     from, `source` is the contract's. `warnings` must be said with any answer. `unread`: the kinds
     that were asked for and are not to be had, each with the server's words ("": not in the dump, or
-    not read yet). `first_look`: the cluster is a live one, and nobody has watched it before.
+    not read yet). `first_look`: the cluster is a live one, and was not watched before.
     """
 
     mode = "dry-run"
@@ -49,7 +49,7 @@ class ClusterView:
         profile_origin: str = "",
     ) -> None:
         """`outlook`: of controllers that run already; without one it is made of `objects`, with
-        `unreadable` in quarantine, of which `warnings` tell.
+        `unreadable` in quarantine, which `warnings` name.
         """
         self.settings = settings
         self.now_ns = now_ns

@@ -4,7 +4,7 @@ out, an upgrade run.
 Each is one line with a command that says more. An eviction that is refused leaves no trace in the
 cluster: what was promised of a work when it was first seen, what is expected of it now, and what it
 waits for since when, `FollowedWorks` reads off the documents of `drain-plan`, `rollout status` and
-`upgrade status`, which whoever follows the works asks for and hands in (`take`).
+`upgrade status`, which the caller fetches and passes in (`take`).
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ def _roll_outs(cache: Cache) -> Iterator[WorkInProgress]:
 
 
 def nodes_emptied(cache: Cache) -> set[str]:
-    """Cordoned nodes with a pod that a drain moves and that is being deleted, and those of which
-    the one who drains them says so.
+    """Cordoned nodes with a pod that a drain moves and that is being deleted, and those whose
+    condition says so.
     """
     return {
         node.name
@@ -175,7 +175,7 @@ def _moves(pod: Pod) -> bool:
 
 class WorkDetails(msgspec.Struct, frozen=True):
     """The progress of a work, from a document. `within`: in how many seconds it ends, None: never,
-    or not known. `waits`: what, why, and for how many seconds, None where it does not tell.
+    or not known. `waits`: what, why, and for how many seconds, None where it does not say.
     """
 
     within: tuple[float, float] | None
@@ -278,7 +278,7 @@ def _instants(
 
 
 def _since_ns(cache: Cache, work: WorkInProgress, now_ns: int) -> int:
-    """Since when a drain is under way, as its condition or its first deletion tells; else now."""
+    """Since when a drain is under way, by its condition or its first deletion; else now."""
     if work.kind != "Node":
         return now_ns
     began = begun_ns(cache.nodes[work.name])

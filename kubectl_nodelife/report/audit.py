@@ -178,7 +178,7 @@ def _about_class(name: str, findings: list[PodFinding]) -> str:
 
 
 def _remedy(findings: list[PodFinding]) -> str:
-    """The advice: that for a kubelet that speaks differs from that for one that is gone."""
+    """The advice: that for a kubelet that reports differs from that for one that is gone."""
     remedies = list(dict.fromkeys(finding.what_to_do for finding in findings))
     if len(remedies) == 1:
         return remedies[0]

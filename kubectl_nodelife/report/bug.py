@@ -50,7 +50,7 @@ def save_report(report: str) -> str | None:
 
 
 def report_bug(error: BaseException, arguments: Sequence[str]) -> None:
-    """Tell the user on stderr: one line if the report could be saved, else the report behind it."""
+    """Report on stderr: one line if the report could be saved, else the report behind it."""
     report = bug_report(error, arguments)
     path = save_report(report)
     if sys.stderr is None:

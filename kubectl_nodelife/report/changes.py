@@ -34,7 +34,7 @@ class ChangesPage:
     def __init__(
         self, items: Sequence[dict[str, Any]], source: dict[str, Any], *, briefly: bool = False
     ) -> None:
-        """`briefly`: instants are told to the second, as on a screen that is drawn each second."""
+        """`briefly`: instants are shown to the second, as on a screen that is drawn each second."""
         self._briefly = briefly
         self._items = items
         self._source = source
@@ -130,7 +130,7 @@ _CONDITIONS = ("SetNodeCondition", "SetPodCondition", "MarkPodNotReady")
 
 
 def _detail(action: str, detail: dict[str, Any]) -> Iterable[str]:
-    """The detail in as few words as tell it."""
+    """The detail in as few words as possible."""
     if action in ("AddTaint", "RemoveTaint"):
         value = f"={detail['value']}" if detail.get("value") else ""
         yield f"{detail['key'].removeprefix(_PREFIX)}{value}:{detail['effect']}"

@@ -430,7 +430,7 @@ class RolloutPage:
         self._source = source
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The sentence, next, what is waited for, how long, who eats the budget."""
+        """The sentence, next, what is waited for, how long, what uses the budget."""
         yield self.outlook.state.message
         sentences = list(self._sentences())
         if sentences:
@@ -440,7 +440,7 @@ class RolloutPage:
             yield Table(_BUDGET_COLUMNS, rows)
 
     def news(self) -> str:
-        """The page without its table, for one who follows."""
+        """The page without its table, for following."""
         told = [self.outlook.state.message.rstrip("\n"), *(f"  {s}" for s in self._sentences())]
         return "\n".join(told) + "\n"
 

@@ -26,7 +26,7 @@ class DivergencePage:
         self._made = made
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The sentence, the findings, and what the settings look like; `wide` tells all guesses."""
+        """The sentence, the findings, and what the settings look like; `wide` shows all guesses."""
         made = self._made
         yield f"{made['verdict']}: {made['because']}"
         yield Table(_COLUMNS, [_row(item) for item in made["items"]])

@@ -134,7 +134,7 @@ def span(estimate: Estimate) -> str:
 
 def outage_length(workload: WorkloadPlan) -> str:
     """How long its outage lasts. The play goes on until nothing changes any more, so that one
-    without an end stays until somebody does something.
+    without an end stays until a person does something.
     """
     if workload.seconds is not None:
         return clock(workload.seconds)
@@ -258,7 +258,7 @@ def _blocker_lines(plan: DrainPlan) -> Iterable[str]:
 def _pods_to_show(plan: DrainPlan, wide: bool) -> list[PodPlan]:
     pods = plan.pods()
     if plan.with_flags is not None:
-        return []  # what kubectl objects to is told above, and the rest below
+        return []  # what kubectl objects to is shown above, and the rest below
     if wide or len(pods) <= _MANY:
         return pods
     return [pod for pod in pods if pod.verdict not in (READY, KEPT)]

@@ -100,7 +100,7 @@ class LiveScreen:
 
 @contextmanager
 def progress_bar(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """Yield a function that is told how much is done; `total` where that is known."""
+    """Yield a function that receives how much is done; `total` where that is known."""
     stream = sys.stderr
     if stream is None or not stream.isatty():
         yield lambda done: None

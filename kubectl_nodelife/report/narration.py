@@ -42,7 +42,7 @@ _MATTERED = {
 
 
 _TELLING_EVENTS = frozenset({"FailedPlacement"})
-"""Events of controllers that are told without -o wide: of what they are about there is no other
+"""Events of controllers that are shown without -o wide: of what they are about there is no other
 record."""
 
 
@@ -232,7 +232,7 @@ def _kinds_of(record: Record) -> Iterator[str]:
 
 
 def joined_records(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
-    """Each record with its words; the records of one action are told together."""
+    """Each record with its words; the records of one action are shown together."""
     i = 0
     while i < len(records):
         first = records[i]

@@ -66,7 +66,7 @@ class ReplayPage:
         self.warnings = warnings
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The lines, then the lanes. The day is told where there are two."""
+        """The lines, then the lanes. The day is given where there are two."""
         short = clock(self.since_ns)[:_DAY] == clock(self.until_ns)[:_DAY]
         shown = [line for line in self.lines if self._whole or tells_of_nodes(line)]
         if self.lines:
@@ -120,7 +120,7 @@ def fold(lines: Sequence[ReplayLine]) -> list[FoldedLines]:
 
 
 def who(line: ReplayLine) -> str:
-    """The actor; what nobody has done yet says so."""
+    """The actor; what is not yet done says so."""
     return line.actor.name
 
 

@@ -21,7 +21,7 @@ LEAST_WIDTH: Final = 40
 GOOD, WARN, BAD = "\ufdd0", "\ufdd1", "\ufdd2"
 END: Final = "\ufdd3"
 """Where a colour begins and ends in text: code points that no text may hold. `terminal` puts
-colours in their place, and shows them as escapes where they came with somebody's text."""
+colours in their place, and shows them as escapes where they came with the text itself."""
 
 SEQUENCES: Final = {
     ord(GOOD): "\x1b[32m",
@@ -74,7 +74,7 @@ def this_screen() -> Screen:
 
 
 def columns_of(stream: TextIO | None) -> int:
-    """How wide the terminal is that it leads to, 0 where that is none and nobody says a width."""
+    """How wide the terminal is that it leads to, 0 where that is none and no width is set."""
     wanted = os.environ.get("NODELIFE_WIDTH", "")
     if wanted.isdecimal():
         return int(wanted)

@@ -48,7 +48,7 @@ _TERM_COLUMNS = columns("term | earliest | latest | from")
 
 class StatusPage:
     """A `NodeLifeStatus` as an answer. Of many nodes those in trouble come first, unless
-    `is_sorted` says that somebody has chosen another order. `labels` are columns of their own,
+    `is_sorted` says that another order was chosen. `labels` are columns of their own,
     `all_labels` one of all of them, as in kubectl."""
 
     def __init__(
@@ -128,7 +128,7 @@ def _headline(status: NodeLifeStatus) -> str:
 
 
 def _assumed(status: NodeLifeStatus) -> str:
-    """Which times rest on settings that nobody told; "" where none does."""
+    """Which times rest on settings that were not given; "" where none does."""
     origins = {
         str(setting["origin"])
         for flag, setting in status.settings.items()

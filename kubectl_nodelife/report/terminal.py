@@ -156,7 +156,7 @@ def _colored(text: str) -> str:
 
 
 def flush() -> None:
-    """Hand over what is buffered for stdout. Raises OSError."""
+    """Write out what is buffered for stdout. Raises OSError."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
@@ -170,7 +170,7 @@ def note(text: str) -> None:
         sys.stderr.write(broken_into_lines(printable(text), columns_of(sys.stderr)) + "\n")
         sys.stderr.flush()
     except OSError:
-        pass  # there is nobody left to tell
+        pass  # there is no reader left
 
 
 def was_warned(text: str) -> bool:

@@ -61,7 +61,7 @@ class UpgradePlanPage:
         self._source = source
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The answer, what speaks against the start, steps, nodes, budgets, what it rests on."""
+        """The answer, what is against the start, steps, nodes, budgets, what it rests on."""
         plan = self._plan
         yield "\n".join(headlines(plan))
         if lowest := list(lowest_lines(plan)):

@@ -85,7 +85,7 @@ class UpgradeStatusPage:
 
 class StatusFollower:
     """The news since the last look, for `status -w`: lines about the run, and a row for each
-    node whose state, try or awaited check has changed. What changes by time alone is not told.
+    node whose state, try or awaited check has changed. What changes by time alone is not shown.
     """
 
     def __init__(self, status: dict[str, Any], *, wide: bool) -> None:
@@ -139,7 +139,7 @@ def _answer(status: dict[str, Any]) -> Iterable[str]:
 
 
 def _asked_of_a_person(status: dict[str, Any]) -> list[str]:
-    """The decision that is waited for, or that nobody leads a run which is not over."""
+    """The decision that is waited for, or that a run which is not over has no leader."""
     decision = _decision(status)
     if decision or status["phase"] in _OVER or status["leader"]["alive"]:
         return decision
@@ -147,7 +147,7 @@ def _asked_of_a_person(status: dict[str, Any]) -> list[str]:
 
 
 def _details(status: dict[str, Any]) -> Iterable[str]:
-    """Who leads, and what holds the run or was left out of it."""
+    """The leader, and what holds the run or was left out of it."""
     if not status["run"]:
         return
     leader = _leader(status["leader"])

@@ -35,7 +35,7 @@ from kubectl_nodelife.report.terminal import printable, printable_text
 LEAST_WIDTH: Final = 60
 LEAST_HEIGHT: Final = 16
 STALE_SECONDS: Final = 5.0
-"""After so long without news nothing on the screen may look alive."""
+"""After so long without news nothing on the screen may look current."""
 
 HEAD, PLAIN, DIM = "head", "plain", "dim"
 KEYS: Final = "/ filter   s sort   enter explain   w what if lost   q quit"
@@ -47,7 +47,7 @@ _WARN_STATES: Final = ("cordoned", "tainted", "pressure", "silent")
 
 
 class WallLine(NamedTuple):
-    """A line; `tone` is of `screen` or one of those above. `node`: whom the line is about."""
+    """A line; `tone` is of `screen` or one of those above. `node`: which the line is about."""
 
     text: str
     tone: str = PLAIN

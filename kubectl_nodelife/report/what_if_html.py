@@ -1,4 +1,4 @@
-"""A `WhatIf` as one self-contained page: who serves when, in bands, what zones and nodes do, and
+"""A `WhatIf` as one self-contained page: what serves when, in bands, what zones and nodes do, and
 the records that differ.
 
 No script, no font, nothing fetched. What is here are plain values; templates/what_if.html makes

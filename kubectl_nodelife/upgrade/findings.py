@@ -61,7 +61,7 @@ ASK_FOR_IMAGE: Final = (
     " or --pause-repository, the mirror that the nodes have theirs from"
 )
 LEASES: Final = ("kube-controller-manager", "kube-scheduler")
-"""Whose Leases in kube-system tell whether they live."""
+"""Whose Leases in kube-system show whether they run."""
 _LABEL_OS: Final = "kubernetes.io/os"
 _CAPI_MACHINE: Final = "cluster.x-k8s.io/machine"
 _CAPI_SKIP: Final = "cluster.x-k8s.io/skip-remediation"
@@ -207,7 +207,7 @@ def _target(policy: UpgradePolicy) -> Iterator[PreflightFinding]:
 
 
 def _control_plane(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
-    """Proofs P2 and P3 need both; their Leases tell whether they live."""
+    """Proofs P2 and P3 need both; their Leases show whether they run."""
     for name in LEASES:
         lease = snapshot.find("Lease", "kube-system", name)
         if not isinstance(lease, Lease) or lease.spec.renew_time is None:
@@ -311,7 +311,7 @@ def _undrainable(nodes: Sequence[PlannedNode]) -> Iterator[PreflightFinding]:
 def _owners_of_machines(
     policy: UpgradePolicy, nodes: Sequence[PlannedNode]
 ) -> Iterator[PreflightFinding]:
-    """Who else may take the machine of a node that is not Ready, or drains by himself."""
+    """What else may take the machine of a node that is not Ready, or drains by itself."""
     claimed = [node for node in nodes if node.decision == CLAIM]
     found = [n.name for n in claimed if _CAPI_MACHINE in (n.node.metadata.annotations or {})]
     if found:

@@ -1,7 +1,7 @@
 """The course of a run to come: the upgrade controller itself, played on a copy of the cluster.
 
 There is no second set of rules. The virtual cluster of every scenario begins with the objects that
-were read, its controllers join, somebody types `upgrade start`, and the course is read off the
+were read, its controllers join, `upgrade start` is given, and the course is read off the
 records. Assumed is only what cannot be known: how long the work takes and pods need to stop, that
 all work succeeds, and that nothing else fails meanwhile.
 
@@ -188,7 +188,7 @@ def _added_ns(
 
 
 class SimulatedImages:
-    """Simulated nodes tell of no images, and have each that is asked for."""
+    """Simulated nodes list no images, and have each that is asked for."""
 
     def image_for(self, cache: Cache, node: Node) -> str:
         """The image that a scenario's canaries have."""

@@ -1,7 +1,7 @@
 """The plan of an upgrade: which nodes are done, in which order, when, and how low the cluster gets.
 
-The run itself is played (`forecast.py`): who is claimed when is what the controller does there. The
-nodes that cannot be done are planned by the drain planner one by one, for the sentence and the
+The run itself is played (`forecast.py`): the controller decides there when each node is claimed.
+Nodes that cannot be done are planned by the drain planner one by one, for the sentence and the
 cheapest change that unblocks them.
 """
 
@@ -86,7 +86,7 @@ def make_upgrade_plan(
 ) -> UpgradePlan:
     """The plan for the cluster as it is. Raises BadInput for a policy that cannot be meant.
 
-    `without_image`: the nodes for whose canary no image is known; None where nobody looked.
+    `without_image`: the nodes for whose canary no image is known; None where not looked up.
     `progress`: is called with the number of nodes that are done in the play so far.
     """
     return _Planning(snapshot, policy, settings, progress).plan(without_image)
@@ -272,7 +272,7 @@ class _Planning:
 
 
 def _take_turn(node: PlannedNode, course: Course, refusals: Sequence[str]) -> None:
-    """Set the run's outcome for the node, beside what speaks against it beforehand."""
+    """Set the run's outcome for the node, beside what is against it beforehand."""
     turn = node.turn = course.turns.get(node.name)
     if node.decision == CLAIM and turn is None:
         held = course.held.get(node.name)

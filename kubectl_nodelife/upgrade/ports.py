@@ -1,4 +1,4 @@
-"""The answers that the upgrade controller is handed in, from the cache that it looks at.
+"""The answers that the upgrade controller receives, from the cache that it looks at.
 
 The drain planner, the virtual scheduler, the DaemonSet controller's placement and the zones of the
 node lifecycle controller, asked by one driver each: the leader, the virtual cluster. An
@@ -92,7 +92,7 @@ def drain_options(policy: UpgradePolicy) -> DrainOptions:
         parse_selector(given.get("pod_selector", ""))
     except ValueError as error:
         raise BadInput(str(error), on="--pod-selector") from None
-    # Daemon pods stay unless somebody says otherwise: the node comes back to them.
+    # Daemon pods stay unless set otherwise: the node comes back to them.
     flags = {"ignore_daemonsets": True, **given, "timeout_ns": policy.drain_timeout_ns}
     return DrainOptions(**flags)
 
@@ -436,7 +436,7 @@ def make_ports(
 
 
 def _objects(cache: Cache, *, without_pods: bool = False) -> Iterable[KubeObject]:
-    """The objects of the cache; Leases with the renewals that it was told of."""
+    """The objects of the cache; Leases with the renewals that it has seen."""
     yield from cache.nodes.values()
     if not without_pods:
         yield from cache.pods.values()

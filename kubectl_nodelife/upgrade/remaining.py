@@ -229,7 +229,7 @@ def _leaving(node: str, seconds: int) -> Pod:
 
 
 def _that_returns(node: Node, mark: NodeMark) -> Node:
-    """The node as it is once its machine is back: which checks it passed before nobody tells."""
+    """The node as it is once its machine is back; which checks it passed before is not known."""
     meta, spec, status = node.metadata, node.spec, node.status
     mark = replace(mark, before=replace(mark.before, csi=None))
     others = tuple(each for each in status.conditions if each.type != "Ready")

@@ -9,4 +9,4 @@ controller's mark may be undone.
 from typing import Final
 
 CAP: Final = 100
-"""So many requests in one run of `repair`, unless it is told otherwise."""
+"""So many requests in one run of `repair`, unless another limit is given."""

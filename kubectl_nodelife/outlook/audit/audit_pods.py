@@ -83,9 +83,9 @@ class AuditInput(msgspec.Struct, frozen=True):
 
 class AuditResult(msgspec.Struct, frozen=True):
     """The findings of one pass over the pods. `counts`: class -> findings, and `ok`, `unknown` and
-    `unheard` -> pods without a finding: consistent, saying too little, and on nodes that are not
-    heard from, so that what they say may be old. `waiting`: of the pods without a finding those
-    whose containers wait, by the reason that they give. `unheard`: those nodes.
+    `unheard` -> pods without a finding: consistent, saying too little, and on nodes whose
+    kubelet is silent, so that what they say may be old. `waiting`: of the pods without a finding
+    those whose containers wait, by the reason that they give. `unheard`: those nodes.
     """
 
     findings: tuple[PodFinding, ...]

@@ -60,7 +60,7 @@ UNHEARD: Final = "unheard"
 QUIET: Final = (OK, UNKNOWN, UNHEARD)
 """The words for pods without a finding."""
 WRONG: Final = "wrong"
-"""Something is not as it should be, and somebody may have to act."""
+"""Something is not as it should be, and a person may have to act."""
 NOTE: Final = "note"
 """As it should be under the circumstances; good to know."""
 _K = "kubernetes/kubernetes#"

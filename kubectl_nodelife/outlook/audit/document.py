@@ -91,7 +91,7 @@ def only(audit: AuditResult, classes: Collection[str]) -> AuditResult:
 
 
 def finding_document(finding: PodFinding, now_ns: int) -> dict[str, Any]:
-    """One finding; `ageSeconds` and `since` are null where nothing in the objects tells them."""
+    """One finding; `ageSeconds` and `since` are null where nothing in the objects shows them."""
     pod, since_ns = finding.pod, finding.since_ns
     return {
         "class": finding.name,

@@ -1,7 +1,7 @@
 """Makes the findings that do not concern readiness: terminating, orphaned, evicted, never evicted.
 
 What holds for every finding of a class is in `classes.py`. A finding's age is an upper bound: the
-newest time at which one of its facts came about, None where no object tells it.
+newest time at which one of its facts came about, None where no object shows it.
 
 The fields that a finding stands on are cited, with paths and values, when it is shown, not when it
 is found: of 50,000 pods marked in a lost zone most are never shown.
@@ -215,7 +215,7 @@ def orphaned(pod: Pod, node: NodeReadiness, context: AuditContext) -> PodFinding
 
 
 def evicted_leftover(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterator[PodFinding]:
-    """A pod that has failed because somebody put it out."""
+    """A pod that has failed because it was evicted, preempted or shut down with its node."""
     status = pod.status
     target = status.condition(DISRUPTION_TARGET)
     if status.reason in _PUT_OUT or (

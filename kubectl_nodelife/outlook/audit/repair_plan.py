@@ -96,7 +96,7 @@ class RepairStep(msgspec.Struct, frozen=True):
 
 
 class RepairOptions(msgspec.Struct, frozen=True):
-    """The operator's choice: classes by name, and nodes of which he knows that they are off."""
+    """The operator's choice: classes by name, and nodes that the operator knows to be off."""
 
     classes: frozenset[str] = frozenset()
     fenced: frozenset[str] = frozenset()
@@ -287,7 +287,7 @@ def _command(pod: Pod, request: Request) -> str:
 
 class FirstSeen(msgspec.Struct, frozen=True):
     """Since when a pod has been seen in its class without a break, and its resourceVersion then
-    ("": not known, as where the times in a single snapshot tell the age)."""
+    ("": not known, as where the times in a single snapshot give the age)."""
 
     first_seen_ns: int
     resource_version: str = ""
@@ -313,7 +313,7 @@ class RepairLimits(msgspec.Struct, frozen=True):
 
     settle_ns: int
     heartbeat_ns: int
-    """A node is alive whose heartbeat is younger: the node monitor grace period."""
+    """A node counts as reporting if its heartbeat is younger: the node monitor grace period."""
 
 
 def refusals(

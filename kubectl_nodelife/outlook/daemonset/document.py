@@ -40,7 +40,7 @@ def daemon_sets(
     """The sets of a namespace (None: of all), or the one of that name, as their controller sees
     them.
 
-    Only objects that nobody changes are taken from the view here; what is returned does the work,
+    Only immutable objects are taken from the view here; what is returned does the work,
     in a thread if that is better.
     """
     objects = [obj for kind in KINDS for obj in view.cache.all(kind)]

@@ -1,4 +1,4 @@
-"""Tells for each node whether it should run a pod of the set, whether one may stay, and why."""
+"""Says for each node whether it should run a pod of the set, whether one may stay, and why."""
 
 from __future__ import annotations
 

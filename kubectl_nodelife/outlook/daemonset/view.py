@@ -119,7 +119,7 @@ class SetView:
 
     @property
     def knows_updated(self) -> bool:
-        """True if it can be told which pods are of the present template."""
+        """True if it is known which pods are of the present template."""
         by_label = (
             self.tracked.rules.generation_label_counts and self.tracked.generation is not None
         )

@@ -1,13 +1,13 @@
 """Observations of a cluster of which there is one moment only: a dump or a snapshot.
 
-Who did what is told by managedFields, taints' times and conditions; whether kube-controller-manager
-lives, by its Lease beside other Leases and by Events of its controllers. Objects of a dump are read
-one kind after another, so that what became due within the time that this may have taken is not
-judged. What was late and is done cannot be known.
+The author of a change is known from managedFields, taints' times and conditions; whether
+kube-controller-manager runs, from its Lease beside other Leases and Events of its controllers.
+Objects of a dump are read one kind after another, so that what became due within the time that this
+may have taken is not judged. What was late and is done cannot be known.
 
 What is missing is what the joined copy of the controllers would write at that moment; since when it
-was due is told by the objects: a condition's transition, a taint's time, the last sign of life.
-Where nothing tells it, nothing is said. Nodes that wait for their zone's rate limiter get their
+was due follows from the objects: a condition's transition, a taint's time, the last sign of life.
+Where nothing shows it, nothing is said. Nodes that wait for their zone's rate limiter get their
 turns one after another, from the newest taint of the zone on and from the last time that any node's
 Ready changed: before that the zone's brake may have held them.
 """
@@ -296,7 +296,7 @@ def _lease(outlook: Outlook) -> LeaseObservation:
 def _signs_of_the_manager(
     events: Iterable[Event], nodes: Iterable[Node], pods: Iterable[Pod]
 ) -> Iterator[int]:
-    """When it was alive: it sent an Event, wrote to a node, or made a pod for an owner."""
+    """When it ran: it sent an Event, wrote to a node, or made a pod for an owner."""
     for event in events:
         at_ns = _last_told(event)
         if at_ns is not None and _is_the_managers(event):
@@ -365,7 +365,7 @@ class _Write(msgspec.Struct, frozen=True):
 
 
 def missing_writes(outlook: Outlook, overdue: Iterable[Action]) -> list[ExpectedWrite]:
-    """The writes, each due at `time_ns` by what the objects tell. `overdue`: what the copy of the
+    """The writes, each due at `time_ns` by what the objects show. `overdue`: what the copy of the
     controllers would do at the moment of the outlook.
     """
     numbers = count(1)
@@ -477,7 +477,7 @@ def _found(outlook: Outlook, names: Iterable[str]) -> Iterator[Node]:
 
 
 def _ready_since(node: Node) -> int:
-    """When Ready became what it is, 0 where that is not told."""
+    """When Ready became what it is, 0 where that is not known."""
     ready = node.ready()
     since = ready.last_transition_time if ready is not None else None
     return int(since) if since is not None else 0
@@ -490,7 +490,7 @@ def _changed_ns(node: Node) -> int:
 
 
 def _taint_due(node: Node, key: str) -> int | None:
-    """When the node's state came to ask for the taint, or ceased to; None where nothing tells."""
+    """When the node's state came to ask for the taint, or ceased to; None where unknown."""
     if key == TAINT_NODE_UNSCHEDULABLE:
         writer = node.managers.writer_of(UNSCHEDULABLE)
         return writer.time_ns if writer is not None else None
@@ -507,7 +507,7 @@ def _silent_too_long(outlook: Outlook, node: Node) -> int | None:
 
 
 def eviction_due(outlook: Outlook, pod: Pod) -> int | None:
-    """When the NoExecute taints of the pod's node have it deleted; None: never, or not told."""
+    """When the NoExecute taints of the pod's node have it deleted; None: never, or not known."""
     node = outlook.cache.get("Node", ("", pod.spec.node_name))
     taints = no_execute_taints(node.spec.taints) if isinstance(node, Node) else ()
     times = [taint.time_added for taint in taints]

@@ -5,7 +5,7 @@ process does nothing (its lease says so, or nothing is written at all), one cont
 while others do, and before either is likely, only that a write is due.
 
 Of what other writers did to nodes, one thing is a difference: only the node lifecycle controller
-sets its taints, so that one added or removed by somebody else, which the node's conditions do not
+sets its taints, so that one added or removed by another writer, which the node's conditions do not
 ask for, is reported as one. Everything else (other taints, cordons, drains, deleted nodes) is
 allowed and reported as a note, because it explains what the controllers do next.
 """
@@ -133,7 +133,7 @@ def _pace(guessed: Iterable[SettingEstimate]) -> SettingDelays:
     return SettingDelays(grace_ns, token_ns)
 
 
-# Who does nothing
+# What does nothing
 
 
 def _of_the_manager(
@@ -158,8 +158,8 @@ def _of_the_manager(
 
 
 def _would_be_heard(record: Observations, since_ns: int | None) -> bool:
-    """True if a manager that works since then would have been noticed, though its lease tells
-    nothing. In a dump it would where it was heard before, and others were heard since then.
+    """True if a manager that works since then would have been noticed, though its lease says
+    nothing. In a dump it would where it wrote before, and others wrote since then.
     """
     heard = record.last_write_ns is not None and record.last_sign_of_others_ns is not None
     return not record.one_moment or (
@@ -423,6 +423,6 @@ def _by(author: WriteAuthor | None) -> str:
 
 
 def _owner(taint: str) -> str:
-    """Whose taint it is by its key, where nobody is named."""
+    """Whose taint it is by its key, where no author is named."""
     owner = owner_of_taint(taint)
     return f" ({owner})" if owner else " by somebody else"

@@ -1,6 +1,6 @@
 """The input of `diverge`: our copy's expected writes, observed writes, the lease, unwatched times.
 
-Plain values, recorded by the daemon. Instants are ns since the Unix epoch, by one clock, and tell
+Plain values, recorded by the daemon. Instants are ns since the Unix epoch, by one clock, and say
 when something was seen, not what an object says of itself.
 """
 
@@ -48,10 +48,10 @@ WRITES: Final = frozenset(
 class ExpectedWrite(msgspec.Struct, frozen=True, gc=False):
     """A write that our copy decided upon at `time_ns`, and how it ended.
 
-    `what`: the condition, taint or label, in as few words as tell it. `cause`: the id of the write
-    that led to it. `outcome` and `settled_ns` as the daemon's changes have them. `first`: another
-    hand was ahead of us, so that `time_ns` is when that was seen. `zone`: of the node. `rate`:
-    nodes a second at which our copy tainted that zone then.
+    `what`: the condition, taint or label, in as few words as identify it. `cause`: the id of the
+    write that led to it. `outcome` and `settled_ns` as the daemon's changes have them. `first`:
+    another writer was ahead of us, so that `time_ns` is when that was seen. `zone`: of the node.
+    `rate`: nodes a second at which our copy tainted that zone then.
     """
 
     id: int
@@ -73,7 +73,7 @@ class ExpectedWrite(msgspec.Struct, frozen=True, gc=False):
 
 
 class WriteAuthor(msgspec.Struct, frozen=True, gc=False):
-    """Who wrote a field: an entry of managedFields, or the source of an Event."""
+    """The author of a field: an entry of managedFields, or the source of an Event."""
 
     manager: str
     operation: str = ""
@@ -81,7 +81,7 @@ class WriteAuthor(msgspec.Struct, frozen=True, gc=False):
 
 
 class ObservedWrite(msgspec.Struct, frozen=True, gc=False):
-    """A write of somebody, seen in the cluster.
+    """A write of any author, seen in the cluster.
 
     `detail`: the taint, or the pod. `own`: the taint is one that the node lifecycle controller
     keeps. `explained`: the node's conditions ask for just that. `silent_ns`: for how long there was
@@ -155,11 +155,11 @@ class Observations(msgspec.Struct, frozen=True):
     """Everything that is judged. `evaluated`: the controllers that our copy runs.
 
     `unwatched`: when the cluster was not, or not for long enough, in sight. `leaders`: (instant,
-    holder) of each change of the leader that was seen; `stale`: when nobody renewed the lease.
-    `since_ns`: what was before it is not told. `not_evaluated`: sentences. `one_moment`: there is a
+    holder) of each change of the leader that was seen; `stale`: when the lease was not renewed.
+    `since_ns`: what was before it is left out. `not_evaluated`: sentences. `one_moment`: there is a
     dump, and nothing was watched. `told`: findings that need no judgement. `last_write_ns`: the
-    last sign of kube-controller-manager; `last_sign_of_others_ns`: the same of anybody else, where
-    a dump has Events: a silence in which nobody was heard accuses nobody.
+    last sign of kube-controller-manager; `last_sign_of_others_ns`: the same of all others, where a
+    dump has Events: a gap in which nothing wrote is no evidence against the manager.
     """
 
     assumed: AssumedSettings
@@ -197,7 +197,7 @@ class Observations(msgspec.Struct, frozen=True):
         return max(ends, default=self.since_ns)
 
     def led_throughout(self, begin_ns: int, end_ns: int) -> bool:
-        """True if the lease shows one living leader all the time between the two."""
+        """True if the lease shows one active leader all the time between the two."""
         changed = any(begin_ns <= at_ns <= end_ns for at_ns, _ in self.leaders)
         stale = any(span.touches(begin_ns, end_ns) for span in self.stale)
         return not (self.lease.error or changed or stale)
@@ -211,8 +211,8 @@ class Observations(msgspec.Struct, frozen=True):
 class Divergence(msgspec.Struct, frozen=True, gc=False):
     """Something that is not as our copy has it.
 
-    `kind`: STALLED, MISSING, … `note`: somebody else's right, told because it explains what comes
-    next. `name`, `node`: of the first object; `count`: how many. `sure`: certain, likely or
+    `kind`: STALLED, MISSING, … `note`: another writer's right, reported because it explains what
+    comes next. `name`, `node`: of the first object; `count`: how many. `sure`: certain, likely or
     possible. `message`: the whole in one sentence.
     """
 
@@ -234,14 +234,14 @@ class Divergence(msgspec.Struct, frozen=True, gc=False):
     author: WriteAuthor | None = None
 
 
-# Kinds of findings; docs/diverge.md tells each in a line
+# Kinds of findings; docs/diverge.md describes each in a line
 STALLED: Final = "stalled"  # kube-controller-manager as a whole does nothing
 DISABLED: Final = "disabled"  # one of its controllers does nothing, while others work
 SETTINGS: Final = "settings"  # it runs with other settings than our copy assumes
 MISSING: Final = "missing"  # a write is due and has not come
 LATE: Final = "late"  # one came later than any phase of the passes explains
 EARLY: Final = "early"  # one came before it was due
-EXTRA: Final = "extra"  # of somebody else, to what only the node lifecycle controller keeps
+EXTRA: Final = "extra"  # of another writer, to what only the node lifecycle controller keeps
 RESTARTED: Final = "restarted"  # another process leads: its clocks begin anew
 OTHER_ACTOR: Final = "other-actor"  # a person or a program changed a node
 
@@ -282,7 +282,7 @@ _NEAR_NS: Final = 5 * SECOND_NS
 
 
 def author_of(node: Node, field: str, at_ns: int) -> WriteAuthor | None:
-    """Who wrote the field at about that instant; None where that is not told."""
+    """The author of the field at about that instant; None where that is not known."""
     writer = node.managers.writer_of(field)
     if writer is None or abs(writer.time_ns - at_ns) > _NEAR_NS:
         return None

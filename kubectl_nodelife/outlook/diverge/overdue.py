@@ -35,7 +35,7 @@ GC_NS: Final = 60 * SECOND_NS
 """pod-gc looks every 20 s, and lets a node be gone for 40 s first."""
 
 _OLD_TAINT_NS: Final = 300 * SECOND_NS
-"""Of a taint that nobody here saw coming the controller may have begun the clock much later."""
+"""For a taint whose addition was not watched the controller may have begun the clock much later."""
 
 _WRITES_A_SECOND: Final = 20
 """kube-api-qps of kube-controller-manager: thousands of pods take minutes."""
@@ -173,7 +173,7 @@ def _open_root(write: ExpectedWrite, known: Mapping[int, ExpectedWrite]) -> int:
 def _lag(
     record: Observations, write: ExpectedWrite, due_ns: int, now_ns: int
 ) -> OverdueWrite | None:
-    """How late the write is; None where that cannot be told, or is no question."""
+    """How late the write is; None where that cannot be known, or is no question."""
     if write.outcome == "would":
         due_ns = _fresh_start(record, due_ns, now_ns)
         return OverdueWrite(write, OPEN, due_ns, now_ns - due_ns) if now_ns > due_ns else None

@@ -53,7 +53,7 @@ _TOKENS_RESOLVED_NS: Final = 500 * MILLISECOND_NS
 
 
 def guesses(record: Observations) -> tuple[SettingEstimate, ...]:
-    """The likely values of the running settings, as far as anything was seen that tells of them."""
+    """The likely values of the running settings, as far as anything was seen that shows them."""
     made = [guess_grace(record), guess_period(record), *guess_rates(record)]
     return tuple(guess for guess in made if guess is not None)
 
@@ -130,7 +130,7 @@ def _grace(
 
 
 def _roundest(low_ns: int, high_ns: int) -> int:
-    """The value from `low_ns` to `high_ns` that somebody would write."""
+    """The value from `low_ns` to `high_ns` that a person would write."""
     for default in _DEFAULT_GRACES_NS:
         if low_ns <= default <= high_ns:
             return default
@@ -181,7 +181,7 @@ def _is_multiple(distance: int, period: int, tolerance: int) -> bool:
 def guess_rates(record: Observations) -> Iterable[SettingEstimate]:
     """node-eviction-rate and secondary-node-eviction-rate from the distances of NoExecute taints.
 
-    What a zone does under a rate of 0 is not told by its taints: there are none.
+    What a zone does under a rate of 0 does not show in its taints: there are none.
     """
     by_flag: dict[str, list[tuple[int, float]]] = {}
     for apart, second in _token_distances(record):
@@ -244,7 +244,7 @@ def _guess_rate(flag: str, distances: Sequence[tuple[int, float]]) -> SettingEst
 
 
 def _round_rate(low: float, high: float) -> float:
-    """The number of nodes a second from `low` to `high` that somebody would write."""
+    """The number of nodes a second from `low` to `high` that a person would write."""
     for power in range(2, -5, -1):
         for digit in (1, 5, 2, 4, 3, 6, 8, 7, 9):
             rate = digit * 10.0**power

@@ -1,7 +1,7 @@
 """Reconstructs what happened as one timeline, from the journal, Events and the objects themselves.
 
-`lines` makes a line (`replay_line`, with who did it) of everything that a source tells, and
-`timeline` puts them together: one line of what several sources tell, linked to what led to it; its
+`lines` makes a line (`replay_line`, with who did it) of everything that a source shows, and
+`timeline` puts them together: one line of what several sources show, linked to what led to it; its
 lanes are the states of nodes and zones over time. `drains` finds the drains in it, and
 reviews one. Pure; `commands/replay` reads the sources.
 """

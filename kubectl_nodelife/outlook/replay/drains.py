@@ -8,7 +8,7 @@ drain would take.
 
 A review is put together from the lines of a replay (`timeline`) and from what pods and budgets show
 now. The API server keeps no trace of an eviction that it refused, and Events are gone after an
-hour: what cannot be told is None, never 0.
+hour: what cannot be known is None, never 0.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _who(cordon: ReplayLine | None, left: Sequence[ReplayLine]) -> Actor:
     ordered = next((line.actor for line in left if line.actor.kind == USER), None)
     if ordered is not None:
         return ordered
-    if cordon is not None and cordon.actor.kind != KUBELET:  # which only tells of a cordon
+    if cordon is not None and cordon.actor.kind != KUBELET:  # which only reports a cordon
         return cordon.actor
     return replay_line.NOBODY_KNOWN
 
@@ -150,9 +150,9 @@ _RANDOM: Final = re.compile(r"-[a-z0-9]{5}$|-\d+$")
 
 
 class MovedPod(NamedTuple):
-    """A pod that left the node. Instants in ns since the epoch, None where nothing tells them.
+    """A pod that left the node. Instants in ns since the epoch, None where nothing shows them.
 
-    `owner`: its controller's name, as its own name tells it. `replacement`, `node`, `ready_ns`: the
+    `owner`: its controller's name, taken from its own. `replacement`, `node`, `ready_ns`: the
     pod that took its place, where, and since when it is Ready.
     """
 
@@ -193,7 +193,7 @@ class SpentBudget(NamedTuple):
 
 
 class DrainReview(NamedTuple):
-    """One drain, as far as its traces tell. `refused`: evictions refused, by our own journal."""
+    """One drain, as far as its traces show. `refused`: evictions refused, by our own journal."""
 
     node: str
     cordoned: ReplayLine | None
@@ -267,7 +267,7 @@ def _left(
             seen.add(key)
             yield MovedPod(*key, _RANDOM.sub("", line.name), line.time_ns, line.actor.name)
     alive = {pod.key for pod in pods}
-    # Bound to the node once, and gone: nobody told when. The last ones bound stayed the longest.
+    # Bound to the node once, and gone: when is not known. The last ones bound stayed the longest.
     for line in reversed(lines):
         key = (line.namespace, line.name)
         if line.family == "schedule" and line.about_node == node and key not in seen | alive:
@@ -280,8 +280,7 @@ def _with_replacements(
 ) -> list[MovedPod]:
     """Each with the pod that came next of the same owner.
 
-    One of which nobody told when it left, and that nothing took the place of since the cordon, left
-    before it.
+    One that left at an unknown time, and was not replaced since the cordon, left before it.
     """
     now = {pod.key: pod for pod in pods}
     gone = {(pod.namespace, pod.name) for pod in left}
@@ -306,7 +305,7 @@ def _with_replacements(
 def _made(
     lines: Sequence[ReplayLine], pods: Sequence[Pod]
 ) -> Iterable[tuple[int, tuple[str, str]]]:
-    """(when, key) of every pod that was made: what is there now, and what Events tell."""
+    """(when, key) of every pod that was made: what is there now, and what Events show."""
     keys = set()
     for pod in pods:
         if pod.metadata.creation_timestamp is not None:

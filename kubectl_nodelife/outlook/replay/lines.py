@@ -1,4 +1,4 @@
-"""Makes a line of everything that a source tells: a change, an Event, fields of objects."""
+"""Makes a line of everything that a source shows: a change, an Event, fields of objects."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
 
 
 def _drained_node(change: Mapping[str, Any]) -> str:
-    """The node for whose drain a pod was evicted, as its reason tells."""
+    """The node for whose drain a pod was evicted, as its reason says."""
     told = _DRAIN_OF.search(change["reason"])
     return told[1] if told is not None else ""
 
@@ -180,7 +180,7 @@ def _identity_of_event(event: Event) -> tuple[str, ...]:
 
 
 def of_node(node: Node) -> Iterator[ReplayLine]:
-    """Conditions that changed, taints with a time, and who wrote the spec last."""
+    """Conditions that changed, taints with a time, and the last writer of the spec."""
     for condition in node.status.conditions:
         if condition.type == NODE_READY or condition.type in LIFECYCLE_CONDITIONS:
             yield from _of_condition(node, condition)

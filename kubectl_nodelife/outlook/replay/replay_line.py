@@ -1,6 +1,6 @@
 """One line of a replay: what happened, to which object, who did it, and why.
 
-Who did it is told by an Event's source, a field manager, or condition DisruptionTarget. Only the
+The actor is known from an Event's source, a field manager, or condition DisruptionTarget. Only the
 audit log has users' names; a field manager is a program's name, and kubectl's means a person.
 """
 
@@ -77,7 +77,7 @@ _SAME_WRITE_NS: Final = 2 * SECOND_NS
 
 
 class Actor(NamedTuple):
-    """Who did it. `kind` is one of CONTROLLER, KUBELET, USER, US, OTHER."""
+    """The author of a change. `kind` is one of CONTROLLER, KUBELET, USER, US, OTHER."""
 
     kind: str
     name: str
@@ -89,10 +89,10 @@ class Actor(NamedTuple):
 class ReplayLine(msgspec.Struct, eq=False):
     """See the module. `time_ns`: since the epoch; `first_ns`: of the first of `count` alike.
 
-    `identity` tells what happened whatever source says it: two lines of the same identity at about
+    `identity` names what happened whatever source shows it: two lines of the same identity at about
     the same time are one. `node`: where the pod was. `outcome`: the journal's word, else "".
-    `seen`: which sources tell it. `change`, `change_cause`: ids in the journal. `inferred`: the
-    cause was found by rule, not told by the journal. `names`: pods that the text mentions.
+    `seen`: which sources show it. `change`, `change_cause`: ids in the journal. `inferred`: the
+    cause was found by rule, not recorded in the journal. `names`: pods that the text mentions.
     """
 
     time_ns: int
@@ -130,7 +130,7 @@ NOBODY_KNOWN: Final = Actor(OTHER, "not known")
 EVICTION_API: Final = Actor(OTHER, "Eviction API")
 
 
-# The reason of a pod's condition DisruptionTarget -> who ends the pod
+# The reason of a pod's condition DisruptionTarget -> what ends the pod
 DISRUPTORS: Final = {
     DELETION_BY_TAINT_MANAGER: Actor(CONTROLLER, "taint-eviction"),
     DELETION_BY_POD_GC: Actor(CONTROLLER, "pod-gc"),
@@ -141,7 +141,7 @@ DISRUPTORS: Final = {
 
 
 def of_event(event: Event) -> Actor:
-    """Who sent the Event."""
+    """The sender of the Event."""
     component = event.reporting_component or event.source.component
     if component == "kubelet":
         host = event.source.host
@@ -152,7 +152,7 @@ def of_event(event: Event) -> Actor:
 
 
 def of_manager(manager: str, node: str = "") -> Actor:
-    """Who wrote a field, by the manager's name."""
+    """The author of a field, by the manager's name."""
     if manager.startswith(_OURS):
         part = manager.removeprefix(_OURS).removeprefix("-")
         if part in ACTS:
@@ -168,7 +168,7 @@ def of_manager(manager: str, node: str = "") -> Actor:
 
 
 def of_taint(key: str, added_ns: int, writer: FieldManager | None) -> Actor:
-    """Who set a taint: who wrote the taints last, if that was when it was added; else by its key.
+    """The author of a taint: the taints' last writer, if that was when it came; else by its key.
 
     Of the list of taints only the last write is kept, which may have been about another taint.
     """
@@ -183,7 +183,7 @@ def of_taint(key: str, added_ns: int, writer: FieldManager | None) -> Actor:
 
 
 def owner_of_taint(key: str) -> str:
-    """Whose taint it is by its key alone; "" where the key tells nothing."""
+    """Whose taint it is by its key alone; "" where the key says nothing."""
     return next((who for start, who in _TAINTS_OF.items() if key.startswith(start)), "")
 
 
@@ -196,7 +196,7 @@ def what_next(actor: Actor, node: str) -> str:
 
 
 def of_change(controller: str, outcome: str) -> Actor:
-    """Who did what a journal tells: the controller itself where the cluster shows it."""
+    """The actor of what a journal records: the controller itself where the cluster shows it."""
     if controller in ACTS:
         return Actor(USER, f"kubectl nodelife {controller} (a user)")
     if outcome == "confirmed":

@@ -3,14 +3,14 @@ what happened, who did it and what led to it, as a document.
 
 Of several sources about one thing the journal comes first, then Events, then objects. A
 controller's Event about a write that the journal confirmed is that write. Two lines are the same if
-they tell the same within half a minute: an Event has whole seconds, and the journal has the time at
+they show the same within half a minute: an Event has whole seconds, and the journal has the time at
 which we saw it.
 
 Which line led to which is inferred where the journal does not record it: by rules, as a table. The
 latest matching line before counts, within 15 minutes. Such a cause is marked as inferred.
 
-Lanes tell for how long nodes were not Ready, tainted, cordoned or under maintenance, and zones
-braked. They are made of lines, so that a state whose beginning nobody tells is not drawn. What our
+Lanes show for how long nodes were not Ready, tainted, cordoned or under maintenance, and zones
+braked. They are made of lines, so that a state whose beginning is not known is not drawn. What our
 copy only planned is no state of the cluster.
 """
 
@@ -40,7 +40,7 @@ from kubectl_nodelife.outlook.replay.replay_line import (
 )
 
 QUIET: Final = frozenset({"Pulling", "Pulled", "Created", "Started", "AddedInterface"})
-"""Events that tell nothing about why pods and nodes come and go."""
+"""Events that say nothing about why pods and nodes come and go."""
 
 QUIET_CHANGES: Final = frozenset({"UpdateDaemonSetStatus"})
 """Changes of which there is one after each other change, and which say no more than that."""
@@ -128,7 +128,7 @@ def _all(sources: ReplaySources, wanted: ReplayFilter) -> Iterable[ReplayLine]:
 
 
 def _place(found: Iterable[ReplayLine], sources: ReplaySources) -> None:
-    """Tell of each pod on which node it is or was, as far as anything says so."""
+    """Set the node of lines about a pod: where it is or was, as far as anything says so."""
     nodes = {pod.key: pod.spec.node_name for pod in sources.pods if pod.spec.node_name}
     unplaced = []
     for line in found:
@@ -204,7 +204,7 @@ def _absorb(kept: ReplayLine, other: ReplayLine) -> None:
     kept.why = kept.why or other.why
     kept.detail = kept.detail or other.detail
     kept.names = kept.names or other.names
-    if kept.family == "cordon" and OBJECT in other.seen:  # a kubelet tells, and has not done it
+    if kept.family == "cordon" and OBJECT in other.seen:  # a kubelet reports, and has not done it
         kept.actor, kept.action = other.actor, other.action
         kept.time_ns = min(kept.time_ns, other.time_ns)
     if other.count > kept.count:
@@ -399,7 +399,7 @@ def _leads_to(line: ReplayLine, other: ReplayLine) -> bool:
 class StateSpan(NamedTuple):
     """A state of a node or zone, in ns since the epoch. `what`: the taint, condition or state.
 
-    `end_ns` None: nothing tells its end.
+    `end_ns` None: its end is not known.
     """
 
     name: str
@@ -427,7 +427,7 @@ def state_spans(told: Iterable[ReplayLine]) -> list[StateSpan]:
 
 
 def _changes(line: ReplayLine) -> Iterator[tuple[str, str, bool]]:
-    """(state, what, whether it begins) that a line tells."""
+    """(state, what, whether it begins) that a line shows."""
     match line.family:
         case "not-ready" | "ready":
             yield NOT_READY, "", line.family == "not-ready"

@@ -2,7 +2,7 @@
 
     words or a file --> acts --> scenario events --> question: two plays of the present
                                                        |           (sim/present, sim/branch)
-                               service_levels follows each play and counts who serves
+                               service_levels follows each play and counts what serves
                                                        |
                                                     answer: what differs, as a document
 

@@ -223,7 +223,7 @@ def _workload(
 
 
 class _Owner(NamedTuple):
-    """A workload's replicas, where its spec was read, and who owns it in the end."""
+    """A workload's replicas, where its spec was read, and what owns it in the end."""
 
     replicas: int | None
     top: str

@@ -3,7 +3,7 @@
 A node's instants are those of the first records about it; a pod is at risk that stands, at the end,
 on a node that is lost and is not being deleted.
 
-Of two plays the courses of nodes and zones are told, and which act led to what. An instant that
+Of two plays the courses of nodes and zones are given, and which act led to what. An instant that
 upstream leaves to chance has a range: a node is called Unknown by the first monitor pass after its
 grace period, whenever that begins; of several nodes that wait in a zone any may get the first
 token; a pod is deleted so long after the taint as it tolerates it.
@@ -159,7 +159,7 @@ class PlayReading:
         return found
 
     def workloads(self) -> list[ServedObject]:
-        """The workloads of which anything is to be told, in their order."""
+        """The workloads of which anything is to be reported, in their order."""
         told = (self.outages, self.evicted, self.collected, self.pending, self.stuck, self.at_risk)
         return sorted({c for each in told for c in each if c.kind != SERVICE})
 
@@ -250,7 +250,7 @@ class PlayReading:
 
 
 def is_eviction(record: Record) -> bool:
-    """True if a pod is told to go: not its end, and not what a DaemonSet does to its own pods."""
+    """True if a pod is asked to go: not its end, and not what a DaemonSet does to its own pods."""
     if record.action == "EvictPod":
         return True
     if record.action != "DeletePod" or record.controller == "daemonset":

@@ -51,7 +51,7 @@ class Question(NamedTuple):
     """A question about a cluster at a moment (ns since the epoch). `until_ns`: the horizon after
     it. `kinds_read`: kinds of which an object that is not there is known not to exist.
     `next_pass_ns`: when the running node-lifecycle begins its next pass; None: not known.
-    `kubelet`: what is said of kubelets that the cluster does not tell; `scheduler`: how a node is
+    `kubelet`: what is said of kubelets that the cluster does not show; `scheduler`: how a node is
     chosen, a key of SCHEDULERS; `controllers`: those that run.
     """
 
@@ -76,11 +76,11 @@ class DueThing(NamedTuple):
 
 
 class Played(msgspec.Struct, frozen=True):
-    """A play to its end: the cluster as it is then, what happened, and who served when.
+    """A play to its end: the cluster as it is then, what happened, and what served when.
 
     `end_ns`: the horizon; `ended_ns`: when nothing was to happen any more, the horizon where that
     was not so: then `due` is what was to come. `silent`: the nodes whose kubelets are silent at the
-    end, and when they were last heard of; `no_room`: why pods have no node then; `volume_on`: which
+    end, and their last sign of life; `no_room`: why pods have no node then; `volume_on`: which
     node has a volume for which a pod that is bound waits. `budgets`: those
     whose status changed, as it went.
     """
@@ -143,7 +143,7 @@ class _Future(NamedTuple):
 
 
 def play(question: Question, progress: Callable[[int], None] = lambda done: None) -> Plays:
-    """Play the question. `progress` is told how many of the plays are done. Raises BadInput."""
+    """Play the question. `progress` receives how many of the plays are done. Raises BadInput."""
     setting = [act for act in question.acts if act.is_setting]
     events = events_of([act for act in question.acts if not act.is_setting])
     asked = _future(question, setting)
@@ -339,7 +339,7 @@ def _played(
 
 
 def _silent(branch: Branch, leases_count: bool) -> dict[str, int | None]:
-    """The nodes whose kubelets are silent now -> when they were last heard of, ns."""
+    """The nodes whose kubelets are silent now -> their last sign of life, ns."""
     world, heard = branch.world, branch.engine.cache
     now_ns = world.api.now_ns
     nodes = world.api.store.nodes
@@ -373,7 +373,7 @@ def changed_settings(settings: Settings, acts: Sequence[Act]) -> Settings:
 
 
 def given_flags(settings: Settings) -> list[str]:
-    """The flags that somebody has given, and that are no defaults of the release."""
+    """The flags that were given, and that are no defaults of the release."""
     return [name for name, where in settings.origins.items() if not where.startswith("default")]
 
 

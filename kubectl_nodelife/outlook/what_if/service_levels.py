@@ -212,7 +212,7 @@ class ServiceLevels:
             self._take(new)
 
     def _reach_changed(self, node: str, reach: Reach) -> None:
-        """Told after the machine's reach has changed; what its pods were judged before still
+        """Called after the machine's reach has changed; what its pods were judged before still
         stands."""
         for pod in list(self._api.store.pods_on(node)):
             judged = self._judged.get(pod.uid)
@@ -225,9 +225,9 @@ class ServiceLevels:
 
 class Outage(NamedTuple):
     """The gaps in a series; instants and durations in ns. `first`: when fewer serve than at t=0;
-    `back`: when as many do again, None where they do not; `at_zero`: how long nobody serves;
-    `no_ready`: how long nobody is ready; `blind`: how long somebody is blind. `none_from`,
-    `none_to`: since when nobody is ready, and when somebody is again for good.
+    `back`: when as many do again, None where they do not; `at_zero`: how long no pod serves;
+    `no_ready`: how long no pod is ready; `blind`: how long any pod is blind. `none_from`,
+    `none_to`: since when no pod is ready, and when one is again for good.
     """
 
     before: Level
