@@ -12,7 +12,7 @@ executor acts. A real cluster and a simulated one differ in the two plugs only.
                                               +-> journal -> report -> commands -> cli
 
 `engine.step(now, events) -> actions` does no I/O. Controllers are pure: they get the cache and
-`now` and return actions, each with the sentence that says why; waiting is an action too. Nobody
+`now` and return actions, each with the sentence that says why; waiting is an action too. Nothing
 in the core calls an API, sleeps, reads a clock, draws a random number, logs or prints. Instants
 and durations inside are ints of nanoseconds (`_ns`); other forms of time exist only where text is
 read and written. The cache holds two layers, what the cluster shows (observed) and what our own
@@ -44,7 +44,7 @@ asyncio, os, logging or click in there. Only `report` and `cli` print.
 - `kubelet`      the kubelet's pod status manager, a machine that simulated kubelets run
 - `controllers`  the decisions, a file or a small folder for each controller
 - `drain`        the drain planner; its kubectl is that of `sim`
-- `upgrade`      the plan of a node upgrade, and what its controller is handed in
+- `upgrade`      the plan of a node upgrade, and the answers that its controller uses
 - `outlook`      each answer: what comes next, read off controllers and plays, and its document
 - `live`         a real cluster: kubeconfig and auth, list + watch, the live loop, executor, writer
 - `sim`          a virtual cluster: scenario, timeline, kubelets, scheduler, owners, kubectl drain

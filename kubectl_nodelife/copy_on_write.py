@@ -1,9 +1,9 @@
 """Dicts that are copied by sharing: what forks of a cache or of a controller's memory consist of.
 
-`fork_dict` makes two dicts of one in constant time. Both read the former content, which nobody
-changes from then on, and keep what they write to themselves. A dict that was never forked stays the
-built-in one, so that those who never fork pay nothing; a persistent map as of `immutables` costs
-a tenth of a zone outage's time, since each write to it takes twelve times as long.
+`fork_dict` makes two dicts of one in constant time. Both read the former content, which does
+not change from then on, and keep what they write to themselves. A dict that was never forked stays
+the built-in one, so that code that never forks pays nothing; a persistent map as of `immutables`
+costs a tenth of a zone outage's time, since each write to it takes twelve times as long.
 """
 
 from __future__ import annotations

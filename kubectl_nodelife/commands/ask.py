@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 def find(connection: Connection) -> DaemonEndpoint | None:
     """The way to the daemon of the cluster that the flags mean; None: certainly none runs.
 
-    Raises BadInput where the flags mean no cluster, Failed where somebody else has our folder;
+    Raises BadInput where the flags mean no cluster, Failed where our folder is another user's;
     with --via, NodelifeError where that daemon cannot be reached.
     """
     if connection.via:
@@ -85,7 +85,7 @@ def follow(connection: Connection, question: str, **query: Any) -> Iterator[dict
 
 
 def no_daemon(why: str = "") -> Unreachable:
-    """The refusal of what only a daemon can tell; `why` follows."""
+    """The refusal of what only a daemon can answer; `why` follows."""
     what = "no daemon runs for this cluster" + (f", {why}" if why else "")
     return Unreachable(what, remedy="run: kubectl nodelife daemon start")
 
@@ -197,7 +197,7 @@ def for_ever(answers: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def show(answer: dict[str, object], *, exit_code: bool = False) -> int:
-    """Print what was told, and return the exit code."""
+    """Print the answer, and return the exit code."""
     warnings = answer.get("warnings")
     for warning in warnings if isinstance(warnings, list) else ():
         terminal.warn(warning)

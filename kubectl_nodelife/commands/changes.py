@@ -92,7 +92,7 @@ def _show(items: list[dict[str, Any]], source: dict[str, Any], output: Output) -
 
 
 def _of_dump(where: Where, query: dict[str, Any], watch: bool, output: Output) -> None:
-    """Show what a dump tells. Raises BadInput."""
+    """Show the changes in a dump. Raises BadInput."""
 
     if watch:
         raise BadInput("a dump does not change", on="--watch", remedy="leave -w away, or -f")

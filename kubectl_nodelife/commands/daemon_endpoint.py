@@ -29,7 +29,7 @@ class DaemonEndpoint:
         self.known = known
 
     def check(self, answer: dict[str, Any]) -> None:
-        """Raises Failed where somebody answered that watches another cluster."""
+        """Raises Failed where the answer is from a daemon that watches another cluster."""
         server = answer.get("server")
         if server != self.known.server:
             raise Failed(

@@ -212,7 +212,7 @@ def _arguments(order: DeploymentOrder) -> list[str]:
 
 
 def _webhook_token(order: DeploymentOrder) -> list[Json]:
-    """The key webhook-token of a Secret that somebody else makes."""
+    """The key webhook-token of a Secret that is made elsewhere."""
     source = {"secretKeyRef": {"name": NAME, "key": "webhook-token", "optional": True}}
     return [{"name": TOKEN, "valueFrom": source}] * bool(order.webhook)
 

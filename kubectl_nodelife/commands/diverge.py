@@ -153,7 +153,7 @@ def _one_line(made: dict[str, Any]) -> str:
 def divergence_of_dump(where: Where, since_ns: int | None) -> tuple[dict[str, Any], list[str]]:
     """The Divergence document, and what the reading warns of.
 
-    `since_ns`: how far back others' writes are told, None for all. Raises BadInput.
+    `since_ns`: how far back others' writes are shown, None for all. Raises BadInput.
     """
     from msgspec.structs import replace
 

@@ -138,7 +138,7 @@ def _is_confirmed(names: Sequence[str], source: dict[str, Any], act: ActFlags) -
 
 
 def conditions_wanted(flags: dict[str, Any]) -> tuple[bool, str]:
-    """True if the nodes' conditions shall tell of the drain, and the reason given for it; both are
+    """True if the nodes' conditions shall show the drain, and the reason given for it; both are
     taken out of `flags`. Raises BadInput.
     """
     wanted, because = flags.pop("report_node_conditions"), flags.pop("because")

@@ -115,7 +115,7 @@ def _found(where: Where, name: str) -> tuple[str, ...]:
 
 
 def _from_daemon_and_look(where: Where, query: dict[str, Any]) -> dict[str, Any] | None:
-    """A daemon's explanation of a pod or a node, and what a look tells of what it does not watch.
+    """A daemon's explanation of a pod or a node, and what a look shows of what it does not watch.
 
     None where no daemon answers, or the user may not look; then one of them has to do. What is
     asked through the API server is the daemon's alone.

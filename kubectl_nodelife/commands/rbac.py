@@ -29,7 +29,7 @@ RULES = (
     ("", ("pods",), ("get", "list", "watch")),
     ("coordination.k8s.io", ("leases",), ("list", "watch")),
     ("apps", ("daemonsets", "controllerrevisions"), ("list", "watch")),
-    ("", ("namespaces",), ("get",)),  # kube-system's UID tells which cluster it is
+    ("", ("namespaces",), ("get",)),  # kube-system's UID identifies the cluster
     # For drain-plan and budgets; what of it is not granted they leave open, and say so.
     (
         "",
@@ -116,7 +116,7 @@ class RolePage:
 class AccountPage:
     """A ServiceAccount with roles and bindings, as one List.
 
-    The account lives in kube-system, so that its Leases and writes go by the API server's priority
+    The account is in kube-system, so that its Leases and writes go by the API server's priority
     levels of the real controllers. `roles`: namespace -> what is granted in it; "": everywhere.
     """
 
@@ -164,7 +164,7 @@ class AccountPage:
 
 
 class AskerPage:
-    """Roles for people who ask a daemon in the cluster, as one List, bound to nobody yet.
+    """Roles for people who ask a daemon in the cluster, as one List, not bound to a subject yet.
 
     `namespace`: the daemon's.
     """
@@ -192,7 +192,7 @@ class AskerPage:
                 "apiVersion": version,
                 "kind": "ClusterRole",
                 "metadata": {"name": self._name},
-                "rules": [which],  # its UID tells which cluster answers
+                "rules": [which],  # its UID identifies the cluster
             },
         ]
         return {"apiVersion": "v1", "kind": "List", "items": items}

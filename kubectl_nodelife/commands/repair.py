@@ -120,7 +120,7 @@ class Audited(NamedTuple):
         return cls(view, seen, pod_audit(view, seen))
 
     def warn(self) -> None:
-        """Say what the look could not tell."""
+        """Say what the look could not evaluate."""
         for warning in (*self.answer.warnings, *self.answer.audit.not_evaluated):
             terminal.warn(warning)
 

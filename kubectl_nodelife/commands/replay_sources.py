@@ -104,7 +104,7 @@ def read_traces(connection: Connection, since_ns: int) -> Traces:
 def _journal(
     connection: Connection, since_ns: int, warnings: list[str]
 ) -> list[dict[str, Any]] | None:
-    """The changes that the daemon tells, or that the last one has left; None: there are none."""
+    """The changes that the daemon has, or that the last one has left; None: there are none."""
     import sqlite3
 
     answer = ask.ask(connection, "changes", since=since_ns)

@@ -1,9 +1,9 @@
 """Asks one question of several clusters: `--contexts a,b,'prod-*'` and `--all-contexts`.
 
 Each cluster is asked by a process of its own, which runs this same command line for one context and
-hands its page over in parts; here they become one page (`report/clusters.py`), one list of
+returns its page in parts; here they become one page (`report/clusters.py`), one list of
 documents, one exit code. So a cluster that hangs, wants a login or is gone costs its own line and
-holds nobody up. What `kubectl config get-contexts` lists can be named, also by a pattern.
+delays no other. What `kubectl config get-contexts` lists can be named, also by a pattern.
 
 Credential plugins never get the terminal (`live/plugin.py`), so that those of several clusters may
 run at once. Nothing heavy is imported before several clusters are asked for.

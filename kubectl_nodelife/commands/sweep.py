@@ -188,7 +188,7 @@ def _words_of(run: RunId, why: str) -> str:
 
 
 def _ask(asked: SweepFlags, what: str) -> None:
-    """Raises BadInput where nobody agrees."""
+    """Raises BadInput without the user's consent."""
     if asked.yes:
         return
     if sys.stdin.isatty() and click.confirm(f"{what}: play them?", err=True):

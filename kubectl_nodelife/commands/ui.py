@@ -97,7 +97,7 @@ def _seconds(duration: str) -> int:
 
 
 def _show(url: str, *, opens: bool) -> None:
-    """Print the address, and open it where somebody sits before a browser."""
+    """Print the address, and open it in a browser where the terminal is a local one."""
     terminal.write(f"{url}\n")
     terminal.flush()
     terminal.note("other users of this machine cannot open the page without the token; root can")

@@ -82,7 +82,7 @@ def version(output: Output) -> None:
 
 
 class Installation(NamedTuple):
-    """`by`: krew, archive, pipx, uv, pip or checkout. `commit` is empty where nobody knows it."""
+    """`by`: krew, archive, pipx, uv, pip or checkout. `commit` is empty where it is unknown."""
 
     by: str
     folder: str
@@ -90,7 +90,7 @@ class Installation(NamedTuple):
 
 
 def installation() -> Installation:
-    """The way of installation, as the package's place tells."""
+    """The way of installation, as the package's place shows."""
     from pathlib import Path
 
     folder = Path(__file__).parents[2]

@@ -1,6 +1,6 @@
 """`--via`: asks the daemon of a pod through the API server, as `ask` would one on this machine.
 
-An answer is taken from a daemon of the same cluster only, told by the UID of kube-system as both
+An answer is taken from a daemon of the same cluster only, known by the UID of kube-system as both
 sides read it: addresses say nothing, since a pod has another one for its API server than we have.
 
 Which pods `--via` names follows kubectl's `AttachablePodForObject` (polymorphichelpers) for
@@ -86,7 +86,7 @@ class ViaEndpoint(DaemonEndpoint):
             )
 
     def replace(self, other: OtherProtocol, token: str | None) -> None:
-        """Raises Failed: the daemon there is nobody's to start anew from here."""
+        """Raises Failed: the daemon there cannot be started anew from here."""
         raise Failed(
             other.what, on=str(self.socket), remedy="use the same version here and in the image"
         )

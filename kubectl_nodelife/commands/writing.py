@@ -79,7 +79,7 @@ def not_for_dumps(filename: tuple[str, ...], act: ActFlags) -> None:
 
 
 def is_confirmed(act: ActFlags, question: str, server: str) -> bool:
-    """True if the person says yes. Raises Refused where there is nobody to ask."""
+    """True if the person says yes. Raises Refused without a terminal to ask on."""
     if act.yes or act.dry_run == SERVER:
         return True
     if not sys.stdin.isatty():

@@ -122,14 +122,14 @@ _EVENT_FIELDS = {
 
 
 def needs_mending(api_version: str, kind: Kind) -> bool:
-    """True if that version speaks otherwise than the slices do."""
+    """True if that version differs from the one that the slices follow."""
     return (kind.name == "PodDisruptionBudget" and api_version == "policy/v1beta1") or (
         kind.name == "Event" and api_version.startswith("events.k8s.io/")
     )
 
 
 def mended(api_version: str, kind: Kind, raw: dict[str, Any]) -> dict[str, Any]:
-    """The object in the words of the version that the slices speak."""
+    """The object in the form of the version that the slices follow."""
     if not needs_mending(api_version, kind):
         return raw
     if kind.name == "Event":

@@ -3,7 +3,7 @@
 Follows `BeforeDelete` (k8s.io/apiserver pkg/registry/rest/delete.go), `CheckGracefulDelete` (pod
 strategy, pkg/registry/core/pod/strategy.go), and the store's `markAsDeleting` and
 `updateForGracefulDeletionAndFinalizers` (pkg/registry/generic/registry/store.go). Left out:
-preconditions, propagation policies, and whoever ends the containers.
+preconditions, propagation policies, and the end of the containers.
 """
 
 from __future__ import annotations

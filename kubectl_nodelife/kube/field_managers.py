@@ -53,7 +53,7 @@ class FieldManagers:
         return bool(self.entries)
 
     def writer_of(self, field: str) -> FieldManager | None:
-        """Who wrote the field last; None where nobody has it. A field that is gone has nobody."""
+        """The last writer of the field; None where no manager has it, as of one that is gone."""
         having = [entry for entry in self.entries if field in entry.fields]
         return max(having, key=lambda entry: entry.time_ns, default=None)
 
@@ -72,7 +72,7 @@ def read_field_managers(raw: Any) -> FieldManagers:
 
 
 def manager_of(raw: Any, path: tuple[str, ...]) -> str:
-    """Who of metadata.managedFields wrote the field at that path last, "" where nobody has it."""
+    """The manager in metadata.managedFields that wrote the field at that path last, "" if none."""
     found = [(0, "")]
     for entry in raw if isinstance(raw, list) else ():
         try:

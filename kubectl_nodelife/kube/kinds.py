@@ -1,6 +1,6 @@
 """The kinds that are read: Python type, names, group versions, scope.
 
-A kind is told by its API group and name together, because other groups have a Node or a DaemonSet
+A kind is known by its API group and name together, because other groups have a Node or a DaemonSet
 of their own. All versions of a group decode as one type: the fields that are read agree among
 them (`kube.load` mends the one difference, the empty selector of a policy/v1beta1 budget).
 """

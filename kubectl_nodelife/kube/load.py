@@ -88,8 +88,8 @@ def load_objects(
 ) -> Loaded:
     """The objects in a file: one object, a List, or many documents, JSON or YAML.
 
-    `source` names the file in errors; `progress` is told the number of items done so far, now and
-    then; `kind`: of documents that say neither apiVersion nor kind; `seen` is shown each object as
+    `source` names the file in errors; `progress` receives the number of items done so far, now and
+    then; `kind`: of documents that say neither apiVersion nor kind; `seen` receives each object as
     it came. Raises InputError, and NotKubernetes where the file is whole and holds none.
     """
     reader = ObjectReader(source, progress, kind)
@@ -386,7 +386,7 @@ def read_yaml(reader: ObjectReader, text: bytes | Iterator[bytes]) -> None:
 
 
 class _YamlItems:
-    """The items of YAML Lists. Those that wait for their kind, which kubectl tells after them, are
+    """The items of YAML Lists. Those that wait for their kind, which kubectl prints after them, are
     kept encoded.
     """
 
@@ -396,7 +396,7 @@ class _YamlItems:
         self._late: list[Any] = []
 
     def begin(self, told: dict[Any, Any]) -> bool:
-        """True if what tells this of itself before its items is a List."""
+        """True if what has these members before its items is a List."""
         version, kind = (told.get(key) or "" for key in ("apiVersion", "kind"))
         return not kind or (isinstance(kind, str) and is_list(str(version), kind, True))
 

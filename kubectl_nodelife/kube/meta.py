@@ -82,7 +82,7 @@ class LabelSelector(ApiStruct, frozen=True):
 
 
 class KubeObject(ApiStruct, frozen=True):
-    """An object with metadata; `kube.kinds` tells kind and apiVersion from the Python type."""
+    """An object with metadata; `kube.kinds` gives kind and apiVersion for the Python type."""
 
     metadata: ObjectMeta = ObjectMeta()
 

@@ -26,7 +26,7 @@ def is_dns_subdomain(name: str) -> bool:
 
 
 def subject(resource: str, name: str) -> str:
-    """How kubectl is told of an object: `pdb web`; of a name that a shell or kubectl might take for
+    """An object as kubectl takes it: `pdb web`; of a name that a shell or kubectl might take for
     something else `'pdb/$(reboot)'`, one word that is no option.
     """
     return f"{resource} {name}" if is_dns_subdomain(name) else shlex.quote(f"{resource}/{name}")

@@ -23,7 +23,7 @@ from kubectl_nodelife.kube.wellknown import (
 
 
 class NodeMeta(ObjectMeta, frozen=True):
-    """`metav1.ObjectMeta` of a node, with what its managedFields tell."""
+    """`metav1.ObjectMeta` of a node, with what its managedFields show."""
 
     managed_fields: FieldManagers = NOBODY
 
@@ -64,7 +64,7 @@ class NodeSpec(ApiStruct, frozen=True):
 
 
 class NodeSystemInfo(ApiStruct, frozen=True):
-    """`core/v1.NodeSystemInfo`: the kubelet's version tells a dump's profile, and each of them may
+    """`core/v1.NodeSystemInfo`: the kubelet's version gives a dump's profile, and each of them may
     be what an upgrade is to change.
     """
 

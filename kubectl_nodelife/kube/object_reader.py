@@ -51,7 +51,7 @@ _NAMESPACE = "default"  # where kubectl would have sent an object without one
 
 
 Seen = Callable[[Kind, Json | msgspec.Raw | dict[str, Any]], None]
-"""Is shown objects as they came: JSON undecoded, YAML as plain Python objects."""
+"""Receives objects as they came: JSON undecoded, YAML as plain Python objects."""
 
 # kubectl prints members in alphabetical order, so these two come first but in hand-written JSON.
 HEAD = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([\w./-]*)"\s*,\s*"kind"\s*:\s*"(\w*)"')
@@ -78,8 +78,8 @@ class Loaded:
 class ObjectReader:
     """Reads documents into one `Loaded`, and counts them. Everything raises InputError.
 
-    `kind`: of documents that say neither apiVersion nor kind, as far as their path tells.
-    `seen` is shown each object that is kept, undecoded. `items_before`: so many items of the
+    `kind`: of documents that say neither apiVersion nor kind, as far as their path shows.
+    `seen` receives each object that is kept, undecoded. `items_before`: so many items of the
     present List were read already.
     """
 
@@ -106,7 +106,7 @@ class ObjectReader:
             raise self._fault_found
 
     def tell_done(self) -> None:
-        """Tell the progress how many items there were in all."""
+        """Report to the progress how many items there were in all."""
         if self._progress is not None:
             self._progress(self.done)
 
@@ -320,7 +320,7 @@ class ObjectReader:
             self._read_member(item, item_path(path, index), version, item_kind)
 
     def _note_list(self, api_version: str, name: str, annotations: Any) -> str:
-        """Take from a List which kinds it speaks of; returns the kind of items without one."""
+        """Take from a List which kinds it covers; returns the kind of items without one."""
         item_kind = name.removesuffix("List")
         kind = find_kind(api_version, item_kind) if item_kind else None
         if kind is not None:
@@ -402,8 +402,8 @@ def _json_type(value: Any) -> str:
 def share_equal_parts(pod: Pod, other: Pod) -> None:
     """Let `pod` hold the very objects of `other` where they are equal.
 
-    Only for a pod that nobody else has seen yet. Values stay the same, so it is as frozen as ever.
-    `other` may be its neighbour in a list, or the version of it that came before.
+    Only for a pod that nothing else refers to yet. Values stay the same, so it is as frozen as
+    ever. `other` may be its neighbour in a list, or the version of it that came before.
     """
     ours, theirs = pod.metadata, other.metadata
     if ours.labels == theirs.labels:

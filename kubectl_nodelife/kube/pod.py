@@ -301,7 +301,7 @@ _ALIVE_PHASES = frozenset({"Pending", "Running", "Unknown"})
 
 
 def same_but_for_conditions(old: Pod, new: Pod) -> bool:
-    """True if only what the status tells of a pod that lives on can have changed, such as a
+    """True if only what the status says of a pod that has not ended can have changed, such as a
     condition; or, of one that has ended, without a change of its phase.
 
     Quick: it compares by identity, as copies of a pod share what they have in common, and may say

@@ -145,10 +145,10 @@ def _shape(type_: Any) -> _Shape:
 
 
 _HIDDEN: Final[dict[type, str]] = {
-    VolumePresence: "path",  # in somebody's file system
-    ObjectMeta: "annotations",  # whatever anybody noted
+    VolumePresence: "path",  # of a file system
+    ObjectMeta: "annotations",  # they may hold anything
     NodeMeta: "annotations",
     NodeSpec: "providerID",  # read only where work on a machine is started
     NodeAddress: "address",
 }
-"""Fields that a slice has and a file does not need to tell."""
+"""Fields that a slice has and a file does not need."""

@@ -5,7 +5,7 @@ Follows apimachinery/pkg/labels/selector.go, apimachinery/pkg/apis/meta/v1/helpe
 kubectl's syntax become a `LabelSelector` whose expressions may also use Gt and Lt.
 
 Upstream refuses to build a selector that holds a malformed requirement, and most callers then go on
-as if nothing matched. Here a malformed requirement matches nothing, and `selector_fault` tells what
+as if nothing matched. Here a malformed requirement matches nothing, and `selector_fault` says what
 is wrong with it. Left out: the check of a selector object's keys and values for forbidden
 characters (no label can have them, so the answers are the same but for NotIn and DoesNotExist).
 

@@ -14,7 +14,7 @@ from kubectl_nodelife.kube.pod import Pod
 
 
 class ServiceSpec(ApiStruct, frozen=True):
-    """`core/v1.ServiceSpec`. Without a selector somebody else makes the endpoints."""
+    """`core/v1.ServiceSpec`. Without a selector an external process manages the endpoints."""
 
     selector: dict[str, str] | None = None
     publish_not_ready_addresses: bool = False

@@ -1,10 +1,10 @@
-"""Taints and tolerations: who tolerates what and for how long, and arithmetic on taint lists.
+"""Taints and tolerations: what is tolerated and for how long, and arithmetic on taint lists.
 
 Follows staging api/core/v1/toleration.go (`ToleratesTaint`), component-helpers
 scheduling/corev1/helpers.go (`FindMatchingUntoleratedTaint`), pkg/util/taints/taints.go,
 pkg/controller/tainteviction (`getMinTolerationTime`) and
 plugin/pkg/admission/defaulttolerationseconds. All pure: the GET, PATCH and retry around a change of
-a node's taints belong to whoever writes it.
+a node's taints belong to the writer.
 
 Two taints are the same taint when key and effect agree; value and timeAdded do not count.
 """

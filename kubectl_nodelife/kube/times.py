@@ -82,7 +82,7 @@ def _parse_any_time(text: str) -> Time:
 def format_time(instant_ns: int) -> str:
     """`2026-01-31T12:00:00Z`: UTC, whole seconds (a fraction is cut off), as `metav1.Time`.
 
-    What lies beyond the calendar, as sums with somebody's seconds may, is its last or first second.
+    What lies beyond the calendar, as sums with given seconds may, is its last or first second.
     """
     return _seconds_text(instant_ns // SECOND_NS) + "Z"
 

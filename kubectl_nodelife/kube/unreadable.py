@@ -21,7 +21,7 @@ Ref = tuple[str, tuple[str, str]]
 """(kind, (namespace, name)) of an object."""
 
 MOST_TOLD: Final = 20
-"""So many are told one by one where people read."""
+"""So many are listed one by one where people read."""
 
 _LONGEST_REASON: Final = 200
 _LONGEST_SUBJECT = 80
@@ -32,7 +32,7 @@ _read = msgspec.json.Decoder().decode
 
 
 NAMELESS: Final = ("", "")
-"""The key of an object that does not even tell its name; it may be any of its kind."""
+"""The key of an object that does not even show its name; it may be any of its kind."""
 
 
 class Unreadable(msgspec.Struct, frozen=True, gc=False):
@@ -56,7 +56,7 @@ class Unreadable(msgspec.Struct, frozen=True, gc=False):
 
 
 def identify(kind: Kind, document: bytes, why: object, namespace: str = "") -> Unreadable | None:
-    """The identity of an object from its JSON; None where it does not even tell its name.
+    """The identity of an object from its JSON; None where it does not even show its name.
 
     `namespace` stands in where the object names none.
     """
@@ -106,12 +106,12 @@ def related(
 
 
 def version_of(document: bytes) -> str:
-    """The resourceVersion of an object that may not even tell its name, or ""."""
+    """The resourceVersion of an object that may not even show its name, or ""."""
     return text_member(dict(object_members(document)).get(b"metadata", b""), b"resourceVersion")
 
 
 def told(unreadable: Iterable[Unreadable]) -> list[str]:
-    """A sentence about each for people, and a last one for those that are too many to tell."""
+    """A sentence about each for people, and a last one for those that are too many to list."""
     lines = [
         f"{_bounded(str(found), _LONGEST_SUBJECT)} cannot be read ({found.why}): decisions about it"
         " and what depends on it are off"

@@ -1,6 +1,6 @@
 """Checks values that decoding leaves as they came: names, quantities, pod templates, revisions.
 
-Quantities stay text until somebody computes with them, and pod templates and revisions stay plain
+Quantities stay text until they are computed with, and pod templates and revisions stay plain
 JSON. They are checked once, where an object comes in, so that no rule later meets a quantity that
 is none. An API server refuses most of this itself; a ControllerRevision's `data` is the exception:
 it may be any JSON at all.

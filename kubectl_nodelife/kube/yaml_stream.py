@@ -30,10 +30,10 @@ _MOST_REMEMBERED: Final = 50_000
 _TAG: Final = "tag:yaml.org,2002:"
 
 TakeItem = Callable[[dict[Any, Any], int, Any], None]
-"""Is handed an item of a List: what the List has told of itself so far, its number, the item."""
+"""Receives an item of a List: the members of the List read so far, its number, the item."""
 
 BeginsList = Callable[[dict[Any, Any]], bool]
-"""True if `items` are those of a List, by what its document has told of itself so far."""
+"""True if `items` are those of a List, by the members of its document read so far."""
 
 NO_VALUE: Final = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
 """The errors of PyYAML's constructors for a scalar or key that they take for what it is not."""
@@ -110,7 +110,7 @@ class _Pieces:
     """Bytes that come in pieces, as a file of which libyaml reads."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
-        self.failed: Exception | None = None  # libyaml would tell another one in its place
+        self.failed: Exception | None = None  # libyaml would report another one in its place
         self._pieces = pieces
         self._piece = memoryview(b"")
 
@@ -147,7 +147,7 @@ class YamlStream:
     def documents(
         self, take_item: TakeItem | None = None, begins_list: BeginsList = lambda told: True
     ) -> Iterator[Any]:
-        """Each document as plain objects. With `take_item` the items of a List are handed to it as
+        """Each document as plain objects. With `take_item` the items of a List are passed to it as
         they come, and left out of the document.
         """
         try:

@@ -2,7 +2,7 @@
 
 Each conversation (`engine/calls`) is driven call by call: a token of its controller's bucket, and
 for a write the intent on disk and the gate looked at right before it is sent. On one object one
-write is on its way at a time, whoever of the controllers sends it.
+write is on its way at a time, whichever controller sends it.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ class ActionSender:
             self._own_nodes = {n: own for n, own in self._own_nodes.items() if n in cache.nodes}
 
     async def _lacks_evidence(self, action: Action) -> Result | None:
-        """Why a node cannot be called lost. Raises Superseded where its kubelet was heard."""
+        """Why a node cannot be called lost. Raises Superseded where its kubelet has reported."""
         if action.controller != NODE_LIFECYCLE or not isinstance(action, SetNodeConditions):
             return None
         evidence = self._port.evidence
@@ -346,7 +346,7 @@ class ActionSender:
             raise
 
     async def _send(self, action: Action, call: Write, intent: int) -> Answer:
-        """Send what may be sent at this instant, and tell of the answer."""
+        """Send what may be sent at this instant, and report the answer."""
         port, now_ns = self._port, self._port.now_ns()
         port.guard.sending(action, now_ns)
         port.journal.note(intent, "sent")
@@ -416,7 +416,7 @@ class ActionSender:
     def _check_premise(self, item: QueuedAction) -> None:
         """Raises Superseded where a node is no longer lost that is to be called so, Moot where it
         is to be tainted. Looked at before the intent, and again before it is sent: the kubelet may
-        have been heard while it waited for its turn, its token or the disk.
+        have reported while it waited for its turn, its token or the disk.
 
         Only news count, as in `_stands`. Upstream sends what it has decided.
         """
@@ -454,7 +454,7 @@ class ActionSender:
 
 def note_bug(port: ExecutorPort, action: Action, error: Exception) -> Result:
     """A bug of ours: nothing more of this action is sent. The error's text and the action may quote
-    secrets, and are told to nobody.
+    secrets, and are shown nowhere.
     """
     failed = port.cache.quarantine.failed
     bug = failed(action.controller, action.target, error, port.now_ns())
@@ -473,7 +473,7 @@ def _is_news(obj: KubeObject, seen: KubeObject | None) -> bool:
 
 
 class GivenUp(asyncio.CancelledError):
-    """A write was on its way when its task was ended: nobody knows what becomes of it."""
+    """A write was on its way when its task was ended: its outcome is unknown."""
 
 
 class Moot(Exception):
@@ -481,7 +481,7 @@ class Moot(Exception):
 
 
 class Superseded(Exception):
-    """The reason of the action is no longer true; its controller is told, and decides anew."""
+    """The reason of the action is no longer true; its controller is notified, and decides anew."""
 
 
 class NotSent(Exception):

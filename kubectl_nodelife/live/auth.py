@@ -92,7 +92,7 @@ class Session:
     ) -> tuple[aiohttp.ClientResponse, int]:
         """GET the URL below the server's; the answer, and the number of the credentials used.
 
-        There is no other verb: whoever only has this cannot write to the cluster. Raises Failed,
+        There is no other verb: code that only has this cannot write to the cluster. Raises Failed,
         aiohttp.ClientError.
         """
         transport = await self._ready()

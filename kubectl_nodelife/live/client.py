@@ -135,7 +135,7 @@ class Client:
             raise self._unreachable(error) from None
 
     async def port_forward(self, pod: PodPort) -> aiohttp.ClientWebSocketResponse:
-        """A WebSocket to a port of a pod; the caller closes it. `PortForward` speaks on it.
+        """A WebSocket to a port of a pod; the caller closes it. `PortForward` uses it.
 
         Raises ApiError, Unreachable, Failed.
         """

@@ -3,11 +3,11 @@
 A laptop's clock may be wrong by minutes, and every age of a heartbeat would be wrong with it.
 `Date` has whole seconds, so an answer only bounds the offset; the bounds of several answers
 together narrow it down, and within them this machine's wall clock is believed. In between, time
-goes by a local clock that nobody sets and that counts sleep: the wall clock may be stepped.
+goes by a local clock that cannot be set and that counts sleep: the wall clock may be stepped.
 
 Behind one address there may be several API servers whose clocks differ. Each is learned by itself,
-and one of them is gone by, until it is heard no more or a clock shows up that was never seen: that
-is a clock which somebody has set. So each of them changes the time once, and not with each answer.
+and one of them is gone by, until it answers no more or a clock shows up that was never seen: that
+is a clock which was set. So each of them changes the time once, and not with each answer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import lru_cache
 SECOND_NS = 1_000_000_000
 
 SKEW_WARNED_NS = 2 * SECOND_NS
-"""A difference between our clock and the server's that is told to the user."""
+"""A difference between our clock and the server's that is shown to the user."""
 
 _KEPT = 16
 _MOST_CLOCKS = 8
@@ -33,7 +33,7 @@ _BOOTTIME = getattr(time, "CLOCK_BOOTTIME", None)  # Linux; on macOS CLOCK_MONOT
 
 
 def steady_ns() -> int:
-    """A clock that nobody sets and that goes on during a suspend."""
+    """A clock that cannot be set and that goes on during a suspend."""
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC if _BOOTTIME is None else _BOOTTIME)
 
 
@@ -123,7 +123,7 @@ class ServerClock:
         self._forget(clock)
 
     def _forget(self, newest: _Clock) -> None:
-        """Go by another clock where the one gone by is heard no more."""
+        """Go by another clock where the one gone by answers no more."""
         for clock in self._clocks:
             clock.missed += clock is not newest
         self._clocks = [c for c in self._clocks if c.missed < _MOST_MISSED]

@@ -140,7 +140,7 @@ class Correlator:
         self._spam: _Recent[TokenBucket] = _Recent()
 
     def correlate(self, event: RecordEvent, now_ns: int) -> Correlated | None:
-        """The call that tells of the event; None where it is one too many."""
+        """The call that records the event; None where it is one too many."""
         about = (event.controller, event.kind, event.namespace, event.name, event.object_uid)
         message, key = self._aggregated(event, (*about, event.type, event.reason), now_ns)
         body = event_body(event, now_ns)

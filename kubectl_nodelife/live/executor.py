@@ -108,8 +108,8 @@ class LiveExecutor:
         self._spawn(self._work(key))
 
     async def stop(self, gives_up: Callable[[], bool] = lambda: False) -> None:
-        """Send nothing more, and wait for what is on its way, until `gives_up`: nobody knows then
-        what becomes of it.
+        """Send nothing more, and wait for what is on its way, until `gives_up`: its outcome is
+        then unknown.
         """
         self._sender.stopped = True
         self.drop()
@@ -131,7 +131,7 @@ class LiveExecutor:
             self._leave(lane.items.popleft(), because)
 
     def _leave(self, item: QueuedAction, because: str) -> None:
-        """It is not carried out; nobody waits for what comes of it."""
+        """It is not carried out; nothing waits for its outcome."""
         self._note_end(item, Result(HELD, because))
 
     def _note_end(self, item: QueuedAction, result: Result) -> None:

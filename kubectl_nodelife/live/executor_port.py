@@ -20,8 +20,8 @@ from kubectl_nodelife.live.writer import Writer
 
 
 class Recorder:
-    """Is told what becomes of each action. Who is interested in some of it derives from this class
-    and leaves the other methods as they are."""
+    """Receives what becomes of each action. A recorder of some of it derives from this class and
+    leaves the other methods as they are."""
 
     def planned(self, action: Action, seen: KubeObject | None, now_ns: int) -> None:
         """It was decided."""
@@ -105,9 +105,9 @@ class ExecutorPort(msgspec.Struct):
     """Where outcomes go, and objects that an answer showed."""
 
     on_bug: Callable[[Bug], None] = _dropped
-    """Told of an exception of ours while an action was carried out: nothing more of it is sent."""
+    """Receives an exception of ours while an action was carried out: nothing more of it is sent."""
 
     waits: Callable[[Action], bool] = _always
     """True if an action may wait for a next try within its conversation, such as an eviction that a
-    budget refuses. False where whoever decided it looks again, and may not want it any more.
+    budget refuses. False where its controller looks again, and may not want it any more.
     """

@@ -57,7 +57,7 @@ async def read_all(
 ) -> list[KubeObject]:
     """All objects, as of one version. Raises ApiError, Unreachable, Failed.
 
-    `progress` is told how many came with each page; `aside` takes what cannot be read.
+    `progress` receives how many came with each page; `aside` takes what cannot be read.
     """
     listing = await list_all(
         client, resource, on_page=lambda page: progress(len(page)) if progress else None
@@ -155,7 +155,7 @@ async def _pages(
 def _read_slowly(body: bytes, resource: Resource) -> _Page[KubeObject]:
     """A page with objects that are not as strict as the fast way wants them. Raises Failed.
 
-    One that cannot be read at all is set aside, even if it does not tell its name.
+    One that cannot be read at all is set aside, even if it shows no name.
     """
     try:
         page, items = _split(body)

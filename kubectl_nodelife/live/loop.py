@@ -1,7 +1,7 @@
 """The loop in real time: an asyncio task of the same shape as `engine.loop.drive`.
 
 Decisions are taken in slices of some 10 ms with a pause between, so that a burst (a zone lost at
-once is 50,000 actions) never holds up who asks. The daemon's decision task and the sandbox run it.
+once is 50,000 actions) never holds up an answer. The daemon's decision task and the sandbox run it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from kubectl_nodelife.engine.loop import Host, Tick
 
 SLICE_S: Final = 0.01
-"""How long the loop works without a pause. Who waits for a timer may wait for two such slices."""
+"""How long the loop works without a pause. A timer may be late by two such slices."""
 
 
 class LiveSource(Protocol):

@@ -19,8 +19,8 @@ LISTING, WATCHING, REFUSED, ABSENT, FAILING = "listing", "watching", "refused", 
 class KindState(msgspec.Struct):
     """How it stands with one kind; monotonic ns. `error` says why it is not being watched.
 
-    `failures`: so often in a row; `retry_at_ns`: when it is tried again, 0 while nobody waits.
-    `nameless`: so many events of the watch could not be read and told no name; `nameless_because`.
+    `failures`: so often in a row; `retry_at_ns`: when it is tried again, 0 while that is not due.
+    `nameless`: so many events of the watch could not be read and had no name; `nameless_because`.
     """
 
     kind: str

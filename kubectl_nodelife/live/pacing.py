@@ -50,9 +50,9 @@ class WatchPacing(msgspec.Struct, frozen=True):
     anew; servers send a bookmark a minute. `silence_by_kind`: the same for kinds that are never
     quiet for long. `watch_s`: how long one watch may last (up to twice that). `page_size` counts
     objects. `gather_s`: how long events of a watch are gathered before they are read, with
-    `gather_by_kind` for kinds that many events come of and that may be told a little later.
+    `gather_by_kind` for kinds that many events come of and that may be passed on a little later.
     `healthy_s`: after a watch of that length the next failure counts as a first one. `nameless_s`:
-    after an event that cannot be read and tells no name the kind is listed anew, at most so often.
+    after an event that cannot be read and has no name the kind is listed anew, at most so often.
     """
 
     first_backoff_s: float = FIRST_S

@@ -32,7 +32,7 @@ from kubectl_nodelife.live.kubeconfig import Cluster, ExecConfig
 
 _CLUSTER_EXTENSION = "client.authentication.k8s.io/exec"
 PLUGIN_SECONDS = 60.0
-"""How long a plugin may take: somebody may have to log in in a browser meanwhile."""
+"""How long a plugin may take: a person may have to log in in a browser meanwhile."""
 
 _STDERR_SHOWN = 400
 _LOG_IN = "log in again, as for kubectl"

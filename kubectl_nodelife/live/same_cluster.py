@@ -1,9 +1,10 @@
 """Asks whether the cluster behind an address is still the one that it was.
 
-A cluster is told by the UID of its namespace kube-system. An address may lead elsewhere while a
-daemon runs: a load balancer or a DNS name is moved, a local cluster is made anew. Whoever opens a
-connection anew confirms the cluster before it tells what it read there, so that nothing of another
-cluster is ever taken for the first one's. A server that does not let us read the UID is believed.
+A cluster is known by the UID of its namespace kube-system. An address may lead elsewhere while a
+daemon runs: a load balancer or a DNS name is moved, a local cluster is made anew. After a
+connection is opened anew the cluster is confirmed before what was read is passed on, so that
+nothing of another cluster is ever taken for the first one's. A server that does not let us read the
+UID is believed.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class SameCluster:
 
     async def confirm(self, opened_ns: int) -> None:
         """Ask unless that was done since a connection was opened, at that instant of the steady
-        clock; tell of a change before this returns. Raises Unreachable, Failed.
+        clock; report a change before this returns. Raises Unreachable, Failed.
         """
         async with self._lock:
             if self._confirmed_ns >= opened_ns:

@@ -13,8 +13,7 @@ be read is declared and tried again every minute, for what depends on it is then
 All pods hold equal parts once (`SharedParts`). Thirty pods of a Deployment carry the same labels,
 owner, containers and tolerations, and every pod of a cluster the same few words in its conditions.
 Decoded each by itself that is most of a pod's memory. Objects are never changed, so equal parts may
-be one object; a part is replaced between an object's decoding and the first time that anybody sees
-it.
+be one object; a part is replaced between an object's decoding and its first use.
 """
 
 from __future__ import annotations
@@ -191,7 +190,7 @@ class KindFollower:
         try:
             await self._watch()
         except TimeoutError:  # a hung watch is opened anew at once
-            self._broken(self.state.last_sign_ns)  # nobody knows what happened since then
+            self._broken(self.state.last_sign_ns)  # what happened since then is unknown
             if not self._version:
                 await self._enter(LISTING, "the watch said nothing for too long")
         finally:
@@ -216,7 +215,7 @@ class KindFollower:
             await self._fail(str(error), error.retry_after_s)
 
     async def _stop_at(self, phase: str, error: str) -> None:
-        """Not to be had now; whoever waits for the kind is told, and it is tried again later."""
+        """Not to be had now; what waits for the kind is notified, and it is tried again later."""
         self._version = ""
         self._broken()
         await self._enter(phase, error)
@@ -327,7 +326,7 @@ class KindFollower:
         self._later = loop.call_later(self._pace.nameless_s, self.relist)
 
     def _note_nameless(self, stream: WatchStream[KubeObject], events: int) -> None:
-        """Some object has changed, and nobody knows which: a list tells, not too often."""
+        """Some object has changed, and it is unknown which: a list shows it, not too often."""
         self.state.nameless += events
         self.state.nameless_because = stream.nameless_because
         now = time.monotonic()
@@ -381,7 +380,7 @@ class KindFollower:
                 chunk = await self._or_relist(response.content.readany(), limit)
             except TimeoutError:
                 if first:
-                    self._version = ""  # opened anew and still silent: a list must tell
+                    self._version = ""  # opened anew and still silent: a list must show
                 raise
             if not chunk:
                 return
@@ -401,7 +400,7 @@ def _to_event(kind: str, type_: str, obj: KubeObject | Unreadable) -> Put | Gone
 async def gather(response: aiohttp.ClientResponse, seconds: float) -> None:
     """Let what comes in the next moment come in one piece.
 
-    A busy watch sends many small pieces, and each would be decrypted, parsed and told alone.
+    A busy watch sends many small pieces, and each would be decrypted, parsed and passed on alone.
     """
     connection = response.connection
     transport = connection.transport if connection is not None else None

@@ -4,15 +4,15 @@ What a connection does is decided by the kubeconfig, the flags and the proxy var
 reads, and by nothing else: aiohttp's `trust_env` is off, since it would take passwords from
 ~/.netrc and send them in place of, or together with, the kubeconfig's credentials; `SSLKEYLOGFILE`
 is not obeyed. A redirect is an error that names both hosts: followed, it would carry
-`Impersonate-*` headers to another host, and show that host's data as the cluster's. Keys are handed
-to OpenSSL through a pipe and never lie in a file.
+`Impersonate-*` headers to another host, and show that host's data as the cluster's. Keys reach
+OpenSSL through a pipe and are never in a file.
 
 The proxy is chosen as kubectl chooses it (`proxy_for`): a kubeconfig's `proxy-url` counts for every
 request; else `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` do, in upper or lower case.
 
 Follows client-go/transport (transport.go, cache.go) and golang.org/x/net/http/httpproxy (proxy.go),
 which net/http and so client-go use. Left out on purpose: HTTP/2, the refusal of a proxy in a CGI
-program, and SOCKS, which aiohttp cannot speak (an error says so).
+program, and SOCKS, which aiohttp does not support (an error says so).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Watch streams: bytes in, events out. It is fed by whoever holds the connection, and tested with
+"""Watch streams: bytes in, events out. The holder of the connection feeds it; tests feed it
 text.
 
 A stream is one JSON object a line, {"type", "object"}. ADDED, MODIFIED and DELETED carry an object,
 BOOKMARK only a resource version (and, at the end of a WatchList's first part, the word that it was
-the end), ERROR a Status. An object that cannot be read comes out as `Unreadable`, if it tells its
-name; an event that tells none is passed over and counted. What is left of a line when the
+the end), ERROR a Status. An object that cannot be read comes out as `Unreadable`, if it shows its
+name; an event that shows none is passed over and counted. What is left of a line when the
 connection ends is torn and dropped: the next watch begins at the last version that came whole.
 """
 
@@ -66,7 +66,7 @@ class WatchStream(Generic[T]):
 
     `resource_version` is the newest one seen, from an object or a bookmark: where to go on.
     `initial_events_ended` turns true when a WatchList's first part is complete. `nameless`: so many
-    events could not be read and told no name, the last of them `nameless_because`;
+    events could not be read and had no name, the last of them `nameless_because`;
     `nameless_initially`: so many of them in that first part. `most_bytes`: the longest line that is
     taken.
     """
@@ -116,7 +116,7 @@ class WatchStream(Generic[T]):
                 if check is not None:
                     try:
                         check(obj)
-                    except Exception:  # the slow way tells why
+                    except Exception:  # the slow way says why
                         yield WatchEvent(type_, as_unreadable(obj, unfit(obj)))
                         continue
                 yield event
@@ -142,7 +142,7 @@ class WatchStream(Generic[T]):
 
     def _decode_slowly(self, line: bytes, error: Exception) -> WatchEvent[Any] | None:
         """A line that is no plain event: an error, an object in which the API is lenient, or one
-        that cannot be read; None where it does not even tell its name.
+        that cannot be read; None where it does not even show its name.
         """
         try:
             typed = msgspec.json.decode(line, type=_Typed)
@@ -155,7 +155,7 @@ class WatchStream(Generic[T]):
         return self._unreadable(line, error)
 
     def _unreadable(self, line: bytes, error: Exception) -> WatchEvent[Any] | None:
-        """An event of an object that tells no more than its name, None where not even that.
+        """An event of an object that shows no more than its name, None where not even that.
 
         Raises ApiError, MalformedLine.
         """

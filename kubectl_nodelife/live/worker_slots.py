@@ -47,7 +47,7 @@ DAEMON_SET_SYNCS: Final = 2
 
 
 class Slots:
-    """At most so many keys at once; of one key as much as wants to. Who was decided first goes
+    """At most so many keys at once; of one key as much as wants to. What was decided first goes
     first, so that what has begun is ended before more is begun.
     """
 

@@ -3,14 +3,14 @@
 A writer belongs to one server and one controller, whose name is in the User-Agent and the field
 manager of all that it sends. Redirects are never followed (`transport.py`). As under client-go, an
 answer 429 or 5xx with a Retry-After is waited for and sent again, ten times and for a minute at
-most; a broken connection is not tried again, since nobody knows what became of the request. A 404
+most; a broken connection is not tried again, since the outcome of the request is unknown. A 404
 counts as absence only where it is a Status of reason NotFound; anything else with that code, a
 proxy's page, is an error of the way. A 2xx counts only where it is the object that was asked for,
 or a Status of it: a login page, a captive portal or a proxy may say 200 to anything, with a page of
 its own or with another object. Such an answer counts as none, and the object is read before
 anything follows from it.
 
-`tests/test_layers.py` names who may import this module.
+`tests/test_layers.py` names the modules that may import this one.
 """
 
 from __future__ import annotations

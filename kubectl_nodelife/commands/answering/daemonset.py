@@ -1,6 +1,6 @@
 """Answers `daemonset` and `rollout`: counts, truth table, rollout status, history and undo.
 
-The work is done in a thread, on objects that nobody changes, so that the daemon's loop goes on.
+The work is done in a thread, on immutable objects, so that the daemon's loop goes on.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SetQuestion(NamedTuple):
 def reading(query: Query) -> KindsToRead:
     """The sets of one namespace or all, with what they depend on.
 
-    Without -A only the one namespace is read, but for the nodes, so that somebody who may not read
+    Without -A only the one namespace is read, but for the nodes, so that a user who may not read
     more gets an answer too.
     """
     return KindsToRead(

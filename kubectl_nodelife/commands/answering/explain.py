@@ -54,7 +54,7 @@ def answer(view: ClusterView, query: Query) -> Response:
 
 def with_look(where: Where, told: dict[str, Any], query: dict[str, Any]) -> Response | None:
     """A daemon's explanation of a pod or a node (the response with its document), and what a look
-    tells of kinds that a daemon does not watch; None where the user may not look."""
+    shows of kinds that a daemon does not watch; None where the user may not look."""
     import json
 
     sent = as_sent(query)

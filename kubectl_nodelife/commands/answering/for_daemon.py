@@ -215,7 +215,7 @@ def _wanted(query: Query, now_ns: int) -> ChangeFilter:
 
 
 MOST_NAMES: Final = 500
-"""More than anybody reads; the next letter narrows it."""
+"""More than a person reads; the next letter narrows it."""
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 

@@ -81,7 +81,7 @@ def finished(made: Generator[None, None, NodeLifeStatus]) -> NodeLifeStatus:
 
 
 class StatusLines:
-    """Remembers what was told, and makes text of what is new."""
+    """Remembers what was shown, and makes text of what is new."""
 
     def __init__(self, query: Query) -> None:
         self._query = query

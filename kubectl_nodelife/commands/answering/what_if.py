@@ -101,7 +101,7 @@ def question_of(
 
 
 def beta_only(view: ClusterView) -> bool:
-    """True if zones are told by the beta labels alone."""
+    """True if zones are identified by the beta labels alone."""
     return view.settings.profile.has("beta_zone_labels_only")
 
 

@@ -1,6 +1,6 @@
 """Direct reads of a live cluster: target, client, refused lists, the server's clock.
 
-A list that RBAC forbids is no error: the verb says what it cannot tell without it.
+A list that RBAC forbids is no error: the verb says what it cannot answer without it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def or_refused(answer: Awaitable[T]) -> T | ApiError:
 
 
 def adding_up(step: Callable[[int], None]) -> Callable[[int], None]:
-    """Takes how many objects more were read; `step` is told how many that makes."""
+    """Takes how many objects more were read; `step` receives the total."""
     done = 0
 
     def progress(count: int) -> None:

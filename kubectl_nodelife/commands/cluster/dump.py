@@ -7,7 +7,7 @@ it was taken.
 
 One input may hold dumps of several moments: a must-gather holds archives of the Insights Operator
 that are hours older; a folder of bundles, or two names, may hold the same cluster of two days. What
-is deleted since must not come back to life: what a newer dump tells of a kind is the whole of it,
+is deleted since must not appear again: what a newer dump has of a kind is the whole of it,
 so that of an older one only kinds count that the newer lacks, and Events, which are history.
 
 `kubectl cluster-info dump` without `--output-directory` prints Lists one after another, and between
@@ -60,10 +60,10 @@ if TYPE_CHECKING:
 
 
 NEWEST_KUBELET = "the newest kubelet"
-"""The origin of a profile that the nodes' kubelets tell."""
+"""The origin of a profile that follows from the nodes' kubelets."""
 
 OWN_CLOCK = "this machine's clock"
-"""The origin of a moment that nothing in the input tells."""
+"""The origin of a moment that nothing in the input shows."""
 
 _NAMED: Final = 12
 """So many kinds that no decision reads are named; a support bundle has hundreds."""
@@ -82,7 +82,7 @@ _LONGEST_LINE: Final = 1 << 10
 class Dump(NamedTuple):
     """Objects and what is known about them.
 
-    `kinds_read`: kinds of which the input speaks; `complete`: all. `running`: what the input notes
+    `kinds_read`: kinds that the input covers; `complete`: all. `running`: what the input notes
     of the controllers that ran there. `unreadable`: objects that cannot be read or decided on.
     """
 
@@ -314,9 +314,9 @@ def newest_sign(objects: Iterable[KubeObject]) -> SignOfLife | None:
 
 
 def of_newest_dump(parts: Sequence[DumpPart]) -> tuple[list[DumpPart], list[str]]:
-    """The parts without what a newer dump among them tells, and a sentence on each older dump.
+    """The parts without what a newer dump among them has, and a sentence on each older dump.
 
-    A dump in which nothing tells its moment counts as of any.
+    A dump in which nothing shows its moment counts as of any.
     """
     moments = _moments(parts)
     newest_ns = max(moments.values(), default=0)
@@ -375,7 +375,7 @@ def _sign_of_life(obj: KubeObject) -> SignOfLife | None:
 
 class MergedObjects:
     """Objects by kind and key. The newer resourceVersion counts, in whatever order they come; where
-    two differ and nothing tells which is newer, the input is refused: the last name would be luck.
+    two differ and nothing shows which is newer, the input is refused: order must not decide it.
     """
 
     def __init__(self) -> None:

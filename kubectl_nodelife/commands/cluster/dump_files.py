@@ -82,14 +82,14 @@ _LONG_HEADERS: Final = (
     tarfile.SOLARIS_XHDTYPE,
 )
 NotOpened = Callable[[str, str], None]
-"""Is told the name of an archive inside that is passed over, and why."""
+"""Receives the name of an archive inside that is passed over, and why."""
 
 
 class DumpFile(NamedTuple):
     """A file of a dump. `found`: it was found in a folder or an archive, not named. `dump`: the
     name as given, or the archive that it is in.
 
-    `kind`: of what does not say its own, as far as the path tells. `pieces` must be read before the
+    `kind`: of what does not say its own, as far as the path shows. `pieces` must be read before the
     next file is asked for.
     """
 
@@ -150,7 +150,7 @@ def dump_files(names: Sequence[str], skipped: SkippedFiles) -> Iterator[DumpFile
 def kind_of_path(name: str) -> Kind | None:
     """The kind of the objects in a file of that path: `NS/pods.json`, `nodes/NAME.yaml`,
     `core_v1_pods.json`, `cluster-resources/pods/NS.json`, `NAME-events.json`; None where the path
-    does not tell.
+    does not show it.
     """
     path = PurePosixPath(_plain(name.replace(os.sep, "/").lower()))
     if match := _SONOBUOY.fullmatch(path.stem):
@@ -461,7 +461,7 @@ def _directory_bytes(file: IO[bytes]) -> int:
 class _Header(tarfile.TarInfo):
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
-        """A header that holds a name tells how long it is before it is read."""
+        """Checks the length of a header that holds a name, before the name is read."""
         found = super().frombuf(buf, encoding, errors)
         if found.type in _LONG_HEADERS and found.size > MOST_HEADER_BYTES:
             raise tarfile.ReadError(f"a header of {found.size:,} bytes")

@@ -1,6 +1,6 @@
 """The limits of files given with `-f`: their size, and whether all must hold Kubernetes objects.
 
-gzip, bzip2 and xz are unpacked as a stream, in bounded memory. What is packed is told by its first
+gzip, bzip2 and xz are unpacked as a stream, in bounded memory. What is packed is known by its first
 bytes, not by its name: a `must-gather.tar` is often gzip. zstd is not read: no version of Python
 that is supported has it, and no library here needs it.
 """
@@ -59,7 +59,7 @@ class Peekable(Readable, Protocol):
 
 
 def first_bytes(file: Peekable) -> bytes:
-    """The first bytes, which tell the format."""
+    """The first bytes, which identify the format."""
     return file.peek(_MAGIC_BYTES)[:_MAGIC_BYTES]
 
 

@@ -1,6 +1,6 @@
 """One look at a cluster: a dump, or lists of a live one, as a `ClusterView`.
 
-A kind that may not be listed is left out, and the verb says what cannot be told without it; one
+A kind that may not be listed is left out, and the verb says what it cannot answer without it; one
 that the server does not serve has no objects. Nothing is written.
 """
 
@@ -35,8 +35,8 @@ class KindsToRead(NamedTuple):
     """A verb's reads. `kinds` in that order; without one of `needed` there is no answer.
 
     `namespace`: of namespaced kinds, "" for all. `pods_everywhere` says by the settings whether
-    pods of all namespaces are needed all the same. `not_told` words what cannot be told for want of
-    a kind. `fields`: kind -> the field selector by which a live cluster is asked for it.
+    pods of all namespaces are needed all the same. `not_told` words what cannot be answered for
+    lack of a kind. `fields`: kind -> the field selector by which a live cluster is asked for it.
     """
 
     kinds: Sequence[str]

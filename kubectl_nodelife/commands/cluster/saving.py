@@ -1,8 +1,8 @@
 """The reads of `snapshot save` in their order, and the notes in its file.
 
-Admission policies come first, since their expressions tell which pod annotations matter. Nodes and
-their Leases come last and close together: the snapshot's moment is when the Leases are listed, so
-that no node looks silent for as long as listing the pods took. A kind that may not be listed is
+Admission policies come first, since their expressions decide which pod annotations matter. Nodes
+and their Leases come last and close together: the snapshot's moment is when the Leases are listed,
+so that no node looks silent for as long as listing the pods took. A kind that may not be listed is
 left out of the file's list of kinds; one that is not served has no objects.
 """
 
@@ -187,7 +187,7 @@ async def save_cluster(
     redaction: Redaction | None,
     begin: Callable[[int], Callable[[int], None]],
 ) -> SaveResult:
-    """Save the cluster. `begin` is told about how many objects come. Raises NodelifeError."""
+    """Save the cluster. `begin` receives about how many objects come. Raises NodelifeError."""
     async with bulk_client(target) as client:
         planned = await plan(client)
         return await save(client, target, planned, file, redaction, begin(planned.objects))

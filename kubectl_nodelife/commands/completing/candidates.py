@@ -188,7 +188,7 @@ def _acts(ctx: click.Context, word: str) -> Iterable[Candidate]:
 
 
 def _zones(ctx: click.Context, word: str) -> Iterable[Candidate]:
-    """The zones, which are told as selectors of their nodes."""
+    """The zones, which come as selectors of their nodes."""
     label = f"{LABEL_ZONE}="
     found = _ask(_connection(ctx), "zones", label + word)
     return [(selector.removeprefix(label), said) for selector, said in found]
@@ -208,7 +208,7 @@ def _without_given(
 def _ask(
     connection: Connection, kind: str, prefix: str, *, everywhere: bool = False
 ) -> list[Candidate]:
-    """The names of that kind that begin so, with descriptions; none where no daemon tells them."""
+    """The names of that kind that begin so, with descriptions; none where no daemon gives them."""
     from kubectl_nodelife.commands.ask import find
     from kubectl_nodelife.daemon import client
 

@@ -26,7 +26,7 @@ _NO_COMMAND: Final = "\0"
 
 class _Flag(NamedTuple):
     """A flag. `kind`: text, many, names, choice, number, share, switch (on), or off (a switch that
-    is on where nobody says `--no-...`).
+    is on unless `--no-...` is given).
     """
 
     name: str

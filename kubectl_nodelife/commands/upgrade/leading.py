@@ -2,7 +2,7 @@
 
 In the foreground, or with `--detach` as a process apart from this terminal: the same command in a
 session of its own, with its output in a log in the private state folder. Work and policy reach it
-through a pipe, as a token does: everybody on the machine can read a process's arguments. It says
+through a pipe, as a token does: anyone on the machine can read a process's arguments. It says
 through another pipe when it leads, or why it does not.
 """
 
@@ -233,7 +233,7 @@ detach_flags = gathered_flags("detached", DetachFlags, _DETACH_OPTIONS)
 def detach(verb: str, order: Mapping[str, Any], connection: Connection, flags: LeadFlags) -> int:
     """Begin the leader behind the terminal, and say how to look at it and how to end it.
 
-    `order`: what the verb is handed over. Raises NodelifeError with what it says where it does not
+    `order`: what the verb receives. Raises NodelifeError with what it says where it does not
     lead.
     """
     log = _log_path(connection)
@@ -272,9 +272,9 @@ def _log_path(connection: Connection) -> str:
 
 
 class StartingTerminal:
-    """The process that began this one in the background, and waits to hear how that went.
+    """The process that began this one in the background, and waits for the outcome.
 
-    Where nobody does, nothing is told.
+    Where there is none, nothing is reported.
     """
 
     def __init__(self, flags: DetachFlags) -> None:
@@ -283,11 +283,11 @@ class StartingTerminal:
 
     @property
     def order(self) -> dict[str, Any] | None:
-        """The order that was handed over; None where none was."""
+        """The order that was passed; None where none was."""
         return self._handed_over.get("order")
 
     def with_token(self, connection: Connection) -> Connection:
-        """The connection, with the token that was handed over."""
+        """The connection, with the token that was passed."""
         return connection._replace(token=self._handed_over.get("token") or connection.token)
 
     @contextlib.contextmanager

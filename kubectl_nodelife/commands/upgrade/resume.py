@@ -1,4 +1,4 @@
-"""`kubectl nodelife upgrade resume`: end a pause, and lead the run where nobody does.
+"""`kubectl nodelife upgrade resume`: end a pause, and lead the run where no process does.
 
 `go_on` is what `abort` does as well: ask the leader, or become it.
 """
@@ -110,7 +110,7 @@ def go_on(
 ) -> int:
     """Have the leader do it, or lead the run and do it; the exit code. Raises NodelifeError.
 
-    `order`: work and policy that change, as a file of kind Upgrade has them. A leader that is alive
+    `order`: work and policy that change, as a file of kind Upgrade has them. A running leader
     keeps those that it was begun with, and is not asked where others are given.
     """
     import asyncio
@@ -205,8 +205,8 @@ def _check_given(run: RunDocument, given: Mapping[str, Any]) -> None:
 
 
 def check_digest(run: RunDocument) -> None:
-    """Raises Refused where somebody has edited the policy on the Lease: who may write a Lease shall
-    not have pods evicted that the order spared."""
+    """Raises Refused where the policy on the Lease was edited: the right to write a Lease shall not
+    be enough to have pods evicted that the order spared."""
     from kubectl_nodelife.controllers.upgrade.policy import spec_digest
 
     if spec_digest(run.spec) != run.policy:

@@ -98,7 +98,7 @@ async def read_left_objects(
 ) -> list[LeftObject]:
     """The canaries, Jobs and Services of runs, in all namespaces. Raises Unreachable, Failed.
 
-    `warn` is told what must not be listed.
+    `warn` receives what must not be listed.
     """
     from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
     from kubectl_nodelife.controllers.upgrade.cleaning import left_objects
@@ -268,7 +268,7 @@ async def heard(session: ActSession, namespace: str, asked: Lease) -> bool:
 
 
 def has_holder(lease: Lease | None) -> bool:
-    """True if the Lease names a holder, alive or not. Raises Refused where no run is open."""
+    """True if the Lease names a holder, running or not. Raises Refused where no run is open."""
     from kubectl_nodelife.acts.upgrade.run_edits import open_document
 
     open_document(lease)

@@ -165,7 +165,7 @@ def _show_plan(policy: UpgradePolicy, look: DrainLook) -> UpgradePlan:
 
 
 def is_confirmed(yes: bool, nodes: int, server: str) -> bool:
-    """True if the number of nodes was typed. Raises Refused where there is nobody to type it."""
+    """True if the number of nodes was typed. Raises Refused without a terminal."""
     if yes:
         return True
     if not sys.stdin.isatty():
