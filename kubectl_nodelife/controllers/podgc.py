@@ -1,4 +1,4 @@
-"""The pod garbage collector: deletes pods that nobody else would ever finish.
+"""The pod garbage collector: deletes pods that no other controller would finish.
 
 Follows pkg/controller/podgc/gc_controller.go. Each run takes, in order: terminated pods beyond a
 threshold, terminating pods on nodes marked out of service, pods of nodes that are gone, and

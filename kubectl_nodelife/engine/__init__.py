@@ -4,10 +4,10 @@
   cannot be read, and what is refused because of it
 - `controller`: what a controller is to the engine
 - `actions`: what is decided, a file for what it concerns; `calls`: each action as API calls
-- `timers`, `ratelimit`: who is due when, and who must wait for a token
+- `timers`, `ratelimit`: what is due when, and what must wait for a token
 - `settings`, `profiles`: the flags and gates of a release
-- `loop`: the driver on virtual time (`live.loop` is the same in real time), and who carries actions
-  out: planning only, the virtual cluster, or a writer
+- `loop`: the driver on virtual time (`live.loop` is the same in real time), and the executors of
+  actions: planning only, the virtual cluster, or a writer
 - `overlay`: what is planned or on its way, laid over the cluster; `settlement`: whether an entry
   still stands
 - `guard`, `dependent_writes`, `election`: what a writer asks before it writes

@@ -210,7 +210,7 @@ class Cache:
 
     def apply_conditions(self, event: ConditionsChanged, owners: Container[str]) -> list[Change]:
         """Take in changes of conditions. The changes of those pods alone whose controlling owner is
-        of a kind in `owners` ("": nobody controls it).
+        of a kind in `owners` ("": it has no controller).
         """
         pods = self.pods
         changed: list[Change] = []
@@ -229,7 +229,7 @@ class Cache:
     def fill(
         self, objects: Iterable[KubeObject], now_ns: int, unreadable: Iterable[Unreadable] = ()
     ) -> None:
-        """Take in a first list: as one Put after the other, for those to whom no change is news."""
+        """Take in a first list: as one Put after the other, for callers that need no changes."""
         for found in unreadable:
             self.quarantine.put(found, now_ns)
         pods, by_node, by_owner = self.pods, self._pods_by_node, self._pods_by_owner
@@ -253,7 +253,7 @@ class Cache:
                     by_owner[owner] = {key: None}
 
     def copy(self) -> Cache:
-        """Another cache with the same in it; the objects are shared, since nobody changes them."""
+        """Another cache with the same in it; the objects are shared, since they never change."""
         other = Cache()
         other.quarantine = self.quarantine.copy()
         other.objects = {kind: dict(store) for kind, store in self.objects.items()}
@@ -265,7 +265,7 @@ class Cache:
 
     def fork(self) -> Cache:
         """Another cache with the same in it, made by sharing: how many objects there are does not
-        matter. Each of the two keeps what it is told from then on to itself.
+        matter. What one receives from then on does not reach the other.
         """
         other = Cache()
         other.quarantine = self.quarantine.copy()

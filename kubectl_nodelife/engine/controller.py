@@ -1,7 +1,7 @@
-"""The interface of a controller: it is told of changes and returns actions, without I/O.
+"""The interface of a controller: it receives changes and returns actions, without I/O.
 
 All methods may be generators; the engine exhausts them in order, and takes time off between two
-actions where it runs live. What `changed` returns as a list is handed out as one. A controller
+actions where it runs live. What `changed` returns as a list is yielded as one. A controller
 keeps its own memory, reads the cache, and never writes to it.
 """
 
@@ -33,7 +33,7 @@ class TurnPart(NamedTuple):
 
 
 def flat(actions: Actions) -> Iterator[Action | Requeue]:
-    """A turn without its parts, for who drives a controller without an engine."""
+    """A turn without its parts, for a driver of a controller without an engine."""
     for action in actions:
         if type(action) is TurnPart:
             yield from action.actions
@@ -46,22 +46,22 @@ class Controller(Protocol):
 
     name: str
     watches: frozenset[str]
-    """The kinds of which it is told each change."""
+    """The kinds of which it receives each change."""
     reads_conditions_of: frozenset[str]
-    """Of whose pods it is told when nothing changes but what their status says within its phase:
-    kinds of controlling owners, "" for pods that nobody controls, `ANY_OWNER`. A lost zone is tens
-    of thousands of these changes.
+    """Of whose pods it receives changes of only what their status says within its phase: kinds of
+    controlling owners, "" for pods without a controller, `ANY_OWNER`. A lost zone is tens of
+    thousands of these changes.
     """
     reads_success: bool
-    """True if it is told of its actions that were done, too, and not only of those that failed: one
-    that takes for done what it has decided need not be.
+    """True if it receives the outcomes of its actions that were done, not only of failed ones: one
+    that takes for done what it has decided need not receive them.
     """
 
     def start(self, cache: Cache, now_ns: int) -> Actions:
         """Begin as a controller that was restarted: caches are filled, nothing is remembered."""
 
     def join(self, cache: Cache, now_ns: int) -> Actions:
-        """Begin beside a running controller: take over what its writes tell of its memory."""
+        """Begin beside a running controller: take over what its writes show of its memory."""
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
         """An object of a watched kind came, changed or went; the cache shows it already."""

@@ -3,7 +3,7 @@
 Follows client-go/tools/leaderelection/leaderelection.go (`tryAcquireOrRenew`, `release`) and
 resourcelock/leaselock.go. A candidate waits until it has itself seen the record unchanged for the
 record's leaseDurationSeconds: the stamps in it are another clock's. A renewal counts from when it
-was sent, which is stricter than upstream's. Instants are ns of a clock that nobody sets and that
+was sent, which is stricter than upstream's. Instants are ns of a clock that cannot be set and that
 counts suspend; `stamp_ns` is the wall clock's time, written into the record and never compared.
 """
 
@@ -53,7 +53,7 @@ CLIENT_GO: Final = ElectionTerms()
 
 
 class Election:
-    """One candidate for one Lease. `taken_from`: who had it before us, if anybody did.
+    """One candidate for one Lease. `taken_from`: its holder before us, if any.
 
     `deleted`: the Lease went while we held it, and is not made again. `annotations`: what each
     renewal says besides. `unreadable`: why the Lease last seen cannot be understood, "" if it can.

@@ -3,9 +3,9 @@
 `step` is an iterator, so that a live driver can take the actions of a burst in slices of some
 milliseconds; it must be exhausted before the next step, and events that come meanwhile wait.
 
-What a controller decides on an object in quarantine is refused here (`is_refused`), whoever carries
-out the rest: the controller is told a moment later that the call failed. Where somebody asks to be
-told of bugs (`on_bug`), a controller that raises ends nothing either; otherwise, as in tests, it is
+What a controller decides on an object in quarantine is refused here (`is_refused`), whatever
+executor carries out the rest: the controller learns a moment later that the call failed. Where bugs
+are reported (`on_bug`), a controller that raises ends nothing either; otherwise, as in tests, it is
 raised.
 
 An action depends on its target, the node that a pod is made for, the heartbeat of a pod's node
@@ -65,7 +65,7 @@ class RequeueInThePast(Exception):
 class Engine:
     """Controllers in their order, over one cache.
 
-    `timers_wait`: nobody is woken, while what happened in a gap is taken in piece by piece.
+    `timers_wait`: no controller is woken, while what happened in a gap is taken in piece by piece.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Engine:
     ) -> None:
         """`kinds` must say Synced before the first decision; `join`: begin beside a running one.
 
-        `on_bug` is told of each exception of a controller, which is then contained. `numbers`:
+        `on_bug` receives each exception of a controller, which is then contained. `numbers`:
         where to go on counting actions.
         """
         self.controllers = list(controllers)
@@ -97,7 +97,7 @@ class Engine:
         self._index_controllers()
 
     def _index_controllers(self) -> None:
-        """Who is told of what."""
+        """Which controller receives what."""
         self._by_name = {c.name: c for c in self.controllers}
         watched = {kind for c in self.controllers for kind in c.watches}
         self._watchers: dict[str, list[Controller]] = {
@@ -138,8 +138,8 @@ class Engine:
 
     @property
     def rests(self) -> bool:
-        """True if nobody decides anything any more, unless something happens: what is due are
-        rounds that look at nothing."""
+        """True if no controller decides anything any more, unless something happens: what is due
+        are rounds that look at nothing."""
         if not self.started or self._refused:
             return False
         due = cast("Iterator[tuple[str, Hashable]]", iter(self._timers))
@@ -158,7 +158,7 @@ class Engine:
         self._timers.set((requeue.controller, requeue.key), requeue.at_ns)
 
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Action]:
-        """Take in the events, wake who is due at or before now, and yield what they decide.
+        """Take in the events, wake controllers due at or before now, and yield what they decide.
 
         Raises RequeueInThePast.
         """
@@ -195,7 +195,7 @@ class Engine:
             yield from self._wake_due(now_ns)
 
     def _wake_due(self, now_ns: int) -> Iterator[Sequence[Action]]:
-        """Wake who asked for this instant or an earlier one."""
+        """Wake the controllers that asked for this instant or an earlier one."""
         self._waking = True
         for due in self._timers.pop_due(now_ns):
             name, key = cast("tuple[str, Hashable]", due)
@@ -226,7 +226,7 @@ class Engine:
             self._index_controllers()
 
     def _note_bug(self, controller: str, about: Hashable, error: Exception, now_ns: int) -> Bug:
-        """Contain an exception, or raise it where nobody asked to be told."""
+        """Contain an exception, or raise it where bugs are not reported."""
         if self._on_bug is None:
             raise error
         bug = self.cache.quarantine.failed(controller, about, error, now_ns)
@@ -240,7 +240,7 @@ class Engine:
         self._on_bug(self.cache.quarantine.set_aside(event, error, now_ns))
 
     def _concerned(self, change: Change) -> Sequence[Controller]:
-        """Those who want to know."""
+        """The controllers that receive the change."""
         old, new = change.old, change.new
         if type(new) is Pod and type(old) is Pod and same_but_for_conditions(old, new):
             owner = controller_of(new.metadata)
@@ -249,7 +249,7 @@ class Engine:
         return self._watchers.get(change.kind, ())
 
     def _take_in(self, events: Iterable[Event], now_ns: int) -> list[Change | Outcome]:
-        """Bring the cache up to date with all events, before anybody decides on one of them.
+        """Bring the cache up to date with all events, before a controller decides on one of them.
 
         Upstream's handlers only queue names, and workers read the cache when their turn comes: what
         happened at one instant is seen as a whole.
@@ -276,7 +276,7 @@ class Engine:
     def _take_in_conditions(
         self, event: ConditionsChanged, now_ns: int
     ) -> Sequence[Change | Outcome]:
-        """Bring the cache up to date with pods of which somebody may want to know."""
+        """Bring the cache up to date with pods whose conditions a controller may read."""
         if self._readers_of_all or self.cache.quarantine.unreadable:
             return self._take_in(event.puts(), now_ns)
         changes = self.cache.apply_conditions(event, self._condition_readers)
@@ -291,7 +291,7 @@ class Engine:
         *,
         clears_bugs: bool = True,
     ) -> Generator[Sequence[Action], None, Bug | None]:
-        """Hand out what a controller decides about an object, as it comes to it.
+        """Yield what a controller decides about an object, as it comes to it.
 
         Returns the bug that ended the turn, None where it came to its end. `clears_bugs`: a turn
         that comes to its end shows that a bug at the object is over.

@@ -1,9 +1,9 @@
 """Events of the engine: objects come, change and go, heartbeats move, actions turn out.
 
 A source makes these values, `Cache.apply` turns the first three into a `Change`, and that is what
-controllers see. `cause` is the action that led to the event where somebody knows it (the simulated
-world does); it is how every record of a timeline can name the record that led to it. All are final,
-so that their type alone tells them apart: `isinstance` costs several times as much here.
+controllers see. `cause` is the action that led to the event where it is known (as in the
+simulated world); it is how every record of a timeline can name the record that led to it. All are
+final, so that their type alone distinguishes them: `isinstance` costs several times as much here.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Synced(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_ANSWER: Final = 0
-"""The code of an outcome that nobody knows: the connection broke before an answer came."""
+"""The code of an unknown outcome: the connection broke before an answer came."""
 
 NOT_SENT: Final = 425
 """The code of what was not sent: a guard held or refused it, or what it depends on failed."""
@@ -95,7 +95,7 @@ NOT_SENT: Final = 425
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """The outcome of an action: an HTTP status code, the server's words, the resulting object.
 
-    `code` is 2xx where it is done, `NO_ANSWER` where nobody knows, else the code of the refusal.
+    `code` is 2xx where it is done, `NO_ANSWER` where it is unknown, else the code of the refusal.
     `obj`: the object as the last answer showed it; None where it is gone or none was shown.
     Executors that change what the source shows anyway (the virtual cluster) report failures only:
     the change itself arrives as `Put` or `Gone`.
@@ -127,7 +127,7 @@ def one_by_one(events: Iterable[Event]) -> Iterator[SingleEvent]:
 
 @final
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """One object before and after; None: was or is not there. What controllers are told."""
+    """One object before and after; None: was or is not there. What controllers receive."""
 
     kind: str
     old: KubeObject | None

@@ -6,7 +6,7 @@ it ended, and from that opens the breaker. What is held stays planned and is dec
 
 *Harm* is what hurts if it is wrong: a node called lost, a NoExecute taint, pods marked or deleted.
 *Recovery* takes such things back; it passes the caps and a breaker that was opened by errors, never
-one that means that somebody else is at work, nor the Lease, a pause or the kill switch.
+one that means that another is at work, nor the Lease, a pause or the kill switch.
 """
 
 from __future__ import annotations
@@ -138,9 +138,9 @@ class Breaker(msgspec.Struct, frozen=True):
 class Guard:
     """Admits writes one by one, and remembers them. `breakers`: what is open, by rule and verb.
 
-    `on_change` is told a breaker that opens, and None where some were closed; `on_close` each that
-    is closed, and how. `set_of` tells the uid of the DaemonSet that a pod belongs to, and
-    its maxUnavailable in nodes.
+    `on_change` receives a breaker that opens, and None where some were closed; `on_close` each that
+    is closed, and how. `set_of` gives the uid of the DaemonSet that a pod belongs to, and its
+    maxUnavailable in nodes.
     """
 
     def __init__(self, caps: Caps) -> None:

@@ -1,11 +1,11 @@
 """The loop on virtual time, and the interfaces of source, host and executor, which both loops
 drive.
 
-A source says what happened and when, in ticks; the host takes a tick through the engine and hands
+A source says what happened and when, in ticks; the host takes a tick through the engine and passes
 each decision to an executor. `drive` does so on virtual time until the source ends; `live.loop` has
 the same loop as an asyncio task, which pauses between decisions. There are no other drivers.
 
-The host hands every writing action to `Executor.start`, on virtual time what was decided together
+The host passes every writing action to `Executor.start`, on virtual time what was decided together
 to `BatchExecutor.start_all`; both begin it and return at once. What came of it arrives later as an
 `events.Outcome`, the same way as all other events: by the source's next tick on virtual time, by
 the decision task's queue on a live cluster. There are three executors: `PlanningOnly` (dry-run,
@@ -31,7 +31,7 @@ class TickSource(Protocol):
     """Says what happened and what time it is."""
 
     def next(self, due_ns: int | None) -> Tick | None:
-        """The next instant at which something happened or somebody is due, with its events.
+        """The next instant at which something happened or a timer is due, with its events.
 
         None: the end.
         """
@@ -95,7 +95,7 @@ class Executor(Protocol):
 
 
 class BatchExecutor(Protocol):
-    """An executor on virtual time, where nobody waits for a pause between two actions."""
+    """An executor on virtual time, where nothing waits for a pause between two actions."""
 
     def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
         """Carry out what was decided together, in that order."""

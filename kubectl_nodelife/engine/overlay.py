@@ -8,7 +8,7 @@ projected view. `PlannedView` holds the objects that it changes, with the planne
 change each of them: data and look-ups only.
 
 An action *settles* when the cluster shows the change done by another (confirmed), or when what it
-was for is no longer so (superseded): its object is gone or another one, the kubelet speaks again,
+was for is no longer so (superseded): its object is gone or another one, the kubelet reports again,
 or we ourselves take back what was never written. What was planned because of it falls with it, and
 so do the plans for the pods of a node that is Ready again or has lost its taint.
 """
@@ -190,7 +190,7 @@ class Overlay(PlannedView):
         """The outcome of an action that was sent; returns what changes in the view.
 
         What is done stays in the view until the watch shows it; what failed is taken back, with
-        what was planned because of it. Where no answer came nobody knows: it stays as sent.
+        what was planned because of it. Where no answer came it is unknown: it stays as sent.
         """
         entry = self._entries.get(outcome.action.id)
         if entry is None or outcome.code == NO_ANSWER:
@@ -313,7 +313,7 @@ class Overlay(PlannedView):
         return [event]
 
     def _recognise(self, event: Put, now_ns: int) -> Iterator[Event]:
-        """An object that somebody created may be the one that we were going to create."""
+        """An object that appears may be the one that we were going to create."""
         created = self._created.get(event.kind)
         if not created or self._cache.get(event.kind, event.obj.key) is not None:
             return
@@ -337,7 +337,7 @@ class Overlay(PlannedView):
         return self._alive(lease.name, now_ns) if renewed > before.spec.renew_time else []
 
     def _alive(self, node: str, now_ns: int) -> list[Event]:
-        """The kubelet speaks again: had the conditions been written, it would now undo them."""
+        """The kubelet reports again: had the conditions been written, it would now undo them."""
         key = ("Node", ("", node))
         planned = self._planned.get(key, [])
         losses = [entry for entry in planned if isinstance(entry.action, SetNodeConditions)]

@@ -68,7 +68,7 @@ class Profile(msgspec.Struct, frozen=True):
         return f"v1.{self.minor}"
 
     def stands_in(self) -> str | None:
-        """The sentence that tells whose behaviour is followed instead of this release's, if any."""
+        """The sentence that says whose behaviour is followed instead of this release's, if any."""
         if self.minor < FIRST_DESCRIBED:
             known = f"v1.{FIRST_DESCRIBED}, the oldest known, is followed (DaemonSets: v1.11)"
         elif self.minor > parse_profile(NEWEST).minor:

@@ -10,9 +10,9 @@ go on:
 - a node does not depend on its pods: conditions and taints are decided without them. A pod that a
   set shall get on a node depends on all pods there: the unreadable one may be the set's own.
 
-An object of a list that does not even tell its name may be any of its kind (`is_nameless`).
+An object of a list that does not even give its name may be any of its kind (`is_nameless`).
 
-A controller that raises is a bug of ours: what it decides about the object that it was told of is
+A controller that raises is a bug of ours: what it decides about the object that it received is
 refused until it has taken a later version of that object in; a turn of its own that failed is tried
 again, later each time. An object that the cache fails at is treated as one that cannot be read.
 """
@@ -43,7 +43,7 @@ _LAST_RETRY_NS: Final = 300 * SECOND_NS
 
 
 class Bug(msgspec.Struct):
-    """A controller raised: `about` an object it was told of, or a key of its own. `tries` count."""
+    """A controller raised: `about` an object it received, or a key of its own. `tries` count."""
 
     controller: str
     about: Hashable

@@ -37,7 +37,7 @@ class Limiter(Protocol):
         """The earliest instant, now or later, at which a token is there; None: never."""
 
     def spend(self, now_ns: int) -> None:
-        """Somebody else's limiter of this kind has just given its token."""
+        """Another limiter of this kind has just given its token."""
 
 
 class TokenBucket:

@@ -60,7 +60,7 @@ def settle_entry(entry: OverlayEntry, obj: KubeObject) -> tuple[str, str] | None
 
 
 def is_newer(obj: KubeObject, version: str) -> bool:
-    """True if the object is of a later resourceVersion; False where that cannot be told."""
+    """True if the object is of a later resourceVersion; False where that is unknown."""
     present = obj.metadata.resource_version
     return present.isdecimal() and version.isdecimal() and int(present) > int(version)
 

@@ -1,4 +1,4 @@
-"""When a node's kubelet was last heard of, and whether it is late: one rule for all who ask.
+"""When a node's kubelet last reported, and whether it is late: one rule for all callers.
 
 `status` counts a late node down, and a play of the joined present leaves its kubelet silent. The
 sign is the Lease's renewal, or the status post where Leases do not count (gate NodeLease off). A

@@ -1,7 +1,7 @@
 """The result of a pod sync: the states of containers, and from them phase and conditions.
 
 Follows `getPhase` and `generateAPIPodStatus` in pkg/kubelet/kubelet_pods.go, with the conditions of
-`conditions`. Pure. Left out on purpose: probes (a container that runs is ready until somebody says
+`conditions`. Pure. Left out on purpose: probes (a container that runs is ready unless it is set
 otherwise), back-off between restarts, and sidecars in the phase.
 """
 
@@ -48,7 +48,7 @@ class ContainerStep(msgspec.Struct, frozen=True):
 def with_container_statuses(pod: Pod, now_ns: int) -> PodStatus:
     """The pod's status with a status for each container and an id for each status.
 
-    Where the API server's object tells nothing of a container, it does what the phase says.
+    Where the API server's object says nothing of a container, it does what the phase says.
     """
     status = pod.status
     if status.container_statuses is None and not status.init_container_statuses:

@@ -5,8 +5,8 @@ Follows pkg/kubelet/status/status_manager.go. Three tables may disagree, and tha
 subject: `statuses` (what the kubelet believes), `api_versions` (which version of that was written
 last) and `pods` (what the API server shows, as this kubelet's watch has it).
 
-The machine reads no clock and calls nobody: a batch is a conversation (`calls.py`). An object
-that a watch brings is told by `observe`, one that is gone by `forget`. Left out on purpose: `at`
+The machine reads no clock and makes no calls: a batch is a conversation (`calls.py`). An object
+that a watch brings is passed to `observe`, one that is gone to `forget`. Left out on purpose: `at`
 (a latency metric), logging, the checkpoint of resize decisions, and locks.
 """
 
@@ -102,7 +102,7 @@ class PodStatusMachine:
         other.requests, other._agreed = deque(self.requests), dict(self._agreed)
         return other
 
-    # ---- what the kubelet is told -------------------------------------------------------------
+    # ---- what the kubelet receives -------------------------------------------------------------
 
     def observe(self, pod: Pod) -> None:
         """The pod manager learns of a pod, or of a mirror: new, or as it is now."""
@@ -216,7 +216,7 @@ class PodStatusMachine:
 
     def sync_batch(self, now_ns: int) -> Calls:
         """The sender every `SYNC_PERIOD_NS`: send what changed, what is ready to be
-        deleted, and what somebody else has changed since. Follows `syncBatch(true)`."""
+        deleted, and what another writer has changed since. Follows `syncBatch(true)`."""
         if self.rules.batch_empties_queue:
             self.requests.clear()  # the batch covers them
         mirrors = self.pods.mirror_uids()

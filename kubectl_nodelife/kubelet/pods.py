@@ -1,9 +1,9 @@
-"""The kubelet's table of the pods that it was told about, with the mirrors of static pods.
+"""The kubelet's table of the pods that it received, with the mirrors of static pods.
 
 Follows pkg/kubelet/pod/pod_manager.go. A static pod comes from a file and has a uid of its own;
 the API server shows a *mirror* of it, with another uid, and only the mirror's status can be
 written. A mirror belongs to the pod of the same namespace and name. Left out on purpose: making
-and deleting mirrors; the world does that and tells us.
+and deleting mirrors; the world does that and reports it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_static_pod(pod: Pod) -> bool:
 def static_pod_of(mirror: Pod) -> Pod:
     """The static pod that the kubelet read from a file, as far as its mirror shows it.
 
-    Its uid is the hash of that file's pod, which the mirror's annotation tells. Follows
+    Its uid is the hash of that file's pod, which the mirror's annotation holds. Follows
     `applyDefaults` in pkg/kubelet/config and `CreateMirrorPod`.
     """
     annotations = dict(mirror.metadata.annotations or {})

@@ -39,7 +39,7 @@ class ReclaimTerms(msgspec.Struct, frozen=True):
 
 
 def containers_are_stopped(status: PodStatus) -> bool:
-    """True if each regular container is terminated or waiting: the part that a status can tell of
+    """True if each regular container is terminated or waiting: the part that a status can show of
     `PodResourcesAreReclaimed`. Follows the kubelet's `notRunning`."""
     return all(
         s.state.terminated is not None or s.state.waiting is not None
@@ -77,7 +77,7 @@ def _holds(
 
 
 def what_can_hold(pod: Pod, rules: StatusRules) -> Iterator[tuple[str, str]]:
-    """(what it is, what the API server's object tells of it) for each of `RESOURCES` that can hold
+    """(what it is, what the API server's object says of it) for each of `RESOURCES` that can hold
     a pod in that release."""
     statuses = pod.status.container_statuses or ()
     running = [s.name for s in statuses if s.state.running is not None]

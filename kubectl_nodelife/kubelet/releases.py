@@ -87,7 +87,7 @@ class StatusRules(msgspec.Struct, frozen=True):
     resource_claims: bool
     """status.resourceClaimStatuses belongs to another component."""
     listing_blinds_reconcile: bool
-    """Whoever lists the kubelet's pods overwrites what reconciling compares with."""
+    """Listing the kubelet's pods overwrites what reconciling compares with."""
 
 
 @lru_cache

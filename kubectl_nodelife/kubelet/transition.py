@@ -41,7 +41,7 @@ def illegal_transition(
     old: PodStatus, new: PodStatus, spec: PodSpec, rules: StatusRules
 ) -> str | None:
     """Why the step from `old` to `new` is refused: a container that may not restart left the state
-    "terminated"; None where nothing speaks against it. Follows `checkContainerStateTransition`."""
+    "terminated"; None where it is allowed. Follows `checkContainerStateTransition`."""
     if spec.restart_policy in ("", "Always"):  # "": as the API server defaults it
         return None
     if rules.restart_all_containers and _may_restart_all(spec):

@@ -85,7 +85,7 @@ def expected_pods(
 ) -> Expectation:
     """Expected and desired pods for the matching `pods`. Follows `getExpectedPodCount`.
 
-    Raises SyncFailure, and ScaleUnknown where a needed scale cannot be told.
+    Raises SyncFailure, and ScaleUnknown where a needed scale is unknown.
     """
     if not counts_scales(spec):
         count = sum(1 for _ in pods)

@@ -1,7 +1,7 @@
 """Defaults that the API server fills into a DaemonSet's spec where the writer left it out.
 
 Follows `SetDefaults_DaemonSet` (`pkg/apis/apps/v1/defaults.go`) and, for the template, what nearly
-every pod spec gets of `pkg/apis/core/v1/defaults.go`. Who plays the API server applies the former
+every pod spec gets of `pkg/apis/core/v1/defaults.go`. A simulated API server applies the former
 before anything is decided; templates are compared as if both had the latter. Left out: the defaults
 of probes, volumes and the rarer fields.
 """

@@ -1,7 +1,7 @@
 """The Eviction API's decision about one pod (what the DELETE then does: `kube.deletion`).
 
 Follows pkg/registry/core/pod/storage/eviction.go (`Create`, `checkAndDecrement`).
-Decisions are values: whoever calls them writes the status that comes with an `Allowed`. Left out:
+Decisions are values: the caller writes the status that comes with an `Allowed`. Left out:
 admission, which comes before; conflicts between writers, which only time shows (the drain planner
 plays them); the options' own preconditions.
 """

@@ -1,4 +1,4 @@
-"""Tells whether a pod that is stuck on a dead node may be force-deleted, in the words of all verbs.
+"""Decides if a pod stuck on an unreachable node may be force-deleted, in the words of all verbs.
 
 `drain-plan`, `explain`, `audit` and `repair` say what is decided here, and nothing else about it.
 Nothing that the API shows proves that a machine is off. A node whose kubelet no longer posts may be

@@ -1,6 +1,6 @@
 """The state of a node by which its pods are judged: whether it is Ready, and its last heartbeat.
 
-Whether its kubelet still speaks is decided here once, for all that say something about pods that
+Whether its kubelet still reports is decided here once, for all that say something about pods that
 depend on it.
 """
 
@@ -80,7 +80,7 @@ def node_readiness(node: Node, renewed_ns: int | None) -> NodeReadiness:
 
 
 def kubelet_speaks(node: NodeReadiness, grace_ns: int, now_ns: int) -> bool:
-    """True if the kubelet is heard: by its heartbeat, or by the cluster's word where none was read.
+    """True if the kubelet reports: by its heartbeat, or by the cluster's word where none was read.
 
     `grace_ns`: so old a heartbeat may be. Of a node that is Ready the status alone may be older by
     the period in which a kubelet with a Lease repeats it.

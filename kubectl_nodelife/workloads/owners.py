@@ -1,4 +1,4 @@
-"""The replacement of a pod that goes: who makes the new one, when, and how many there shall be.
+"""The replacement of a pod that goes: what makes the new one, when, and how many there shall be.
 
 Follows pkg/controller/replicaset (`FilterActivePods`: a terminating pod no longer counts, so its
 replacement comes at once), pkg/controller/statefulset (`updateStatefulSet`: the same name again,
@@ -159,7 +159,7 @@ def _ignores_disruption(job: Job) -> bool:
 def owner_chain(pod: Pod, owners: OwnerLookup) -> list[OwnerReference]:
     """The pod's controller, its controller, and so on to the topmost that is known.
 
-    A Deployment above a ReplicaSet that was not read is told by the hash in the pod's labels.
+    A Deployment above a ReplicaSet that was not read is identified by the hash in the pod's labels.
     """
     chain: list[OwnerReference] = []
     owner = controller_of(pod.metadata)

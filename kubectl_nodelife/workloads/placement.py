@@ -56,10 +56,9 @@ class NoRoom(NamedTuple):
 
 
 class PlacementSimulator:
-    """Nodes for pods. It is told what changes (`node_changed`, `pod_changed`) once the cache shows
-    it.
+    """Nodes for pods. It receives changes (`node_changed`, `pod_changed`) once the cache has them.
 
-    `unstated_room`: a node that tells no allocatable has room for everything.
+    `unstated_room`: a node that reports no allocatable has room for everything.
     """
 
     def __init__(

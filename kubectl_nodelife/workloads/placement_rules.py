@@ -58,8 +58,8 @@ class SchedulerCache(Volumes, Protocol):
 
 
 class PlacementRules:
-    """The rules of all classes of pods that were asked about. It is told what changes, as
-    `PlacementSimulator` is.
+    """The rules of all classes of pods that were asked about. It receives changes, as
+    `PlacementSimulator` does.
     """
 
     def __init__(self, cache: SchedulerCache) -> None:
@@ -127,7 +127,7 @@ class PlacementRules:
         """A pod takes room on the node from now on (`by` 1), or no longer (-1)."""
         node = self._cache.nodes.get(name)
         if pod.spec.affinity is not None and not self._anti_affinity and anti_affinity_terms(pod):
-            # From now on labels tell classes apart that were one.
+            # From now on labels divide classes that were one.
             self._anti_affinity = True
             self._forget()
         if node is not None:

@@ -53,7 +53,7 @@ class Demands:
     def class_of(self, pod: Pod, others_keep_off: bool) -> PodClass:
         """The pod's class. `others_keep_off`: some pod has a required anti-affinity to others.
 
-        Its labels and namespace count only where somebody asks what runs elsewhere.
+        Its labels and namespace count only where a rule asks what runs elsewhere.
         """
         if not others_keep_off and not has_rules(pod.spec):
             return self.plain
@@ -136,7 +136,7 @@ class RoomOnNodes:
         self._classes = classes
         self._counted = 0
         self._ahead: dict[str, dict[PodRequirements, int]] = {}
-        """Of nodes that nobody asked about yet."""
+        """Of nodes that were not asked about yet."""
 
     def fork(self) -> RoomOnNodes:
         """Another one with the same counts, which each of the two keeps up for itself."""
@@ -173,7 +173,7 @@ def stock(node: Node, rooms: Mapping[PodRequirements, int]) -> NodeInfo:
 
 
 def _room_asked(spec: PodSpec) -> tuple[object, ...]:
-    """All that tells how much a pod takes of a node."""
+    """All that determines how much a pod takes of a node."""
     containers = [(c.resources, c.ports) for c in spec.containers]
     init = [(c.resources, c.ports, c.restart_policy) for c in spec.init_containers]
     return (containers, init, spec.resources, spec.overhead)

@@ -46,7 +46,7 @@ ScaledT = TypeVar("ScaledT", Deployment, ReplicaSet, StatefulSet, ReplicationCon
 
 
 class ScaleUnknown(Exception):
-    """The objects that were read do not tell how many pods an owner is asked for."""
+    """The objects that were read do not show how many pods an owner is asked for."""
 
 
 class SyncFailure(Exception):

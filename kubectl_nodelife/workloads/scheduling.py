@@ -2,7 +2,7 @@
 
 Follows kube-scheduler's default filter plugins in their order: NodeUnschedulable, TaintToleration,
 NodeAffinity, NodePorts, NodeResourcesFit, the volume plugins, PodTopologySpread, InterPodAffinity.
-The first plugin that refuses a node tells why. Scores are left out: which of the nodes that fit is
+The first plugin that refuses a node says why. Scores are left out: which of the nodes that fit is
 taken is the caller's choice.
 
 `NodeInfo` is the room that a node has for one more pod: resources, the pod limit, host ports. It

@@ -106,7 +106,7 @@ class Candidates(Protocol):
         """The node changed, or lost a pod; `admitted`: whether pods of the kind may go there."""
 
     def names(self) -> Iterable[str]:
-        """All of them; the order tells nothing."""
+        """All of them, in no particular order."""
 
     def best(
         self, requests: Mapping[str, int], has_room: Test, obeys: Test | None, siblings: Siblings
@@ -139,7 +139,7 @@ class FewestPods:
 
 
 class _Heap:
-    """`heap` holds (preference, pods on the node, its rank, its name). `listed` tells with which
+    """`heap` holds (preference, pods on the node, its rank, its name). `listed` says with which
     preference and how many pods a node stands in it; an entry that says otherwise is a leftover. A
     node without room leaves the heap.
     """

@@ -2,7 +2,7 @@
 
 A pod's sample is the time from its creation to the last transition of its Ready condition. Both
 are whole seconds, so a sample is off by up to one. A pod that was restarted, or whose condition
-moved long after its start, tells nothing about a new pod and is left out. Where a workload has no
+moved long after its start, says nothing about a new pod and is left out. Where a workload has no
 sample the rest of its namespace and then of the cluster stand in, and where there is none at all,
 an assumption that the plan prints. A workload whose pods run and are not Ready, every one of them,
 is held to stay so: what keeps them from it will keep their replacements too.
@@ -34,7 +34,7 @@ _CANNOT_START: Final = frozenset(
     }
 )
 _HOW_MANY: Final = 400
-"""Samples taken from a namespace or the cluster: more tell nothing new."""
+"""Samples taken from a namespace or the cluster: more add nothing new."""
 
 
 class TimeToReady(NamedTuple):
@@ -56,7 +56,7 @@ ASSUMED: Final = TimeToReady(
 
 
 def sample(pod: Pod) -> int | None:
-    """Nanoseconds from creation to Ready, or None where the pod does not tell."""
+    """Nanoseconds from creation to Ready, or None where the pod does not show it."""
     ready = pod.status.condition("Ready")
     created = pod.metadata.creation_timestamp
     if ready is None or ready.status != "True" or ready.last_transition_time is None:
@@ -71,7 +71,7 @@ def sample(pod: Pod) -> int | None:
 
 
 def learn(pods: Iterable[Pod], source: str) -> TimeToReady | None:
-    """The estimate from all pods together, or None where none of them tells."""
+    """The estimate from all pods together, or None where none of them gives a sample."""
     samples = sorted([took for pod in pods if (took := sample(pod)) is not None])
     if not samples:
         return None

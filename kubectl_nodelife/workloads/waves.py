@@ -6,7 +6,7 @@ is room for. Greedy, in several orders; the shortest result counts.
 
 `CapacityLeft` is the room for replacements, added up over nodes: a necessary condition, quick to
 ask while packing. Only sums of cpu, memory and pod slots; whether each pod finds a node of its own
-is the simulated scheduler's to tell.
+is for the simulated scheduler to decide.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _cut(
         waiting.sort(key=lambda load: keys[load.name])
         wave = _Filling(caps, limits, room)
         taken = [load for load in waiting if wave.take(load)]
-        if not taken:  # no room even for one: it has to be tried, and the run will tell
+        if not taken:  # no room even for one: it has to be tried, and the run will show
             taken = waiting[:1]
             wave.force(taken[0])
         for load in taken:

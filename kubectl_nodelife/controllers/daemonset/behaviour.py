@@ -1,11 +1,11 @@
-"""The differences between releases: one frozen value, looked up by everybody else here.
+"""The differences between releases: one frozen value, read by the other modules here.
 
 1.11 is v1.11.0. Every other release named is one whose latest patch shows the behaviour, so a
 backported fix counts for the release it was backported to. `daemon_controller.go`, `update.go` and
 `util/daemonset_util.go` of each release from 1.11 to 1.36 were read;
 `tests/upstream/since_dates.py` reads them again.
 
-Left out on purpose: gates that nobody can set any more and that change no decision, and the
+Left out on purpose: gates that cannot be set any more and that change no decision, and the
 read-your-writes gate of 1.36 (our cache is one consistent store; a sync that upstream tries again
 5 ms later, and that brings the set's delayed add forward with it, is begun when the write is seen).
 """

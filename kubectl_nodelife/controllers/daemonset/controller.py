@@ -121,7 +121,7 @@ class DaemonSetController:
         yield from self._wake(now_ns)
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Iterable[Action | Requeue]:
-        """Tell the handlers, and go on with a sync that waited for this."""
+        """Pass the change to the handlers, and go on with a sync that waited for it."""
         if not self._awaited and change.kind == "Pod" and self.handlers.passes_by(change):
             return ()
         return self._changed(change, cache, now_ns)
@@ -290,7 +290,7 @@ class DaemonSetController:
     def _wake(self, now_ns: int, *, at_once: bool = False) -> Iterator[Requeue]:
         """Ask to be woken for what the queue holds, unless that was asked for already.
 
-        `at_once`: when all changes of this instant are told, else a nanosecond later.
+        `at_once`: when all changes of this instant are delivered, else a nanosecond later.
         """
         soon = now_ns if at_once else now_ns + 1
         due = self.queue.next_due()

@@ -208,7 +208,7 @@ class EventHandlers:
                 tracked.node_index.mark(node)
 
     def node(self, old: Node | None, new: Node | None, cache: Cache, cause: Action | None) -> None:
-        """A node came, changed or went. `addNode`, `updateNode`; a node that goes wakes nobody."""
+        """A node came, changed or went. `addNode`, `updateNode`; one that goes wakes no sync."""
         present = new if new is not None else old
         assert present is not None
         if old is not None and new is not None and should_ignore_node_update(old, new, self._rules):
@@ -292,7 +292,7 @@ def _owner_key(pod: Pod) -> tuple[str, str] | None:
 
 
 def _may_be_a_daemons(meta: ObjectMeta) -> bool:
-    """True if a DaemonSet controls the object, or nobody."""
+    """True if a DaemonSet controls the object, or nothing does."""
     owner = controller_of(meta)
     return owner is None or owner.kind == "DaemonSet"
 

@@ -77,7 +77,7 @@ def get_patch(template: dict[str, Any]) -> dict[str, Any]:
 def match(template: dict[str, Any], revision: ControllerRevision) -> bool:
     """True if the revision holds this very template, as the API server stores it.
 
-    Follows `Match`; templates that nobody has defaulted yet compare as if somebody had.
+    Follows `Match`; templates without defaults compare as if they had them.
     """
     return _canonical(revision.data) == _canonical(get_patch(template))
 

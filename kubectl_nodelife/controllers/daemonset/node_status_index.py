@@ -147,7 +147,7 @@ class NodeStatusIndex:
         self.busy = lists[_BUSY]  # a decision is to be made
         self.strays = lists[_STRAYS]  # the node does not exist, a pod for it does
         self.unfit = lists[_UNFIT]  # a pod is there, and none should be made
-        self.failing = lists[_FAILING]  # FailedPlacement is to be told
+        self.failing = lists[_FAILING]  # FailedPlacement is to be reported
         self.suspended = lists[_SUSPENDED]  # wanted, but there is no room
         self.with_old = lists[_WITH_OLD]  # a pod of another revision is there
 
@@ -327,7 +327,7 @@ def _by_age(pods: Collection[Pod]) -> Iterable[Pod]:
 
 
 class OrderedNames(set[str]):
-    """A set that tells its first names without looking at all of them.
+    """A set that gives its first names without looking at all of them.
 
     From the first question on a heap stands beside the set. Names that have left the set are
     dropped from the heap when they come up. Change it by `add` and `discard` only.

@@ -64,11 +64,11 @@ class PlacementDecision:
     subject: str
     text: str
     failed_placements: tuple[str, ...] = ()
-    """Reasons to be told as `FailedPlacement` at each evaluation (1.11)."""
+    """Reasons to be reported as `FailedPlacement` at each evaluation (1.11)."""
 
 
 def yes(text: str = "no taint, selector or affinity rule forbids a pod") -> PlacementDecision:
-    """The verdict of a node that nothing speaks against."""
+    """The verdict of a node on which nothing forbids the pod."""
     return PlacementDecision(True, True, True, FITS, "", text)
 
 

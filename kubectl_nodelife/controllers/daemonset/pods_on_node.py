@@ -227,7 +227,7 @@ def is_pod_updated(
 ) -> bool:
     """True if a pod with these labels is of the current template. Follows `IsPodUpdated`.
 
-    `generation` is what the set's annotation tells; from 1.10 to 1.23 it was compared in vain.
+    `generation` is what the set's annotation says; from 1.10 to 1.23 it was compared in vain.
     """
     labels = labels or {}
     if revision_hash and labels.get(LABEL_CONTROLLER_REVISION_HASH) == revision_hash:

@@ -378,7 +378,7 @@ def _unscheduled_pods_without_node(
 
 
 def _failed_placements(context: SyncContext, node_index: NodeStatusIndex) -> Iterable[Action]:
-    """1.11 tells at every evaluation of the predicates why a pod cannot be placed."""
+    """1.11 reports at every evaluation of the predicates why a pod cannot be placed."""
     for node in sorted(node_index.failing):
         facts = node_index.facts(node)
         verdict = facts.verdict if facts is not None else None

@@ -47,7 +47,7 @@ EXPECTATIONS_TIMEOUT_NS = 5 * MINUTE_NS
 
 
 class SyncError(Exception):
-    """The sync of a set ends with an error: it is told, and the set is tried again later."""
+    """The sync of a set ends with an error: it is reported, and the set is tried again later."""
 
 
 @dataclass

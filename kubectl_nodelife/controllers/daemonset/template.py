@@ -153,7 +153,7 @@ def knows_match_fields(kubelet_version: str) -> bool:
 
 
 def template_generation(daemon_set: DaemonSet) -> int | None:
-    """The template generation that an annotation of the set tells, or None.
+    """The template generation in the set's annotation, or None.
 
     Follows `GetTemplateGeneration`; an annotation that is no integer counts as absent.
     """

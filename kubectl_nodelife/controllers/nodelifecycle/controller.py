@@ -2,7 +2,7 @@
 loop.
 
 Follows pkg/controller/nodelifecycle/node_lifecycle_controller.go; which release, the profile says.
-A pass looks only at nodes that changed or whose time may be over (`health.py` tells why that is the
+A pass looks only at nodes that changed or whose time may be over (`health.py` says why that is the
 same), so a quiet cluster of thousands costs nothing. Left out on purpose: listing errors (the cache
 cannot fail), the eight workers and their races, and the lease circuit breaker of unreleased
 versions.
@@ -64,7 +64,7 @@ class NodeLifecycleController:
     """See the module.
 
     `pass_drift_ns`: by how much each monitor pass begins late, as real ones do. `awaits_writes`: a
-    pass counts its zones once more when somebody says that its writes have ended (`end_pass_at`),
+    pass counts its zones once more when the driver says that its writes have ended (`end_pass_at`),
     without the nodes that could not be written. Upstream counts only then; ours has counted before,
     so that no node is tainted at a rate that is over while many writes are on their way.
     """

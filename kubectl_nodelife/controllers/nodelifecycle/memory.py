@@ -40,7 +40,7 @@ class Memory:
     look at. `ready_cause`, `queued_cause`, `last_loss`: the actions that led to what comes next,
     for the records. `evicted_nodes`: upstream's node eviction map (classic mode of some releases).
     `retry`: nodes of which a pod could not be marked. `unconfirmed`: nodes that a write of ours, or
-    one of whoever was here before us, may have called lost although no answer said so: if they are,
+    of an earlier controller, may have called lost although no answer said so: if they are,
     their pods are yet to be marked.
     `unworked`: nodes of which a taint that mirrors its state, or a label, could not be written.
     `taken_off`: (node, key) of the NoExecute taints that this pass takes off.
@@ -116,7 +116,7 @@ class Memory:
         return self.phase_seen_ns is not None and now_ns - self.phase_seen_ns < PHASE_HOLDS_NS
 
     def watch_afresh(self, now_ns: int) -> None:
-        """Nobody was watching: the silence of nodes that are not lost already counts from now.
+        """The cluster was not watched: silence of nodes that are not lost already counts from now.
 
         There is no upstream to follow; a controller-manager does not sleep as a laptop does.
         """
@@ -200,7 +200,7 @@ def _health(node: Node, cache: Cache, now_ns: int, memory: Memory) -> NodeHealth
     if not memory.leases_count:
         return NodeHealth(ready, _noticed_ns(probe, pass_ns, period_ns), transition)
     if renewal is None:
-        # Without a lease nothing tells how old the last sign of life is: it may be this moment's.
+        # Without a lease nothing says how old the last sign of life is: it may be this moment's.
         return NodeHealth(ready, now_ns, transition)
     renew_ns = renewal[0]
     if renew_ns is not None:

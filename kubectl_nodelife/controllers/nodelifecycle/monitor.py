@@ -2,7 +2,7 @@
 
 Follows `monitorNodeHealth`, `classifyNodes` and `handleDisruption` of
 pkg/controller/nodelifecycle/node_lifecycle_controller.go. A pass looks only at nodes that changed
-or whose time may be over; `health.py` tells why that is the same as looking at all. Each node is a
+or whose time may be over; `health.py` says why that is the same as looking at all. Each node is a
 part of its own: one at which we fail is looked at again in the next pass, and the others go on.
 
 The pods of a lost node get the condition Ready=False, as `MarkPodsNotReady` of
@@ -56,7 +56,7 @@ from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 
 _PAUSE_AFTER: Final = 64
-"""Of so many nodes at which nothing is decided one is told of: a live driver may pause there."""
+"""Of so many nodes at which nothing is decided one is yielded: a live driver may pause there."""
 
 
 def note(memory: Memory, change: Change, now_ns: int) -> None:
@@ -460,12 +460,12 @@ def _stop_everything(
         memory.zones.queues[zone].swap_limiter(0, now_ns)
         if zone in states:
             yield from _set_state(memory, zone, FULL, because)
-        else:  # a zone that nobody counts, not forgotten yet
+        else:  # a zone that is not counted, not forgotten yet
             memory.zones.states[zone] = FULL
 
 
 def _count_afresh(memory: Memory, cache: Cache, now_ns: int) -> None:
-    """The dark time is over: nobody's silence in it counts."""
+    """The full disruption is over: silence in it does not count."""
     for name, health in memory.health.items():
         if name in cache.nodes:
             health.probe_ns = health.ready_transition_ns = now_ns

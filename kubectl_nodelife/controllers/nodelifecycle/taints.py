@@ -40,7 +40,7 @@ NO_SCHEDULE_TAINTS: Final = {
     ("PIDPressure", "True"): TAINT_NODE_PID_PRESSURE,
 }
 MIRRORING_KEYS: Final = frozenset({*NO_SCHEDULE_TAINTS.values(), TAINT_NODE_UNSCHEDULABLE})
-"""Keys of the taints that mirror a node's state: the controller keeps them, whoever adds them."""
+"""Keys of the taints that mirror a node's state: the controller keeps them, whatever adds them."""
 
 NOT_READY: Final = Taint(key=TAINT_NODE_NOT_READY, effect=NO_EXECUTE)
 UNREACHABLE: Final = Taint(key=TAINT_NODE_UNREACHABLE, effect=NO_EXECUTE)
@@ -54,7 +54,7 @@ NO_EXECUTE_TAINTS: Final = {
 
 
 def is_own(taint: Taint) -> bool:
-    """True if the node lifecycle controller adds and removes this taint, whoever added it."""
+    """True if the node lifecycle controller adds and removes this taint, whatever added it."""
     if taint.effect == NO_EXECUTE:
         return is_for_lost_node(taint)
     return taint.effect == NO_SCHEDULE and taint.key in MIRRORING_KEYS

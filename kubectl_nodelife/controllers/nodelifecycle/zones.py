@@ -1,4 +1,4 @@
-"""Zones: who counts, what state a zone is in, and how fast its nodes may be tainted.
+"""Zones: which nodes count, what state a zone is in, and how fast its nodes may be tainted.
 
 Follows `ComputeZoneState`, `setLimiterInZone`, `ReducedQPSFunc`, `addPodEvictorForNewZone` and
 `isNodeExcludedFromDisruptionChecks` of pkg/controller/nodelifecycle.
@@ -215,7 +215,7 @@ class Zones:
         Follows the walk of `handleDisruption` over the old states. It ends at the first zone that
         was not fully disrupted, and begins anywhere, so most passes drop nothing while another zone
         is well. Zones without any node are dropped first, which is one of its orders: nothing but
-        their metrics could tell the difference.
+        their metrics could show the difference.
         """
         for zone in [zone for zone in self.states if not self.members.get(zone)]:
             if zone not in counted:  # a node that was counted there may have moved since

@@ -1,7 +1,7 @@
 """The taint-eviction controller ("taint manager" up to 1.28).
 
 Follows pkg/controller/tainteviction/taint_eviction.go and, for older releases, taint_manager.go of
-pkg/controller/nodelifecycle/scheduler. Things happen in the order in which they are told, as
+pkg/controller/nodelifecycle/scheduler. Things happen in the order in which they are reported, as
 upstream does for one node; between nodes upstream's order is chance. It does not look at timeAdded,
 a pod's phase or owner, disruption budgets, or any rate. Left out on purpose: the eight workers and
 their channels, which `parallel_workers` has; the second look that each pod gets for its own sake
@@ -277,7 +277,7 @@ class TaintEvictionController:
         return key in self._run_now
 
     def _cancel(self, key: Key, because: str, cause: Action | None) -> list[Action | Requeue]:
-        """Follows `cancelWorkWithEvent`: only a timer that still ran is told of."""
+        """Follows `cancelWorkWithEvent`: only a timer that still ran is reported."""
         self._failed_tries.pop(key, None)
         work = self.workers.cancel(key)
         if work is None:

@@ -232,7 +232,7 @@ def _added_ns(taint: Taint, now_ns: int) -> int:
 
 
 def _bound_ns(pod: Pod) -> int:
-    """When the pod was bound, as far as it tells; 0 where it does not."""
+    """When the pod was bound, as far as it shows; 0 where it does not."""
     scheduled = pod.status.condition("PodScheduled")
     if scheduled is not None and scheduled.status == TRUE and scheduled.last_transition_time:
         return scheduled.last_transition_time

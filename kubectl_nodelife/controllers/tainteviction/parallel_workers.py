@@ -9,7 +9,7 @@ each, so that a race once found comes again.
 Which worker handles a node is `hash` there (`worker_of`): FNV-1a of 32 bits over the node's name.
 Upstream keeps the order of what concerns one node by giving all of it to one worker, while the
 order between workers is chance. Elsewhere in this folder everything happens in the order in which
-it is told, which is one of upstream's.
+it is reported, which is one of upstream's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Deletions that wait for their time, one per pod.
 
 Follows pkg/controller/tainteviction/timed_workers.go. A key is free, has a worker with a timer, or
-holds a marker: work that ran at once or, up to 1.32, any work that ran without an error. Whoever
-adds runs the handler: at once where the answer says so, else when `take_due` hands the work out. A
+holds a marker: work that ran at once or, up to 1.32, any work that ran without an error. The
+caller runs the handler: at once where the answer says so, else when `take_due` yields the work. A
 run is taken for a success as soon as it began, since success is never reported; `fail` takes that
 back. Left out on purpose: the races of real threads, which leave markers behind or delete what was
 cancelled an instant before.

@@ -2,7 +2,7 @@
 
 It goes through the scheduler and the kubelet like any pod: bound by affinity, not by nodeName. It
 tolerates the taint of the proof and what the node was tainted with before the run, meets restricted
-Pod Security, and ends by itself should nobody delete it.
+Pod Security, and ends by itself if it is not deleted.
 
 With `--canary-service` a headless Service of the same name selects it, so that check P5 sees
 whether controllers act on what runs on the node: the Service must get an EndpointSlice with this

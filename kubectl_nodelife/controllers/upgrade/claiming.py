@@ -245,7 +245,7 @@ def _look_for_room(p: UpgradePass) -> None:
 
 
 def pass_over_roomless(p: UpgradePass, held: Mapping[str, ClaimHold]) -> None:
-    """Nodes whose pods find no room though nobody is out of service: others go first, so that they
+    """Nodes whose pods find no room though no node is out of service: others go first, so that they
     hold up neither zones nor pools.
     """
     if p.flying or p.awaited or p.claimed:

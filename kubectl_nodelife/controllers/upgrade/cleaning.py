@@ -1,8 +1,8 @@
 """Gives back the marks that a run has left, or keeps their nodes out of service: `upgrade clean`.
 
 A node that was taken and not proven stays out of service and becomes Failed, for a person to
-look at; `release_failed` takes even that back. What cannot be read, or what is somebody else's
-cordon, stays as it is, and a cordon that somebody took off is not put on again.
+look at; `release_failed` takes even that back. What cannot be read, or what is another's
+cordon, stays as it is, and a cordon that another took off is not put on again.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _failed(node: Node, mark: NodeMark) -> Leftover:
 
 
 def _kept(node: Node, mark: NodeMark) -> Leftover:
-    """Failed or Held: a person decides. One with neither cordon nor taint of ours needs nobody, and
+    """Failed or Held: a person decides. One with neither cordon nor taint of ours is released, and
     what is not to be done any more is no longer outdated.
     """
     if not has_our_cordon(node, mark) and not node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE):

@@ -1,8 +1,8 @@
 """Conditions of a node under maintenance (`--conditions`), after kubernetes/enhancements#5683.
 
 They repeat the state for other programs and are never read back. Each is a PATCH of its own, after
-that of the state, for status is another subresource; what is left by a leader that died is mended
-by the next one's pass.
+that of the state, for status is another subresource; what is left by a leader that ended is
+corrected by the next one's pass.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def follow(p: UpgradePass) -> None:
 
 
 def in_service(node: Node, told: str, now: Time) -> tuple[NodeCondition, ...]:
-    """Our conditions that are True and become False, for the node is in nobody's work any more."""
+    """Our conditions that are True and become False, for the node is no longer under work."""
     ours = (c for c in node.status.conditions if c.type in _IN_SERVICE and c.reason == REASON)
     return _changed(node, {c.type: FALSE for c in ours if c.status == TRUE}, told, now)
 

@@ -93,7 +93,7 @@ class UpgradeController:
 
     `host`: what its leader knows beside the cluster. `superseded`: why this leader must end and
     write nothing more, "" while it leads. `is_over`: the run has ended, and its marks are off.
-    `last`: the last pass, for those who tell what is held, skipped and waited for.
+    `last`: the last pass, for reports of what is held, skipped and waited for.
     """
 
     name = NAME
@@ -268,7 +268,7 @@ class UpgradeController:
 
     @property
     def hands_off(self) -> dict[str, str]:
-        """The nodes that somebody took out of our hands: how, and what takes our marks off them."""
+        """The nodes that another took from the run: how, and what takes our marks off them."""
         found = {}
         for name, because in self.memory.hands_off.items():
             node = self.last.nodes.get(name) if self.last is not None else None
@@ -303,7 +303,7 @@ class UpgradeController:
         """Know what the same process knew before it slept, or was without its Lease for a moment:
         of its commands, of addresses, and which nodes it said it would leave alone.
 
-        Each command tells by its intent's stamp of which try it is; another leader's are of
+        Each command shows by its intent's stamp of which try it is; another leader's are of
         another.
         """
         self.memory.work.update(before.memory.work)
@@ -358,8 +358,8 @@ class UpgradeController:
 def _end_at_once(p: UpgradePass) -> bool:
     """Take what a person asks to end, or to pause, the run while nothing of it is in flight.
 
-    It needs no evidence, so that nobody waits for the leader's first grace period. Whether that
-    was done, or the run has ended.
+    It needs no evidence, so that it need not wait for the leader's first grace period. Whether
+    that was done, or the run has ended.
     """
     if p.phase in OVER:
         return True

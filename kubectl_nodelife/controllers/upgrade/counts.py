@@ -49,7 +49,7 @@ _MACHINE_CONFIG_STATE: Final = "machineconfiguration.openshift.io/state"
 
 
 def foreign_mark(node: Node) -> str:
-    """Who else is at work on the node, in a sentence; "" where nobody has marked it."""
+    """What else is at work on the node, in a sentence; "" where it bears no such mark."""
     if node.metadata.deletion_timestamp is not None:
         return "it is being deleted"
     for taint in node.spec.taints:
@@ -372,7 +372,7 @@ class NodeCounts:
         return ""
 
     def _why_none(self, budget: ScopeBudget) -> str:
-        """The numbers of a scope without a slot, and who takes them up besides the run."""
+        """The numbers of a scope without a slot, and what takes them up besides the run."""
         if budget.most_unavailable <= budget.unavailable:
             limit = f"at most {budget.most_unavailable}"
         else:

@@ -1,8 +1,8 @@
-"""The run's document and requests to its leader: what has no Node to live on, on the run's Lease.
+"""The run's document and requests to its leader: what stands on no Node but on the run's Lease.
 
 The Lease's annotation `nodelife.dev/upgrade-run` is the document, `nodelife.dev/upgrade-request`
 what `pause`, `resume` and `abort` ask of the leader, struck in the PATCH that records its effect.
-The document names no command and holds no manifest: whoever may write a Lease shall not have
+The document names no command and holds no manifest: anyone who may write a Lease shall not have
 anything run on an operator's machine.
 """
 
@@ -132,7 +132,7 @@ class UnreadableDocument(ValueError):
 
 
 def document_of(lease: Lease | None) -> RunDocument | None:
-    """The run that the Lease tells of, None for none. Raises UnreadableDocument."""
+    """The run that the Lease records, None for none. Raises UnreadableDocument."""
     text = _annotation(lease, ANNOTATION_RUN)
     if not text:
         return None

@@ -177,8 +177,8 @@ def _evict(p: UpgradePass, node: Node, verdict: DrainVerdict) -> None:
 def note_eviction(p: UpgradePass, pod: Pod) -> None:
     """Remember the pod, and whose Ready replacement is to be looked for.
 
-    A pod that had ended, or was not Ready, is missed by nobody; a daemon pod whose set is gone is
-    made anew by nobody.
+    No replacement is awaited for a pod that had ended or was not Ready, nor for a daemon pod whose
+    set is gone.
     """
     owner = controller_of(pod.metadata)
     uid = owner.uid if owner is not None and pod.ready() else ""

@@ -11,7 +11,7 @@ from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 
 DEFAULT_WORK_NS: Final = 10 * MINUTE_NS
-"""Where nobody has said how long the work takes."""
+"""Where no duration of the work is given."""
 RENEWAL_NS: Final = 10 * SECOND_NS
 """How often kubelets renew their Leases by default: four times in its 40 s."""
 SETTLE_EXTRA_NS: Final = 2 * SECOND_NS
@@ -21,7 +21,7 @@ DAEMON_PODS_NS: Final = 30 * SECOND_NS
 CANARY_NS: Final = (11 * SECOND_NS, 14 * SECOND_NS, 30 * SECOND_NS)
 """Scheduled, started, 10 s without a restart, deleted; at most its image is pulled."""
 _WORK_RANGE: Final = {True: (0.8, 1.25), False: (0.5, 2.0)}
-"""The work's length at least and at most, as shares; True: somebody said how long it takes."""
+"""The work's length at least and at most, as shares; True: its duration is given."""
 
 
 class PhaseTimes(NamedTuple):

@@ -62,7 +62,7 @@ def after_proofs(p: UpgradePass) -> None:
 
 
 def tell(p: UpgradePass) -> None:
-    """A SetGate for each gate that holds or lifts since it was last told."""
+    """A SetGate for each gate that holds or lifts since it was last reported."""
     known = p.memory.gates
     for gate in sorted(known.keys() ^ p.gates.keys()):
         because = p.gates.get(gate) or f"no longer: {known[gate]}"

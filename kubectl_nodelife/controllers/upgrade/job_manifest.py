@@ -6,8 +6,8 @@ tolerations of what a node under work is marked with, owner and deadline are our
 the user wrote it. The Job is found again by its name: a second create is answered with 409.
 
 The variables are those of `--run`, too. A kubelet writes its own Node: its addresses, and its
-provider id where nobody gave it one. One that reported another machine's would have the operator's
-command go there. So an address is handed on only if it is one of a machine on a network, and both
+provider id where none is set. One that reported another machine's would have the operator's
+command go there. So an address is passed on only if it is one of a machine on a network, and both
 only if one Node alone claims them and they are what they were when the plan was made (or, of a node
 that came later, when it was first seen).
 """
@@ -45,7 +45,7 @@ class WorkVariables(NamedTuple):
 
 
 def work_variables(p: UpgradePass, node: Node, mark: NodeMark) -> WorkVariables:
-    """The variables that are handed to the work on the node in this try."""
+    """The variables that are passed to the work on the node in this try."""
     address, provider_id = claims_of(node)
     before = p.memory.claims.get(node.uid, (address, provider_id))
     others = [other for other in p.nodes.values() if other.uid != node.uid]
@@ -80,7 +80,7 @@ def tell_withheld(withheld: Mapping[str, str]) -> str:
 
 
 def _doubt_address(address: str, before: str, others: Iterable[Node]) -> str:
-    """Why the address is not handed on, "" where it is, or where there is none."""
+    """Why the address is not passed on, "" where it is, or where there is none."""
     if not address:
         return ""
     known = _ip(address)
@@ -169,7 +169,7 @@ def job_manifest(
     told: WorkVariables,
     deadline_s: int,
 ) -> dict[str, Any]:
-    """The Job for the node that the variables tell of. `namespace`: where the manifest names none.
+    """The Job for the node that the variables describe. `namespace`: where the manifest names none.
 
     `deadline_s` holds where the manifest has none. Raises UnsafeVariable, for one that is withheld
     as well.

@@ -1,8 +1,8 @@
 """The engine of the process that leads a run, with the upgrade controller alone in it.
 
-A leader takes in what happens when it hears of it, and decides when it may: a live one
+A leader takes in events as it receives them, and decides when it may: a live one
 (`acts/upgrade/leader.py`) once its gate, Lease and limits allow, a simulated one
-(`sim/upgrade_run.py`) once the API server has told its watches all of an instant. What a leader
+(`sim/upgrade_run.py`) once the API server has sent its watches all of an instant. What a leader
 does with a decision, and where its events come from, is its own.
 """
 

@@ -86,7 +86,7 @@ def _lowest(p: UpgradePass) -> dict[str, tuple[int, str]]:
 
 def encode_report(report: LeaderReport) -> str:
     """The annotation's text. It goes with each renewal of the Lease, which must not fail for it: a
-    report that is too long tells of the gates alone.
+    report that is too long contains the gates alone.
     """
     text = msgspec.json.encode(report)
     if len(text) > REPORT_LIMIT:

@@ -1,8 +1,8 @@
 """The marks that an upgrade writes on a Node: annotation, label, taints, shield.
 
 The annotation is the truth of a node's state; the label repeats it for people and selectors and is
-never read. A taint of ours without our annotation, or an annotation that cannot be read, belongs to
-nobody here: nothing is done on such a node.
+never read. A taint of ours without our annotation, or an annotation that cannot be read, is
+not taken for ours: nothing is done on such a node.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def mark_of(node: Node) -> NodeMark | None:
     """The node's mark, None where it has none. Raises UnreadableMark.
 
     A kubelet may write its own Node, so that a cordon is ours only where the API server, too, names
-    nobody else as who put it on (`metadata.managedFields`).
+    no other manager of it (`metadata.managedFields`).
     """
     text = (node.metadata.annotations or {}).get(ANNOTATION)
     if text is None:
@@ -151,8 +151,8 @@ def mark_of(node: Node) -> NodeMark | None:
 
 
 def cordoned_by(node: Node) -> str:
-    """Who else than we put the node's cordon on; "" where that was us, or where nothing is known
-    about it.
+    """The other manager that put the node's cordon on; "" where that was us, or where nothing is
+    known about it.
     """
     writer = node.managers.writer_of(UNSCHEDULABLE) if node.spec.unschedulable else None
     return "" if writer is None or writer.name == FIELD_MANAGER else writer.name
@@ -209,7 +209,7 @@ def left_by_another(node: Node, run: str) -> NodeMark | None:
 
 
 def is_beyond_epoch(mark: NodeMark, run: str, epoch: int) -> bool:
-    """True if the mark is of the run and of an epoch in which nobody has led it yet.
+    """True if the mark is of the run and of an epoch in which no leader has led it yet.
 
     A kubelet may write its own Node, so that an epoch above the Lease's `leaseTransitions` is
     forged or another cluster's; it says nothing of another leader.
@@ -218,12 +218,12 @@ def is_beyond_epoch(mark: NodeMark, run: str, epoch: int) -> bool:
 
 
 def is_uncordoned(node: Node, mark: NodeMark) -> bool:
-    """True if a cordon that the node had at its claim was taken off by somebody else."""
+    """True if a cordon that the node had at its claim was taken off by another."""
     return mark.cordon != "none" and not node.spec.unschedulable
 
 
 def is_cordoned_meanwhile(node: Node, mark: NodeMark) -> bool:
-    """True if somebody else put a cordon on a node that had none."""
+    """True if another put a cordon on a node that had none."""
     return node.spec.unschedulable and mark.cordon is CordonOwner.NONE
 
 

@@ -176,7 +176,7 @@ class ProofProgress(msgspec.Struct):
 class EvictedPod(msgspec.Struct):
     """A pod that we evicted at `at_ns`, by the API server's time at `clock_ns`.
 
-    `owner_uid`: "" where nobody makes it anew. `others`: its owner's pods when none of them was
+    `owner_uid`: "" where nothing replaces it. `others`: its owner's pods when none of them was
     found to take its place.
     """
 
@@ -190,7 +190,7 @@ class KnownCost(NamedTuple):
     """The drain planner's verdict on a node, good for an order before `until_ns`.
 
     `why_not`: why the node cannot be drained by the policy, "" where it can. `priced`: the
-    candidate `asked`, with what its drain costs; None where nobody asked for an order yet.
+    candidate `asked`, with what its drain costs; None where no order was asked for yet.
     """
 
     until_ns: int
@@ -283,7 +283,7 @@ class UpgradeMemory:
         self.proven: set[str] = set()
         self.last_marks: dict[str, tuple[str, NodeMark]] = {}
         self.written_marks: dict[str, tuple[str, NodeMark]] = {}
-        """(uid, mark) of our last PATCH of each node, which nobody need have seen in a watch."""
+        """(uid, mark) of our last PATCH of each node, which a watch need not have shown yet."""
         self.named: set[str] = set()
         self.cordon_tainted: set[str] = set()
         self.cordon_taint_lost_ns: dict[str, int] = {}

@@ -6,10 +6,10 @@ ours, and those of which the leader remembers a state that they no longer bear. 
 next pass look at all of them; that this decides nothing else is what the tests compare.
 
 The second half follows nodes whose object goes while they are worked on, and the newcomers that
-take their place. An annotation dies with its object, so the run's document keeps the mark of a node
+take their place. An annotation goes with its object, so the run's document keeps the mark of a node
 that went. It is waited for until the deadline of its state; the newcomer is marked by one PATCH on
 first progress, before ordinary pods come. A newcomer that runs such pods already is never cordoned.
-Nobody takes the place of a node that an autoscaler took away.
+A node that an autoscaler took away has no newcomer in its place.
 
 A node that vanishes counts as unavailable, so that a percentage never erodes. One that went with
 the mark of the program that deletes nodes was wanted gone, and leaves the number that the run
@@ -216,7 +216,7 @@ class ObservedNodes:
             self._memory.forget(node.name)
 
     def _note_edits(self, shown: Node) -> None:
-        """An annotation that changed, and not by us: hands off from then on.
+        """An annotation that changed, and not by us: the run leaves the node alone from then on.
 
         A write of ours whose answer was lost may show late, and so may one of an earlier epoch.
         """
@@ -351,7 +351,7 @@ def named(p: UpgradePass, node: Node) -> StepNode:
 
 
 def _waiting(p: UpgradePass) -> dict[str, StepNode]:
-    """The names whose object went, and whose place nobody has taken yet."""
+    """The names whose object went, and whose place no newcomer has taken yet."""
     waiting = {}
     for name, entry in sorted(p.next.step.nodes.items()):
         node = p.nodes.get(name)
@@ -368,7 +368,7 @@ def _newcomer_for(
     waiting: dict[str, StepNode],
     taken: Iterable[str],
 ) -> Node | None:
-    """Same name first, else of its zone, else of its pool where nobody of that zone waits."""
+    """Same name first, else of its zone, else of its pool where no node of that zone waits."""
     known = {other.uid for other in p.document.step.nodes.values()}
     since = _left_ns(entry.mark)
     free = [
@@ -434,7 +434,7 @@ def _watch_deadline(p: UpgradePass, name: str, mark: NodeMark) -> None:
 
 
 def is_taken_away(p: UpgradePass, name: str, uid: str) -> bool:
-    """True if the node, which went, was marked for deletion, and nobody is to take its place."""
+    """True if the node, which went, was marked for deletion, and is not to be replaced."""
     marked, _ = p.memory.leaving.get(name, ("", ()))
     return marked == uid and p.policy.work.mode is not WorkMode.REPLACE
 

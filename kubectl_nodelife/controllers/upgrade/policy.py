@@ -1,4 +1,4 @@
-"""The limits of an upgrade, and how a node's change is told: the policy flags as one frozen value.
+"""The limits of an upgrade, and how a node is changed: the policy flags as one frozen value.
 
 A policy is read from a mapping with the names of the flags in lowerCamelCase, as they stand in a
 file of `kind: Upgrade`; the command line makes such a mapping too. Durations are ints of
@@ -6,8 +6,8 @@ nanoseconds inside and Go durations (`5m`) in text. Numbers of nodes are read as
 IntOrString: `3` or `10%`.
 
 It stands in the run's document, for all to read, with commands and manifests as digests alone, and
-none is ever taken from there: whoever may write a Lease shall not have anything run on an
-operator's machine, or by his rights. Who goes on with a run gives them again.
+none is ever taken from there: anyone who may write a Lease shall not have anything run on
+an operator's machine, or by his rights. A person who resumes a run gives them again.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
 
     `canary`: how many nodes the first step takes, or `canary_nodes`: which. `unhealthy`: `skip` or
     `include` nodes that were NotReady before. `window`: as given, `windows.py` reads them.
-    `drain`: kubectl drain's own flags by their names, handed to the drain planner as they are.
+    `drain`: kubectl drain's own flags by their names, passed to the drain planner as they are.
     `target`, `require`: TYPE=STATUS conditions. `canary_template`: a pod of the user's own.
     """
 
@@ -350,7 +350,7 @@ _SHOWN_OF_WORK: Final = ("mode", "rerunSafe")
 
 
 def shown_policy(policy: UpgradePolicy) -> dict[str, Any]:
-    """The policy in the names of a file of kind Upgrade, with digests of what nobody shall read."""
+    """The policy in the names of a file of kind Upgrade, with digests of what is not to be read."""
     shown = policy_mapping(policy)
     work = shown[_WORK]
     hidden = {name: value for name, value in work.items() if name not in _SHOWN_OF_WORK and value}
@@ -366,7 +366,7 @@ def shown_policy(policy: UpgradePolicy) -> dict[str, Any]:
 def policy_of_spec(spec: Mapping[str, Any], given: Mapping[str, Any] = {}) -> UpgradePolicy:
     """The policy that a document shows, and on top what is given by flags or file.
 
-    A command or a manifest that somebody has put into the document is none, and neither is a
+    A command or a manifest that was put into the document is none, and neither is a
     repository that is to be trusted. Raises BadInput.
     """
     mapping = {name: value for name, value in spec.items() if name not in (*_HIDDEN, _TRUST)}

@@ -6,14 +6,14 @@ the virtual cluster, does this beside what every host of an engine does:
 1. It makes one `UpgradeController` and one `LeaderEngine` for each epoch in which it leads. The
    controller remembers clocks and what it has seen alone; all else it reads from the nodes'
    annotations and the run's document, so that a new leader begins with a new controller.
-2. The engine's clock is one that nobody sets and that counts suspend; the API server's time is
+2. The engine's clock is one that cannot be set and that counts suspend; the API server's time is
    `HostState.clock_ahead_ns` later. With each decision the leader says what it knows beside the
    cluster (`HostState`).
 3. It carries the actions out in their order, each under the version of the object in the cache
-   (`engine/calls`), and hands `StartWork` and `StopWork` to what runs commands. Outcomes of writes
+   (`engine/calls`), and passes `StartWork` and `StopWork` to what runs commands. Outcomes of writes
    come back as events, of those that were done, too: on an object with a write under way nothing
    more is decided.
-4. A report on a command is handed to `work_report` whenever it starts, still runs and ends; a new
+4. A report on a command is passed to `work_report` whenever it starts, still runs and ends; a new
    controller is given first what this process began in an older epoch, such as before a laptop
    slept (`take_over`). The document and the requests of people (pause, resume, abort) are on the
    run's Lease in the cache: the leader puts the Lease there as it reads and writes it.
@@ -144,7 +144,7 @@ class CanaryImages(Protocol):
 
 
 class UpgradePorts(NamedTuple):
-    """All that is handed in. `zone_threshold`: `unhealthy-zone-threshold`; `grace_period_ns`: the
+    """All that is passed in. `zone_threshold`: `unhealthy-zone-threshold`; `grace_period_ns`: the
     node monitor's grace period. `zone_reserve`: nodes more that a zone must be able to lose.
     `planned_claims`: uid -> (InternalIP, provider id) of each node at the plan.
     """

@@ -126,7 +126,7 @@ def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -> 
 
 
 def p2_taint(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -> str:
-    """The lifecycle controller takes the cordon's taint off: nobody else does."""
+    """The lifecycle controller takes the cordon's taint off: nothing else does."""
     lost = p.memory.cordon_taint_lost_ns
     swapped_ns, newest = proof.swapped_ns, reversed(lost.items())
     others = any(at >= swapped_ns and name != node.name for name, at in newest)

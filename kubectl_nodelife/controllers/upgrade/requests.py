@@ -39,7 +39,7 @@ def take(p: UpgradePass) -> None:
     try:
         request = request_on(p.lease)
     except UnreadableDocument:
-        p.strikes_request = True  # of no version of ours: nobody can know what was meant
+        p.strikes_request = True  # of no version of ours: its meaning is unknown
         return
     if request is None or p.phase in OVER:
         p.strikes_request = request is not None

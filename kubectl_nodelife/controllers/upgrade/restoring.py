@@ -1,7 +1,7 @@
 """How a node leaves a run by the way it came, or by failing: given back, Failed, Held.
 
 What is to be remembered of it is written into the run's document first; the PATCH of the node
-follows once the document shows it, so that a leader that dies in between loses nothing.
+follows once the document shows it, so that a leader that ends in between loses nothing.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
 
 
 def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
-    """The node was worked on and not proven: kept out of service, where that harms nobody."""
+    """The node was worked on and not proven: kept out of service, where that does no harm."""
     if p.document.proof_only:
         delete_canary(p, node, f"{node.name} is not proven")
         delete_service(p, node)
@@ -119,7 +119,7 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
 def _why_in_service(p: UpgradePass, node: Node, mark: NodeMark) -> str:
     """Why a node that failed is not cordoned; "" where it is, or may be.
 
-    It is told from what the node shows, so that another look, and another leader, say the same.
+    It is read from what the node shows, so that another look, and another leader, say the same.
     """
     if node.spec.unschedulable:
         return ""
@@ -138,7 +138,7 @@ def hold(
     *,
     cordon: CordonOwner | None = None,
 ) -> None:
-    """Hands off: somebody intervened, or it is unknown what happened. A person decides.
+    """Leave the node alone: another intervened, or what happened is unknown. A person decides.
 
     `cordon`: whose it is now, None: as the mark says. Where our cordon was taken off by another
     program or person, the next one is not ours either.
@@ -158,6 +158,6 @@ def update_mark(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> Non
 
 
 def leave_cordon(p: UpgradePass, node: Node, mark: NodeMark) -> None:
-    """Somebody else put a cordon on the node: it is theirs, and stays."""
+    """Another program or person put a cordon on the node: it is theirs, and stays."""
     theirs = replace(mark, cordon=CordonOwner.THEIRS)
     update_mark(p, node, theirs, "cordoned by somebody else, whose cordon stays")

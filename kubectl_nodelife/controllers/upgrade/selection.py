@@ -76,7 +76,7 @@ _NEVER: Final = frozenset({"never", "refused"})
 
 
 def why_skipped(node: Node, policy: UpgradePolicy, *, lease_is_fresh: bool = True) -> str:
-    """Why the node itself is not claimed, "" where nothing speaks against it."""
+    """Why the node itself is not claimed, "" where nothing prevents it."""
     if policy.is_target_met(node, ""):
         return f"{IS_THERE_ALREADY} ({', '.join(map(str, policy.target))})"
     if LABEL_HOLD in (node.metadata.labels or {}):

@@ -3,8 +3,8 @@
 Evidence must be newer than the end of the work by when the leader saw changes, not by comparing
 clocks: a node's Ready=True stands for a whole grace period after its kubelet fell silent.
 
-Who only looks on (`upgrade status`) is told which checks of a node pass by the same rules (here, in
-`proving.py` and `ending.py`), asked in a pass over what was read. What takes watching for a while
+An observer (`upgrade status`) learns which checks of a node pass by the same rules (here, in
+`proving.py` and `ending.py`), in a pass over what was read. What takes watching for a while
 (renewals of a Lease, Ready without a break, a canary's ten seconds) is not evaluated there; the
 leader reports it.
 """
@@ -87,7 +87,7 @@ def watch_ready(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         progress.renewals += 1
     schedule = beat.schedule if beat is not None else None
     if renewed is not None and schedule is not None and progress.renewals < RENEWALS:
-        p.wake((renewed[0] or 0) + schedule.every_ns)  # no event tells of what is known beforehand
+        p.wake((renewed[0] or 0) + schedule.every_ns)  # no event reports what is known beforehand
     if node.is_ready and not p.host.blind:
         if progress.ready_since_ns is None:
             progress.ready_since_ns = p.now_ns
@@ -335,8 +335,8 @@ class CheckResult(NamedTuple):
 def checks_of(p: UpgradePass, node: Node, mark: NodeMark, waits_for: str = "") -> list[CheckResult]:
     """The checks of the node's state, in their order; none in states without checks.
 
-    `waits_for`: what a living leader says it waits for, as `S4: Ready for 20s of 60s`. What only
-    watching tells is taken from it: the checks before that one have passed.
+    `waits_for`: what a running leader says it waits for, as `S4: Ready for 20s of 60s`. What only
+    watching shows is taken from it: the checks before that one have passed.
     """
     evaluate = _EVALUATE.get(mark.state)
     if evaluate is None:

@@ -73,10 +73,10 @@ _WARNINGS: Final = frozenset({NodeState.FAILED, NodeState.HELD})
 
 class UpgradePass:
     """`nodes` and `marks` show writes that are under way as done. `strangers`: nodes with marks
-    that are not ours to touch, and why; `forged`: those of them with an epoch in which nobody has
-    led. `leaving`: the pods that have yet to leave nodes Draining, or claimed in this pass, as far
-    as asked. `clock_ns` is the API server's time. `next` is the document as it shall be. `to_list`:
-    nodes whose pods are to be listed, for a watch may be behind.
+    that are not ours to touch, and why; `forged`: those of them with an epoch that has had
+    no leader. `leaving`: the pods that have yet to leave nodes Draining, or claimed in this pass,
+    as far as asked. `clock_ns` is the API server's time. `next` is the document as it shall be.
+    `to_list`: nodes whose pods are to be listed, for a watch may be behind.
     """
 
     def __init__(
@@ -352,7 +352,7 @@ class UpgradePass:
             self.edit(phase=RunPhase.PAUSED, because=reason)
 
     def fail_without_mark(self, name: str, uid: str, because: str) -> None:
-        """Tell that a node failed that bears no mark of the run; the document names it."""
+        """Report that a node failed that bears no mark of the run; the document names it."""
         told = FailWithoutMark(controller=NAME, because=because, node=name, node_uid=uid)
         self.actions.append(told)
 

@@ -104,7 +104,7 @@ def _delete_job(p: UpgradePass, node: Node, mark: NodeMark) -> None:
 
 
 def _is_for(job: Job, node: Node, mark: NodeMark) -> bool:
-    """True if the run made the Job for the node. Its name can be guessed by who may make Jobs."""
+    """True if the run made the Job for the node. Others that may make Jobs can guess its name."""
     ours = (job.metadata.labels or {}).get(LABEL_RUN) == mark.run
     return ours and any(owner.uid == node.uid for owner in job.metadata.owner_references)
 

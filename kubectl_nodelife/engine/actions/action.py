@@ -1,11 +1,11 @@
-"""The common part of all actions: who decided, why, what led to it, and which object it is about.
+"""The common part of all actions: which controller, why, what led to it, and on which object.
 
-There is a class for each API call and for each decision worth telling. Each knows the words of its
+There is a class for each API call and for each recorded decision. Each knows the words of its
 records (contract: one record a condition, a taint, a label), why it was taken (`because`), the
 action that led to it (`cause`), and, where it writes, its `effect` on the object: the simulated
 world, the dry-run overlay and the check "does the cluster show it already" all use that function.
 
-`writes` tells a call to the API server from a decision that only concerns ourselves.
+`writes` distinguishes a call to the API server from a decision that only concerns ourselves.
 
 `created_object` is what the API server fills into an object that an action creates.
 """
@@ -40,8 +40,8 @@ def condition_detail(condition: NodeCondition | PodCondition) -> Detail:
 class Requeue(msgspec.Struct, frozen=True, gc=False):
     """Wake this controller for `key` at `at_ns`, strictly in the future.
 
-    A controller that is told of a change may also ask for this very instant: it is woken once all
-    are told, before anybody sees what they write.
+    A controller that receives a change may also ask for this very instant: it is woken once all
+    have received it, before any sees what they write.
 
     A later one for the same key replaces it. Not a record: waiting leaves no trace.
     """
@@ -56,7 +56,7 @@ class Action(
 ):
     """The common part of all actions. `target` is (kind, (namespace, name)) of the object acted on.
 
-    `id`: the number that the engine gives when it hands the decision out, unique in a journal's
+    `id`: the number that the engine gives when it yields the decision, unique in a journal's
     life (`identity`); 0 before that. Two actions are equal where they say the same, whatever their
     numbers.
     """
@@ -69,7 +69,7 @@ class Action(
     """True if it asks for the object's deletion: it is done where no such object is there."""
 
     tells: ClassVar[tuple[str, ...]] = ()
-    """The fields that its record tells, where it has one record under the name of its class."""
+    """The fields that its record shows, where it has one record under the name of its class."""
 
     controller: str
     because: str
@@ -104,7 +104,7 @@ class Action(
         return obj
 
     def shown_by(self, obj: KubeObject) -> bool:
-        """True if the object, as the cluster shows it, has this change already, whoever made it.
+        """True if the object, as the cluster shows it, has this change already, whatever made it.
 
         Instants do not count: another writer stamps its own.
         """

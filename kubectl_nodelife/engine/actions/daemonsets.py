@@ -25,13 +25,13 @@ STATUS_COUNTS = (
     "number_unavailable",
     "observed_generation",
 )
-"""The status fields that the controller computes, in the order in which they are told."""
+"""The status fields that the controller computes, in the order in which they are reported."""
 
 
 class AdoptObject(ObjectAction, frozen=True, kw_only=True, gc=False):
     """Patch of a controller reference into an orphan.
 
-    Who carries it out first reads the owner afresh: it must still have that uid and not be
+    The executor first reads the owner afresh: it must still have that uid and not be
     terminating, or the garbage collector would take what was adopted.
     """
 
@@ -64,7 +64,7 @@ class ReleaseObject(ObjectAction, frozen=True, kw_only=True, gc=False):
 class CreateControllerRevision(ObjectAction, frozen=True, kw_only=True, gc=False):
     """POST of a revision: the set's template as it is now, under the next number.
 
-    Where one of that name exists the server answers 409, and whoever sent it shows the one that is
+    Where one of that name exists the server answers 409, and the executor shows the one that is
     there before it reports the failure.
     """
 
@@ -135,7 +135,7 @@ class DeleteControllerRevision(ObjectAction, frozen=True, kw_only=True, gc=False
 class UpdateDaemonSetStatus(ObjectAction, frozen=True, kw_only=True, gc=False):
     """UpdateStatus of a DaemonSet's counts.
 
-    `reread`: the second try after an error; who carries it out reads the set afresh first, and an
+    `reread`: the second try after an error; the executor reads the set afresh first, and an
     error of that read is the outcome.
     """
 
@@ -163,8 +163,8 @@ class UpdateDaemonSetStatus(ObjectAction, frozen=True, kw_only=True, gc=False):
 class RaiseCollisionCount(ObjectAction, frozen=True, kw_only=True, gc=False):
     """UpdateStatus that raises the collision count by one, from `seen` (None: not set).
 
-    Who carries it out first reads the set afresh; with `check` a count that differs from `seen` is
-    a failure (409): somebody raised it already.
+    The executor first reads the set afresh; with `check` a count that differs from `seen` is a
+    failure (409): it is raised already.
     """
 
     kind: str = "DaemonSet"

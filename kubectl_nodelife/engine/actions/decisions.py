@@ -1,7 +1,7 @@
 """Decisions that change no object: a zone's state, a node's place in a queue, a pod's eviction
-timer, and the Event by which a controller tells people of what it does.
+timer, and the Event by which a controller informs people of what it does.
 
-They are told like writes, since everything that is written later follows from them.
+They are recorded like writes, since all that is written later follows from them.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class ScheduleEviction(PodAction, frozen=True, kw_only=True, gc=False):
     taints: tuple[Taint, ...] = ()
 
     def records(self) -> Iterator[tuple[str, Detail]]:
-        """ScheduleEviction; `due` is made relative by whoever writes the record."""
+        """ScheduleEviction; `due` is made relative where the record is written."""
         yield (
             "ScheduleEviction",
             {"due_ns": self.due_ns, "tolerationSeconds": self.toleration_seconds},

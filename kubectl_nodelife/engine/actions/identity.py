@@ -37,7 +37,7 @@ def action_identity(action: Action) -> str:
     """The key, 32 hexadecimal digits; the same in every process that decides the same action.
 
     Two that differ only in `because`, `cause`, `id`, a message or an instant have the same key. An
-    Event is that of the action which it tells of, so there the cause counts.
+    Event is that of the action which it reports, so there the cause counts.
     """
     data = _row(type(action))(action)
     key = (action.controller, type(action).__name__, action.target, action.uid, data)
@@ -108,11 +108,11 @@ _DATA: Final[dict[type[Action], Callable[[Any], Any]]] = {
     actions.UpdateRun: attrgetter("annotations"),
     actions.SetGate: attrgetter("gate", "holds"),
 }
-"""The data that tells two actions of a class on one object apart."""
+"""The data that distinguishes two actions of a class on one object."""
 
 
 class ActionNumbers:
-    """Counts from `next_id` on, so that one who remembers it never gives a number twice."""
+    """Counts from `next_id` on, so that a caller that keeps it never gives a number twice."""
 
     def __init__(self, next_id: int = 1) -> None:
         self.next_id = next_id

@@ -2,7 +2,7 @@
 
 A node's state, its cordon, taints, labels and annotations change together, under the version that
 was judged: a change in between is answered with 409, and the next pass decides anew. `StartWork`,
-`StopWork`, `WorkDone` and `SetGate` are no calls to the API server: the first two go to whoever
+`StopWork`, `WorkDone` and `SetGate` are no calls to the API server: the first two go to what
 runs commands, the others are records alone.
 """
 
@@ -77,7 +77,7 @@ class ClaimNode(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
 
 
 class SetUpgradeState(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
-    """From one state to the next, where no other word tells it."""
+    """From one state to the next, where no other word says it."""
 
 
 class OpenForProof(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
@@ -101,7 +101,7 @@ class MarkNode(NodeMarkPatch, frozen=True, kw_only=True, gc=False):
 
 
 class StartWork(NodeAction, frozen=True, kw_only=True, gc=False):
-    """Begin the work on a node, on the leader's machine. `env`: what the command is told."""
+    """Begin the work on a node, on the leader's machine. `env`: the variables of the command."""
 
     writes: ClassVar[bool] = False
 

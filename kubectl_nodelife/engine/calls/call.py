@@ -4,7 +4,7 @@ A call is data: which object, what to change, and under which conditions. `reque
 it down as method, path and body; nothing here sends anything. Preconditions that the API server
 checks itself (`Uid`, `Version`) become part of the body; the others (`NodeAbsent`,
 `NodeOutOfService`, `OwnerAlive`) were established by a read right before, and stand in the call so
-that whoever looks at it sees what it depends on.
+that it shows what it depends on.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Result(msgspec.Struct, frozen=True):
     """The end of a conversation. `code`: that of the call which decided it.
 
     `changed`: a write was accepted (False: nothing was left to do). `fresh`: the object as last
-    read or answered, for those who decide on what comes next.
+    read or answered, for the decision on what comes next.
     """
 
     code: int

@@ -1,7 +1,7 @@
 """Which conversation carries out which action, and what it would send.
 
 `converse` is the one way from an action to the API server: a live executor drives it over the
-network, a test over the sandbox, and `request_of` over the object as it is known, which tells what
+network, a test over the sandbox, and `request_of` over the object as it is known, which shows what
 would be sent without sending it. Each conversation is a generator that yields a call and is sent
 the answer; it does no I/O and reads no clock.
 """

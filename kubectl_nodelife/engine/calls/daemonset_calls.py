@@ -50,7 +50,7 @@ _ROLLBACK_TRIES: Final = 5
 def create_revision(
     action: CreateControllerRevision, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
-    """POST; where the name is taken, the one that has it is read for whoever decides next.
+    """POST; where the name is taken, the one that has it is read for the next decision.
 
     A create whose answer was lost is found by its name, and by its owner and number.
     """
@@ -125,7 +125,7 @@ def update_status(
 def raise_collision_count(
     action: RaiseCollisionCount, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
-    """Read the set; unless somebody raised the count already, raise it by one."""
+    """Read the set; unless the count is raised already, raise it by one."""
     found = yield from read(action, quorum=True)
     if isinstance(found, Result):
         return found

@@ -55,7 +55,7 @@ CONFLICT_BACKOFF_NS: Final = 100 * MILLISECOND_NS
 def set_node_conditions(
     action: SetNodeConditions, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
-    """One PATCH of the status as seen; after an error a fresh read for those who decide anew."""
+    """One PATCH of the status as seen; after an error a fresh read for the next decision."""
     kind, key = action.target
     body = {"status": {"conditions": [whole(c) for c in action.conditions]}}
     answer = yield Patch(kind, key, body, as_seen(action, seen), "status")

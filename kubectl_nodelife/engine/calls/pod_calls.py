@@ -205,7 +205,7 @@ def _made(action: CreatePod, listed: Body | None) -> Pod | None:
 def evict_pod(action: EvictPod, seen: KubeObject | None, now_ns: int) -> Conversation:
     """Eviction, asked for again as `after_eviction` says; a lost answer is asked for again too.
 
-    Whoever drives this ends it where its own time is over. A refusal for good of a pod that is gone
+    The driver ends it where its own time is over. A refusal for good of a pod that is gone
     by then is none.
     """
     call = Evict(action.target[1], same(action, seen), action.grace_period_seconds)

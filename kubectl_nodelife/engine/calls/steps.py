@@ -60,12 +60,12 @@ def same(action: Action, seen: KubeObject | None) -> tuple[Precondition, ...]:
 
 
 def as_seen(action: Action, seen: KubeObject | None) -> tuple[Precondition, ...]:
-    """The object is the one decided upon, and nobody has changed it since."""
+    """The object is the one decided upon, and has not changed since."""
     return (*same(action, seen), *unchanged(seen))
 
 
 def unchanged(seen: KubeObject | None) -> tuple[Precondition, ...]:
-    """Nobody has changed the object since it was seen."""
+    """The object has not changed since it was seen."""
     version = seen.metadata.resource_version if seen is not None else ""
     return (Version(version),) if version else ()
 
