@@ -1,4 +1,4 @@
-"""Carries single actions out, each awaited by whoever ordered it.
+"""Carries single actions out, each awaited by its caller.
 
 `LiveCarrier` drives the live executor: intent on disk, gate, guard, conversation. `ServerDryRun`
 sends the one request that the action is as a server-side dry run. What comes back is a `Result`; of
@@ -45,7 +45,7 @@ class Carrier(Protocol):
 
 
 class LiveCarrier:
-    """See the module. `on_held`, `on_answer`: are told why something waits, and each answer."""
+    """See the module. `on_held`, `on_answer`: receive why something waits, and each answer."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ def make_carrier(session: ActSession, on_held: OnHeld = lambda action, because: 
 
 
 class _Ends(Recorder):
-    """Hands ends to those who wait for them."""
+    """Passes each end to its waiter."""
 
     def __init__(
         self, ends: dict[int, asyncio.Future[Result]], on_held: OnHeld, on_answer: OnAnswer

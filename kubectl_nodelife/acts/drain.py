@@ -4,14 +4,15 @@ Before each wave but the first the cluster is looked at again: where the rest of
 longer be carried out, the drain holds, says why, and goes on once it can be. Between two waves it
 waits until the pods that take the place of evicted ones are Ready, as the plan's waves do: those
 that no node has room for, and those of owners none of whose evicted pods was Ready, are not waited
-for. Nothing is uncordoned on failure, as with kubectl; `uncordon` is for those who break it off.
-Run again, it goes on where it was: nodes that are cordoned and pods that are gone need nothing.
+for. Nothing is uncordoned on failure, as with kubectl; `uncordon` is for a drain that is broken
+off. Run again, it goes on where it was: nodes that are cordoned and pods that are gone need
+nothing.
 
 A drain is reported as conditions of the node where that is asked for (`DrainConditions`), for
-whoever asks who took it out of service and why. Follows KEP-5683 (kubernetes/enhancements#5683) and
-what #6309 proposes for kubectl drain: opt-in and best effort. DrainInProgress is True from before
-the first eviction; Drained is True once all pods are gone. Whoever ends the maintenance clears
-them. A write that fails is told, and the drain goes on.
+anyone who asks who took it out of service and why. Follows KEP-5683 (kubernetes/enhancements#5683)
+and what #6309 proposes for kubectl drain: opt-in and best effort. DrainInProgress is True from
+before the first eviction; Drained is True once all pods are gone. The person or tool that ends the
+maintenance clears them. A write that fails is reported, and the drain goes on.
 """
 
 from __future__ import annotations
@@ -269,7 +270,7 @@ class Drain:
                 return found
 
     async def _until_cordoned(self, node: Node) -> str:
-        """Wait until somebody cordons the node again; why that cannot be, "" once it is."""
+        """Wait until the node is cordoned again; why that cannot be, "" once it is."""
         while True:
             answer = await self._session.reader.call(Get("Node", ("", node.name)))
             found = answer.obj
@@ -305,7 +306,7 @@ def _cordon_of(node: Node, *, unschedulable: bool) -> SetUnschedulable:
 
 
 class DrainConditions:
-    """Reports a drain as conditions of the node, for whoever asks who took it out of service and
+    """Reports a drain as conditions of the node, for anyone who asks who took it out of service and
     why. `because`: a person's words; `controller`: in whose name it is written.
     """
 
@@ -367,7 +368,7 @@ class DrainConditions:
 async def await_replacements(
     session: ActSession, evicted: Sequence[Pod], warn: Callable[[str], None]
 ) -> None:
-    """Look every second until none is waited for; who is, is told after half a minute."""
+    """Look every second until none is waited for; warn of those that are after half a minute."""
     owners = {owner.uid for pod in evicted if _is(pod, "Ready", TRUE) and (owner := _owner(pod))}
     namespaces = sorted({pod.namespace for pod in evicted})
     looks = 0

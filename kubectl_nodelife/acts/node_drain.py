@@ -4,8 +4,8 @@ What kubectl does and prints is `sim/kubectl/conversation.py`; here its requests
 differs: an eviction carries the uid of the pod that was listed, so that a successor of the same
 name is never evicted; all pods are looked at by one list a second instead of a GET each; a refusal
 like the one before is not printed again; --timeout ends a try that waits for its turn as well; a
-node that somebody uncordons meanwhile is left alone (`Overtaken`), and one to which a pod of the
-same name came back is not drained.
+node that is uncordoned meanwhile is left alone (`Overtaken`), and one to which a pod of the same
+name came back is not drained.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Target = PodDeletion[SeenPod]
 
 
 class NodeDrain:
-    """See the module. `tell` is told lines for people, `warn` warnings and errors."""
+    """See the module. `tell` receives lines for people, `warn` warnings and errors."""
 
     def __init__(
         self,

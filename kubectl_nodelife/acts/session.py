@@ -42,7 +42,7 @@ class ActOrder(msgspec.Struct, frozen=True):
 
     `groups`: API groups that must be served, such as `policy/v1`. `dry_run`: the API server checks
     and admits each write, and stores nothing. `caps`: the guard's, besides `max_writes`.
-    `request_s`: so long a request may take; `needs_clock`: whether ages are told by the server's.
+    `request_s`: so long a request may take; `needs_clock`: whether ages are by the server's clock.
     `grant`: what to do where rights are missing.
     """
 
@@ -121,7 +121,7 @@ async def act_session(
 ) -> AsyncIterator[ActSession]:
     """Check everything, then yield a session that may write.
 
-    `say` is told warnings. Raises Refused, Unreachable.
+    `say` receives warnings. Raises Refused, Unreachable.
     """
     session = ActSession(order, target, environ, open_journal(environ, identity))
     tasks: list[asyncio.Task[None]] = []

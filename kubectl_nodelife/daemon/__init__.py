@@ -5,7 +5,7 @@ imports more than a socket and json. The rest is the process itself, in the orde
 
 - `spawning` starts it in the background, `instance` sees that there is one for each user and
   cluster, `process` takes its state folder, `options`, `config` and `settings` say how it runs, and
-  `run` plugs it together, up to `own_program`, which hands over to a newer version.
+  `run` plugs it together, up to `own_program`, which passes the work to a newer version.
 - News come by `feed` to `decisions`, the one task that touches the engine; `gate` and `lease_check`
   say whether the controllers may decide, `clock` what time it is, `kinds` what is watched.
 - `controller_host` is the engine with its overlay, with `follow` for what other controllers do.

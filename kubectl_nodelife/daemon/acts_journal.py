@@ -83,7 +83,7 @@ def _change(row: tuple[Any, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _outcome(state: str, code: int) -> str:
-    """A write that is on its way, or of which nobody knows, is `sent`."""
+    """A write that is on its way, or whose end is not known, is `sent`."""
     if state == "failed":
         return "held" if code == NOT_SENT else "failed"
     return state if state == "applied" else "sent"

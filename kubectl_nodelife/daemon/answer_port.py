@@ -1,7 +1,7 @@
-"""The daemon's answers on a TCP port of loopback, for who comes through the API server's
+"""The daemon's answers on a TCP port of loopback, for clients that come through the API server's
 port-forward (`--via`). Off unless `--serve-answers` is given.
 
-Whoever may port-forward to the pod may ask; nothing more is known of them. So there are answers
+Anyone who may port-forward to the pod may ask; nothing more is known of them. So there are answers
 alone: the server's orders are on no route here, and any request but GET is refused. A web page in a
 browser of this machine reaches loopback, too, and therefore the Host is the one that our client
 sends, and no header is there that browsers add.

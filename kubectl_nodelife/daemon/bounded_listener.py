@@ -1,5 +1,5 @@
 """Accepts a bounded number of TCP connections for an aiohttp application, each of which must send a
-whole request in time. For what is served on loopback, where anybody of this machine may connect.
+whole request in time. For what is served on loopback, where any user of this machine may connect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class BoundedListener:
             access_log=None,
             handle_signals=False,
             shutdown_timeout=1.0,
-            handler_cancellation=True,  # an answer that nobody waits for any more is not made
+            handler_cancellation=True,  # an answer whose client has gone is not made
         )
         self._asked: WeakSet[asyncio.BaseTransport] = WeakSet()
         self._servers: list[asyncio.Server] = []

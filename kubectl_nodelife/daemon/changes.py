@@ -40,9 +40,9 @@ class ChangeRecord(msgspec.Struct, gc=False):
     about. `why`: what the outcome was seen by, or what holds it until `held_until_ns`. `error`:
     what the API server said. `attempts`: how many requests were sent. `data`: the action itself
     (`actions.data`), for as long as it is open. `earliest_ns`, `latest_ns`: between which instants
-    it happens, where that cannot be seen from outside; `time_ns` is the middle. `identity`: the
-    key by which another process knows the action (`actions.identity`); "" in rows of releases
-    that did not keep it.
+    it happens, where that cannot be seen from outside; `time_ns` is the middle. `identity`: the key
+    by which another process recognises the action (`actions.identity`); "" in rows of releases that
+    did not keep it.
     """
 
     id: int
@@ -71,7 +71,7 @@ class ChangeRecord(msgspec.Struct, gc=False):
     identity: str = ""
 
     def place_within(self, earliest_ns: int, latest_ns: int) -> None:
-        """It comes within that time; nobody outside can see when."""
+        """It comes within that time; when cannot be seen from outside."""
         self.earliest_ns, self.latest_ns = earliest_ns, latest_ns
         self.time_ns = (earliest_ns + latest_ns) // 2
 

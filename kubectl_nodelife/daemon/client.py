@@ -43,7 +43,7 @@ class NotRunning(Unreachable):
 
 
 class OtherProtocol(NodelifeError):
-    """The daemon there speaks another protocol. `version` is the daemon's."""
+    """The daemon there uses another protocol. `version` is the daemon's."""
 
     def __init__(self, protocol: object, version: str) -> None:
         super().__init__(
@@ -142,7 +142,7 @@ def _request(question: str, query: dict[str, Any]) -> bytes:
 
 
 def _quoted(value: object) -> str:
-    """Percent-encoding by hand: urllib.parse costs more than the rest of this module."""
+    """Percent-encoding without urllib.parse, which costs more than the rest of this module."""
     text = ("true" if value else "false") if isinstance(value, bool) else str(value)
     return "".join(chr(b) if b in _SAFE else f"%{b:02X}" for b in os.fsencode(text))
 

@@ -1,8 +1,8 @@
-"""The daemon's clock: the API server's time, taken once and carried on by a clock nobody can step.
+"""The daemon's clock: the API server's time, taken once, carried on by a clock that cannot be set.
 
 The wall clock of a laptop may be wrong, stepped, or stand still in a suspend; upstream's
 controllers compare monotonic instants, and so does the engine. The server's `Date` is still looked
-at: when it disagrees by more than two seconds, somebody's clock was set, and whoever uses this
+at: when it disagrees by more than two seconds, one of the clocks was set, and all that uses this
 clock must begin anew (`drift_ns`). A suspend shows as a difference between the clock that counts
 sleep and the one that does not.
 """
@@ -21,7 +21,7 @@ _SLEPT_NS: Final = SECOND_NS
 
 
 class DaemonClock:
-    """See the module. `server_ns` says what the server's clock shows, None while nobody knows."""
+    """See the module. `server_ns` says what the server's clock shows, None while unknown."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class DaemonClock:
         return (now + self._steady() - then) // MILLISECOND_NS * MILLISECOND_NS
 
     def steady_ns(self) -> int:
-        """The clock that nobody sets and that counts sleep; its zero means nothing."""
+        """The clock that is never set and that counts sleep; its zero means nothing."""
         return self._steady()
 
     def at_ns(self, steady_ns: int) -> int:

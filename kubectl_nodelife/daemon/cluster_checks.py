@@ -100,7 +100,7 @@ class ClusterChecks:
         return ""
 
     async def held_elsewhere(self, lease_namespace: str) -> None:
-        """Nobody holds the enforcers' Lease in another namespace. Raises Refused, Unreachable."""
+        """The enforcers' Lease is not held in another namespace. Raises Refused, Unreachable."""
         found = await self.get(
             f"/apis/coordination.k8s.io/v1/leases?fieldSelector=metadata.name%3D{LEASE}",
             "LeaseList",
@@ -142,7 +142,7 @@ class ClusterChecks:
         remedy: str,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Every one of these rights is there. `say` is told each that is missing, if many are."""
+        """Every one of these rights is there. `say` receives each that is missing, if many are."""
         gate = asyncio.Semaphore(_AT_ONCE)
 
         async def is_allowed(right: Right) -> bool:

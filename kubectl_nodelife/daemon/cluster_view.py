@@ -1,7 +1,7 @@
 """Makes the `ClusterView` that the daemon's answers are made from: the cluster as it is shown now.
 
-`status` tells what the cluster shows, never what it would look like after our own plans; `changes`
-tells those. Clocks, queues and timers are the running controllers' own.
+`status` is what the cluster shows, never what it would look like after our own plans; `changes` has
+those. Clocks, queues and timers are the running controllers' own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`~/.config/nodelife/config.yaml`: what nobody can read from a managed control plane.
+"""`~/.config/nodelife/config.yaml`: what cannot be read from a managed control plane.
 
     apiVersion: nodelife.dev/v1alpha1
     kind: Config

@@ -2,7 +2,7 @@
 
 What the cluster shows comes in by `observe`; `step` brings it and what is due through the engine,
 and lays each decision over the view, whose events go through the engine again, until nothing is
-left to decide. Every decision is noted in the ledger and handed to the executor. What other
+left to decide. Every decision is noted in the ledger and passed to the executor. What other
 controllers do in the cluster is the follower's affair (`follow`). A list of a kind becomes events
 by comparing it with the objects shown so far (`events_of`), for every host alike.
 """
@@ -51,25 +51,25 @@ from kubectl_nodelife.live.news import ListNews
 Onlooker = Callable[[KubeObject, KubeObject | None, int], None]
 
 ShownEvent = Put | Gone | Unreadable
-"""Told of an object as the cluster showed it before and shows it now (None: gone), and when."""
+"""Called with an object as the cluster showed it before and shows it now (None: gone), and when."""
 
 FOLLOWER: Final = "follower"
 OVERLAY: Final = "overlay"
 DIVERGENCE: Final = "divergence"
 _ONLOOKERS: Final = (FOLLOWER, OVERLAY, DIVERGENCE)
-"""Who looks at what the cluster shows, besides the controllers; a bug there is named so."""
+"""What looks at the cluster besides the controllers; a bug there is named so."""
 
 _AT_ONCE: Final = 1_000
 """How many events the engine takes in without a pause: some milliseconds' worth."""
 
 
 class ControllerHost:
-    """See the module. `engine` is None before `join`; `lifecycle` and `eviction` are None where
-    the controller does not run. `onlooker` hears of each change that the cluster shows.
+    """See the module. `engine` is None before `join`; `lifecycle` and `eviction` are None where the
+    controller does not run. `onlooker` receives each change that the cluster shows.
     """
 
     def __init__(self, ledger: Ledger, executor: Executor | None = None) -> None:
-        """`executor` is handed each action that writes; planning only where there is none."""
+        """`executor` receives each action that writes; planning only where there is none."""
         self.ledger = ledger
         self.executor: Executor = executor or PlanningOnly()
         self.cache = Cache()
@@ -194,7 +194,7 @@ class ControllerHost:
         return view
 
     def _onlook(self, old: KubeObject, new: KubeObject | None, now_ns: int) -> None:
-        """Tell the onlooker; an exception of it is logged as a bug and changes nothing."""
+        """Call the onlooker; an exception of it is logged as a bug and changes nothing."""
         try:
             self.onlooker(old, new, now_ns)
         except Exception as error:
@@ -215,11 +215,11 @@ class ControllerHost:
             return [event]
 
     def next_due(self) -> int | None:
-        """The earliest instant at which some controller wants to be woken, or None."""
+        """The earliest instant at which a controller is due, or None."""
         return self.engine.next_due() if self.engine is not None else None
 
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[None]:
-        """Take in what was seen and wake who is due; yields after each decision, for a pause.
+        """Take in what was seen and wake what is due; yields after each decision, for a pause.
 
         Must be exhausted before anything else is asked of this object.
         """
@@ -232,7 +232,7 @@ class ControllerHost:
             act = self.follower.is_act(event)
             if act:
                 yield from self._step(view, now_ns)
-                view, now_ns = [], now_ns + 1  # who waits for an instant's end need wait no longer
+                view, now_ns = [], now_ns + 1  # what waits for an instant's end is due
                 yield from self._step(view, now_ns)
                 yield
             if self.follower.defers(event, act, now_ns):
@@ -306,7 +306,7 @@ class ControllerHost:
         return events
 
     def _plan_contained(self, action: Action, now_ns: int) -> list[Event]:
-        """The same; a decision at which we fail is named as a bug of who took it, and left out."""
+        """The same; a decision at which we fail is named as its controller's bug, and left out."""
         try:
             return self._plan(action, now_ns)
         except Exception as error:

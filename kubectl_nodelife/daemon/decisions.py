@@ -2,7 +2,7 @@
 
 News of the watches, new settings, outcomes of actions and the passing of time come through one
 queue (`feed`). Each batch becomes ticks for the host, which `live.loop` plays in slices of some 10
-ms, so that a burst (a zone lost is 50,000 actions) never holds up who asks; nothing interrupts a
+ms, so that a burst (a zone lost is 50,000 actions) never holds up an answer; nothing interrupts a
 batch.
 
 No decision is taken while a required watch (Node, Lease, Pod) is down, and after a suspend, a gap,
@@ -102,8 +102,8 @@ class DecisionTask:
         return self.gate.closed_because or self.leases.waiting
 
     def shown_ns(self) -> int:
-        """The instant of which answers tell: now, or while nothing is decided the last decision's,
-        since what was not heard after it says nothing about a node.
+        """The instant that answers are of: now, or while nothing is decided the last decision's,
+        since silence after it says nothing about a node.
         """
         now_ns = self.clock.now_ns()
         return min(self._decided_ns or now_ns, now_ns) if self.stands_still else now_ns
@@ -152,7 +152,7 @@ class DecisionTask:
                 self.gate.demand_all(because)
 
     async def next(self, due_ns: int | None) -> Iterable[Tick]:
-        """Wait for messages, or until somebody is due. What is to be decided then."""
+        """Wait for messages, or until a controller is due. What is to be decided then."""
         messages = await self._gather(due_ns)
         self.slices.begin()
         self.gate.note_running()
@@ -207,7 +207,7 @@ class DecisionTask:
             return [*seen, (self._instant(item.seen_ns), item.events)]
         if isinstance(item, ListNews):
             self.gate.listed(item.kind, item.asked_ns)
-            # a list is newer than what was seen of the kind before it, and tells all of it
+            # a list is newer than what was seen of the kind before it, and complete
             kind = item.kind
             kept = [(at, [e for e in events if kind_of_event(e) != kind]) for at, events in seen]
             self.held.listed(item.kind)
@@ -223,7 +223,7 @@ class DecisionTask:
         return seen
 
     async def _gather(self, due_ns: int | None) -> list[Message]:
-        """Messages of the next some hundredths of a second; none where somebody is due before."""
+        """Messages of the next hundredths of a second; none where a controller is due before."""
         queue = self.feed.queue
         try:
             async with asyncio.timeout(self._patience_s(due_ns)):
@@ -236,7 +236,7 @@ class DecisionTask:
         return messages
 
     def _patience_s(self, due_ns: int | None) -> float:
-        """Until somebody is due, or a look at clocks and connections is."""
+        """Until a controller is due, or a look at clocks and connections is."""
         if due_ns is None or self.stands_still:
             return _LOOK_AROUND_S
         return min(_LOOK_AROUND_S, max(0.0, (due_ns - self.clock.now_ns()) / SECOND_NS))
@@ -253,7 +253,7 @@ class DecisionTask:
             for position in range(0, len(events), _EVENTS_AT_ONCE):
                 batch = events[position : position + _EVENTS_AT_ONCE]
                 self._check_clocks()
-                # this machine slept while we were deciding, or somebody's time is over by now
+                # this machine slept while we were deciding, or a grace period is over by now
                 if self.gate.waiting() or self._must_wait(in_batch=True):
                     self.held.add([(None, batch)])
                 else:
@@ -271,7 +271,7 @@ class DecisionTask:
             engine.timers_wait = False
 
     def _due(self) -> Iterator[Tick]:
-        """Wake who is due, unless there is more to take in first."""
+        """Wake the controllers that are due, unless there is more to take in first."""
         self._check_clocks()
         if self.feed.queue.empty() and not self.gate.waiting() and not self._must_wait():
             yield self._decision_ns(None), ()
@@ -309,11 +309,11 @@ class DecisionTask:
     def _must_wait(self, *, in_batch: bool = False) -> bool:
         engine = self.host.engine
         if in_batch and engine is not None and engine.timers_wait:
-            return False  # nobody's time has come before all of it is taken in
+            return False  # nothing falls due before all of it is taken in
         return self.leases.must_wait(self.host.lifecycle, self.host.cache)
 
     def _leases_read(self, read: LeasesRead, seen: list[Seen]) -> list[Put | Gone | Outcome]:
-        """Renewals that the watch has not told of; a watch that should have is built anew."""
+        """Renewals that the watch has not shown; a watch that should have is built anew."""
         told = self.held.told("Lease", seen)
         newer, lies = self.leases.take(read, self.host.lifecycle, self.host.cache, told)
         if lies:
@@ -400,7 +400,7 @@ class DecisionTask:
         self._note_cold(because)
 
     def _standstill_s(self) -> float:
-        """How long may pass before silence that we could not hear counts for nothing."""
+        """How long may pass before silence that was not watched counts for nothing."""
         settings = self.settings
         half_ns = settings.node_monitor_grace_period_ns // 2
         limit_ns = max(settings.node_monitor_period_ns, min(_MOST_STANDSTILL_NS, half_ns))
@@ -444,12 +444,12 @@ class HeldEvents:
                     self.objects[event.kind, key] = event
 
     def listed(self, kind: str) -> None:
-        """A list of the kind tells all that was held of it, and newer."""
+        """A list of the kind holds all that was held of it, and newer."""
         self.objects = {key: event for key, event in self.objects.items() if key[0] != kind}
 
     def told(self, kind: str, seen: Iterable[Seen]) -> dict[Key, KubeObject]:
-        """The newest of each object of a kind that was told, and is not in the cache yet: held
-        back, or just `seen`.
+        """The newest of each object of a kind that came, and is not in the cache yet: held back, or
+        just `seen`.
         """
         held = [event for (of, _), event in self.objects.items() if of == kind]
         events = [*held, *(event for _, events in seen for event in events)]

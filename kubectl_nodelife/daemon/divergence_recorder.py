@@ -1,15 +1,15 @@
 """Records what `diverge` judges: our writes and their outcomes, observed writes, unwatched times.
 
 It listens to the journal and to changes of objects (`node_write_observer`), reads the leader lease
-every few seconds, asks who removed a node, and notes when the cluster was not watched. An hour is
+every few seconds, asks what removed a node, and notes when the cluster was not watched. An hour is
 kept, in memory: a daemon that has just started has seen nothing. Pods' writes that came in time are
 only counted, so that a lost zone of thousands of pods costs little.
 
 The questions to the API server are lists with a name as field selector, so that the rights to list
-nodes and leases are enough. Whether the Lease is held is told as other candidates for it tell: by
-whether a renewal was seen within its duration, not by the instants that are written in it, since
+nodes and leases are enough. Whether the Lease is held is decided as other candidates for it decide:
+by whether a renewal was seen within its duration, not by the instants that are written in it, since
 clocks differ. A Lease of which no renewal was ever seen proves nothing: without leader election
-nobody renews what an earlier process left.
+what an earlier process left is not renewed.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ Query = Mapping[str, list[str]]
 
 POLL_SECONDS: Final = 5.0
 _SILENT_POLL_SECONDS: Final = 0.5
-"""How often the lease is read when it is not renewed any more: who takes it next acts at once."""
+"""How often the lease is read when it is not renewed any more: its next holder acts at once."""
 
 _SOON_NS: Final = 60 * SECOND_NS
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 _DEFAULT_DURATION_S: Final = 15
 _NEAR_NS: Final = 5 * SECOND_NS
 _MOST_SPANS: Final = 1_000
-# Reasons of Events on a deleted node -> whose they are
+# Reasons of Events on a deleted node -> the component that records them
 _REMOVERS: Final = {
     "DeletingNode": "cloud-node-lifecycle-controller",
     "ScaleDown": "cluster-autoscaler",
@@ -140,7 +140,7 @@ class DivergenceRecorder:
             self._questions.put_nowait(number)
 
     def take(self, changes: Iterable[ChangeRecord]) -> None:
-        """Take in what the journal tells: new changes, and those that have ended."""
+        """Take in what the journal sends: new changes, and those that have ended."""
         for change in changes:
             known = self._writes.get(change.id)
             if known is not None:
@@ -360,7 +360,7 @@ def _assumed(settings: Settings) -> AssumedSettings:
 
 
 def _what(change: ChangeRecord) -> str:
-    """The condition, taint or label, in as few words as tell it."""
+    """The condition, taint or label, in as few words as name it."""
     if change.action in ("DeletePod", "MarkPodNotReady"):
         return ""
     detail = msgspec.json.decode(change.detail)
@@ -422,7 +422,7 @@ class LeaseWatch:
         if self._holder and holder and holder != self._holder:
             self.leaders.append((self._since(spec, before.read_ns, now_ns), holder))
             del self.leaders[:-_MOST_SPANS]
-        self._holder = holder or self._holder  # one that was released names nobody
+        self._holder = holder or self._holder  # one that was released names no holder
         renewed_ns = before.renewed_ns
         if renew != self._renew or not renewed_ns:
             self._is_renewed = bool(renewed_ns)
@@ -467,7 +467,7 @@ class LeaseWatch:
 
 
 async def who_removed(client: Client, seen: ObservedWrite) -> WriteAuthor | None:
-    """Who said in an Event that the node goes. Needs the right to list Events."""
+    """The component that said in an Event that the node goes. Needs the right to list Events."""
     selector = f"involvedObject.kind=Node,involvedObject.name={seen.node}"
     try:
         found = await client.read(f"/api/v1/events?{urlencode({'fieldSelector': selector})}")

@@ -27,7 +27,7 @@ class ChangeSettings(NamedTuple):
 
 
 class ManagerBegan(NamedTuple):
-    """Another kube-controller-manager leads since then, by the daemon's clock, and knows nothing of
+    """Another kube-controller-manager leads since then, by the daemon's clock, and has nothing of
     what the one before it remembered.
     """
 
@@ -88,7 +88,7 @@ class Tee:
         self._feeds.remove(feed)
 
     async def run(self) -> None:
-        """Hand news on until cancelled."""
+        """Pass news on until cancelled."""
         while True:
             news = await self._source.queue.get()
             while any(feed.queue.qsize() > _MOST_WAITING for feed in self._feeds):

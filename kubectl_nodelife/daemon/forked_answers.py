@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class ForkedAnswers:
-    """The children of one daemon: MOST_AT_ONCE of them, and who comes later waits for a turn."""
+    """The children of one daemon: MOST_AT_ONCE of them, and a later question waits for its turn."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ class Freshness:
             del self._needed[kind]
 
     def excuse(self, kinds: Iterable[str]) -> None:
-        """These kinds cannot be read: nobody waits for them."""
+        """These kinds cannot be read: they are not waited for."""
         for kind in kinds:
             self._needed.pop(kind, None)
 
@@ -80,7 +80,7 @@ class Freshness:
 class DecisionGate:
     """`closed_because`: why nothing is decided, "" where the controllers may decide.
 
-    `other_cluster`: who says that this is another cluster now, and why. `clock_set`: why the
+    `other_cluster`: what says that this is another cluster now, and why. `clock_set`: why the
     controllers must begin anew once they may decide, "" for no reason.
     """
 

@@ -22,7 +22,7 @@ def health(
     more: dict[str, Any],
     said: list[str],
 ) -> dict[str, Any]:
-    """The daemon's state as JSON. `more` is what only the process knows; `said`: its warnings."""
+    """The daemon's state as JSON. `more` is what only the process has; `said`: its warnings."""
     now_ns = watcher.clock.now_ns()
     quarantine = watcher.host.cache.quarantine
     usage = resource.getrusage(resource.RUSAGE_SELF)

@@ -20,7 +20,7 @@ FILE = "known.json"
 
 _MOST = 200
 
-# What decides which cluster it is and as whom; secrets and the namespace do not.
+# What decides which cluster and user it is; secrets and the namespace do not.
 FIELDS = (
     "kubeconfig",
     "context",

@@ -1,6 +1,6 @@
 """Starts, finds and stops the one daemon of a user and cluster, by a lock file and a socket.
 
-Whoever holds the lock is the daemon; only the holder removes a stale socket and binds a new one.
+The process that holds the lock is the daemon; only it removes a stale socket and binds a new one.
 The lock file is never removed. The file beside it (pid, version, context) is for people, never for
 decisions. A starting daemon reports to its parent through a pipe: `ready`, or the error.
 """
@@ -83,7 +83,7 @@ class Instance:
         return (found.st_dev, found.st_ino) == self._inode
 
     def write_card(self, card: dict[str, Any]) -> None:
-        """Say who runs here, for people."""
+        """Say which daemon runs here, for people."""
         draft = f"{self.card}.{os.getpid()}"
         with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump(card, file)
@@ -136,7 +136,7 @@ class Instance:
     def stop(self, *, force: bool, tell: Callable[[str], None] = lambda line: None) -> bool:
         """Ask the daemon to end, and wait. False: none ran. `force`: by signals if it does not.
 
-        `tell`: is told each thing that nobody tends any more. Raises Failed.
+        `tell` receives each thing that is left behind. Raises Failed.
         """
         if not self.is_taken():
             return False

@@ -66,7 +66,7 @@ class Intent(NamedTuple):
 
 
 class Unsettled(NamedTuple):
-    """A write of which nobody knows what became."""
+    """A write whose end is not known."""
 
     id: int
     state: str
@@ -172,7 +172,7 @@ class Intents:
         os.close(self._lock)
 
     def _write_waiting(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Bring the intents that wait to the disk, and tell each that waits why it is not there, ""
+        """Bring the intents that wait to the disk; each waiter gets why its intent is not there, ""
         where it is. Without a task between: in a burst each turn of the loop takes some ms.
         """
         rows, self._rows = self._rows, []
@@ -209,7 +209,7 @@ class Intents:
         self._note_saved(failed, ends)
 
     def _note_saved(self, error: sqlite3.Error | None, ends: list[End]) -> None:
-        """Take in a batch's outcome. Its ends are tried again; its intents are sent by nobody."""
+        """Take in a batch's outcome. Its ends are tried again; its intents are not sent."""
         self.error = str(error) if error is not None else ""
         if error is not None:
             self._final = self._final or not isinstance(error, sqlite3.OperationalError)

@@ -1,11 +1,11 @@
-"""Keeps the changes: in memory at first, then in the file, from where listeners are told.
+"""Keeps the changes: in memory at first, then in the file, from where listeners get them.
 
 Batches are written several times a second, in a thread of its own, so that a slow disk never blocks
-the loop. A listener is told of a change once it is in the file, from where the texts are read that
-nobody decides by: the request and the action as data (a zone that is lost plans 100,000 changes,
-and they are most of what a change weighs). While the file cannot be written (a
-full disk) changes wait in memory, up to a limit, and status says so; without any file (a read-only
-home) the whole journal is in memory.
+the loop. A listener gets a change once it is in the file, which also keeps the texts that no
+decision needs: the request and the action as data (a zone that is lost plans 100,000 changes, and
+they are most of what a change weighs). While the file cannot be written (a full disk) changes wait
+in memory, up to a limit, and status says so; without any file (a read-only home) the whole journal
+is in memory.
 """
 
 from __future__ import annotations
@@ -133,9 +133,7 @@ class Journal:
         raise TooSlow("more changes came than were read", remedy="ask again with --since")
 
     async def with_requests(self, changes: Sequence[ChangeRecord]) -> list[ChangeRecord]:
-        """Copies of changes that a listener was told of, with their requests as the file has
-        them.
-        """
+        """Copies of changes that a listener got, with their requests as the file has them."""
         bare = [change.id for change in changes if not change.patch]
         read: dict[int, str] = {}
         with contextlib.suppress(sqlite3.Error):  # `flush` deals with what is wrong with the file

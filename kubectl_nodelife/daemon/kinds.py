@@ -83,7 +83,7 @@ def failing(states: Mapping[str, KindState]) -> list[str]:
 
 
 def _nameless(states: Mapping[str, KindState]) -> list[str]:
-    """A line for each kind of which events came that cannot be read and tell no name."""
+    """A line for each kind of which events came that cannot be read and have no name."""
     return [
         f"{state.nameless} events of a {kind} came that cannot be read and have no "
         f"name ({state.nameless_because}): the kind is listed anew from time to time"
@@ -93,5 +93,5 @@ def _nameless(states: Mapping[str, KindState]) -> list[str]:
 
 
 def retry_seconds(state: KindState) -> float:
-    """How long nobody asks for the kind yet."""
+    """Seconds until the kind is asked for again."""
     return round(max(0, state.retry_at_ns - time.monotonic_ns()) / 1e9, 1)

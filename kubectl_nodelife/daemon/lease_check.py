@@ -1,8 +1,8 @@
 """Lists the Leases once more, past the watch, before a node is called lost for silence.
 
-A watch may look alive and tell nothing: bookmarks come, renewals do not. No decision is taken while
-a node's grace period is over and no list of Leases has come that was asked for shortly before its
-end. A renewal that only the list shows keeps the node, and the watch is opened anew. Nodes that
+A watch may look healthy and bring nothing: bookmarks come, renewals do not. No decision is taken
+while a node's grace period is over and no list of Leases has come that was asked for shortly before
+its end. A renewal that only the list shows keeps the node, and the watch is opened anew. Nodes that
 fall silent together share one list, so that a mass loss costs one request a monitor period. There
 is no upstream to follow: a kube-controller-manager believes its watch.
 """
@@ -79,8 +79,8 @@ class LeaseCheck:
         cache: Cache,
         told: Mapping[tuple[str, str], KubeObject],
     ) -> tuple[list[Lease], bool]:
-        """Renewals that the watch has not told of, and whether it should have. `told`: Leases of
-        which it has, and which are not in the cache yet.
+        """Renewals that the watch has not shown, and whether it should have. `told`: Leases that it
+        has, and which are not in the cache yet.
         """
         self._task = None
         self._error = read.error
@@ -158,7 +158,7 @@ def _loss(lifecycle: NodeLifecycleController, cache: Cache, name: str) -> int | 
 
 
 def _is_newer(lease: Lease, before: KubeObject | None) -> bool:
-    """True if it tells of a renewal that was not seen."""
+    """True if it shows a renewal that was not seen."""
     renewed = lease.spec.renew_time
     if before is None or renewed is None or lease.metadata.namespace != NAMESPACE_NODE_LEASE:
         return False

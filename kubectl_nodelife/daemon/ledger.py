@@ -2,8 +2,8 @@
 
 An action without a write of its own (a timer, a place in a queue, an Event) is settled with its
 cause or its consequence. An action that an earlier daemon had decided and that is decided again, in
-whatever words, keeps its numbers, so that a restart does not tell it twice. A plan that an earlier
-daemon left open and that is not decided again is judged by what the cluster shows now
+whatever words, keeps its numbers, so that a restart does not record it twice. A plan that an
+earlier daemon left open and that is not decided again is judged by what the cluster shows now
 (`outcome_of`): the journal keeps it as data (`engine.actions.identity`). Rows of journals older
 than that hold no data, and end as superseded.
 """
@@ -60,7 +60,7 @@ ObjectKey = tuple[str, tuple[str, str]]
 
 
 class _Entry:
-    """`dependents` end with this action; `events` tell of a decision, and end with what follows.
+    """`dependents` end with this action; `events` report a decision, and end with what follows.
 
     Most have neither, and no list for them: after the loss of a zone there are 100,000 entries.
     """
@@ -81,7 +81,7 @@ class _Entry:
         self.dependents.append(action)
 
     def add_event(self, event: Action) -> None:
-        """The Event tells of this decision."""
+        """The Event reports this decision."""
         self.events = self.events or []
         self.events.append(event)
 
@@ -116,7 +116,8 @@ class Ledger:
         within: tuple[int, int] | None = None,
     ) -> None:
         """A decision was made; `node`: of the pod that it is about. `within`: when it is carried
-        out by whom we follow, at the earliest and at the latest, where that cannot be seen.
+        out by the controller that we follow, at the earliest and at the latest, where that cannot
+        be seen.
         """
         if action.controller not in self.untold:
             self._note(action, now_ns, node, patch, within)
@@ -160,7 +161,7 @@ class Ledger:
             change.mode = ENFORCE
 
     def note_done(self, action: Action, now_ns: int) -> None:
-        """Something was done that nobody had planned, and on which nothing hangs."""
+        """Something was done that was not planned, and on which nothing depends."""
         self.numbers.ensure(action)
         for change in changes_of(action, now_ns, self.next_id, "", None, "", self.digest):
             change.mode, change.outcome, change.settled_ns = ENFORCE, APPLIED, now_ns
@@ -182,13 +183,13 @@ class Ledger:
             change.attempts += 1
 
     def amend(self, by: Action) -> None:
-        """The planned action of that number is from now on told in other words."""
+        """The planned action of that number is from now on described in other words."""
         entry = self._open.get(by.id)
         if entry is not None:
             entry.action = by
 
     def settle(self, action: Action, outcome: str, now_ns: int, why: str, error: str = "") -> None:
-        """A planned action has ended, and with it what depends on it and nobody can see.
+        """A planned action has ended, and with it what depends on it and cannot be seen.
 
         One that was never noted, since nothing was left to do, ends what led to it all the same.
         """
@@ -217,7 +218,7 @@ class Ledger:
                 self.settle(decision, SUPERSEDED, now_ns, f"{target[0]} {target[1][1]} is gone")
 
     def end_decisions(self, now_ns: int, why: str) -> None:
-        """All is decided anew: what nobody can see of the decisions so far is over."""
+        """All is decided anew: what cannot be seen of the decisions so far is over."""
         for entry in list(self._open.values()):
             if _unseen(entry.action):
                 self._end(entry.action, SUPERSEDED, now_ns, why, "")
@@ -255,7 +256,7 @@ class Ledger:
         return batch
 
     def open_count(self) -> int:
-        """How many plans are open, those included that nobody can see."""
+        """How many plans are open, those included that cannot be seen."""
         return sum(len(entry.changes) for entry in self._open.values())
 
     def _replace(self, action: Action, now_ns: int) -> tuple[str, int, str] | None:
@@ -277,7 +278,7 @@ class Ledger:
         return None if self._entry(action.cause) else (SUPERSEDED, now_ns, _NOTHING_PLANNED)
 
     def _settle_with(self, entry: _Entry, cause: Action | None) -> None:
-        """Settle a change that nobody can see with its cause: now if that has ended, else then."""
+        """Settle a change that cannot be seen with its cause: now if that has ended, else then."""
         above, action = self._entry(cause), entry.action
         at_ns = entry.changes[0].time_ns if entry.changes else 0
         if above is None:

@@ -26,7 +26,7 @@ _FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s"
 
 
 class _PrivateFile(logging.handlers.RotatingFileHandler):
-    """A rotating file that nobody else may read, each new one included."""
+    """A rotating file that no other user may read, each new one included."""
 
     def _open(self) -> TextIOWrapper:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND

@@ -1,6 +1,7 @@
-"""Detects writes of anybody to nodes by comparing two versions: losses, taints, cordons, removals.
+"""Detects any writer's writes to nodes by comparing two versions: losses, taints, cordons,
+removals.
 
-Each is recorded with what only this moment tells: for how long the kubelet was silent, whether the
+Each is recorded with what only this moment shows: for how long the kubelet was silent, whether the
 conditions ask for the taint, since when the node waits. `ForeignWriteDetector` compares the same
 versions for writes of the controllers that ours copy; here every writer counts.
 """

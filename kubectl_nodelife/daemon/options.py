@@ -19,9 +19,9 @@ from kubectl_nodelife.live.target import Target, cluster_identity, find_target
 class Options(msgspec.Struct, frozen=True):
     """How a daemon was asked for. `ready_fd`: the pipe to its parent, None in the foreground.
 
-    `arguments` start another one like it, apart from secrets. `orders`: what it enforces;
-    `tell`: prints the line that says so. `metrics`: what it serves to scrapers;
-    `notify`: whom it notifies. `answer_port`: of loopback, where it answers; 0: nowhere.
+    `arguments` start another one like it, apart from secrets. `orders`: what it enforces; `tell`:
+    prints the line that says so. `metrics`: what it serves to scrapers; `notify`: what it notifies.
+    `answer_port`: of loopback, where it answers; 0: nowhere.
     """
 
     overrides: Connection

@@ -1,13 +1,12 @@
 """Notices that an upgrade has removed or replaced the program that a daemon was started from, and
-hands its work over to the program that is installed now.
+passes its work to the program that is installed now.
 
 krew unpacks the new version beside the old one, leads its link there, and then deletes the old one;
 pip puts the new one in its place. The daemon has imported all that it needs (`process.py`) and goes
-on; but it is the old version, and its user believes that the new one runs: so each answer says what
-to do.
+on; but it is the old version, while its user expects the new one: so each answer says what to do.
 
-Without files it hands over: the process becomes that program (exec), so that a service manager or a
-terminal keeps its child. By then nothing is on its way, and Lease, journal, socket and lock are
+Without files it is replaced: the process becomes that program (exec), so that a service manager or
+a terminal keeps its child. By then nothing is on its way, and Lease, journal, socket and lock are
 released. The new program gets the same orders and begins as after a restart; but it joins, as a
 restarted controller manager would strip taints that are months old.
 """

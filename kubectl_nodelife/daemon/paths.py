@@ -123,7 +123,7 @@ def _make(folder: str) -> None:
 def check_private(folder: str) -> None:
     """A real folder, ours alone. Raises Failed with what to run.
 
-    Anybody who could write there could answer in the daemon's place.
+    Anyone who could write there could answer in the daemon's place.
     """
     try:
         found = os.lstat(folder)

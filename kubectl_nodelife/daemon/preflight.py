@@ -43,7 +43,7 @@ _LEASE_WAIT_S: Final = 19.0
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """The user's orders: which controllers enforce, and with which words of his own."""
+    """The user's orders: which controllers enforce, and with which words of their own."""
 
     controllers: tuple[str, ...] = ()
     assume_stopped: tuple[str, ...] = ()
@@ -191,7 +191,7 @@ class Preflight:
         )
 
     async def leader(self) -> None:
-        """Nobody else holds our Lease, in whichever namespace. With --wait it may be held: it is
+        """Our Lease is not held by another, in any namespace. With --wait it may be held: it is
         tried for from then on, and meanwhile the daemon watches and answers.
         """
         await self._checks.held_elsewhere(self._orders.lease_namespace)

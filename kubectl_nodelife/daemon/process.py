@@ -4,9 +4,9 @@ Everything that may be needed is imported before the daemon says that it is read
 delete the folder it was started from, and then it must still answer, and end in good order.
 
 Each cluster and user has one state folder, and one daemon at a time writes the journal in it. A
-cluster is told by the UID of its namespace kube-system, as many tools do: names of contexts and
-addresses say nothing about it. Until that UID is known (the server is away, or does not let us read
-it) the folder is named after the connection; from then on that name is a symbolic link to the
+cluster is identified by the UID of its namespace kube-system, as many tools do: names of contexts
+and addresses say nothing about it. Until that UID is known (the server is away, or does not let us
+read it) the folder is named after the connection; from then on that name is a symbolic link to the
 cluster's folder. The lock lies beside the journal, so that two daemons that differ in their runtime
 folder, or in the way to the cluster, cannot write the same one.
 """
@@ -56,13 +56,13 @@ from kubectl_nodelife.live.target import Target, cluster_identity, find_target, 
 
 LOCK: Final = "journal.lock"
 NAMING_SECONDS: Final = 5.0
-"""For so long a start waits to hear which cluster it is."""
+"""For so long a start waits to learn which cluster it is."""
 
 
 def run_daemon(options: Options, make_answers: MakeAnswers) -> int:
     """Become the daemon of the cluster that the options mean, and stay it. The exit code.
 
-    Raises NodelifeError, which a waiting parent is told as well.
+    Raises NodelifeError, which a waiting parent receives as well.
     """
     try:
         return _run(options, make_answers)
@@ -82,7 +82,7 @@ def _run(options: Options, make_answers: MakeAnswers) -> int:
     target = find_target(options.overrides, options.environ)
     identity = cluster_identity(target)
     asked = RequestedSettings(options.profile, options.assignments, config)
-    # The user's mistakes are told before anything is started.
+    # The user's mistakes are reported before anything is started.
     resolve_settings(asked, DetectedSettings(), Cache(), target.server, target.context)
     runtime = make_private(runtime_folder(environ))
     instance = Instance(runtime, identity)
@@ -131,7 +131,7 @@ def import_all() -> None:
 
 
 async def cluster_key(client: Client) -> str:
-    """A name for the cluster and our user in it; "" where the server does not soon say who it is.
+    """A name for the cluster and our user in it; "" where the server does not soon say which it is.
 
     The client's connections are closed afterwards.
     """
@@ -208,7 +208,7 @@ def _take(folder: str, about: Mapping[str, Any]) -> int:
 
 
 def _move_into(before: str, folder: str, identity: str) -> None:
-    """Move what was kept while nobody knew which cluster it was to the others, by another name.
+    """Move what was kept before the cluster's UID was known into its folder, by another name.
 
     Journals of writes keep a name by which the next to write finds them (`enforce.settling`).
     """

@@ -23,7 +23,7 @@ MOST_AT_ONCE: Final = 20
 
 
 class QuarantineLog:
-    """Remembers what it has told."""
+    """Remembers what it has logged."""
 
     def __init__(self) -> None:
         self._told: set[Ref] = set()
@@ -44,8 +44,8 @@ class QuarantineLog:
 
 
 def take_in(cache: Cache, events: Iterable[Event], now_ns: int) -> None:
-    """Bring events into the cache while nobody decides; an object at which it fails is set aside
-    alone.
+    """Bring events into the cache while nothing is decided; an object at which it fails is set
+    aside alone.
     """
     for event in events:
         if not isinstance(event, (Put, Gone, Unreadable)):
@@ -68,7 +68,7 @@ def fill(cache: Cache, objects: Sequence[KubeObject], now_ns: int) -> None:
 
 def log_bug(bug: Bug) -> None:
     """Log a contained bug, seldom where it comes again and again."""
-    if bug.tries & (bug.tries - 1):  # told are the first, second, fourth, eighth ... time
+    if bug.tries & (bug.tries - 1):  # logged are the first, second, fourth, eighth ... time
         return
     places = traceback.extract_tb(bug.error.__traceback__)
     where = " < ".join(f"{place.filename}:{place.lineno}" for place in reversed(places[-6:]))

@@ -1,4 +1,4 @@
-"""The daemon: plugs source, decision task, journal and server together until told to stop.
+"""The daemon: plugs source, decision task, journal and server together until it is stopped.
 
 It has no client that could write, unless it was ordered to enforce (`enforce/`). `process.py` makes
 the process in which it runs. Metrics and notifications are built from its options (`make_metrics`);
@@ -8,7 +8,7 @@ the watched nodes and the run's Lease, without the checks of nodes: they need ki
 for `upgrade status` alone.
 
 `FileWatch` notices that the config or a kubeconfig file has changed, been replaced, appeared or
-gone: watchdog tells at once where the system does; a look at the files every few seconds covers
+gone: watchdog reports at once where the system does; a look at the files every few seconds covers
 folders that do not exist yet, network file systems, and systems that have run out of watches.
 """
 
@@ -251,7 +251,7 @@ class Daemon:
         return self._decide(cache)
 
     async def run(self) -> int:
-        """Serve until told to stop. The exit code. `departure` says whether another takes over."""
+        """Serve until stopped. The exit code. `departure` says whether another takes over."""
         bound = self.instance.bind()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -375,7 +375,7 @@ class Daemon:
         return {"reloaded": True, "warnings": [*self.said, *self.settings_said]}
 
     async def reload(self) -> None:
-        """Read config and kubeconfig anew; what cannot be read changes nothing, and is told."""
+        """Read config and kubeconfig anew; what cannot be read changes nothing, and is logged."""
         log.info("reads its files again")
         self.said = []
         await self._look_at_kubeconfig()
@@ -530,7 +530,7 @@ def upgrade_answer(
 
 
 class Metrics(NamedTuple):
-    """The recorder, who serves what it keeps, and who notifies of it; None where not asked for."""
+    """The recorder, what serves its values, and what notifies of them; None where not asked for."""
 
     recorder: MetricsRecorder
     endpoint: MetricsEndpoint | None

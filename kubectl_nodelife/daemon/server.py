@@ -1,8 +1,8 @@
 """HTTP API on a Unix socket: routes, check of the peer's user, streaming. JSON out.
 
-Answers are passed in by whoever plugs the daemon together, one for each question, and must not
-block the loop (`sliced` helps). Every answer carries protocol, version and the cluster's server; a
-client of another protocol is told so, and may still send stop.
+Answers are passed in where the daemon is put together, one for each question, and must not block
+the loop (`sliced` helps). Every answer carries protocol, version and the cluster's server; a client
+of another protocol gets code 426, and may still send stop.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Server:
         return await self.handled(request, handler)
 
     def other_protocol(self) -> web.Response:
-        """The answer to somebody of another protocol: ours."""
+        """The answer to a client of another protocol: ours."""
         return self._respond({"protocol": PROTOCOL, "version": __version__}, status=426)
 
     async def handled(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -203,7 +203,7 @@ def error_document(error: NodelifeError) -> dict[str, Any]:
 
 
 def peer_uid(connection: socket.socket) -> int:
-    """The uid of whoever is at the other end of a Unix socket; -1 where the system does not say."""
+    """The uid of a Unix socket's other end; -1 where the system does not say."""
     try:
         if _SO_PEERCRED is not None:
             credentials = connection.getsockopt(

@@ -241,7 +241,7 @@ def _flags(words: list[str]) -> Iterator[tuple[str, str]]:
 
 
 def _whose(text: str, origins: Mapping[str, str]) -> str:
-    """Who gave the flag that an error names."""
+    """The origin of the flag that an error names."""
     for name, origin in origins.items():
         if f"flag {name}" in text:
             return origin

@@ -77,7 +77,7 @@ class ChangeFilter(NamedTuple):
     until_ns: int | None = None
 
     def takes(self, change: ChangeRecord) -> bool:
-        """The same choice as the query's, for a change in hand."""
+        """The same choice as the query's, for one change."""
         if self.since_ns is not None and change.time_ns < self.since_ns:
             return False
         if self.until_ns is not None and change.time_ns > self.until_ns:

@@ -1,4 +1,4 @@
-"""Takes off what a run that is over, or that nobody knows any more, has left in the cluster.
+"""Takes off what a run that is over, or that is not known any more, has left in the cluster.
 
 The Lease is held meanwhile, so that no run can begin. Each node is read again before its one PATCH,
 which goes under the version that was read; what was made for nodes is deleted under its uid.
@@ -44,7 +44,7 @@ def check_over(lease: Lease | None) -> bool:
 
 
 class Cleaner:
-    """See the module. `tell` is told what was done, `warn` what could not be."""
+    """See the module. `tell` receives what was done, `warn` what could not be."""
 
     def __init__(
         self,

@@ -3,8 +3,8 @@
 It is what `controllers/upgrade/ports.py` asks of a leader: an engine with a new controller for each
 epoch, each action through enforce mode's gate with its intent on disk, each outcome an event.
 Nothing is remembered here that the nodes' annotations and the run's document do not say, so that a
-leader may end at any point and another go on; but a leader that slept knows which commands it has
-begun.
+leader may end at any point and another go on; but a leader that slept remembers which commands it
+has begun.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class LeaderParts(msgspec.Struct):
     """The parts of a leader. `work`, `gate`: None where no command is run.
 
     `over` says, after a step in which nothing was decided, with which exit code the leader ends;
-    None: it goes on. It is told whether the run has ended and is cleared away, and which nodes the
-    controller leaves alone.
+    None: it goes on. Its arguments: whether the run has ended and is cleared away, and which nodes
+    the controller leaves alone.
     """
 
     session: ActSession
@@ -222,8 +222,8 @@ class Leader:
         self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
 
     def _decisions(self, host: HostState, now_ns: int) -> Iterator[Action]:
-        """A pass where the cluster changed, or what is known beside it; and once a second, since
-        nothing tells that a Lease is not renewed.
+        """A pass where the cluster changed, or what is known beside it; and once a second, since no
+        event shows that a Lease is not renewed.
         """
         engine = self._cache.engine
         assert engine is not None
@@ -377,7 +377,7 @@ def used_up(session: ActSession) -> str:
 def why_shut(session: ActSession, lease: RunLease) -> str:
     """Why nothing could be written now; "" where it could.
 
-    Then nothing is decided either, and no node's clock runs: it fails none that nobody could prove.
+    Then nothing is decided either, and no node's clock runs: none fails that could not be proved.
     """
     if not lease.keeper.leads():
         return f"{lease} is not held"

@@ -1,8 +1,8 @@
 """The run's Lease: acquired only from a holder that was watched and stayed silent, renewed, read.
 
-The rules are `engine/election.py` with slower terms than enforce mode's: nobody takes over by
-himself, so that an hour's sleep of a laptop costs nobody anything. The Lease also holds the run's
-document and what people ask of the leader, so that it is looked at every few seconds.
+The rules are `engine/election.py` with slower terms than enforce mode's: a leader takes over only
+when a person starts it, so that an hour's sleep of a laptop does no harm. The Lease also holds the
+run's document and what people ask of the leader, so that it is looked at every few seconds.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def election_terms(duration_ns: int = LEASE_DURATION_NS) -> ElectionTerms:
 
 
 class RunLease:
-    """See the module. `on_lease` is told each version of the Lease that is seen."""
+    """See the module. `on_lease` receives each version of the Lease that is seen."""
 
     def __init__(
         self, session: ActSession, namespace: str, duration_ns: int, on_lease: OnLease
@@ -72,7 +72,7 @@ class RunLease:
 
     @property
     def taken_by(self) -> str:
-        """Who holds it instead of us, "" for nobody."""
+        """Its holder where that is another, else ""."""
         election = self.keeper.election
         return "" if election.holder in ("", election.identity) else election.holder
 
@@ -86,9 +86,9 @@ class RunLease:
         return _decoded(answer.raw)
 
     async def acquire(self, say: Callable[[str], None]) -> None:
-        """Get it, from a holder that is silent as we watch him. Raises Refused where he is alive.
+        """Get it, from a holder that does not renew it as we watch. Raises Refused where it does.
 
-        `say` is told that, and for how long, we wait.
+        `say` receives that, and for how long, we wait.
         """
         keeper, seen, tries = self.keeper, "", 0
         while not await keeper.attempt():

@@ -1,8 +1,8 @@
-"""The cluster as the leader sees it: the cache of its engine, and why it is blind.
+"""The cluster as the leader sees it: the cache of its engine, and why it is not seen.
 
 The same gate as the daemon's says when nothing may be decided: while a watch of Node, Lease or Pod
 is down, and after a sleep, a gap or a change of the server's clock until all was listed anew. For a
-grace period after that silence so far tells nothing: that is blindness too.
+grace period after that silence so far means nothing: that counts as not seen, too.
 
 A watch does not say how far behind it is, and resource versions of nodes and pods need not be of
 one count, but a drain is over only on a list newer than its claim. So `PodLists` lists the pods of
@@ -93,7 +93,7 @@ class LiveCache:
 
     def lead(self, controller: UpgradeController) -> None:
         """All was listed: from here on silence is watched. The controller itself is cold then, and
-        is told of what happens by a new engine.
+        receives what happens from a new engine.
         """
         self._gate.begin()
         self.engine = LeaderEngine(controller, self.cache, on_bug=_end_at_bug)
@@ -189,13 +189,13 @@ class LiveCache:
 
 
 def _is_newer(one: KubeObject, other: KubeObject) -> bool:
-    """True if the first is of a later version; versions that are no numbers tell nothing."""
+    """True if the first is of a later version; versions that are no numbers say nothing."""
     return is_newer(one, other.metadata.resource_version)
 
 
 def _end_at_bug(bug: Bug) -> None:
-    """An object at which the cache fails is set aside; a decision that fails ends the leader: who
-    leads next reads all anew, while this one's memory may miss what it has half decided.
+    """An object at which the cache fails is set aside; a decision that fails ends the leader: the
+    next one reads all anew, while this one's memory may miss what it has half decided.
     """
     log_bug(bug)
     if bug.controller == NAME:

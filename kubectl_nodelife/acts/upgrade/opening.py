@@ -1,8 +1,8 @@
 """How a leader comes to its run: a new one, or one that another leader has left.
 
-Who types the same order again, on any machine, goes on with the run, also with one that has ended
-and is not cleared away; another selector, work or policy is refused. A mark of a run that the
-Lease knows nothing of holds its node, and no other: a kubelet may write its own Node.
+The same order again, from any machine, goes on with the run, also with one that has ended and is
+not cleared away; another selector, work or policy is refused. A mark of a run that the Lease does
+not name holds its node, and no other: a kubelet may write its own Node.
 
 A canary runs the node's own pause image where no image is named. A kubelet may write into
 `status.images` what it likes, so that what a node reports is used on that node alone, and only an
@@ -121,7 +121,7 @@ async def open_run(
 
 
 def _uncleared(run: RunDocument, nodes: Iterable[Node], policy: UpgradePolicy, epoch: int) -> str:
-    """The run, where its leader died after its end and before its marks were off; else "".
+    """The run, where its leader stopped after its end and before its marks were off; else "".
 
     `epoch`: that of its last leader; a mark of a greater one is none of its own. Raises Refused
     where it cannot be gone on with by that policy.
@@ -262,7 +262,7 @@ class PauseImages:
 
 def check_image(policy: UpgradePolicy, given: Mapping[str, Any], run: str) -> None:
     """Raises BadInput where only the run's document names the canary's image, and it is of no known
-    repository: who may write a Lease shall not choose what runs on nodes.
+    repository: the right to write a Lease shall not decide what runs on nodes.
     """
     image = policy.canary_image
     is_known = _repository(image) in (*PAUSE_REPOSITORIES, *policy.pause_repository)

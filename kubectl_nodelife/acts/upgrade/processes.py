@@ -39,7 +39,7 @@ class WorkKey(NamedTuple):
 
 
 class WorkRunner:
-    """Runs `--run`'s command, at most once for each try. `on_end` is told each exit code.
+    """Runs `--run`'s command, at most once for each try. `on_end` receives each exit code.
 
     The code is the shell's; of one that a signal ended 128 and the signal's number, as in a shell.
     """

@@ -1,7 +1,7 @@
 """Changes of the run's Lease by people: the document of a new run, and what is asked of a leader.
 
 Each is one PATCH under the version that was read, through the same gate and journal as all writes
-of an act; where somebody was faster, it is decided anew on what he left.
+of an act; where another was faster, it is decided anew on what it left.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def open_document(lease: Lease | None) -> RunDocument:
 
 
 def document_or_refused(lease: Lease | None) -> RunDocument | None:
-    """The run's document. Raises Refused where it cannot be read: nobody knows what it says."""
+    """The run's document. Raises Refused where it cannot be read."""
     try:
         return document_of(lease)
     except UnreadableDocument as error:

@@ -1,8 +1,8 @@
 """Leads a run from the Lease to its end: what `start`, `resume`, `abort` and `prove` share.
 
 The first SIGINT asks for a pause and waits for what is in work; a second one, SIGTERM, or SIGHUP of
-a terminal that closes, leaves at once: nodes and Lease say where the run stands, and whoever leads
-next goes on there.
+a terminal that closes, leaves at once: nodes and Lease say where the run stands, and the next
+leader goes on there.
 
 The exit code is 0 where the run has finished; 1 where it is paused by failures, or ended with nodes
 that failed or are Held; 130 where it was interrupted, and what was in work has come to its end.
@@ -83,7 +83,7 @@ Opening = Callable[[ActSession, LiveCarrier], Awaitable[RunDocument]]
 class LeadOrder(msgspec.Struct):
     """The run to lead, and how. `identity`: of cluster and user, for the journal.
 
-    `ports`: what the controller is handed in.
+    `ports`: what the controller receives.
     """
 
     policy: UpgradePolicy
@@ -210,7 +210,7 @@ class _Running:
         self._pausing = asyncio.get_running_loop().create_task(self._ask_for_end())
 
     async def _ask_for_end(self) -> None:
-        """A run is paused; a proof, which nobody would go on with, is aborted."""
+        """A run is paused; a proof, which is never resumed, is aborted."""
         because = f"interrupted by {user_and_host()}"
         request = pause_request(because, user_and_host())
         if self._proof_only:
@@ -273,7 +273,7 @@ class _Running:
         """The exit code where there is nothing left for a leader to do.
 
         `is_cleared`: the run has ended, and what goes with its end is gone. `hands_off`: nodes
-        whose marks are somebody else's.
+        whose marks are another's.
         """
         found = self._cache.cache.get("Lease", self._order.policy.lease_key)
         run = document_or_refused(found) if isinstance(found, Lease) else None

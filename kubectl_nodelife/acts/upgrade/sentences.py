@@ -17,7 +17,7 @@ _SELF_EVIDENT: Final = ("SetWindow", "WorkDone")
 
 
 class Waits:
-    """Why a leader waits, told once for each reason, and at last that it waits no more."""
+    """Why a leader waits, said once for each reason, and at last that it waits no more."""
 
     def __init__(self) -> None:
         self._told = ""
@@ -27,7 +27,7 @@ class Waits:
 
         `unseen`: why the cluster is not seen, one reason for as long as it lasts: it counts down
         the seconds. `shut`: what stops all writing, such as the ConfigMap that a person has made;
-        it is told whether the cluster is seen or not. Both are "" where they do not hold.
+        it is said whether the cluster is seen or not. Both are "" where they do not hold.
         """
         reason = shut or ("unseen" if unseen else "")
         if reason == self._told:

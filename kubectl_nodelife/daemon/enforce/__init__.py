@@ -4,8 +4,8 @@
 the news that the dry run reads as well (`host`). Before a write `write_gate` asks for Lease, pause
 and kill switch, `lease_reread` for the Leases of lost nodes; `writers` send it, `recorder` writes
 it down, and `settling` finds out what became of it after a crash. `tripwires` and `write_gate` open
-a breaker, `manager` looks for a kube-controller-manager, and `announcer` tells people.
+a breaker, `manager` looks for a kube-controller-manager, and `announcer` reports to people.
 
 Enforcing controllers never see what the dry run has only planned; the dry run sees what they did
-through its watches, like everybody else's writes.
+through its watches, like all other writes.
 """

@@ -1,9 +1,9 @@
 """Says when enforcing begins and ends, by whose order, which breaker opens and closes, and what is
 left behind.
 
-Each is an Event on our Lease, so that `kubectl describe` shows it to everybody, a row of the
-journal of changes, and a line of the log. An Event that is lost is no failure. What nobody cleans
-up once enforcing ends is listed with the kubectl lines that would do it.
+Each is an Event on our Lease, so that `kubectl describe` shows it to everyone, a row of the journal
+of changes, and a line of the log. An Event that is lost is no failure. What is not cleaned up once
+enforcing ends is listed with the kubectl lines that would do it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WARNINGS: Final = frozenset({ENDED, OPENED})
 _FLUSH_S: Final = 2.0
 
 MOST: Final = 10
-"""So many lines of each sort are told."""
+"""So many lines of each sort are printed."""
 
 
 class Announcer:

@@ -252,7 +252,7 @@ class Enforcement:
 
     @property
     def stands_by(self) -> bool:
-        """True if another writer leads, and this one was told to wait for that."""
+        """True if another writer leads, and this one was ordered to wait for that."""
         return self.orders.wait and self.keeper.held_by_another()
 
     def state(self) -> dict[str, Any]:
@@ -311,7 +311,7 @@ class Enforcement:
         host.executor = self._executor = executor
         host.tripwires = self._tripwires = self._set_tripwires(host.cache, task)
         self._task = task
-        # what was listed before there was this feed, such as during a pause, it was not told of
+        # what was listed before there was this feed, such as during a pause, did not reach it
         feed.relist([kind for kind in KINDS if feed.states[kind].synced])
         loop = asyncio.get_running_loop()
         running = [loop.create_task(task.run())]

@@ -43,8 +43,8 @@ class EnforcingHost:
         numbers: ActionNumbers,
         on_bug: Callable[[Bug], None] = log_bug,
     ) -> None:
-        """`began` is told the names of the controllers at the instant of the first decision,
-        `on_bug` of each exception that is contained here.
+        """`began` receives the names of the controllers at the instant of the first decision,
+        `on_bug` each exception that is contained here.
         """
         self.cache = Cache()
         self.engine: Engine | None = None
@@ -73,7 +73,7 @@ class EnforcingHost:
     def join(self, settings: Settings, names: Iterable[str], *, restarted: bool = False) -> None:
         """Begin: beside a controller that ran until now, or as a restarted one.
 
-        `restarted`: another manager has just begun; that is for who follows it.
+        `restarted`: another manager has just begun; only a host that follows it uses that.
         """
         joining = self._begin == JOIN
         self._begin = JOIN  # taints are stripped once: what begins anew later joins
@@ -111,7 +111,7 @@ class EnforcingHost:
         """Nothing: plans of an earlier process are the dry run's."""
 
     def next_due(self) -> int | None:
-        """The earliest instant at which some controller wants to be woken, or None."""
+        """The earliest instant at which a controller is due, or None."""
         return self.engine.next_due() if self.engine is not None else None
 
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[None]:
@@ -132,7 +132,7 @@ class EnforcingHost:
                 if tripwires is not None:
                     tripwires.decides(action, now_ns)
                 executor.start(action, now_ns)
-            except Exception as error:  # a bug of ours: nothing is sent, and its controller told
+            except Exception as error:  # a bug of ours: the action ends unsent
                 self._contain(action.controller, action.target, error, now_ns)
                 self._waiting.append(Outcome(action, QUARANTINED, "a bug of ours"))
             yield
@@ -203,7 +203,7 @@ class EnforcingTask(DecisionTask):
     def _ticks(self, seen: Iterable[Seen]) -> Iterator[Tick]:
         """All that was seen as one: upstream's workers find the caches as they are by then.
 
-        A revision that somebody made right before he changed its set must count in the set's sync.
+        A revision that was made right before its set was changed must count in the set's sync.
         """
         yield from super()._ticks(seen) if self.gate.waiting() else self._at_once(seen)
 
@@ -235,7 +235,7 @@ class EnforcingTask(DecisionTask):
         return await super()._note(item, seen)
 
     def _note_trouble(self) -> None:
-        """A watch broke: if many nodes fall silent now, it may be us who are cut off."""
+        """A watch broke: if many nodes fall silent now, we may be the ones cut off."""
         host = self.host
         if isinstance(host, EnforcingHost) and host.tripwires is not None and host.engine:
             host.tripwires.trouble(self.clock.now_ns())

@@ -1,8 +1,8 @@
 """The kill switch: the ConfigMap kube-system/nodelife-stop, which stops all writers of a cluster.
 
-Whoever made it, all writers stop within five seconds; a failure to read it counts as its being
-there. `KillSwitch` reads it with a client of its own, which waits for nobody's tokens;
-`change_kill_switch` makes and removes it.
+All writers stop within five seconds, regardless of who made the ConfigMap; a failure to read it
+counts as its being there. `KillSwitch` reads it with a client of its own, which shares no rate
+limit; `change_kill_switch` makes and removes it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reads Leases from the API server right before their nodes are called lost.
 
-It uses a client of its own, which waits for nobody's tokens. A node whose Lease was renewed without
-the watch having told so is not lost, and the watch is opened anew.
+It uses a client of its own, which shares no rate limit. A node whose Lease was renewed without the
+watch having shown it is not lost, and the watch is opened anew.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FEW: Final = 10
 class LeaseReread:
     """The last sign of life of nodes, read from the API server right before one is called lost.
 
-    `watch_lies` is called, at most once a monitor period, where the watch has not told of a renewal
+    `watch_lies` is called, at most once a monitor period, where the watch has not shown a renewal
     that is there. `leases_count`: Leases are signs of life in this release.
     """
 
@@ -88,7 +88,7 @@ class LeaseReread:
         """A sign of life that the watches showed of the kubelet since the decision, in words; ""
         for none.
 
-        Costs no request: between the read of a Lease and the write the watch goes on telling.
+        Costs no request: between the read of a Lease and the write the watch goes on.
         """
         now_ns = self._now_ns()
         heartbeat = self._cache.heartbeat(action.node) if self.leases_count else None

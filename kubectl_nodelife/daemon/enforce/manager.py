@@ -116,11 +116,11 @@ async def watch_manager(
     guard: Guard,
     now_ns: Callable[[], int],
 ) -> None:
-    """Open the breaker when a manager appears, or changes hands, until cancelled.
+    """Open the breaker when a manager appears, or its Lease changes holder, until cancelled.
 
     `unproven_with` is asked which controllers that holder of the Lease may run beside us. So it is
-    where reading it is refused three times in a row; a server that is down, or a page of somebody
-    else's, says nothing of managers.
+    where reading it is refused three times in a row; a server that is down, or a page of another
+    server, says nothing of managers.
     """
     known: Json | None = None
     cleared, refused = "", 0

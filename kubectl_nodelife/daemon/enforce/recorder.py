@@ -1,4 +1,4 @@
-"""Tells the journal of changes, and the journal of writes, what becomes of enforced actions."""
+"""Notes in the journal of changes, and in that of writes, what becomes of enforced actions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _json = msgspec.json.Encoder(enc_hook=encode_part)
 class ChangeRecorder(Recorder):
     """Keeps in the ledger what becomes of each action. `counts`: how many ended how.
 
-    `on_sending`, `on_answered`: who else wants to know. `answers`: requests by controller, action
-    and class of answer.
+    `on_sending`, `on_answered`: further listeners. `answers`: requests by controller, action and
+    class of answer.
     """
 
     def __init__(self, ledger: Ledger) -> None:

@@ -56,7 +56,7 @@ async def settle_all(own: Intents, moved: list[Intents], writer: Writer) -> None
 
 
 async def settle_later(intents: Intents, writer: Writer) -> None:
-    """Settle what could not be read before, and writes of ours of which nobody knows the end, until
+    """Settle what could not be read before, and writes of ours whose end is not known, until
     cancelled.
     """
     while True:
@@ -76,7 +76,7 @@ async def settle_unsettled(intents: Intents, writer: Writer) -> None:
     is_open = bool(intents.error)
     for write in intents.unsettled():
         intent = write.intent
-        if intent.kind not in _KINDS:  # the row is damaged: nobody knows what was written
+        if intent.kind not in _KINDS:  # the row is damaged: what was written is not known
             is_open = True
             continue
         answer = await writer.call(Get(intent.kind, (intent.namespace, intent.name)))

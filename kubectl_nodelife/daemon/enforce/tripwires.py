@@ -1,20 +1,20 @@
-"""Signs that somebody else is at work, or that we are the ones cut off: they open the breaker.
+"""Signs that another writer is at work, or that we are the ones cut off: they open the breaker.
 
 - *surprise*: a write that only such a controller makes, on what we enforce, and that is not ours by
   what we have sent and by the node's managedFields. What the API server notes of an object's fields
-  is exact where our own memory is not: it knows our writes of before a restart, and a second writer
+  is exact where our own memory is not: it shows our writes of before a restart, and a second writer
   that does the same as we a moment later. Times there have whole seconds; of two writers in one
-  second it tells nothing;
+  second it says nothing;
 - *nodes gone*: many Node objects vanish within ten minutes with pods on them that are no
-  DaemonSet's. What vanished while nobody watched counts from the moment it is missed, and the count
-  is kept with the journal of writes: a restart must not make a wiped list of nodes look like one
-  that was always short;
+  DaemonSet's. What vanished while we did not watch counts from the moment it is missed, and the
+  count is kept with the journal of writes: a restart must not make a wiped list of nodes look like
+  one that was always short;
 - *all at once*: many nodes fall silent while our own connection was in trouble, or kubelets set
   Ready right after we had called their nodes lost, twice on several nodes: what we read is stale.
 
-`Tripwires` is told what the cluster shows, what we send and when something went wrong on the way. A
-person must say `daemon resume` then; but *all at once* is over once nothing went wrong for two
-grace periods, the time in which a node's silence tells again.
+`Tripwires` receives what the cluster shows, what we send and when something went wrong on the way.
+A person must say `daemon resume` then; but *all at once* is over once nothing went wrong for two
+grace periods, the time after which a node's silence counts again.
 """
 
 from __future__ import annotations
@@ -88,8 +88,9 @@ class Tripwires:
         gone: GoneNodes | None = None,
         before: Tripwires | None = None,
     ) -> None:
-        """`gone`: what outlives the term, and the process. `before`: the last term's, some of whose
-        writes may be seen only now. `ask_writer` is called where a read of a pod would tell more.
+        """`gone`: what is kept beyond the term, and the process. `before`: the last term's, some of
+        whose writes may be seen only now. `ask_writer` is called where a read of a pod would show
+        more.
         """
         self.grace_ns = 40 * SECOND_NS
         self.ask_writer: Callable[[str, Target, Path], None] = lambda rule, target, path: None
@@ -106,7 +107,7 @@ class Tripwires:
         self._called_lost: dict[str, int] = {}
         self._revived: deque[tuple[int, str]] = deque()
 
-    # What is told
+    # What it receives
 
     def sends(self, action: Action) -> None:
         """We are about to send this. Each time it is sent explains one time that it is seen."""
@@ -156,7 +157,7 @@ class Tripwires:
     # What follows
 
     def _note_revival(self, old: Node, new: Node, now_ns: int) -> None:
-        """A kubelet that is heard right after we called its node lost was never silent."""
+        """A kubelet that posts status right after we called its node lost was never silent."""
         before, after = old.ready(), new.ready()
         if new.name not in self._called_lost or after is None:
             return
@@ -286,7 +287,7 @@ def writer_of(action: Action, node: Node) -> tuple[str, str]:
 
 
 def kind_of_writer(name: str) -> str:
-    """Which of the four a field manager is; another program is not told apart from a controller."""
+    """Which of the four a field manager is; other programs and controllers look alike."""
     if name.startswith(_OUR_PREFIX):
         return OURS
     if name == "kubectl" or name.startswith("kubectl-"):
@@ -295,7 +296,7 @@ def kind_of_writer(name: str) -> str:
 
 
 class WriterLookup:
-    """Names who wrote a pod, whose managedFields no watch keeps: by a read, into open breakers."""
+    """Names the writer of a pod in open breakers: by a read, since no watch keeps managedFields."""
 
     def __init__(self, read: ReadObject, guard: Guard, told: Callable[[], None]) -> None:
         """`told` is called once a breaker says more than it did."""
@@ -305,7 +306,7 @@ class WriterLookup:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, rule: str, target: Target, path: Path) -> None:
-        """Say in the breaker of that rule who owns the field."""
+        """Name the owner of the field in the breaker of that rule."""
         task = asyncio.get_running_loop().create_task(self._look(rule, target, path))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -328,9 +329,9 @@ class _Kept(msgspec.Struct):
 
 class GoneNodes:
     """Counts Node objects that vanished within ten minutes while pods of no DaemonSet were on them.
-    Without `intents` it remembers for as long as the process lives.
+    Without `intents` it remembers for as long as the process runs.
 
-    `unreadable`: why nobody knows what was gone before, "" where that is known.
+    `unreadable`: why it is not known what was gone before, "" where it is.
     """
 
     def __init__(self, intents: Intents | None = None) -> None:
@@ -347,7 +348,7 @@ class GoneNodes:
         self._kept_ns = 0
 
     def begin(self, cache: Cache, now_ns: int) -> None:
-        """All lists are read: what was there when somebody last looked, and is not now."""
+        """All lists are read: what was there when we last looked, and is not now."""
         for name in sorted(self._there - cache.nodes.keys()):
             self.gone(name, cache, now_ns)
         self._there = set(cache.nodes)

@@ -111,7 +111,7 @@ SETTINGS = "settings"
 
 
 class WriteGate:
-    """`quiet_until_ns`: so long nothing at all is written, to see whether somebody else writes."""
+    """`quiet_until_ns`: so long nothing at all is written, to see whether another writes."""
 
     def __init__(
         self,
@@ -273,7 +273,7 @@ def adopt(own: Intents, moved: Intents) -> None:
 
 
 def _read(text: str) -> list[Breaker]:
-    """The breakers that were kept. Text that cannot be read is a breaker of its own, since somebody
+    """The breakers that were kept. Text that cannot be read is a breaker of its own, since a person
     must look at it.
     """
     try:

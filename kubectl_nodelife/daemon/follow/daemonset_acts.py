@@ -5,9 +5,9 @@ before the act is seen: `is_act` says when it must. Three things it cannot know:
 upstream gives to a revision, which depends on how Go prints structs; which of equal nodes is next,
 the order of a Go map; and the names of pods. A revision and a pod are recognised by what they are
 (`engine.overlay`). What was planned under our hash goes on under the real one; and a pod made or
-deleted on another of equal nodes takes the place of one that we had planned, and is told as done by
-another controller. Each kind has a watch of its own: an act that nothing explains yet is put off a
-little (`defers`).
+deleted on another of equal nodes takes the place of one that we had planned, and is noted as done
+by another controller. Each kind has a watch of its own: an act that nothing explains yet is put off
+a little (`defers`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class DaemonSetFollower:
         return deferred
 
     def defers(self, event: Event, act: bool, now_ns: int) -> bool:
-        """True if an act waits for what led to it, which other watches may tell some moments later.
+        """True if an act waits for what led to it, which other watches may bring a moment later.
 
         Only what our copy would not do waits, and what is said of the same object after it.
         """
@@ -276,7 +276,7 @@ def _is_going(obj: KubeObject) -> bool:
 
 
 def _node_of(pod: Pod) -> str:
-    """The node that the pod is on or for, "" where that cannot be told."""
+    """The node that the pod is on or for, "" where that is not known."""
     if pod.spec.node_name:
         return pod.spec.node_name
     try:

@@ -1,6 +1,6 @@
 """Relates a planning copy to writes that other controllers made before it.
 
-Each such write is told as done by another controller, becomes the cause of what follows from it,
+Each such write is noted as done by another controller, becomes the cause of what follows from it,
 and adjusts our copy where it shows what cannot be known otherwise (`PassPhase`, `daemonset_acts`).
 A host that enforces all of its controllers takes a bare `Follower`.
 
@@ -58,7 +58,7 @@ BY_ANOTHER = "already done by another controller"
 
 T = TypeVar("T")
 Contain = Callable[[Hashable, Exception], None]
-"""Told of what a call was about, and of its exception."""
+"""Called with what a call was about, and its exception."""
 
 _ORDER: Final = "the order of events"
 
@@ -69,7 +69,7 @@ _MOST_LOSSES = 10_000
 
 class Follower:
     """A host's questions about each event of the cluster. The answers here are for a host whose
-    controllers act: there is nobody to follow.
+    controllers act: there is no controller to follow.
     """
 
     def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
@@ -137,7 +137,7 @@ class ControllerFollower(Follower):
         self._told: list[Action] = []  # what was done before ours, since `learn` was last asked
 
     def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
-        """In the order in which they happened, as far as versions tell."""
+        """In the order in which they happened, as far as versions show it."""
         return in_order(events)
 
     def is_act(self, event: Event) -> bool:
@@ -145,7 +145,7 @@ class ControllerFollower(Follower):
         return self._daemonsets.is_act(event)
 
     def defers(self, event: Event, act: bool, now_ns: int) -> bool:
-        """An act of the DaemonSet controller whose reason another watch has yet to tell."""
+        """An act of the DaemonSet controller whose reason another watch has yet to bring."""
         return self._daemonsets.defers(event, act, now_ns)
 
     def pop_deferred(self) -> list[Put | Gone]:
@@ -155,7 +155,7 @@ class ControllerFollower(Follower):
     def before(
         self, event: Put | Gone, old: KubeObject | None, now_ns: int
     ) -> tuple[Put | Gone, list[Event]]:
-        """Tells of writes that come before ours, and makes them the event's cause."""
+        """Notes writes that come before ours, and makes them the event's cause."""
         event, ended = self._daemonsets.before(event, now_ns)
         if old is None:
             return event, ended
@@ -192,7 +192,7 @@ class ControllerFollower(Follower):
         return self._phase.decided(action, now_ns)
 
     def _tell(self, action: Action, now_ns: int) -> Action | None:
-        """Note what another did first; None where we had planned it, which is then told."""
+        """Note what another did first; None where we had planned it, which is noted already."""
         planned = [p for p in self._overlay.planned(action.target) if type(p) is type(action)]
         if planned and isinstance(action, (AddTaints, RemoveTaints)):
             ours = [t for p in planned for t in cast("AddTaints | RemoveTaints", p).taints]
@@ -223,10 +223,10 @@ def _find(controllers: Iterable[Controller], kind: type[C]) -> C | None:
 
 
 def in_order(events: Sequence[Event]) -> Sequence[Event]:
-    """Events of several watches in the order in which they happened, as far as versions tell.
+    """Events of several watches in the order in which they happened, as far as versions show it.
 
     Each kind has a connection of its own, and a pod's deletion may come before the change of the
-    set that led to it. What is gone tells no version: it stays before what came next of its kind.
+    set that led to it. What is gone has no version: it stays before what came next of its kind.
     Anything but numbers for versions leaves the order as it is.
     """
     if len({_kind(event) for event in events}) < 2:
@@ -390,7 +390,7 @@ class PassPhase:
         period_ns = self._lifecycle.settings.node_monitor_period_ns
         low_ns = renewal[1] + lost_after_ns(self._grace_ns(), period_ns)
         if not low_ns <= now_ns <= low_ns + 2 * period_ns + SECOND_NS:
-            return None  # silence that was not heard from its beginning, or another grace period
+            return None  # silence that was not watched from its beginning, or another grace period
         self._keep(action, (low_ns - now_ns, low_ns + period_ns - now_ns, now_ns))
         return low_ns, low_ns + period_ns
 

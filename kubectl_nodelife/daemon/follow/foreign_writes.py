@@ -39,7 +39,7 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_OUT_OF_SERVICE,
 )
 
-# reason of DisruptionTarget -> who sets it
+# reason of DisruptionTarget -> the controller that sets it
 _EVICTORS: Final = {DELETION_BY_TAINT_MANAGER: "taint-eviction", DELETION_BY_POD_GC: "pod-gc"}
 
 _DUE_SOON_NS: Final = 10 * SECOND_NS
@@ -65,7 +65,7 @@ class ForeignWriteDetector:
         self._lifecycle = lifecycle
         self._eviction = eviction
         self._early: dict[str, dict[Key, tuple[Pod, int]]] = {}  # marked, by node that is Ready
-        self._told: set[str] = set()  # uids of pods whose deletion by pod-gc was told, until gone
+        self._told: set[str] = set()  # uids of pods whose deletion by pod-gc was noted, until gone
 
     def compare(self, old: KubeObject, new: KubeObject, now_ns: int) -> Iterator[Action]:
         """The actions of one of the controllers between these two versions of one object."""
@@ -77,7 +77,7 @@ class ForeignWriteDetector:
             yield from self._pod(old, new, now_ns)
 
     def removed(self, old: KubeObject) -> Iterator[Action]:
-        """Who took an object away at once: only pods that pod-gc collects are told."""
+        """The action that deleted an object at once, for pods that pod-gc collects alone."""
         if not isinstance(old, Pod) or not old.spec.node_name:
             return
         if old.uid in self._told:
@@ -248,7 +248,7 @@ class ForeignWriteDetector:
         )
 
     def _silence(self, node: Node, now_ns: int) -> str:
-        """How long we ourselves have not heard of the kubelet, against the limit."""
+        """For how long we have seen no sign of the kubelet, against the limit."""
         health = self._lifecycle.memory.health.get(node.name) if self._lifecycle else None
         if health is None or self._lifecycle is None:
             return "its kubelet stopped posting"

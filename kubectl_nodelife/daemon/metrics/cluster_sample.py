@@ -1,8 +1,8 @@
 """A look at nodes and zones for the metrics, made in steps, a node each.
 
-Pods are looked at on lost nodes and on nodes that are being drained only. A node that somebody
-takes away on purpose (cordoned, being deleted, marked by an autoscaler) counts in `nodelife_nodes`,
-and is left out of what foretells a loss.
+Pods are looked at on lost nodes and on nodes that are being drained only. A node that is taken away
+on purpose (cordoned, being deleted, marked by an autoscaler) counts in `nodelife_nodes`, and is
+left out of what foretells a loss.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def sample_steps(view: ClusterView, *, per_node: bool) -> Generator[None, None, 
             label = label_of.get(of_node.zone, OTHER_ZONES)
             _add_node(sample, label, of_node, rates.get(of_node.zone, 0.0), per_node)
         yield
-    if view.source.get("standsStill"):  # nobody is called lost while the cluster is not in sight
+    if view.source.get("standsStill"):  # no node is called lost while the cluster is not seen
         sample.unknown_within.clear()
         sample.soon_lost.clear()
     if per_node and len(sample.nodes) > MOST_NODES:
@@ -115,7 +115,7 @@ def sample_steps(view: ClusterView, *, per_node: bool) -> Generator[None, None, 
 
 
 def is_leaving(node: Node) -> bool:
-    """True if somebody takes the node away on purpose."""
+    """True if the node is taken away on purpose."""
     return (
         node.spec.unschedulable
         or node.metadata.deletion_timestamp is not None

@@ -2,7 +2,7 @@
 
 Nothing else of the daemon is reachable here. The text is made in a thread, in the format that the
 scraper asks for, and kept for a second, so that a second scraper costs nothing. With a token file
-/metrics wants its content as bearer token; the file is read anew for each request, since tokens
+/metrics requires its content as bearer token; the file is read anew for each request, since tokens
 rotate.
 
 The only module that imports prometheus_client, which costs 130 ms: it is imported by a daemon that
@@ -178,7 +178,7 @@ class _Collected(Collector):
 
 
 def expose(values: Values, accept: str, *, plain_zones: bool = False) -> Exposition:
-    """All values with those of this process, as the Accept header wants them."""
+    """All values with those of this process, in the format of the Accept header."""
     registry = CollectorRegistry()
     registry.register(_Collected(values, plain_zones))
     ProcessCollector(registry=registry)

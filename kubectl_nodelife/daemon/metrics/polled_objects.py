@@ -1,4 +1,4 @@
-"""Reads what the daemon does not watch and metrics tell: budgets, and the Lease of an upgrade run.
+"""Reads what the daemon does not watch and metrics show: budgets, and the Lease of an upgrade run.
 
 Each is one list at most a minute; what may not be read is left out of the metrics.
 """

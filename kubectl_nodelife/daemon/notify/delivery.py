@@ -1,6 +1,6 @@
 """Brings notices to a command and to a webhook, one after another, never two at once.
 
-`Notifier` looks for notices every second, and hands them to the ways out that were asked for. Of
+`Notifier` looks for notices every second, and passes them to the ways out that were asked for. Of
 several notices of one key that wait only the newest is sent. A webhook that does not take one is
 tried again after 1, 2, 4 ... 60 s, for an hour at most; a hundred notices wait, and no more than
 one a second and twenty an hour are sent: one more says that others are left out. No redirect is
@@ -195,7 +195,7 @@ class ConditionSource(Protocol):
 
 
 class Notifier:
-    """Looks for notices every second, and hands them to the ways out that were asked for."""
+    """Looks for notices every second, and passes them to the ways out that were asked for."""
 
     def __init__(
         self,

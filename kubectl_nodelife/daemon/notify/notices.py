@@ -1,6 +1,6 @@
 """The conditions that are worth a notification now, each with a key, and their changes.
 
-A condition is told when it begins (firing) and when it is over (resolved), under the same key.
+A condition is sent when it begins (firing) and when it is over (resolved), under the same key.
 Pure: made from the samples that the metrics are made from.
 """
 
@@ -33,7 +33,7 @@ _TROUBLE: Final = "kubectl nodelife status --trouble"
 
 
 class NotedCondition(msgspec.Struct, frozen=True):
-    """Something that holds now, in a sentence, and the command that tells more."""
+    """Something that holds now, in a sentence, and the command that shows more."""
 
     event: str
     sentence: str

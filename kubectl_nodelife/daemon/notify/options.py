@@ -15,7 +15,7 @@ from kubectl_nodelife.errors import BadInput
 class NotifyOptions(msgspec.Struct, frozen=True):
     """`command`: a program and its arguments, "" for none. `webhook`: a URL, "" for none.
 
-    `events`: those that are told; none given: all.
+    `events`: those that are sent; none given: all.
     """
 
     command: str = ""
@@ -24,7 +24,7 @@ class NotifyOptions(msgspec.Struct, frozen=True):
 
     @property
     def wanted(self) -> frozenset[str]:
-        """The events that are told."""
+        """The events that are sent."""
         return frozenset(self.events or EVENTS)
 
     def argv(self) -> list[str]:

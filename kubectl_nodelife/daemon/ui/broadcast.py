@@ -1,6 +1,6 @@
-"""One stream of server-sent events for all who listen.
+"""One stream of server-sent events for all listeners.
 
-The last events are kept, so that a listener who comes back goes on where it stopped, by the number
+The last events are kept, so that a listener that comes back goes on where it stopped, by the number
 of the last event that it had; else it begins with a snapshot. One that does not read is dropped,
 and takes a snapshot when it is back.
 """
@@ -40,7 +40,7 @@ class Subscriber:
         self._came.set()
 
     def drop(self) -> None:
-        """Tell it that there is nothing more."""
+        """End it: there is nothing more."""
         self.dropped = True
         self._came.set()
 
@@ -93,19 +93,19 @@ class Broadcast:
             self.wanted.clear()
 
     def close(self) -> None:
-        """Tell all that there is nothing more."""
+        """End all of them: there is nothing more."""
         for subscriber in self.subscribers:
             subscriber.drop()
 
     def publish(self, event: str, document: dict[str, Any]) -> None:
-        """Tell all, and keep it for those who come back."""
+        """Send to all, and keep it for listeners that come back."""
         self._number += 1
         chunk = self._chunk(event, document)
         self._events.append((self._number, chunk))
         self._give(chunk)
 
     def whisper(self, event: str, document: dict[str, Any]) -> None:
-        """Tell those who listen now; it is kept for nobody."""
+        """Send to those that listen now; it is not kept."""
         self._give(b"event: %b\ndata: %b\n\n" % (event.encode(), _json.encode(document)))
 
     def _give(self, chunk: bytes) -> None:
@@ -118,7 +118,7 @@ class Broadcast:
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (number, event.encode(), _json.encode(document))
 
     def _first(self) -> bytes:
-        """The snapshot, made once for all who come before the next event."""
+        """The snapshot, made once for all that come before the next event."""
         if self._kept[0] != self._number:
             document = self._snapshot()
             if document is None:

@@ -1,4 +1,4 @@
-"""Makes what the live page shows, while somebody looks: frames of the wall, changes, works.
+"""Makes what the live page shows, while it is open: frames of the wall, changes, works.
 
 All of it is called in the daemon's loop, in slices. A look that takes long is followed by a longer
 pause, so that it costs a tenth of a core at most. What works in progress wait for is asked of the
@@ -50,7 +50,7 @@ nothing to show yet, and why."""
 EVERY_SECONDS: Final[Mapping[str, float]] = {"Upgrade": 5.0, "DaemonSet": 5.0, "Node": 15.0}
 """How often is asked, by the kind of work."""
 MOST_ASKED: Final = 8
-"""Works of a kind of which details are told."""
+"""Works of a kind of which details are shown."""
 _LOOK_SECONDS: Final = 1.0
 
 
@@ -94,7 +94,7 @@ class LiveFeed:
         self.broadcast = Broadcast(self._snapshot)
 
     async def run(self) -> None:
-        """Tell what there is, as long as somebody listens, until cancelled."""
+        """Publish what there is, as long as there are listeners, until cancelled."""
         while True:
             await self.broadcast.wanted.wait()
             beside = [
@@ -209,8 +209,8 @@ class LiveFeed:
 
 
 class WorksFeed:
-    """Asks the daemon's own answers what works in progress wait for, while somebody looks at the
-    page. `now_ns`: by the API server's clock.
+    """Asks the daemon's own answers what works in progress wait for, while the page is open.
+    `now_ns`: by the API server's clock.
     """
 
     def __init__(self, answers: Mapping[str, Answer], now_ns: Callable[[], int]) -> None:
@@ -256,7 +256,7 @@ class WorksFeed:
         query: Query,
         read: Callable[[dict[str, Any]], list[WorkDetails]],
     ) -> None:
-        """Take the answer; where there is none, that is what is told of the works."""
+        """Take the answer; where there is none, that is what is shown of the works."""
         now_ns = self._now_ns()
         try:
             told = await self._answers[question](query)

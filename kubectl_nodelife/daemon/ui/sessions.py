@@ -109,7 +109,7 @@ class Sessions:
 
 
 def _find(kept: Iterable[str], given: str) -> str | None:
-    """The key that is the same, compared in a time that does not tell how much of it is."""
+    """The key that is the same, compared in constant time."""
     found = None
     sent = given.encode("utf-8", "replace")
     for key in kept:
