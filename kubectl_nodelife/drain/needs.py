@@ -30,7 +30,7 @@ WHY: Final = {
     "Pod": "without pods there is nothing to say about a drain",
     "PodDisruptionBudget": "a budget may hold evictions up or stop them",
     "Namespace": "nothing can be evicted in a namespace that is being deleted",
-    "Lease": "without its Lease a kubelet that died lately looks alive",
+    "Lease": "without its Lease a kubelet that stopped lately seems to run",
     "PersistentVolumeClaim": "a claim may tie a replacement to this node or to its zone",
     "PersistentVolume": "a volume may tie a replacement to this node or to its zone",
 } | dict.fromkeys(ADMISSION, "it may refuse evictions")

@@ -210,8 +210,8 @@ class PlanTerms(LearntTerms, frozen=True, kw_only=True):
         found = why_held(pod, node, snapshot, due_ns, self._why_silent(node))
         if found is None and node in self.silent and not snapshot.out_of_service(node):
             late = human_duration(snapshot.now_ns - snapshot.late[node])
-            told = f"the kubelet of {node} was last heard of {late} ago: nothing ends the pod"
-            return "kubelet-unreachable", f"{told} until it is heard of again"
+            told = f"the kubelet of {node} last reported {late} ago: nothing ends the pod"
+            return "kubelet-unreachable", f"{told} until it reports again"
         return found
 
 

@@ -139,7 +139,7 @@ def _for_ever(outlook: Outlook, pod: Pod) -> Iterator[str]:
     ways = "its kubelet is back, its node object is deleted"
     if outlook.settings.gate("NodeOutOfServiceVolumeDetach"):
         ways += ", its node is tainted out-of-service"
-    yield f"Then it is Terminating for ever, until {ways} or somebody forces it."
+    yield f"Then it is Terminating for ever, until {ways} or it is force-deleted."
     owner = controller_of(pod.metadata)
     if owner is not None and owner.kind == "StatefulSet":
         yield (

@@ -147,8 +147,8 @@ def _sum(answer: PodAudit) -> str:
         answer_line = "Nothing was found, but most pods say too little to be judged."
     parts.append(f"{counted(ok, 'pod')} {'is' if ok == 1 else 'are'} consistent")
     if unheard:
-        verb = "is" if len(audit.unheard) == 1 else "are"
-        where = f"{counted(len(audit.unheard), 'node')} that {verb} not heard from"
+        verb = "does" if len(audit.unheard) == 1 else "do"
+        where = f"{counted(len(audit.unheard), 'node')} that {verb} not report"
         parts.append(f"{unheard} on {where}, so that what they say may be old")
     if unknown:
         parts.append(f"{unknown} {'says' if unknown == 1 else 'say'} too little")

@@ -163,7 +163,7 @@ def _details(status: dict[str, Any]) -> Iterable[str]:
         if gate["because"] == status["because"]:
             continue  # a pause: the first line says it
         ago = gate["toldSecondsAgo"]
-        told = "" if ago is None else f" (told {_span(ago)} ago)"
+        told = "" if ago is None else f" (reported {_span(ago)} ago)"
         yield f"{_GATE} {gate['gate']}{told}: {gate['because']}"
     held: dict[str, list[str]] = {}
     for hold in status["holds"]:
@@ -240,9 +240,9 @@ def _leader(leader: dict[str, Any]) -> str:
     if not leader["holder"]:
         return f"No leader; the last one left{since}"
     if leader["alive"]:
-        return f"Leader {leader['holder']}{f', heard{since}' if since else ''}"
+        return f"Leader {leader['holder']}{f', renewed{since}' if since else ''}"
     return (
-        f"No leader: {leader['holder']} was {f'last heard{since}' if since else 'heard no more'}."
+        f"No leader: {leader['holder']} {f'last renewed{since}' if since else 'renews no more'}."
         " The same `upgrade start` goes on, or `upgrade resume`"
     )
 

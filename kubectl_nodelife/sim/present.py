@@ -136,4 +136,4 @@ def assumed_of(setting: Setting) -> Iterator[str]:
             continue
         lives = goes_on(node, sign, setting.start_ns, late_renew=late_renew)
         then = "is taken for slow" if lives else "stays silent"
-        yield f"the kubelet of {name} was last heard of {human_duration(age_ns)} ago and {then}"
+        yield f"the kubelet of {name} last reported {human_duration(age_ns)} ago and {then}"

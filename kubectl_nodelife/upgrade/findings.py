@@ -66,7 +66,7 @@ _LABEL_OS: Final = "kubernetes.io/os"
 _CAPI_MACHINE: Final = "cluster.x-k8s.io/machine"
 _CAPI_SKIP: Final = "cluster.x-k8s.io/skip-remediation"
 _READ_FOR: Final = {
-    "Lease": "whether kubelets live, beyond what Ready says",
+    "Lease": "whether kubelets report, beyond what Ready says",
     "PodDisruptionBudget": "what budgets allow",
     "DaemonSet": "which daemon pods must be back on a node, and which tolerate the proof's taint",
     "PersistentVolumeClaim": "which pods can move with their volumes",
@@ -212,7 +212,7 @@ def _control_plane(snapshot: PlanSnapshot) -> Iterator[PreflightFinding]:
         lease = snapshot.find("Lease", "kube-system", name)
         if not isinstance(lease, Lease) or lease.spec.renew_time is None:
             yield PreflightFinding(
-                name, NOT_EVALUATED, f"whether {name} lives: its Lease in kube-system was not found"
+                name, NOT_EVALUATED, f"whether {name} runs: its Lease in kube-system was not found"
             )
         elif snapshot.now_ns - lease.spec.renew_time > MINUTE_NS:
             text = f"{name} has not renewed its Lease for over a minute; no node is proven without"

@@ -114,7 +114,7 @@ def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int
         why = f"node {node.name} {why}" if pod.spec.node_name else "no node has it"
         return f"nothing has to be forced: {why}, so pod-gc deletes the pod"
     if force == NEVER:
-        return f"never force it: {_machine_is_on(node, now_ns)}"
+        return f"do not force-delete: {_machine_is_on(node, now_ns)}"
     off = f"only once the machine of {node.name} is known to be off:"
     if taint == AFTER_POWER_OFF:
         return f"{off} {_taint_command(node)}, and pod-gc deletes its terminating pods"
@@ -122,15 +122,15 @@ def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int
 
 
 def _machine_is_on(node: NodeReadiness, now_ns: int) -> str:
-    heard = "the cluster hears"
+    reported = "reports"
     if node.heartbeat_ns is not None:
-        heard = f"{human_duration(now_ns - node.heartbeat_ns)} ago the cluster heard"
-    told = f"{heard} the kubelet of {node.name}, so the machine is on"
+        reported = f"reported {human_duration(now_ns - node.heartbeat_ns)} ago"
+    why = f"the kubelet of {node.name} {reported}, so the machine is on"
     if node.ready == FALSE:
-        return f"{told}; mend the node, whose kubelet says why it is not ready"
+        return f"{why}; mend the node, whose kubelet says why it is not ready"
     if node.ready == UNKNOWN:
-        return f"{told}; wait, the node is coming back"
-    return f"{told}; look there at its containers, its volumes and the kubelet's log"
+        return f"{why}; wait, the node is coming back"
+    return f"{why}; look there at its containers, its volumes and the kubelet's log"
 
 
 def _found(node: NodeReadiness, now_ns: int) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ def _found(node: NodeReadiness, now_ns: int) -> tuple[str, ...]:
 
 def _missing(node: NodeReadiness, alive: bool) -> tuple[str, ...]:
     if alive:
-        return ("that the machine is off: its kubelet speaks, so it is on",)
+        return ("that the machine is off: its kubelet reports, so it is on",)
     missing = []
     if node.heartbeat_ns is None:
         missing.append("a heartbeat: none was read, so nothing says how long the node is silent")

@@ -23,5 +23,5 @@ def test_the_class_does_not_advise_what_the_pod_forbids(
     path.write_text("\n".join(json.dumps(obj) for obj in (sick, stuck)))
     assert main(["audit", "-f", str(path), "--now", ago(0)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "Do: never force it: 1s ago the cluster heard the kubelet of a" in said
+    assert "Do: do not force-delete: the kubelet of a reported 1s ago" in said
     assert "make sure that the machine is off" not in said

@@ -79,7 +79,7 @@ def test_one_controller_that_does_nothing_while_the_lease_is_renewed() -> None:
     assert kinds(made) == ["disabled", "missing"]
     assert made.because.startswith(
         "node-lifecycle has made no write for 1m0s while 1 was due, but kube-controller-manager "
-        "lives (its lease is renewed by cm-1): node-lifecycle is disabled "
+        "runs (its lease is renewed by cm-1): node-lifecycle is disabled "
         "(--controllers=-node-lifecycle-controller) or stuck"
     )
 

@@ -53,7 +53,7 @@ def said(capsys: Capture, path: Path, *words: str) -> Any:
             "True",
             HALF_A_MINUTE_AGO,
             "v1.36",
-            "never force it: 30s ago the cluster heard the kubelet of a1, so the machine is on;"
+            "do not force-delete: the kubelet of a1 reported 30s ago, so the machine is on;"
             " look there at its containers, its volumes and the kubelet's log",
             id="its-kubelet-speaks",
         ),
@@ -61,7 +61,7 @@ def said(capsys: Capture, path: Path, *words: str) -> Any:
             "False",
             HALF_A_MINUTE_AGO,
             "v1.36",
-            "never force it: 30s ago the cluster heard the kubelet of a1, so the machine is on;"
+            "do not force-delete: the kubelet of a1 reported 30s ago, so the machine is on;"
             " mend the node, whose kubelet says why it is not ready",
             id="its-kubelet-says-it-is-not-ready",
         ),
@@ -86,7 +86,7 @@ def test_four_verbs_say_the_same(
     (finding,) = [f for f in audited["findings"] if f["name"] == "web-0"]
     assert finding["remedy"] == finding["advice"]["sentence"] == sentence
     (step,) = repaired["steps"]
-    if sentence.startswith("never"):
+    if sentence.startswith("do not"):
         assert sentence in step["refusals"][0]
     else:  # repair wants to be told that it is off, and then does what is said
         assert step["refusals"] == ["nothing proves that node a1 is off; say so with --fenced a1"]

@@ -203,7 +203,7 @@ def test_the_audit_adds_up_and_trusts_no_pod_of_a_silent_node(ask: Ask) -> None:
     counts = ask(cluster, "audit", "-o", "json").document["counts"]
     assert counts == {"ok": 1, "unknown": 1, "unheard": 3}
     said = ask(cluster, "audit").out
-    assert "1 pod is consistent; 3 on 1 node that is not heard from" in said
+    assert "1 pod is consistent; 3 on 1 node that does not report" in said
     assert "1 says too little" in said
 
 

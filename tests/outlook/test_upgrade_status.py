@@ -141,7 +141,7 @@ def test_a_leader_lives_while_its_lease_is_renewed() -> None:
     assert status(TEN, lease(run()))["leader"]["alive"]
     old = status(TEN, lease(run(), age_s=600))
     assert not old["leader"]["alive"]
-    assert "No leader: me was last heard 10m ago" in text(old)
+    assert "No leader: me last renewed 10m ago" in text(old)
     assert "No leader" in text(status(TEN, lease(run(), holder="")))
 
 
@@ -341,7 +341,7 @@ def test_what_a_leader_that_went_said_of_gates_is_not_taken_for_now() -> None:
     nodes = [node("b0", DRAINING), *TEN[1:]]
     now = status(nodes, lease(run(), said=said))
     assert [g["gate"] for g in now["gates"]] == ["zone"]
-    assert "Held by gate zone (told 5s ago): a is sick" in text(now)
+    assert "Held by gate zone (reported 5s ago): a is sick" in text(now)
     dead = status(nodes, lease(run(), said=said, age_s=600))
     assert not dead["gates"] and not dead["holds"]
     assert dead["nodes"][0]["because"] == "before its leader went: S4: Ready"
@@ -376,4 +376,4 @@ def test_watching_tells_what_is_new_and_nothing_that_changes_by_time_alone() -> 
     assert told.splitlines()[0] == "Step 0 of pool blue takes 1 node: none was chosen yet"
     assert [line.split()[0] for line in told.splitlines()[1:]] == ["NODE", "b0"]
     told = follower.news(status(claimed, lease(run(step=Step(pool="blue", window=1)), age_s=600)))
-    assert told.startswith("No leader: me was heard no more.") and "NODE" not in told
+    assert told.startswith("No leader: me renews no more.") and "NODE" not in told

@@ -74,8 +74,8 @@ def test_a_kubelet_that_speaks_is_never_forced(
     advice = advice_for(node(ready=ready, heartbeat=heartbeat))
     assert (advice.force_delete, advice.out_of_service_taint) == (expected, expected)
     assert bool(advice.commands) == bool(advice.undo) == (expected != "never")
-    (said,) = [line for line in advice.evidence_missing if "speaks" in line or "powered" in line]
-    assert ("its kubelet speaks" in said) == (expected == "never")
+    (said,) = [line for line in advice.evidence_missing if "reports" in line or "powered" in line]
+    assert ("its kubelet reports" in said) == (expected == "never")
 
 
 def test_what_is_missing_before_a_machine_is_called_off() -> None:
@@ -146,7 +146,7 @@ def test_a_ready_node_that_was_not_heard_of_since_is_named_so() -> None:
     dying = pod(metadata__deletionTimestamp=ago(300))
     for heartbeat, said in ((301, True), (299, False)):
         (finding,) = sweep(dying, nodes=(node(heartbeat=heartbeat),)).findings
-        assert ("nothing was heard of it since" in finding.because) is said
+        assert ("has not reported since" in finding.because) is said
 
 
 def told(subject: Pod, of_node: Node) -> Any:

@@ -121,7 +121,7 @@ def test_pod_security_of_the_namespace_concerns_a_template_alone() -> None:
 
 @pytest.mark.parametrize("name", ["kube-controller-manager", "kube-scheduler"])
 def test_who_proves_a_node_must_live(name: str) -> None:
-    assert told(plan())[name][0].startswith(f"not evaluated: whether {name} lives")
+    assert told(plan())[name][0].startswith(f"not evaluated: whether {name} runs")
     assert name not in told(plan(lease(name, age_s=5)))
     assert f"{name} has not renewed its Lease" in told(plan(lease(name, age_s=90)))[name][0]
 

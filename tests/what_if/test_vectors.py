@@ -191,7 +191,7 @@ def test_a_kubelet_that_is_late_stays_silent_in_both_plays() -> None:
     answer = ask("lose node a2", late)
     assert [each.name for each in answer.nodes] == ["a2"]
     assert not answer.workloads
-    assert any("a1 was last heard of 20s ago and stays silent" in s for s in answer.assumed)
+    assert any("a1 last reported 20s ago and stays silent" in s for s in answer.assumed)
 
 
 def test_no_act_that_changes_anything_makes_no_difference() -> None:

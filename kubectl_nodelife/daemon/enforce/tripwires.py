@@ -178,7 +178,7 @@ class Tripwires:
         if twice >= max(REVIVED_LEAST, REVIVED_SHARE * len(self._cache.nodes)):
             self._trouble_ns = now_ns
             because = (
-                f"the kubelets of {twice} nodes were heard right after these were called lost, "
+                f"the kubelets of {twice} nodes reported right after these were called lost, "
                 "twice each: what is read of them is old"
             )
             self._open(ALL_AT_ONCE, because, now_ns, recovery_passes=True)

@@ -112,7 +112,7 @@ _NODES: Final = (
         "nodelife_nodes_unknown_within",
         "seconds",
         "3",
-        "Nodes that turn Unknown within that time unless they are heard of. Nodes that are "
+        "Nodes that turn Unknown within that time unless they report. Nodes that are "
         "cordoned, being removed or deleted are left out.",
     ),
     _gauge("nodelife_nodes_flapping", "", "1", "Nodes that were lost three times in 15 minutes."),
@@ -211,7 +211,7 @@ _OURSELVES: Final = (
         "nodelife_watch_last_event_timestamp_seconds",
         "kind",
         "5",
-        "When the watch of the kind was last heard of.",
+        "When the watch of the kind last sent anything.",
     ),
     _counter("nodelife_relists_total", "kind", "5", "Lists of the kind."),
     _counter("nodelife_requests_total", "code", "6", "Requests that read, by class of answer."),
@@ -235,7 +235,7 @@ _PER_NODE: Final = (
         "nodelife_node_unknown_in_seconds",
         "node",
         "1n",
-        "Seconds until the node is Unknown unless it is heard of.",
+        "Seconds until the node is Unknown unless it reports.",
         per_node=True,
     ),
     _gauge("nodelife_node_pods_due", "node", "1n", "Pods of the node with a timer.", per_node=True),

@@ -59,7 +59,7 @@ def cluster_conditions(sample: ClusterSample) -> dict[str, NotedCondition]:
     """The conditions in a look at nodes and zones, by key."""
     found: dict[str, NotedCondition] = {}
     for name in sorted(sample.soon_lost):
-        sentence = f"node {name} turns Unknown within 20s unless it is heard of"
+        sentence = f"node {name} turns Unknown within 20s unless it reports"
         found[f"nodeWillBeLost/{name}"] = NotedCondition("nodeWillBeLost", sentence, _TROUBLE)
     for name in sorted(sample.unreachable):
         explain = f"kubectl nodelife explain node {name}"

@@ -208,7 +208,7 @@ NOTES: Final[dict[str, ClassNote]] = {
         WRONG,
         "deleted, its node is Ready, and its kubelet has not finished: containers that do not"
         " stop, volumes that do not unmount, or a runtime that hangs",
-        "look at the kubelet's log and the pod's events on that node; never force it there",
+        "look at the kubelet's log and the pod's events on that node; do not force-delete it there",
         "a forced delete leaves containers and mounts behind that nothing cleans up",
         (f"{_K}72226",),
     ),

@@ -173,7 +173,7 @@ def _make_the_mark(case: RepairCase) -> Planned:
     if STALE_READY not in case.options.classes:
         return (f"only reported; ask for it with --class {STALE_READY}",)
     if node.ready != UNKNOWN or pod.status.phase in TERMINAL_PHASES or is_mirror_pod(pod):
-        return ("only what runs on a node of which nothing is heard is marked, as upstream",)
+        return ("only what runs on a node that does not report is marked, as upstream",)
     if node.heartbeat_ns is None:
         return (f"node {node.name} has no heartbeat that was read",)
     if now_ns - node.heartbeat_ns < case.context.release.heartbeat_ns:

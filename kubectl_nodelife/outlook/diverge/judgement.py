@@ -227,7 +227,7 @@ def _silent_controllers(
             name=name,
             controller=name,
             message=f"{name} has made no write for {_for(now_ns - due_ns)} while {writes} "
-            f"{'was' if writes == 1 else 'were'} due, but kube-controller-manager lives ({alive}): "
+            f"{'was' if writes == 1 else 'were'} due, but kube-controller-manager runs ({alive}): "
             f"{name} is disabled (--controllers=-{upstream}) or stuck",
             sure=LIKELY,
             count=writes,
