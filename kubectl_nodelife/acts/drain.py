@@ -37,7 +37,7 @@ from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.meta import OwnerReference, Time, controller_of
 from kubectl_nodelife.kube.node import Node, NodeCondition
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     ADMIN_REQUESTED,
@@ -393,7 +393,7 @@ def _owner(pod: Pod) -> OwnerReference | None:
 
 
 def _is_waited_for(pod: Pod) -> bool:
-    over = pod.status.phase in ("Succeeded", "Failed")
+    over = pod.status.phase in TERMINAL_PHASES
     if over or pod.metadata.deletion_timestamp is not None or _is(pod, "Ready", TRUE):
         return False
     return bool(pod.spec.node_name) or not _is(pod, "PodScheduled", FALSE)

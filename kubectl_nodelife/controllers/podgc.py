@@ -28,7 +28,7 @@ from kubectl_nodelife.engine.controller import Actions, TurnPart
 from kubectl_nodelife.engine.events import Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod, disruption_target
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, disruption_target
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import DELETION_BY_POD_GC, TAINT_NODE_OUT_OF_SERVICE
 
@@ -41,7 +41,6 @@ QUARANTINE_NS: Final = 40 * SECOND_NS
 _HANDOVER_NS: Final = 100 * MILLISECOND_NS
 
 _ALIVE_PHASES = frozenset({"Pending", "Running", "Unknown"})
-_FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
 _CONDITION_MESSAGE = "PodGC: node no longer exists"
 _RUN: Final = "run"
 
@@ -272,7 +271,7 @@ class PodGCController:
         yield self._delete(pod, because, cause, gone=gone, out_of_service=out_of_service)
 
     def _changes_phase(self, pod: Pod) -> bool:
-        return self._sets_phase and pod.status.phase not in _FINISHED_PHASES
+        return self._sets_phase and pod.status.phase not in TERMINAL_PHASES
 
     def _delete(
         self,

@@ -20,8 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import msgspec
-
+from kubectl_nodelife.drain.results import EvictionWebhook
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.admission import (
     MatchCondition,
@@ -36,7 +35,6 @@ from kubectl_nodelife.kube.admission import (
 from kubectl_nodelife.kube.cel import Budget, CelError, Partial, Unknown, evaluate
 from kubectl_nodelife.kube.cel.cost import MATCH_CONDITIONS_BUDGET, POLICY_BUDGET
 from kubectl_nodelife.kube.meta import LabelSelector
-from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import format_selector, matches
 from kubectl_nodelife.kube.service import EndpointSlice
@@ -419,35 +417,6 @@ WEBHOOK_KINDS = (
 """The kinds that the answer about webhooks is made from."""
 
 DEFAULT_TIMEOUT_SECONDS = 10
-_MOST_NAMES = 4
-
-
-class EvictionWebhook(msgspec.Struct, frozen=True, rename="camel"):
-    """A webhook that is asked about the eviction of `pods`, each as namespace/name. `selects`: by
-    which rules, in words.
-
-    `failing`: why it certainly cannot be called, "" where it can or that is not known.
-    """
-
-    configuration: str
-    name: str
-    selects: str
-    failure_policy: str
-    timeout_seconds: int
-    failing: str
-    pods: list[str]
-
-    def told(self) -> str:
-        """In a sentence: which webhook is asked about what, and what comes of no answer."""
-        names = first_names(self.pods, _MOST_NAMES)
-        asked = f"is asked about {names} (it selects {self.selects})"
-        name = f"{self.name} of {self.configuration}"
-        if not self.failing:
-            fails = "refuses the eviction" if self.failure_policy == "Fail" else "lets it go on"
-            return f"{name} {asked}; no answer within {self.timeout_seconds}s {fails}."
-        if self.failure_policy == "Ignore":
-            return f"{name} {asked}; it cannot be called and is ignored: {self.failing}."
-        return f"{name} {asked}; it cannot be called, so that every eviction fails: {self.failing}."
 
 
 def eviction_webhooks(admission: Admission, pods: Sequence[Pod]) -> Iterator[EvictionWebhook]:

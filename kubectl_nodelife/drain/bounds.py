@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.results import Bound
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.quantity import amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -196,7 +196,7 @@ def _spare(budget: PodDisruptionBudget) -> int:
 
 
 def _runs(pod: Pod) -> bool:
-    return pod.status.phase not in ("Succeeded", "Failed")
+    return pod.status.phase not in TERMINAL_PHASES
 
 
 def _moves(pod: Pod) -> bool:

@@ -10,11 +10,10 @@ from msgspec import field
 
 from kubectl_nodelife.drain.advice import operator_of
 from kubectl_nodelife.kube.meta import controller_of
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import selector_fault
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.workloads.budgets import Expectation, sync_failure
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 
 # What a budget is, worst first.
 NEVER: Final = "never"

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
-from kubectl_nodelife.drain.admission import Admission, EvictionWebhook, eviction_webhooks
+from kubectl_nodelife.drain.admission import Admission, eviction_webhooks
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
 from kubectl_nodelife.drain.needs import Unread
 from kubectl_nodelife.drain.options import WaveOptions
@@ -28,6 +28,7 @@ from kubectl_nodelife.drain.results import (
     BudgetPoint,
     DrainPlan,
     Estimate,
+    EvictionWebhook,
     KeptPod,
     NodePlan,
     PodPlan,

@@ -35,7 +35,7 @@ from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
@@ -48,7 +48,6 @@ from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import MIDDLE
 from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.workloads.budgets import desired_pods
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, REMOVED_BY_THE_CLUSTER
 from kubectl_nodelife.workloads.owners import owner_chain
 from kubectl_nodelife.workloads.scales import Scaled, SyncFailure, api_group, replicas_of

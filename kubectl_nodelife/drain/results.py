@@ -11,7 +11,7 @@ import msgspec
 from msgspec import field
 
 from kubectl_nodelife.document import document
-from kubectl_nodelife.drain.admission import EvictionWebhook
+from kubectl_nodelife.kube.names import first_names
 
 READY: Final = "ready"
 SLOW: Final = "slow"
@@ -28,6 +28,8 @@ DEGRADED: Final = "degraded"
 FULL: Final = "full"
 OUTAGE_ORDER: Final = {FULL: 0, DEGRADED: 1, NONE: 2}
 """The outages of a workload, the worst first."""
+
+_MOST_NAMES: Final = 4
 
 WORST_FIRST: Final = (REFUSED, NEVER, UNKNOWN, SLOW, READY)
 
@@ -202,6 +204,34 @@ class Cordon(msgspec.Struct, rename="camel"):
 
     when: str
     because: str
+
+
+class EvictionWebhook(msgspec.Struct, frozen=True, rename="camel"):
+    """A webhook that is asked about the eviction of `pods`, each as namespace/name. `selects`: by
+    which rules, in words.
+
+    `failing`: why it certainly cannot be called, "" where it can or that is not known.
+    """
+
+    configuration: str
+    name: str
+    selects: str
+    failure_policy: str
+    timeout_seconds: int
+    failing: str
+    pods: list[str]
+
+    def told(self) -> str:
+        """In a sentence: which webhook is asked about what, and what comes of no answer."""
+        names = first_names(self.pods, _MOST_NAMES)
+        asked = f"is asked about {names} (it selects {self.selects})"
+        name = f"{self.name} of {self.configuration}"
+        if not self.failing:
+            fails = "refuses the eviction" if self.failure_policy == "Fail" else "lets it go on"
+            return f"{name} {asked}; no answer within {self.timeout_seconds}s {fails}."
+        if self.failure_policy == "Ignore":
+            return f"{name} {asked}; it cannot be called and is ignored: {self.failing}."
+        return f"{name} {asked}; it cannot be called, so that every eviction fails: {self.failing}."
 
 
 class DrainPlan(msgspec.Struct, rename="camel", kw_only=True):

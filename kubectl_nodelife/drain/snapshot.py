@@ -21,7 +21,7 @@ from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.kinds import kind_of_type
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.unreadable import Unreadable
@@ -32,7 +32,6 @@ from kubectl_nodelife.kube.wellknown import (
 )
 from kubectl_nodelife.kube.workload import Namespace, PodDisruptionBudget
 from kubectl_nodelife.workloads.budgets import budget_index
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.force_advice import ForceAdvice, Release, force_advice
 from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.matching import SelectorIndex

@@ -32,7 +32,7 @@ from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import zone_key
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.quantity import Amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -43,8 +43,8 @@ from kubectl_nodelife.sim.timing import MIDDLE, Timing
 from kubectl_nodelife.workloads.eviction import ALWAYS_ALLOW, can_ignore_budgets
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.owners import NEVER
+from kubectl_nodelife.workloads.scheduling import PODS
 from kubectl_nodelife.workloads.waves import (
-    PODS,
     BudgetKey,
     CapacityLeft,
     NodeLoad,
@@ -345,7 +345,7 @@ def _blocked(
     pod: Pod, silent: bool, scope: Scope, options: DrainOptions, admission: Admission
 ) -> str:
     """Why the pod can never go, where no run is needed to know; "" otherwise."""
-    if silent and pod.status.phase not in ("Succeeded", "Failed"):
+    if silent and pod.status.phase not in TERMINAL_PHASES:
         return "its kubelet is silent"
     if finalizers_that_hold(pod):
         return f"a finalizer holds {pod.namespace}/{pod.name}"
@@ -365,7 +365,7 @@ Cut = list[list[str]]
 NO_END_S = float("inf")
 
 
-class _Cost(NamedTuple):
+class _CordonCost(NamedTuple):
     """The costs of a way to cordon; the first difference decides.
 
     `stuck`: nodes whose drain does not end. `homeless`: replacements that find no node. `dark_s`:
@@ -401,10 +401,10 @@ def choose_cordon(
     if cost <= other:
         other_play.end()
         because = "room is scarce, and wave by wave would "
-        because += "change nothing" if cost == other else f"be no better: {_told(other, cost)}"
+        because += "change nothing" if cost == other else f"be no better: {_why_worse(other, cost)}"
         return first, cut, play, Cordon(CORDON_FIRST, because)
     play.end()
-    because = f"with all nodes cordoned first, {_told(cost, other)}"
+    because = f"with all nodes cordoned first, {_why_worse(cost, other)}"
     return by_wave, other_cut, other_play, Cordon(CORDON_BY_WAVE, because)
 
 
@@ -416,9 +416,9 @@ def _is_scarce(play: Play) -> bool:
     )
 
 
-def _cost(play: Play) -> _Cost:
+def _cost(play: Play) -> _CordonCost:
     outages = [plan.seconds for plan in workload_plans(play) if plan.outage == FULL]
-    return _Cost(
+    return _CordonCost(
         stuck=sum(run.end_ns is None for run in play.runs.values()),
         homeless=len(play.world.waiting),
         dark_s=sum(NO_END_S if took is None else took for took in outages),
@@ -427,7 +427,7 @@ def _cost(play: Play) -> _Cost:
     )
 
 
-def _told(worse: _Cost, better: _Cost) -> str:
+def _why_worse(worse: _CordonCost, better: _CordonCost) -> str:
     """The way in which it is worse, in a clause."""
     if worse.stuck != better.stuck:
         return f"{counted(worse.stuck, 'node')} would not be drained, not {better.stuck}"

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import ObjectMeta
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 
 DEFAULT_GRACE_SECONDS: Final = 30
@@ -26,7 +26,7 @@ def grace_seconds(pod: Pod, requested: int | None = None) -> int:
     `requested` is DeleteOptions.gracePeriodSeconds, None where it is not set. A pod on no node and
     one that has ended get none. Follows `CheckGracefulDelete`.
     """
-    if not pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed"):
+    if not pod.spec.node_name or pod.status.phase in TERMINAL_PHASES:
         return 0
     grace = pod.spec.termination_grace_period_seconds if requested is None else requested
     if grace is None:

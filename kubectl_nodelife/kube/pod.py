@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec import field
 
 from kubectl_nodelife.kube.meta import (
@@ -256,6 +258,10 @@ class PodResourceClaimStatus(ApiStruct, frozen=True):
 
     name: str = ""
     resource_claim_name: str = ""
+
+
+TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
+"""The phases of a pod that has ended, whatever becomes of its object."""
 
 
 class PodStatus(ApiStruct, frozen=True):

@@ -10,7 +10,7 @@ ports.
 from __future__ import annotations
 
 from kubectl_nodelife.kube.meta import ApiStruct, KubeObject
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 
 
 class ServiceSpec(ApiStruct, frozen=True):
@@ -56,13 +56,10 @@ class EndpointSlice(KubeObject, frozen=True):
     endpoints: tuple[Endpoint, ...] = ()
 
 
-_FINISHED = ("Succeeded", "Failed")
-
-
 def selects(service: Service, pod: Pod) -> bool:
     """True if the pod is an endpoint of the Service, ready or not."""
     wanted, labels = service.spec.selector, pod.metadata.labels or {}
-    if not wanted or service.namespace != pod.namespace or pod.status.phase in _FINISHED:
+    if not wanted or service.namespace != pod.namespace or pod.status.phase in TERMINAL_PHASES:
         return False
     return all(labels.get(key) == value for key, value in wanted.items())
 

@@ -36,7 +36,6 @@ CONTAINERS_NOT_READY: Final = "ContainersNotReady"
 CONTAINERS_NOT_INITIALIZED: Final = "ContainersNotInitialized"
 READINESS_GATES_NOT_READY: Final = "ReadinessGatesNotReady"
 
-TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 _REASON_OF_TERMINAL_PHASE: Final = {"Failed": POD_FAILED, "Succeeded": POD_COMPLETED}
 
 _READY: Final = PodCondition(type=READY, status="True")

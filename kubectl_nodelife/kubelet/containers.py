@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import (
+    TERMINAL_PHASES,
     ContainerState,
     ContainerStateRunning,
     ContainerStateTerminated,
@@ -184,7 +185,7 @@ def _as_phase_says(name: str, status: PodStatus, now_ns: int) -> ContainerStatus
     if status.phase in ("", "Pending"):
         waiting = ContainerState(waiting=ContainerStateWaiting(reason=CREATING))
         return ContainerStatus(name=name, started=False, state=waiting)
-    if status.phase in ("Succeeded", "Failed"):
+    if status.phase in TERMINAL_PHASES:
         return _ended(name, now_ns, exit_code=int(status.phase == "Failed"))
     running = ContainerStateRunning(started_at=status.start_time or Time(now_ns))
     return ContainerStatus(

@@ -21,7 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.pod import ContainerStatus, Pod, PodStatus
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, ContainerStatus, Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.calls import (
     CallRefused,
@@ -37,7 +37,6 @@ from kubectl_nodelife.kubelet.conditions import (
     POD_SCHEDULED,
     READY,
     READY_TO_START_CONTAINERS,
-    TERMINAL_PHASES,
     containers_ready_condition,
     ready_condition,
 )

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import (
+    TERMINAL_PHASES,
     ContainerState,
     ContainerStatus,
     PodCondition,
@@ -26,7 +27,6 @@ from kubectl_nodelife.kubelet.conditions import (
     CONTAINERS_READY,
     DISRUPTION_TARGET,
     READY,
-    TERMINAL_PHASES,
     owned_types,
     shared_types,
     terminal_phase_condition,

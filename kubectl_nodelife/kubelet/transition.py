@@ -13,6 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.pod import (
+    TERMINAL_PHASES,
     Container,
     ContainerRestartRule,
     ContainerState,
@@ -22,7 +23,7 @@ from kubectl_nodelife.kube.pod import (
     PodSpec,
     PodStatus,
 )
-from kubectl_nodelife.kubelet.conditions import TERMINAL_PHASES, is_sidecar
+from kubectl_nodelife.kubelet.conditions import is_sidecar
 from kubectl_nodelife.kubelet.releases import StatusRules
 
 Statuses = tuple[ContainerStatus, ...]

@@ -30,7 +30,8 @@ from kubectl_nodelife.outlook.explain_node import (
 from kubectl_nodelife.outlook.explain_pod import pod_sections
 from kubectl_nodelife.outlook.explain_who import who_section
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
-from kubectl_nodelife.outlook.view import ClusterView, release_of
+from kubectl_nodelife.outlook.view import ClusterView
+from kubectl_nodelife.workloads.force_advice import release_of
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
 
 if TYPE_CHECKING:

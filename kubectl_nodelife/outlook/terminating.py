@@ -8,8 +8,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kubelet.reclaim import what_can_hold
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.outlook.node import Outlook
-from kubectl_nodelife.outlook.view import release_of
-from kubectl_nodelife.workloads.force_advice import force_advice
+from kubectl_nodelife.workloads.force_advice import force_advice, release_of
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
 
 

@@ -16,7 +16,6 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import Unreadable, told
 from kubectl_nodelife.outlook.node import Outlook, join_controllers
-from kubectl_nodelife.workloads.force_advice import Release
 
 WARMING_UP: Final = "warming up: "
 """How the warning begins that no node is called lost before a grace period has been watched."""
@@ -99,11 +98,3 @@ class ClusterView:
         return join_controllers(
             self.cache, self.settings, self.now_ns, first_look=self._first_look
         )[0]
-
-
-def release_of(settings: Settings) -> Release:
-    """The settings that advice about forcing depends on."""
-    return Release(
-        collects_out_of_service=settings.gate("NodeOutOfServiceVolumeDetach"),
-        heartbeat_ns=settings.node_monitor_grace_period_ns,
-    )

@@ -23,13 +23,12 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, DRAIN_IN_PROGRESS, TRUE
 from kubectl_nodelife.kube.workload import DaemonSet
 
 MOST_WORKS: Final = 50
-_OVER: Final = frozenset({"Succeeded", "Failed"})
 
 
 MOST_WAITS: Final = 8
@@ -168,7 +167,7 @@ def moving(cache: Cache, node: str) -> list[Pod]:
 def _moves(pod: Pod) -> bool:
     """True if a drain would evict it."""
     owner = controller_of(pod.metadata)
-    if pod.status.phase in _OVER or (owner is not None and owner.kind == "DaemonSet"):
+    if pod.status.phase in TERMINAL_PHASES or (owner is not None and owner.kind == "DaemonSet"):
         return False
     return ANNOTATION_CONFIG_MIRROR not in (pod.metadata.annotations or {})
 

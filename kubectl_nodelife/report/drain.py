@@ -158,7 +158,6 @@ _WORKLOAD_COLUMNS = columns(
 _BUDGET_COLUMNS = columns("namespace | budget | rule | expected | desired | healthy | allowed")
 _TONES = {READY: GOOD, SLOW: WARN, UNKNOWN: WARN, NEVER: BAD, REFUSED: BAD}
 
-_NODES_NAMED = 5
 _MANY = 40
 """Pods of which the plain page shows only those that do not go at the first try."""
 
@@ -186,7 +185,7 @@ class DrainPage:
         empty = [node.name for node in self._plan.nodes if not node.pods and not node.kept]
         if not empty or self._source.get("kind") != "snapshot":
             return ""
-        named = first_names(empty, _NODES_NAMED)
+        named = first_names(empty, _NAMED)
         return (
             f"Not read: any pod of {named}, not even a static one or a DaemonSet's. The dump seems "
             "to be a part of the cluster, and nothing is said of what runs there"

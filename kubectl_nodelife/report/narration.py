@@ -11,6 +11,7 @@ from typing import Any
 
 from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import NODE_STATUS_NEVER_UPDATED
 from kubectl_nodelife.report.formats import Block
@@ -285,7 +286,7 @@ def _detail(record: Record) -> str:
     match record.action:
         case "SetNodeCondition" | "SetPodCondition":
             reason = f" ({d['reason']})" if d.get("reason") else ""
-            ended = d.get("phase") in ("Failed", "Succeeded")
+            ended = d.get("phase") in TERMINAL_PHASES
             phase = f", phase {d['phase']}" if ended else ""
             return f"{d['type']}={d['status']}{reason}{phase}"
         case "AddTaint" | "RemoveTaint":

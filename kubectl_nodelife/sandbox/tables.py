@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.kube.duration import human_duration
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES
 from kubectl_nodelife.kube.times import parse_time
 from kubectl_nodelife.sandbox.resources import ServedResource
 from kubectl_nodelife.sandbox.store import StoredObject
@@ -179,7 +180,7 @@ def _pod_cells(pod: Document, now_ns: int) -> list[Any]:
 
 def _pod_reason(pod: Document, status: Document, statuses: list[Document]) -> str:
     phase = str(status.get("phase") or "")
-    if "deletionTimestamp" in pod["metadata"] and phase not in ("Succeeded", "Failed"):
+    if "deletionTimestamp" in pod["metadata"] and phase not in TERMINAL_PHASES:
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
     reason = str(status.get("reason") or phase)
     for container in reversed(statuses):

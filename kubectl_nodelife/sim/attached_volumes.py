@@ -19,7 +19,7 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
@@ -30,7 +30,6 @@ from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.sim.agenda import KUBELET
 from kubectl_nodelife.sim.api import told
 from kubectl_nodelife.sim.world import World
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.volumes import claim_names
 
 MAX_WAIT_FOR_UNMOUNT_NS: Final = 6 * MINUTE_NS

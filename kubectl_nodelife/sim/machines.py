@@ -21,6 +21,7 @@ from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeMeta, NodeSpec, NodeStatus, Taint
 from kubectl_nodelife.kube.pod import (
+    TERMINAL_PHASES,
     ContainerState,
     ContainerStateRunning,
     ContainerStateWaiting,
@@ -38,7 +39,6 @@ from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import MachineFacts
 from kubectl_nodelife.sim.status_manager import StatusManagers
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 
 KUBELET_RESTART_NS: Final = 10 * SECOND_NS
 """How long a kubelet is silent whose binary is exchanged."""

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.engine.actions import SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
 from kubectl_nodelife.kube.times import MILLISECOND_NS, whole_seconds
 from kubectl_nodelife.sim.agenda import OWNER
 from kubectl_nodelife.sim.api import CLUSTER, deletion, told
@@ -106,7 +106,7 @@ class Preemption:
         lower = [
             other
             for other in self._world.api.store.pods_on(node)
-            if priority(other) < priority(pod) and other.status.phase not in ("Succeeded", "Failed")
+            if priority(other) < priority(pod) and other.status.phase not in TERMINAL_PHASES
         ]
         if not lower or not fits(pod, node, lower):
             return None

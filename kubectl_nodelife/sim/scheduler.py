@@ -23,12 +23,11 @@ from kubectl_nodelife.engine.actions import Action, put_condition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.sim.agenda import OWNER, Agenda, NotForkableError
 from kubectl_nodelife.sim.api import Api, told
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node
 from kubectl_nodelife.workloads.placement_rules import SchedulerCache

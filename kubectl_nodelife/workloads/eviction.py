@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetStatus
 from kubectl_nodelife.workloads.budgets import (
     SYNC_FAILED,
@@ -25,7 +25,6 @@ from kubectl_nodelife.workloads.budgets import (
 MAX_DISRUPTED_PODS: Final = 2000
 ALWAYS_ALLOW: Final = "AlwaysAllow"
 
-TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 TWO_BUDGETS: Final = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"

@@ -8,7 +8,7 @@ So the advice lists what was found, what an operator has to verify, and how to u
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -61,6 +61,25 @@ class Release(msgspec.Struct, frozen=True):
 
     collects_out_of_service: bool = True
     heartbeat_ns: int = 50 * SECOND_NS
+
+
+class ReleaseSettings(Protocol):
+    """The settings of the cluster's controllers, as far as the advice depends on them."""
+
+    @property
+    def node_monitor_grace_period_ns(self) -> int:
+        """So long may a kubelet be silent."""
+
+    def gate(self, name: str) -> bool:
+        """True if the feature gate is on."""
+
+
+def release_of(settings: ReleaseSettings) -> Release:
+    """The settings that the advice depends on."""
+    return Release(
+        collects_out_of_service=settings.gate("NodeOutOfServiceVolumeDetach"),
+        heartbeat_ns=settings.node_monitor_grace_period_ns,
+    )
 
 
 def force_advice(pod: Pod, node: NodeReadiness, release: Release, now_ns: int) -> ForceAdvice:

@@ -18,11 +18,10 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.kinds import find_kind
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, OwnerReference, Time, controller_of
-from kubectl_nodelife.kube.pod import Pod, PodStatus
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import LABEL_REGION, LABEL_ZONE
 from kubectl_nodelife.kube.workload import Job, ReplicaSet, ReplicationController, StatefulSet
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.scales import OwnerLookup, replicas_of
 
 JOB_BACK_OFF_NS: Final = 10 * SECOND_NS

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node, zone_key
-from kubectl_nodelife.kube.pod import Pod, PodSpec
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodSpec
 from kubectl_nodelife.workloads.placement_rules import PlacementRules, SchedulerCache
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
 from kubectl_nodelife.workloads.scheduling import (

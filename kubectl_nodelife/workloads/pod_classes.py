@@ -17,8 +17,7 @@ import msgspec
 
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod, PodSpec
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodSpec
 from kubectl_nodelife.workloads.scheduling import NodeInfo, PodRequirements
 
 _OWN_LABELS = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"})

@@ -23,11 +23,10 @@ from typing import Any, Final, NamedTuple, Protocol
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches_node_selector_term
 from kubectl_nodelife.kube.taints import first_tolerating
 from kubectl_nodelife.kube.wellknown import PREFER_NO_SCHEDULE
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.placement_rules import SchedulerCache
 from kubectl_nodelife.workloads.scheduling import NodeInfo
 

@@ -15,9 +15,8 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.meta import controller_of
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 
 LONGEST_SAMPLE_NS: Final = 20 * MINUTE_NS
 _CANNOT_START: Final = frozenset(

@@ -18,9 +18,9 @@ from typing import Final, NamedTuple, Self
 
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.quantity import Amounts, amounts
+from kubectl_nodelife.workloads.scheduling import PODS
 
 COUNTED: Final = ("cpu", "memory")
-PODS: Final = "pods"
 
 
 _NOTHING: Final[tuple[Amounts, Amounts]] = ({}, {})

@@ -23,6 +23,7 @@ from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
 from kubectl_nodelife.acts.upgrade.sentences import Waits, about_of, sentences_of
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
+from kubectl_nodelife.controllers.upgrade.leader_engine import LeaderEngine
 from kubectl_nodelife.controllers.upgrade.leader_report import (
     ANNOTATION_REPORT,
     encode_report,
@@ -102,7 +103,7 @@ class Leader:
         self.ended_because = ""
         self._parts = parts
         self._session, self._cache, self._lease = parts.session, parts.cache, parts.lease
-        self._controller: UpgradeController | None = None
+        self._engine: LeaderEngine | None = None
         self._epoch = -1
         self._outstanding: set[int] = set()
         self._blind = "not all lists are read"
@@ -157,14 +158,14 @@ class Leader:
         if lease.keeper.leads() and lease.epoch != self._epoch:
             self._begin()
         began_s = time.thread_time()
-        if self._controller is not None:
-            decided = self._step(self._controller)
-            if self._controller.superseded:
-                return self._end(self._controller.superseded)
+        if self._engine is not None:
+            controller, decided = self._engine.controller, self._step(self._engine)
+            if controller.superseded:
+                return self._end(controller.superseded)
             if not self._outstanding and (why := used_up(self._session)):
                 return self._end(why)
             if not decided and not self._outstanding:
-                code = self._parts.over(self._controller.is_over, self._controller.hands_off)
+                code = self._parts.over(controller.is_over, controller.hands_off)
                 if code is not None:
                     return code
         took_s = time.thread_time() - began_s
@@ -178,16 +179,16 @@ class Leader:
         self._outstanding.clear()
         self._epoch = self._lease.epoch
         self._beside = None
-        before, self._controller = self._controller, self._parts.make_controller(self._epoch)
-        if before is not None:
-            self._controller.take_over(before)
-        self._cache.lead(self._controller)
+        controller = self._parts.make_controller(self._epoch)
+        if self._engine is not None:
+            controller.take_over(self._engine.controller)
+        self._engine = self._cache.lead(controller)
 
     def _end(self, because: str) -> int:
         self.ended_because = because
         return 5
 
-    def _step(self, controller: UpgradeController) -> bool:
+    def _step(self, engine: LeaderEngine) -> bool:
         """True if anything was decided."""
         cache, now_ns = self._cache, self._cache.clock.now_ns()
         unseen, shut = cache.blind(), why_shut(self._session, self._lease)
@@ -203,8 +204,9 @@ class Leader:
             gate_runs=gate.runs if gate is not None else 0,
             pods_listed_ns=dict(self._parts.lists.listed_ns),
         )
+        controller = engine.controller
         decided, last = False, controller.last
-        for action in self._decisions(host, now_ns):
+        for action in self._decisions(engine, host, now_ns):
             decided = True
             self._start(action, now_ns)
         if controller.last is not None and controller.last is not last:
@@ -221,12 +223,12 @@ class Leader:
         report = encode_report(report_of(last))
         self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
 
-    def _decisions(self, host: HostState, now_ns: int) -> Iterator[Action]:
+    def _decisions(
+        self, engine: LeaderEngine, host: HostState, now_ns: int
+    ) -> Iterator[Action]:
         """A pass where the cluster changed, or what is known beside it; and once a second, since no
         event shows that a Lease is not renewed.
         """
-        engine = self._cache.engine
-        assert engine is not None
         beside = msgspec.structs.replace(host, clock_ahead_ns=0)
         if beside != self._beside or now_ns >= self._asked_ns + LOOK_NS:
             self._beside, self._asked_ns = beside, now_ns
@@ -248,8 +250,7 @@ class Leader:
             self._executor.start(action, now_ns)
 
     def _patience_s(self) -> float:
-        engine = self._cache.engine
-        due_ns = engine.next_due() if engine is not None else None
+        due_ns = self._engine.next_due() if self._engine is not None else None
         if due_ns is None:
             return LOOK_NS / SECOND_NS
         left_ns = due_ns - self._cache.clock.now_ns()
@@ -263,9 +264,10 @@ class Leader:
                 self._cache.put(message.lease)
             elif isinstance(message, Put):
                 self._cache.put(message.obj)
-            elif isinstance(message, WorkEnded) and self._controller is not None:
+            elif isinstance(message, WorkEnded) and self._engine is not None:
                 key = message.key
-                self._controller.work_report(key.node, WorkReport(key.number, message.code))
+                report = WorkReport(key.number, message.code)
+                self._engine.controller.work_report(key.node, report)
 
     def _take_outcome(self, outcome: Outcome) -> None:
         if outcome.action.id not in self._outstanding:
@@ -278,10 +280,10 @@ class Leader:
     # The work
 
     def _start_work(self, action: StartWork) -> None:
-        if self._parts.work is None or self._controller is None:
+        if self._parts.work is None or self._engine is None:
             return
         self._parts.work.start(WorkKey(action.node, action.node_uid, action.try_), action.env)
-        self._controller.work_report(action.node, WorkReport(action.try_))
+        self._engine.controller.work_report(action.node, WorkReport(action.try_))
 
     def _stop_work(self, action: StopWork) -> None:
         work = self._parts.work

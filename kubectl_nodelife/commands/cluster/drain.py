@@ -16,7 +16,8 @@ from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.kinds import find_resource
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.selectors import matches, parse_selector
-from kubectl_nodelife.outlook.view import ClusterView, release_of
+from kubectl_nodelife.outlook.view import ClusterView
+from kubectl_nodelife.workloads.force_advice import release_of
 
 KINDS: Final = (
     "Node",

@@ -16,14 +16,12 @@ from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
 from kubectl_nodelife.controllers.daemonset.template import NoTargetNodeError, get_target_node_name
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import DaemonSet
 
 Key = tuple[str, str]
-
-_FINISHED = ("Succeeded", "Failed")
 
 
 def is_left_out(pod: Pod, rules: Behaviour) -> bool:
@@ -31,7 +29,7 @@ def is_left_out(pod: Pod, rules: Behaviour) -> bool:
     return (
         rules.finished_terminating_left_out
         and pod.metadata.deletion_timestamp is not None
-        and pod.status.phase in _FINISHED
+        and pod.status.phase in TERMINAL_PHASES
     )
 
 

@@ -31,7 +31,7 @@ from kubectl_nodelife.controllers.daemonset.rolling_update import NodeUpdateStat
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 
 
@@ -61,7 +61,6 @@ _BUSY, _STRAYS, _UNFIT, _FAILING, _SUSPENDED, _WITH_OLD = range(
     len(NodeUpdateState), len(NodeUpdateState) + 6
 )
 _LISTS = _WITH_OLD + 1
-_FINISHED = ("Failed", "Succeeded")
 
 WORDS: Final = {
     "desired_number_scheduled": "desired",
@@ -263,7 +262,7 @@ class NodeStatusIndex:
             self._rules.generation_label_counts,
         )
         terminating = pod.metadata.deletion_timestamp is not None
-        finished = pod.status.phase in _FINISHED
+        finished = pod.status.phase in TERMINAL_PHASES
         since = available_from(pod, yardstick.min_ready_seconds)
         if since is None:
             return PodFacts(pod.ready(), False, updated, terminating, finished)

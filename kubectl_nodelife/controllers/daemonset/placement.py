@@ -26,7 +26,14 @@ from dataclasses import dataclass
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.kube.meta import LabelSelectorRequirement
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.pod import NodeSelector, NodeSelectorTerm, Pod, PodSpec, Toleration
+from kubectl_nodelife.kube.pod import (
+    TERMINAL_PHASES,
+    NodeSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodSpec,
+    Toleration,
+)
 from kubectl_nodelife.kube.quantity import Amounts, amounts
 from kubectl_nodelife.kube.selectors import (
     matches_node_selector_term,
@@ -90,7 +97,6 @@ def judge_taints(taints: Sequence[Taint], tolerations: Sequence[Toleration]) -> 
 
 
 ALWAYS_CHECKED = ("cpu", "memory", "ephemeral-storage")
-_FINISHED = ("Succeeded", "Failed")
 
 
 class Placement:
@@ -221,7 +227,7 @@ def simulate(template: PodTemplate, node: Node, pods_on_node: Iterable[Pod]) -> 
 
 
 def _is_left_out(pod: Pod, set_uid: str) -> bool:
-    if pod.status.phase in _FINISHED:
+    if pod.status.phase in TERMINAL_PHASES:
         return True
     return any(o.controller and o.uid == set_uid for o in pod.metadata.owner_references)
 

@@ -45,7 +45,7 @@ from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import parse_time
 from kubectl_nodelife.kube.wellknown import (
     ANNOTATION_CONFIG_MIRROR,
@@ -250,7 +250,6 @@ def _by_name(found: dict[str, T]) -> dict[str, T]:
 
 
 RETURNING: Final = states_with(NodeEvent.REPLACED)
-_FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def follow_gone_nodes(p: UpgradePass) -> None:
@@ -418,7 +417,7 @@ def is_ordinary(pod: Pod) -> bool:
     if owner is not None and owner.kind in ("DaemonSet", "Node"):
         return False
     mirror = ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or {})
-    return not mirror and pod.status.phase not in _FINISHED
+    return not mirror and pod.status.phase not in TERMINAL_PHASES
 
 
 def _watch_deadline(p: UpgradePass, name: str, mark: NodeMark) -> None:

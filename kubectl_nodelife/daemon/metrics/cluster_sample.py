@@ -24,7 +24,7 @@ from kubectl_nodelife.daemon.metrics.families import (
 )
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, DRAIN_IN_PROGRESS
 from kubectl_nodelife.outlook.node import NodeOutlook
@@ -39,7 +39,6 @@ DRAIN_GATES: Final = ("eviction", "stopping", "finalizer")
 SOON_LOST_NS: Final = 20 * SECOND_NS
 
 _REMOVING: Final = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
-_OVER: Final = frozenset({"Succeeded", "Failed"})
 
 
 class ZoneSample(msgspec.Struct):
@@ -185,7 +184,7 @@ def _stranded(of_node: NodeOutlook, rate: float, now_ns: int) -> Iterator[str]:
     tainted = any(t.effect == "NoExecute" for t in of_node.lost_taints)
     for pod in of_node.pods:
         deleted = pod.metadata.deletion_timestamp
-        if pod.status.phase in _OVER or pod.key in due:
+        if pod.status.phase in TERMINAL_PHASES or pod.key in due:
             continue
         if _is_mirror(pod):
             yield "mirror"
@@ -212,7 +211,7 @@ def _add_drain(sample: ClusterSample, of_node: NodeOutlook) -> None:
     ]
     for pod in of_node.pods:
         deleted = pod.metadata.deletion_timestamp
-        if pod.status.phase in _OVER or _is_mirror(pod):
+        if pod.status.phase in TERMINAL_PHASES or _is_mirror(pod):
             continue
         if deleted is not None:
             gate = "finalizer" if pod.metadata.finalizers else "stopping"

@@ -66,7 +66,7 @@ from kubectl_nodelife.kube.decode import convert
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, NodeSpec, Taint
-from kubectl_nodelife.kube.pod import Pod, PodCondition
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import (
     LABEL_CONTROLLER_REVISION_HASH,
@@ -83,7 +83,6 @@ _ON_ITS_WAY: Final = frozenset({NO_ANSWER, 502, 504})
 """Answers after which the API server may still be about to do what was asked."""
 
 _LONGEST_PAUSE_NS: Final = 30 * SECOND_NS
-_FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 OUT_OF_SERVICE: Final = Node(spec=NodeSpec(taints=(Taint(key=TAINT_NODE_OUT_OF_SERVICE),)))
 """A node of which nothing else is known."""
@@ -196,7 +195,7 @@ def _made(action: CreatePod, listed: Body | None) -> Pod | None:
             pod: Pod = convert(raw, Pod, "", "")
         except InputError:
             continue
-        going = pod.metadata.deletion_timestamp is not None or pod.status.phase in _FINISHED
+        going = pod.metadata.deletion_timestamp is not None or pod.status.phase in TERMINAL_PHASES
         if action.shown_by(pod) and (pod.name == action.pod or not going):
             found = pod if found is None or pod.name == action.pod else found
     return found
@@ -270,7 +269,8 @@ def _still_holds(
     """None if a forced deletion would be decided again on what was read, else a conflict."""
     if isinstance(seen, Pod) and isinstance(found, Pod):
         before, now = seen.metadata, found.metadata
-        recovered = seen.status.phase in _FINISHED and found.status.phase not in _FINISHED
+        ended = seen.status.phase in TERMINAL_PHASES
+        recovered = ended and found.status.phase not in TERMINAL_PHASES
         kept = before.deletion_timestamp is not None and now.deletion_timestamp is None
         moved = seen.spec.node_name != found.spec.node_name
         if recovered or kept or moved:

@@ -14,15 +14,10 @@ import msgspec
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE
-from kubectl_nodelife.kubelet.conditions import (
-    CONTAINERS_READY,
-    INITIALIZED,
-    READY,
-    TERMINAL_PHASES,
-)
+from kubectl_nodelife.kubelet.conditions import CONTAINERS_READY, INITIALIZED, READY
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from kubectl_nodelife.outlook.audit import classes
 from kubectl_nodelife.outlook.audit.classes import (
@@ -58,7 +53,7 @@ from kubectl_nodelife.outlook.audit.findings import (
     transition,
     words,
 )
-from kubectl_nodelife.outlook.view import release_of
+from kubectl_nodelife.workloads.force_advice import release_of
 from kubectl_nodelife.workloads.node_readiness import (
     NodeReadiness,
     kubelet_speaks,

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE
 from kubectl_nodelife.kubelet.conditions import (
@@ -25,7 +25,6 @@ from kubectl_nodelife.kubelet.conditions import (
     INITIALIZED,
     READINESS_GATES_NOT_READY,
     READY,
-    TERMINAL_PHASES,
     containers_ready_condition,
     initialized_condition,
     ready_condition,

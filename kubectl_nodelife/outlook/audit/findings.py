@@ -16,7 +16,7 @@ import msgspec
 
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Taint
-from kubectl_nodelife.kube.pod import ContainerStatus, Pod, PodCondition
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, ContainerStatus, Pod, PodCondition
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import (
@@ -32,7 +32,6 @@ from kubectl_nodelife.kubelet.conditions import (
     CONTAINERS_READY,
     INITIALIZED,
     READY,
-    TERMINAL_PHASES,
     containers_ready_condition,
     initialized_condition,
     ready_condition,

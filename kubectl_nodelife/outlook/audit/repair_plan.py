@@ -31,7 +31,7 @@ from kubectl_nodelife.engine.actions import DeletePod, SetPodReady
 from kubectl_nodelife.engine.calls import Request, request_of
 from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.meta import Time, controller_of
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
     FALSE,
@@ -43,7 +43,6 @@ from kubectl_nodelife.kube.wellknown import (
 from kubectl_nodelife.kubelet.conditions import (
     CONTAINERS_READY,
     READY,
-    TERMINAL_PHASES,
     containers_ready_condition,
     is_sidecar,
 )

@@ -12,7 +12,7 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     is_past,
 )
 from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE, UpdateStep
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.outlook.daemonset.view import SetView
 
 NOT_THERE = "NodeMissing"
@@ -104,7 +104,7 @@ def trouble_of(view: SetView, pod: Pod) -> str:
     node_down = node is not None and not node.is_ready
     if pod.metadata.deletion_timestamp is not None:
         return "terminating, and its node is not Ready" if node_down else "terminating"
-    if pod.status.phase in ("Failed", "Succeeded"):
+    if pod.status.phase in TERMINAL_PHASES:
         return pod.status.reason or pod.status.phase
     if not pod.spec.node_name:
         scheduled = pod.status.condition("PodScheduled")

@@ -23,7 +23,7 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, eviction_rate
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import zone_display, zone_key
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.taints import tolerates
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, NO_EXECUTE
@@ -49,7 +49,6 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
 )
 from kubectl_nodelife.sim.timeline import Record
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 
 _LOSSES: Final = frozenset({"MachineLost", "LinkLost"})
 _ROUNDS: Final = 3

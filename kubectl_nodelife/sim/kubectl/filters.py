@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.meta import OwnerReference, controller_of
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR
 from kubectl_nodelife.sim.kubectl.options import (
@@ -19,7 +19,6 @@ from kubectl_nodelife.sim.kubectl.options import (
     FLAG_IGNORE_DAEMONSETS,
     DrainOptions,
 )
-from kubectl_nodelife.workloads.eviction import TERMINAL_PHASES
 from kubectl_nodelife.workloads.scales import OwnerLookup
 
 DELETE: Final = "delete"
