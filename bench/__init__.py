@@ -4,9 +4,9 @@ A bench is a module in this folder, `zone_outage.py` for the name `zone-outage`,
 
     def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]
 
-that prepares what it needs, measures inside `with stopwatch:` (several times, if it likes: the
-parts add up) and returns figures of its own in camelCase, with the unit last
-(`recordsPerSecond`). Constants `NODES` and `PODS` in the module are its default sizes.
+that prepares what it needs, measures inside `with stopwatch:` (several times where needed: the
+parts add up) and returns figures of its own in camelCase, with the unit last (`recordsPerSecond`).
+Constants `NODES` and `PODS` in the module are its default sizes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from types import TracebackType
 
 
 class BenchFailed(Exception):
-    """What was measured did not do its work: its figures mean nothing."""
+    """The measured program did not do its work: its figures mean nothing."""
 
 
 class Stopwatch:

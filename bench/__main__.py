@@ -2,8 +2,8 @@
 of these names.
 
 `wallSeconds` and `cpuSeconds` are the measured part alone, `peakRssBytes` is the whole process's.
-`referenceSeconds` is a fixed loop timed in the same run, and `ratio` is wall to reference: what is
-left of a figure when the machine is taken out of it.
+`referenceSeconds` is a fixed loop timed in the same run, and `ratio` is wall to reference: it
+depends less on the machine.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def measure(name: str, nodes: int | None, pods: int | None, seed: int) -> dict[s
 
 
 def reference_seconds() -> float:
-    """How long this machine and this Python take to sum `range(5_000_000)` in a for loop."""
+    """The seconds this machine and this Python need to sum `range(5_000_000)` in a for loop."""
     start = time.perf_counter()
     total = 0
     for number in range(5_000_000):

@@ -1,8 +1,8 @@
 """`python -m bench compare REV [NAME ...]`: this tree beside another commit, run by run in turn.
 
 Each side runs its own bench in a process of its own, in a work tree of its own, with the packages
-of this environment. They alternate, so that a machine that grows slower does so for both. Compared
-is CPU time, the lowest of the runs: what else runs on the machine changes it less than wall time.
+of this environment. They alternate, so that a machine that grows slower does so for both. CPU time
+is compared, the lowest of the runs: other programs change it less than wall time.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def work_tree(revision: str) -> Iterator[Path]:
 
 
 def rows_of(name: str, size: Sequence[str], other: Path, times: int) -> list[tuple[str, ...]]:
-    """The row of one bench; one that a side cannot run has no figures, and says which."""
+    """The row of one bench; if a side cannot run it, the row has no figures and names the side."""
     before: list[float] = []
     after: list[float] = []
     for number in range(times):
@@ -96,7 +96,7 @@ def rows_of(name: str, size: Sequence[str], other: Path, times: int) -> list[tup
 
 
 def cpu_seconds(tree: Path, arguments: Sequence[str]) -> float | None:
-    """What the measured part of the bench took in that tree; None where it fails."""
+    """The CPU seconds of the bench's measured part in that tree; None where it fails."""
     try:
         return float(run_bench(arguments, tree)["cpuSeconds"])
     except BenchFailed:

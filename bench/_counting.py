@@ -1,7 +1,7 @@
 """Counts the work of a piece of code instead of its time: calls, and blocks of memory kept.
 
 A count is the same on every machine and under every load, as long as the Python is the same minor
-version and the seed the same: what takes longer because it does more shows in it.
+version and the seed the same. Code that takes longer because it does more has a higher count.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from bench import Stopwatch
 _PARTS_OF_A_FUNCTION: Final = frozenset(
     {"<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>"}
 )
-"""Frames that the function around them would have had as lines: how often one of them is entered
-says nothing of how many functions there are."""
+"""Frames of code that is part of the function around it: how often one of them is entered says
+nothing about the number of functions."""
 
 
 class CountingStopwatch(Stopwatch):
-    """What is called inside the `with` blocks, added up; its times mean nothing.
+    """Counts the calls inside the `with` blocks, added up; its times mean nothing.
 
     `calls`: Python functions, a generator once for each time that it is resumed, and functions
     written in C. `kept_blocks`: memory blocks that are held at the end of the blocks and were not

@@ -1,4 +1,4 @@
-"""A daemon's inside in this process, on a stream server in another one."""
+"""Runs the parts of a daemon in this process, on a stream server in another one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
@@ -20,10 +19,9 @@ from kubectl_nodelife.daemon.process import import_all
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.clock import DaemonClock, steady_ns
 from kubectl_nodelife.live.kubeconfig import Cluster, User
-from kubectl_nodelife.live.pacing import DAEMON_PACING
-from kubectl_nodelife.live.requests import resource_of
+from kubectl_nodelife.live.requests import DAEMON_PACING, resource_of
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import Target
 
@@ -31,23 +29,23 @@ _BEAT_SECONDS = 0.05
 
 
 class Stalls:
-    """How late the loop was in waking a sleeper: the longest time, and how often over 100 ms.
+    """How late the event loop resumed a sleeping task: the longest time, and how often over 100 ms.
 
-    `longest_own_s` counts no more than this process has worked in that time: on a machine that
-    others keep busy the rest is theirs.
+    `longest_own_s` counts no more than the CPU time of this process in that time: on a busy
+    machine other processes take the rest.
     """
 
     def __init__(self) -> None:
         self.forget()
 
     def forget(self) -> None:
-        """Begin to count anew."""
+        """Reset the counts."""
         self.longest_s = 0.0
         self.longest_own_s = 0.0
         self.over_100_ms = 0
 
     async def run(self) -> None:
-        """Sleep and look at the clock, for ever."""
+        """Sleep and read the clock, until cancelled."""
         while True:
             before, worked_before = time.perf_counter(), time.thread_time()
             await asyncio.sleep(_BEAT_SECONDS)
@@ -59,7 +57,7 @@ class Stalls:
 
 
 class Running:
-    """What a bench looks at."""
+    """The parts of the daemon that a bench reads."""
 
     def __init__(self, watcher: DecisionTask, journal: Journal, client: Client) -> None:
         self.watcher = watcher

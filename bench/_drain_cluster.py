@@ -54,7 +54,7 @@ from kubectl_nodelife.kube.workload import (
     ScaleSpec,
     StatefulSet,
 )
-from kubectl_nodelife.sim.defaults import as_created
+from kubectl_nodelife.sim.api import as_created
 
 NOW_NS = 1_790_000_000 * SECOND_NS
 DAEMON_SETS = 3
@@ -221,7 +221,7 @@ class _Maker:
 
 
 def _containers(cpu: str) -> tuple[Container, ...]:
-    """Those of a workload's pods, which share them as the pods of a list do that was read."""
+    """The containers of a workload's pods, shared as by pods that were decoded from one list."""
     resources = ResourceRequirements(requests={"cpu": cpu, "memory": "128Mi"})
     return (Container(name="app", resources=resources),)
 

@@ -46,7 +46,7 @@ _PLOT = Environment(autoescape=True).from_string(
 
 
 class Figure(NamedTuple):
-    """Of one bench at one size: times the reference loop, and bytes."""
+    """One bench's figure at one size: time as a multiple of the reference loop, and bytes."""
 
     ratio: float
     memory: int
@@ -108,7 +108,7 @@ def plot(sizes: Sequence[int], found: Mapping[str, Sequence[Figure]]) -> str:
 
 
 def _apart(wanted: Sequence[tuple[float, str]]) -> dict[str, float]:
-    """Where labels stand that want these heights, each a line of text below the one before."""
+    """The heights of labels, near the wanted ones, each a line of text below the one before."""
     placed: dict[str, float] = {}
     last = -math.inf
     for at, name in sorted(wanted):

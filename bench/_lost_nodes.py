@@ -1,4 +1,4 @@
-"""A real control plane with many nodes, whose kubelets renew Leases until some fall silent."""
+"""A real control plane with many nodes, whose kubelets renew Leases until some of them stop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AUDIT_POLICY = {
         {"level": "None"},
     ],
 }
-"""Writes of nodes and pods with what was sent, and each request of the daemon's account."""
+"""Audits writes of nodes and pods with their bodies, and each request of the daemon's account."""
 
 
 class Fleet:
@@ -64,7 +64,7 @@ class Fleet:
         self._pool.shutdown()
 
     def silence(self, names: list[str]) -> dict[str, float]:
-        """They renew once more, all at once, and then no more. Node -> when that was."""
+        """These nodes renew once more, all at once, and then stop. Returns node -> that time."""
         self._silent.update(names)
         list(self._pool.map(self._renew, names))
         return {name: self.renewed[name] for name in names}
@@ -117,7 +117,7 @@ class Fleet:
 
 
 def ended_writes(plane: ControlPlane, since: float) -> Iterator[tuple[float, dict[str, Any]]]:
-    """Writes of controllers that were accepted: when each had its answer, and its audit entry."""
+    """Accepted writes of controllers: the time of the answer, and the audit entry."""
     for entry in plane.audit():
         agent = entry.get("userAgent", "")
         ours = agent.startswith(("kubectl-nodelife/", "kube-controller-manager/"))
@@ -128,7 +128,7 @@ def ended_writes(plane: ControlPlane, since: float) -> Iterator[tuple[float, dic
 
 
 def is_taint(entry: dict[str, Any], effect: str) -> bool:
-    """True if it puts the taint of a silent node on one."""
+    """True if the write adds the unreachable taint with that effect to a node."""
     taints = ((entry.get("requestObject") or {}).get("spec") or {}).get("taints") or []
     return any(
         t["key"] == "node.kubernetes.io/unreachable" and t["effect"] == effect for t in taints
@@ -136,7 +136,7 @@ def is_taint(entry: dict[str, Any], effect: str) -> bool:
 
 
 def cpu_seconds(pid: int) -> float:
-    """What a process has worked so far."""
+    """The CPU seconds of a process so far."""
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS

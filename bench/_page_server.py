@@ -1,7 +1,7 @@
-"""A process that plays an API server to `snapshot save`: lists in pages, made when asked for.
+"""A process that stands in for the API server of `snapshot save`: lists in pages, made on request.
 
 Run as `python -m bench._page_server NODES PODS SEED`; prints one JSON line with its URL and CA. The
-objects are those of `_stream_server`, as heavy as real ones.
+objects are those of `_stream_server`, as large as real ones.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import msgspec
 
 from bench._stream_server import Cluster, reply
 from kubectl_nodelife.kube.kinds import find_resource
-from kubectl_nodelife.sandbox.certificate import make_certificate
+from kubectl_nodelife.sandbox.tls import make_certificate
 
 
 class Server:
-    """As much HTTP as a list in pages needs."""
+    """The part of HTTP that a list in pages needs."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

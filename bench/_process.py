@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def run_bench(arguments: Sequence[str], tree: Path = ROOT) -> dict[str, Any]:
-    """What `python -m bench` prints with these arguments, run in the work tree. Raises BenchFailed
+    """The output of `python -m bench` with these arguments in the work tree. Raises BenchFailed
     with the end of its stderr.
     """
     ran = subprocess.run(

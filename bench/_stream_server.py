@@ -1,9 +1,9 @@
-"""A process that plays an API server to a daemon: first lists as WatchList, then leases and pods.
+"""A process that stands in for a daemon's API server: WatchLists first, then leases and pods.
 
 Run as `python -m bench._stream_server NODES PODS SEED`; prints one JSON line with its URL and CA.
-Over TLS, as real ones. Objects carry the weight of real ones (managedFields, environment, volumes),
-most of which a daemon skips. Leases are renewed every ten seconds, each in a write of its own; POST
-/silence?zone=a stops those of a zone.
+It serves TLS, as real ones do. Objects are as large as real ones (managedFields, environment,
+volumes); a daemon skips most of that. Leases are renewed every ten seconds, each in a write of its
+own; POST /silence?zone=a stops those of a zone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time
-from kubectl_nodelife.sandbox.certificate import make_certificate
+from kubectl_nodelife.sandbox.tls import make_certificate
 from kubectl_nodelife.sim.generate import Generate, generate
 
 LEASE_SECONDS = 10
@@ -57,7 +57,7 @@ VOLUME = {
 
 
 class Cluster:
-    """The objects, and who listens to news of them."""
+    """The objects, and the queues of those that watch them."""
 
     def __init__(self, nodes: int, pods: int, seed: int) -> None:
         wanted = Generate(zones=ZONES, nodes=nodes, pods_per_node=pods // nodes, seed=seed)
@@ -78,7 +78,7 @@ class Cluster:
             yield line("ADDED", self.document(obj))
 
     def document(self, obj: KubeObject) -> dict[str, Any]:
-        """An object as heavy as a real one."""
+        """An object as large as a real one."""
         document = encode(obj)
         self.version += 1
         document["metadata"] |= {"resourceVersion": str(self.version), "managedFields": MANAGED}
@@ -109,12 +109,12 @@ class Cluster:
         )
 
     def tell(self, kind: str, event: bytes) -> None:
-        """Send an event to who listens."""
+        """Send an event to the watchers."""
         for queue in self.listeners[kind]:
             queue.put_nowait(event)
 
     async def renew(self) -> None:
-        """Each node's lease every ten seconds, evenly spread."""
+        """Renew each node's lease every ten seconds, evenly spread."""
         while True:
             began, sent = time.monotonic(), 0
             while sent < len(self.names):
@@ -127,7 +127,7 @@ class Cluster:
                 await asyncio.sleep(0.002)
 
     async def change_pods(self) -> None:
-        """A pod's status, again and again another one's."""
+        """Send changes of pods' status, each time of another pod."""
         number = 0
         while True:
             await asyncio.sleep(1 / POD_EVENTS_PER_SECOND)
@@ -142,7 +142,7 @@ def line(type_: str, document: dict[str, Any]) -> bytes:
 
 
 class Server:
-    """As much HTTP as a watcher needs."""
+    """The part of HTTP that a watcher needs."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -213,7 +213,7 @@ def chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 def date() -> bytes:
-    """The header of that name."""
+    """The `Date` header."""
     return time.strftime("Date: %a, %d %b %Y %H:%M:%S GMT\r\n", time.gmtime()).encode()
 
 

@@ -20,7 +20,7 @@ _ZONES = 3
 def question(
     nodes: int, pods: int, seed: int, acts: Sequence[Act], until_s: int, zones: int = _ZONES
 ) -> Question:
-    """What is asked of a cluster with a Service a node, and a budget for five nodes."""
+    """The question about a cluster with one Service per node, and one budget per five nodes."""
     wanted = Generate(
         zones=zones,
         nodes_per_zone=nodes // zones,

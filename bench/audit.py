@@ -1,7 +1,7 @@
-"""One audit of a whole cluster: mostly healthy pods, one zone lost, a sprinkling of trouble.
+"""One audit of a whole cluster: mostly healthy pods, one zone lost, a few pods in trouble.
 
-Measured is the pass alone, from decoded objects to sorted findings. A third of the pods have more
-than one container or an init container, so that the quick way out is not all that is measured.
+Only the pass is measured, from decoded objects to sorted findings. A third of the pods have more
+than one container or an init container, so that not only the quick path is measured.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
 
 
 def node(name: str, lost: bool) -> Node:
-    """A node, lost five minutes ago or well."""
+    """A node, lost five minutes ago or healthy."""
     ready = NodeCondition(
         type="Ready",
         status="Unknown" if lost else "True",
@@ -72,7 +72,7 @@ def renewed_ns(lost: bool) -> int:
 
 
 def pod(number: int, node_name: str, lost: bool, chance: random.Random) -> Pod:
-    """A pod; on a lost node it bears the mark, elsewhere one in a hundred is in trouble."""
+    """A pod; not Ready on a lost node; elsewhere one pod in a hundred is in trouble."""
     containers = tuple(Container(name=f"c{i}") for i in range(chance.choice((1, 1, 2))))
     init = (Container(name="init"),) if chance.random() < 0.15 else ()
     trouble = not lost and chance.random() < 0.01
@@ -119,6 +119,6 @@ def running(name: str) -> ContainerStatus:
 
 
 def ended(name: str) -> ContainerStatus:
-    """An init container that is through."""
+    """An init container that has completed."""
     state = ContainerState(terminated=ContainerStateTerminated(finished_at=Time(NOW_NS - 10**14)))
     return ContainerStatus(name=name, ready=True, state=state)

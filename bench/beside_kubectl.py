@@ -1,8 +1,8 @@
-"""What commands cost beside kubectl's, on a real control plane (KUBEBUILDER_ASSETS).
+"""The cost of commands compared with kubectl's, on a real control plane (KUBEBUILDER_ASSETS).
 
 Each is a whole process, run three times: the least processor time and wall time, and the most
-memory. The daemon of ours is started once and asked after that; what it costs until it is synced,
-and what it holds then, stands apart. Names end in the command; `nodelife` is ours.
+memory. Our daemon is started once and queried after that; its cost until it is synced, and its
+memory then, are given separately. Names end in the command; `nodelife` is ours.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ASKED = ("status", "explain node {node}", "drain-plan {node} --ignore-daemonset
 
 
 class Cost(NamedTuple):
-    """Of one command: seconds, and bytes at the most."""
+    """The cost of one command: seconds, and the most bytes."""
 
     cpu: float
     wall: float
@@ -41,7 +41,7 @@ class Cost(NamedTuple):
 
 
 def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
-    """All commands, one after another. `seed` is not needed."""
+    """Run all commands, one after another. `seed` is not needed."""
     with control_plane(api_server=API_SERVER, policy=AUDIT_POLICY) as plane:
         fleet = Fleet(plane, nodes)
         each = pods // nodes

@@ -1,7 +1,7 @@
 """The work that a unit of each job costs, counted instead of timed: a pod decoded, a node looked at
 in a monitor pass, a pod planned, a node's change for all DaemonSets, and so on.
 
-`counts.json` beside this file holds the figures that were reached. `python -m bench counts` tells
+`counts.json` beside this file holds the figures that were reached. `python -m bench counts` shows
 which units are above or below them, and a test holds that none costs more than 3 % above its
 figure; `python -m bench.counts` writes down what is reached now. The default sizes are those of the
 table.
@@ -45,7 +45,7 @@ from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import MicroTime
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
-from kubectl_nodelife.live.watch import WatchStream
+from kubectl_nodelife.live.listwatch import WatchStream
 from kubectl_nodelife.outlook.status import KINDS, status_steps
 from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
@@ -53,18 +53,18 @@ from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sim.present import join
 from kubectl_nodelife.sim.run import run as simulate
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
-from kubectl_nodelife.snapshot.redact import KEY_BYTES, Redaction
+from kubectl_nodelife.snapshot import KEY_BYTES, Redaction
 from kubectl_nodelife.upgrade.forecast import decider_for
 
 NODES = 60
 PODS = 1800
 SLACK: Final = 0.03
-"""So much above its figure a unit may cost."""
+"""How far above its figure a unit's cost may be."""
 TABLE: Final = Path(__file__).parent / "counts.json"
 
 
 class Cost(NamedTuple):
-    """What a job cost in all, and for how many units."""
+    """A job's whole cost, and its number of units."""
 
     calls: int
     kept_blocks: int
@@ -207,7 +207,7 @@ def _heartbeat(nodes: int, pods: int, seed: int) -> Cost:
 
 
 def _redact(nodes: int, pods: int, seed: int) -> Cost:
-    """Objects as heavy as real ones, made fit for a snapshot: per object, most of them pods."""
+    """Redacting objects as large as real ones for a snapshot: per object, most of them pods."""
     heavy, redaction = HeavyCluster(nodes, pods, seed), Redaction(bytes(KEY_BYTES))
     found = [heavy.document(obj) for objects in heavy.objects.values() for obj in objects]
     documents = msgspec.json.decode(msgspec.json.encode(found))

@@ -1,8 +1,8 @@
 """The DaemonSet controller: a first sync of all sets, one node's change, a whole rolling update.
 
-Measured (`wallSeconds`) is the first sync: the controller begins with full caches, every set has
+`wallSeconds` is the time of the first sync: the controller begins with full caches, every set has
 its pods, and all sets are synced. `nodeChangeMillis` is the median of what one node's change costs:
-sets are judged anew, those concerned are synced, and their calls are answered. A rolling update
+sets are checked again, the affected ones synced, and their calls answered. A rolling update
 over all nodes is simulated with cluster and kubelets, a tenth of the nodes at a time
 (`rollingUpdateSeconds`) and one by one (`oneByOneSeconds`). `emptySyncSeconds` is the first sync of
 sets that have no pods at all yet.
@@ -59,12 +59,12 @@ class Cluster:
         self.settle(self.controller.start(self.cache, self.now_ns))
 
     def see(self, change: Change | None) -> None:
-        """One change of an object, and all that follows."""
+        """Process one change of an object, and all that follows."""
         assert change is not None
         self.settle(self.controller.changed(change, self.cache, self.now_ns))
 
     def put(self, obj: KubeObject) -> None:
-        """An object comes or changes."""
+        """Add or change an object."""
         self.see(self.cache.apply(Put(kind_of(obj), obj), self.now_ns))
 
     def settle(self, actions: Iterable[Action | Requeue]) -> None:
@@ -94,7 +94,7 @@ class Cluster:
 
 
 def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
-    """30 sets (fewer where `pods` would not do) on all nodes."""
+    """30 sets (fewer where `pods` is too low) on all nodes."""
     sets = max(1, min(SETS, pods // nodes))
     setting = make_setting(nodes, sets, seed)
     cluster = Cluster(setting.objects, setting)

@@ -58,7 +58,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
 
 
 def _seconds_for_one(snapshot: PlanSnapshot, node: str) -> float:
-    """The plan of one node, from a snapshot whose indexes nobody has built yet."""
+    """Seconds for the plan of one node, from a snapshot whose indexes are not built yet."""
     fresh = PlanSnapshot([], snapshot.now_ns)
     fresh.__dict__.update({k: v for k, v in snapshot.__dict__.items() if k not in _INDEXES})
     begin = time.perf_counter()
@@ -94,5 +94,5 @@ def _instances(seed: int) -> tuple[list[float], Findings]:
 
 
 def gap(plan: DrainPlan) -> float:
-    """How many waves more than the bound, as a share of it."""
+    """The number of waves above the bound, as a share of the bound."""
     return round(len(plan.waves) / plan.bound.waves - 1, 4)

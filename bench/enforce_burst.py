@@ -1,12 +1,12 @@
-"""200 of 1,000 nodes fall silent at once: the enforcing daemon, then a real controller manager.
+"""200 of 1,000 kubelets stop at once: the enforcing daemon, then a real controller manager.
 
 On a real control plane (KUBEBUILDER_ASSETS), with Leases renewed every ten seconds and ten pods on
 each node that is lost. Both have the same flags and client rate, and each loses nodes of its own.
-For each node the time counts from the end of its grace period: until its NoSchedule taint is
-answered, until the last of its pods is marked. `...Percent` is the share of one core in a quiet
-half minute before; `dryRun...` is a daemon that enforces nothing. NODELIFE_BENCH_QPS: another rate
-than 1,000 a second; 20 is upstream's own. It fails where one of the two tainted fewer nodes or
-marked fewer pods than were lost: percentiles over what came would hide the rest.
+For each node the time counts from the end of its grace period: until the write of its NoSchedule
+taint is answered, until the last of its pods is marked. `...Percent` is the share of one core in a
+quiet half minute before; `dryRun...` is a daemon that enforces nothing. NODELIFE_BENCH_QPS: another
+rate than 1,000 a second; 20 is upstream's own. It fails where one of the two tainted fewer nodes or
+marked fewer pods than were lost: percentiles of the writes that were made would hide the rest.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
 
 
 def check_counts(figures: Mapping[str, Any]) -> None:
-    """Raises BenchFailed unless both did all that was to be done."""
+    """Raises BenchFailed unless both tainted all lost nodes and marked all lost pods."""
     for what, lost in (("TaintedNodes", "lostNodes"), ("MarkedPods", "lostPods")):
         done = {who: figures[f"{who}{what}"] for who in ("ours", "real")}
         if set(done.values()) != {figures[lost]}:
@@ -126,7 +126,7 @@ def _quiet(pid: int) -> dict[str, Any]:
 
 
 def _requests(plane: ControlPlane) -> dict[str, Any]:
-    """What a quiet minute of the enforcing daemon asks for, watches left out."""
+    """The requests of the enforcing daemon in a quiet minute, without watches."""
     since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - QUIET_S))
     found: Counter[str] = Counter()
     for entry in plane.audit():

@@ -1,7 +1,7 @@
 """One burst of events through the engine: every third node gets a NoExecute taint by hand that no
 pod tolerates.
 
-Measured are the decisions of all controllers and the wording of their records, each with its whole
+This measures the decisions of all controllers and the texts of their records, each with its whole
 chain of causes walked to its root; not the cluster around them.
 """
 
@@ -26,7 +26,7 @@ TAINT = Taint(key="bench.example/gone", effect="NoExecute")
 
 
 def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
-    """Decide, word, and walk the causes."""
+    """Decide, write the texts, and walk the causes."""
     setting = make_setting(nodes, pods, seed)
     settings = make_settings(setting.profile, {})
     engine = Engine(
@@ -65,7 +65,7 @@ def tainted(node: Node) -> Node:
 
 
 def chain(records: list[Record], index: int) -> list[int]:
-    """The record and all that led to it, the root last."""
+    """The record and all records that led to it, the root last."""
     found = [index]
     cause = records[index].cause
     while cause is not None:

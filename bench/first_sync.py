@@ -1,7 +1,7 @@
 """The daemon's first reading of a cluster: decoding, indexes, joining the controllers.
 
 `cpuSeconds` is this process's alone; the API server is another one, and `wallSeconds` is bounded by
-how fast that one speaks. `residentBytes`: what the daemon holds once synced.
+how fast that one sends. `residentBytes`: the daemon's memory once it is synced.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from bench import Stopwatch
 from bench._daemon import Running, running
-from kubectl_nodelife.daemon.health import resident_bytes
+from kubectl_nodelife.daemon.server import resident_bytes
 from kubectl_nodelife.engine.settings import make_settings
 
 

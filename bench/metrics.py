@@ -1,7 +1,7 @@
-"""The text of a scrape: what the metrics of a cluster cost, without and with those of each node.
+"""The cost of a scrape's text: the metrics of a cluster, without and with those of each node.
 
-Measured is what the endpoint does in its thread, as text and as OpenMetrics. `sampleSeconds`: one
-look at all nodes, which the daemon takes in slices, every two seconds at the most.
+This measures the work of the endpoint in its thread, as text and as OpenMetrics. `sampleSeconds`:
+one sample of all nodes, which the daemon takes in slices, every two seconds at the most.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ACCEPT = {"text": "text/plain", "openmetrics": "application/openmetrics-text;ver
 
 
 def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
-    """One node in fifty has been silent for 20 s."""
+    """One kubelet in fifty has not reported for 20 s."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "dump.json"
         file.write_bytes(dump(nodes, pods, seed))

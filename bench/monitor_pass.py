@@ -25,7 +25,7 @@ PASSES = 5
 
 
 def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
-    """A cluster after its first pass; then full passes, of which the mean is told as well."""
+    """A cluster after its first pass; then full passes, of which the mean is returned as well."""
     setting = make_setting(nodes, pods, seed)
     settings = make_settings(setting.profile, {})
     cache = Cache()

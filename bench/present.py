@@ -1,8 +1,8 @@
-"""The joined present of a cluster with Services and budgets, and the futures that are forked of it.
+"""The joined present of a cluster with Services and budgets, and the futures forked from it.
 
-Measured is the beginning of the present: the world, its controllers joined, the first tick. Given
-apart: what one fork costs, and ten minutes after the loss of one node (`coldSeconds` before the
-lists of candidate nodes are shared, `warmSeconds` after), and of a zone.
+This measures the start of the present: the world, its controllers joined, the first tick. Given
+separately: the cost of one fork, and of ten minutes after the loss of one node (`coldSeconds`
+before the lists of candidate nodes are shared, `warmSeconds` after), and of a zone.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import time
 from bench import Stopwatch
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import MINUTE_NS
-from kubectl_nodelife.sim.branch import Branch
 from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.generate import Generate
-from kubectl_nodelife.sim.present import join
+from kubectl_nodelife.sim.present import Branch, join
 from kubectl_nodelife.sim.scenario import Scenario, assemble
 
 NODES = 5000

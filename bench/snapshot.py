@@ -1,6 +1,6 @@
 """`snapshot save` of a large cluster, from a server in another process, digests and gzip included.
 
-`peakRssBytes` is this process alone; `memoryBeforeBytes` is what it held before the first request.
+`peakRssBytes` is this process alone; `memoryBeforeBytes` is its memory before the first request.
 `secondsInTheServer` is the other process's CPU, which a real API server spends elsewhere.
 """
 
@@ -20,8 +20,7 @@ import bench
 from bench.__main__ import peak_rss_bytes
 from kubectl_nodelife.live.kubeconfig import Cluster, User
 from kubectl_nodelife.live.target import Target
-from kubectl_nodelife.snapshot.file import SnapshotFile
-from kubectl_nodelife.snapshot.redact import KEY_BYTES, Redaction
+from kubectl_nodelife.snapshot import KEY_BYTES, Redaction, SnapshotFile
 
 NODES = 5000
 PODS = 150_000
@@ -50,7 +49,7 @@ def _save(target: Target, stopwatch: bench.Stopwatch) -> dict[str, object]:
 
     before = peak_rss_bytes()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["HOME"] = folder  # no config of whoever runs this counts
+        os.environ["HOME"] = folder  # the user's own config is not read
         path = Path(folder) / "snapshot.json.gz"
         with SnapshotFile(str(path)) as file, stopwatch:
             redaction = Redaction(secrets.token_bytes(KEY_BYTES))

@@ -1,4 +1,4 @@
-"""How long the command line takes to say anything: whole processes, as ratios to `python -c pass`.
+"""How long the command line takes to print: whole processes, as ratios to `python -c pass`.
 
 `--help` and a TAB of every verb, a small dump, and a first look at a sandbox. The ratios are of
 processor time, the least of several runs, so that they mean the same on a busy machine; --nodes
@@ -41,7 +41,7 @@ spec: {generate: {zones: 1, nodesPerZone: 3, podsPerNode: 2}}
 
 
 def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
-    """Median milliseconds of three commands, and each verb's ratio; `overLimit`: what is too slow.
+    """Median milliseconds of three commands, and each verb's ratio; `overLimit`: those too slow.
 
     Ratios are the processor time of a command to that of a Python that does nothing.
     """

@@ -1,6 +1,6 @@
 """`status` on a dump: joining the controllers and judging every node, without reading the dump.
 
-`decodeSeconds` and `podsPerSecond` tell what reading it took: the dump is one JSON List, as
+`decodeSeconds` and `podsPerSecond` measure its reading: the dump is one JSON List, as
 `kubectl get -o json` prints it but for its indentation. `renderSeconds`: making the JSON document.
 """
 
@@ -28,7 +28,7 @@ SILENCE_NS = 20 * 10**9
 
 
 def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
-    """One node in fifty has been silent for 20 s."""
+    """One kubelet in fifty has not reported for 20 s."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "dump.json"
         file.write_bytes(dump(nodes, pods, seed))

@@ -1,9 +1,9 @@
-"""The daemon beside a quiet cluster, and then a zone that falls silent at once.
+"""The daemon with a quiet cluster, and then a zone whose kubelets all stop at once.
 
-Measured is the quiet time: 500 leases and 20 pods a second with 5,000 nodes. `corePercent` is the
-share of one core. Then all nodes of a zone go silent together; `burst...` tells of that: how many
-changes were planned, what it cost, and the longest time for which the loop was held up. `...Own...`
-leaves out the time in which others had the processor.
+This measures the quiet time: 500 leases and 20 pods a second with 5,000 nodes. `corePercent` is
+the share of one core. Then all kubelets of a zone stop together; `burst...` is about that: how many
+changes were planned, the cost, and the longest time for which the loop was blocked. `...Own...`
+leaves out the time in which other processes had the processor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 
 from bench import Stopwatch
 from bench._daemon import Running, running
-from kubectl_nodelife.daemon.health import resident_bytes
+from kubectl_nodelife.daemon.server import resident_bytes
 from kubectl_nodelife.engine.settings import make_settings
 
 QUIET_SECONDS = 30.0
@@ -48,7 +48,7 @@ async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[s
 
 
 async def _burst(one: Running) -> dict[str, object]:
-    """A zone falls silent; until the grace period is over and what follows is planned."""
+    """A zone's kubelets stop; until the grace period is over and what follows is planned."""
     await asyncio.sleep(max(0, (one.watcher.cold_until_ns - one.watcher.clock.now_ns()) / 1e9))
     one.stalls.forget()
     before = one.journal.ledger.next_id

@@ -1,10 +1,10 @@
-"""The live page in Chromium, of a cluster of which a zone goes dark: how long its frames take.
+"""The live page in Chromium while a zone of its cluster is lost: how long its frames take.
 
-The page's own server tells a browser here what a daemon would: a snapshot, a quiet time, then the
-nodes of one zone of three, which fall silent one after another and are called lost in two passes.
-A frame is what the page's thread does for it: script, layout and painting together. Times are CPU
-time of that thread, from Chromium's own trace, which adds a little: so they mean the same on a
-machine that does something else besides.
+The page's own server sends a browser here what a daemon would: a snapshot, a quiet time, then the
+nodes of one zone of three, whose kubelets stop one after another and which are marked lost in two
+passes. A frame is the work of the page's thread for it: script, layout and painting together. Times
+are CPU time of that thread, from Chromium's own trace, which adds a little: so they mean the same
+on a busy machine.
 """
 
 from __future__ import annotations
@@ -27,9 +27,8 @@ from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
 from kubectl_nodelife.daemon.ui.live_feed import HappenedChange
 from kubectl_nodelife.daemon.ui.sessions import Sessions
-from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveNode, delta
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
-from kubectl_nodelife.outlook.wall import WallZone
+from kubectl_nodelife.outlook.wall import LiveFrame, LiveNode, WallZone, delta
 from tests.ui.browser import Browser, browser
 
 NODES = 5_000
@@ -44,14 +43,14 @@ FIRST = "return performance.getEntriesByName('wall')[0]?.startTime ?? null"
 
 
 class Trace(msgspec.Struct):
-    """What the page's thread did, in CPU milliseconds. `frames`: script, layout and painting."""
+    """The work of the page's thread, in CPU milliseconds. `frames`: script, layout and painting."""
 
     frames: list[float]
     tasks: list[float]
 
     @classmethod
     def of(cls, events: list[dict[str, Any]]) -> Trace:
-        """Of Chromium's trace events."""
+        """The trace made from Chromium's trace events."""
         threads = {
             (e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"
         }
@@ -66,13 +65,13 @@ class Trace(msgspec.Struct):
         return cls(sorted(frames), sorted(task["tdur"] / 1000 for task in tasks))
 
     def frame(self, share: float) -> float | None:
-        """What that share of the frames does not exceed."""
+        """The time that this share of the frames does not exceed."""
         return round(self.frames[int((len(self.frames) - 1) * share)], 1) if self.frames else None
 
 
 @asynccontextmanager
 async def traced(window: Browser) -> AsyncIterator[Callable[[], Awaitable[Trace]]]:
-    """Records what the browser does; the function ends it and tells."""
+    """Records a trace of the browser; the yielded function ends and returns it."""
     async with aiohttp.ClientSession() as session:
         async with session.get(f"http://{window.debugger}/json/version") as answer:
             url = (await answer.json())["webSocketDebuggerUrl"]
@@ -95,7 +94,7 @@ async def traced(window: Browser) -> AsyncIterator[Callable[[], Awaitable[Trace]
 
 
 class DarkZone:
-    """A cluster of three zones, and what a reader is told while the first one goes dark."""
+    """A cluster of three zones, and the frames sent to a reader while the first one is lost."""
 
     def __init__(self, nodes: int, pods: int) -> None:
         self.names = [f"node-{number:05}" for number in range(nodes)]
@@ -104,7 +103,7 @@ class DarkZone:
         self.now_s = 0.0
 
     def frame(self, dark_s: float | None = None) -> LiveFrame:
-        """What is there so many seconds after the last sign of life; None: before."""
+        """The frame so many seconds after the zone's last heartbeat; None: before it."""
         rows = {name: self._row(number, name, dark_s) for number, name in enumerate(self.names)}
         lost = 0 if dark_s is None else sum(row.state in (1, 4) for row in rows.values())
         zones = [
@@ -162,7 +161,7 @@ class DarkZone:
 
 
 class Told:
-    """The page's server, and the stream that it gives. `bytes`: of all deltas; `answers`: to
+    """The page's server, and the stream that it sends. `bytes`: of all deltas; `answers`: to
     questions.
     """
 
@@ -174,7 +173,7 @@ class Told:
         self.broadcast = Broadcast(self.snapshot)
 
     def snapshot(self) -> dict[str, Any]:
-        """What a page begins with."""
+        """The snapshot that a page begins with."""
         return {**self.known.snapshot(), "epochS": 0, "works": [], "changes": []}
 
     @asynccontextmanager
@@ -189,7 +188,7 @@ class Told:
             await endpoint.close()
 
     async def tell(self, seconds: float, *, dark: bool) -> None:
-        """What comes in so many seconds, twice a second."""
+        """Send the changes of so many seconds, twice a second."""
         for number in _steps(seconds):
             began = time.monotonic()
             if dark:
@@ -199,12 +198,12 @@ class Told:
             await asyncio.sleep(max(0.0, began + STEP_SECONDS - time.monotonic()))
 
     def tell_frame(self, dark_s: float | None = None, *, changes: int = 0) -> None:
-        """What differs half a second later, with the changes of that number."""
+        """Send what differs half a second later, with the changes of that number."""
         self.zone.now_s += STEP_SECONDS
         self._tell(self.zone.frame(dark_s), self.zone.changes(changes) if changes else [])
 
     def tell_row(self, name: str, state: str) -> None:
-        """A node that is in another state, without a clock."""
+        """Send a node that is in another state, without a clock."""
         self.zone.now_s += STEP_SECONDS
         frame = self.zone.frame()
         row = replace(frame.nodes[name], state=WORST_FIRST.index(state))

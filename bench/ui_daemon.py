@@ -1,8 +1,8 @@
-"""What the live page costs the daemon beside a quiet cluster: with no page, with one, with sixteen.
+"""The live page's cost to the daemon of a quiet cluster: with no page, with one, with sixteen.
 
-Shares of a core are CPU time of this process, in which the daemon's inside runs; readers of the
-stream are in a process of their own. `...More` is beside the daemon without a page. `...OwnStall`:
-the longest time for which the loop was held up by what this process did.
+Shares of a core are CPU time of this process, in which the daemon's parts run; readers of the
+stream are in a process of their own. `...More` is above the daemon without a page. `...OwnStall`:
+the longest time for which the work of this process blocked the loop.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final
 from bench import BenchFailed, Stopwatch
 from bench._daemon import Running, running
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
-from kubectl_nodelife.daemon.health import resident_bytes
+from kubectl_nodelife.daemon.server import resident_bytes
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
 from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
 from kubectl_nodelife.daemon.ui.sessions import Sessions
@@ -76,7 +76,7 @@ async def _run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[s
 
 
 async def _bytes_a_minute(feed: LiveFeed) -> int:
-    """What a reader is told of a quiet cluster, after the snapshot."""
+    """The bytes a minute that a reader of a quiet cluster is sent, after the snapshot."""
     await _nobody(feed)
     reader = feed.broadcast.join()
     if reader is None:
@@ -89,13 +89,13 @@ async def _bytes_a_minute(feed: LiveFeed) -> int:
 
 
 async def _nobody(feed: LiveFeed) -> None:
-    """Wait until the readers of before are noticed to be gone."""
+    """Wait until the server has noticed that the readers of before are gone."""
     while feed.broadcast.subscribers:
         await asyncio.sleep(0.1)
 
 
 async def _share(one: Running) -> float:
-    """Of a core, for a while."""
+    """The share of a core, measured for a while."""
     one.stalls.forget()
     before, began = time.process_time(), time.monotonic()
     await asyncio.sleep(QUIET_SECONDS)
@@ -104,7 +104,7 @@ async def _share(one: Running) -> float:
 
 @contextlib.asynccontextmanager
 async def _page(one: Running) -> AsyncIterator[tuple[LiveFeed, PageEndpoint, Sessions]]:
-    """The page's server and who feeds it, as the daemon plugs them together."""
+    """The page's server and its feed, connected as the daemon connects them."""
     cluster = WatchedCluster("bench", "bench", "bench")
     feed = LiveFeed(
         lambda: look(one.watcher, one.journal, cluster), one.journal, one.watcher.clock.now_ns, {}
@@ -122,7 +122,7 @@ async def _page(one: Running) -> AsyncIterator[tuple[LiveFeed, PageEndpoint, Ses
 
 @contextlib.asynccontextmanager
 async def _readers(endpoint: PageEndpoint, sessions: Sessions, count: int) -> AsyncIterator[None]:
-    """So many, in a process of their own."""
+    """So many readers, in a process of their own."""
     session = sessions.begin(sessions.token())
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", READ, str(endpoint.port)),

@@ -1,8 +1,8 @@
-"""The live page in Chromium for an hour of changes: what its scripts and its stream's worker hold.
+"""The live page in Chromium for an hour of changes: memory of its scripts and its stream's worker.
 
-Every five minutes a zone of three goes dark for two and comes back, with forty changes a second
-meanwhile. Each minute what is garbage is collected, and what is left is told on standard error, so
-that a run which is broken off has told what it saw.
+Every five minutes a zone of three is lost for two and comes back, with forty changes a second
+meanwhile. Each minute garbage is collected, and the heap that is left is printed on standard error,
+so that an interrupted run has printed what it measured.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Heaps:
         self._number = 0
 
     async def command(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:
-        """What a command returns; events are passed over."""
+        """The result of a command; events are skipped."""
         self._number += 1
         asked: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         await self._socket.send_json(asked | ({"sessionId": session} if session else {}))
@@ -58,7 +58,7 @@ class Heaps:
         }
 
     async def megabytes(self, session: str) -> float:
-        """What is used after garbage was collected."""
+        """The heap in use after garbage was collected."""
         await self.command("HeapProfiler.collectGarbage", session)
         used = await self.command("Runtime.getHeapUsage", session)
         return round((used["usedSize"] + used.get("backingStorageSize", 0)) / 1e6, 2)
@@ -66,7 +66,7 @@ class Heaps:
 
 @asynccontextmanager
 async def heaps(window: Browser) -> AsyncIterator[Heaps]:
-    """Those of a browser."""
+    """The heaps of a browser."""
     async with aiohttp.ClientSession() as session:
         async with session.get(f"http://{window.debugger}/json/version") as answer:
             url = (await answer.json())["webSocketDebuggerUrl"]
@@ -112,7 +112,7 @@ async def _run(zone: DarkZone, stopwatch: Stopwatch) -> dict[str, object]:
 
 
 async def _tell(told: Told) -> None:
-    """Twice a second what there is."""
+    """Send the present frame twice a second."""
     number = 0
     while True:
         began = time.monotonic()

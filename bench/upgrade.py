@@ -3,7 +3,7 @@
 Measured is the simulated run: 10 % of the nodes at once, 14 minutes from claim to release, a
 growth step after the other. `seconds` is how long the upgrade takes there, `boundSeconds` the least
 that the limits allow: rounds of as many nodes as may be out of service. `planSeconds` is the wall
-time of making the plan of the same run, `plannedSeconds` how long that says the upgrade takes.
+time of making the plan of the same run, `plannedSeconds` how long the upgrade takes by that plan.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ WORK_NS = 8 * MINUTE_NS
 
 
 def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, object]:
-    """The upgrade, until it is over."""
+    """Run the upgrade until it is over."""
     setting = make_setting(nodes, pods, seed)
     settings = make_settings(setting.profile, {})
     controllers = make_controllers(

@@ -1,4 +1,4 @@
-"""A leader of an upgrade, while the nodes in work wait for others to change them.
+"""A leader of an upgrade, while the nodes in work wait for other programs to change them.
 
 On a real control plane (KUBEBUILDER_ASSETS), with Leases renewed every ten seconds. A tenth of the
 nodes is drained and waits for its change (`--wait`), the others are still to be claimed and have

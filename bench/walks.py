@@ -1,8 +1,8 @@
-"""How many files of the package a question goes through, from its command to the screen.
+"""How many files of the package run for a question, from its command to its output.
 
-Each command is run twice on a dump, and the second time is traced: modules are imported and what
-Python keeps is kept by then. A file counts once one of its functions is entered; `before`, `in` and
-`after` tell what of it was entered until the function that decides is called, in it, and from its
+Each command is run twice on a dump, and the second time is traced: by then modules are imported and
+Python's caches are filled. A file counts once one of its functions is entered; `before`, `in` and
+`after` count the files entered until the function that decides is called, in it, and from its
 return to the last line of output.
 """
 

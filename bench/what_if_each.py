@@ -1,6 +1,6 @@
 """`what-if --each node`: ten minutes after the loss of each of the nodes by itself, on all cores.
 
-`futureMilliseconds`: what one of them costs of a core, the present and the baseline left out.
+`futureMilliseconds`: the core time of one of them, the present and the baseline left out.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One of three zones falls silent, and the hour after: every action of all controllers, and the
+"""One of three zones is lost, and the hour after: every action of all controllers, and the
 cluster's answers.
 
-Measured is the run from the cluster's first tick to its last. Making the cluster is not, nor is
-writing the records out, which is given apart (`recordSeconds`).
+The run is measured from the cluster's first tick to its last. Making the cluster is not measured,
+nor is writing the records, which is given separately (`recordSeconds`).
 """
 
 from __future__ import annotations

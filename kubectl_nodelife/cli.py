@@ -119,7 +119,7 @@ VERBS: dict[str, tuple[str, str]] = {
         "Print the least roles for reading, enforcing, upgrades.",
     ),
     "options": (
-        "kubectl_nodelife.commands.options:options",
+        "kubectl_nodelife.commands.flags:options",
         "List the connection flags that all verbs take.",
     ),
     "doctor": (

@@ -1,6 +1,6 @@
 """A tree of files as a .tar.gz or a wheel that is the same each time, and back.
 
-Entries are sorted and belong to nobody in particular; all have one time and one of two modes. krew
+Entries are sorted and have no owner's name; all have one time and one of two modes. krew
 takes folders and regular files only, so that nothing else can be written here.
 """
 
@@ -23,7 +23,7 @@ LEVEL: Final = 9
 
 
 class File(NamedTuple):
-    """A regular file: what is in it, and whether it is a program."""
+    """A regular file: its content, and if it is a program."""
 
     content: bytes
     is_program: bool = False
@@ -87,7 +87,7 @@ def read(path: Path) -> dict[str, File]:
 
 
 Entry = tuple[tarfile.TarInfo, bytes]
-"""What a .tar.gz holds under a name, of any kind, and the content of regular files."""
+"""An entry of a .tar.gz, of any kind, and the content of regular files."""
 
 
 def entries(path: Path) -> list[Entry]:

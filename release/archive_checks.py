@@ -1,4 +1,4 @@
-"""What could be wrong inside one archive; each check returns its faults in words."""
+"""Checks of one archive; each returns its faults as text."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One archive: our wheel, the packages of the lock, their licences and the launcher, as a tree.
 
-nodelife/kubectl-nodelife    the launcher, what krew links to
+nodelife/kubectl-nodelife    the launcher, which krew links to
 nodelife/main.py             starts the program with lib/ and no other packages
 nodelife/lib/                the program and all packages, for all Pythons at once
 nodelife/LICENSE             ours

@@ -2,7 +2,7 @@
 
 ELF as in the System V gABI, chapters 4 and 5; Mach-O as in mach-o/loader.h and mach-o/fat.h. Little
 endian only, which is what all our platforms are. binutils are not used: they would have to be
-there for both architectures, and their version would enter the bytes of a release.
+there for both architectures, and their version would change the bytes of a release.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _BUILD_VERSION: Final = 0x32
 
 
 class Binary(NamedTuple):
-    """What a shared object is for: system and architectures by Go's names.
+    """The target of a shared object: system and architectures by Go's names.
 
     `minimum_system`: the oldest macOS, as (major, minor); (0, 0) on Linux.
     """
@@ -30,7 +30,7 @@ class Binary(NamedTuple):
 
 
 def inspect(content: bytes) -> Binary | None:
-    """What the shared object is for; None: it is none."""
+    """The target of the shared object; None: it is none."""
     if content[:4] == b"\x7fELF" and content[4:6] == b"\x02\x01":
         machine = struct.unpack_from("<H", content, 18)[0]
         return Binary("linux", frozenset({_ELF_MACHINES.get(machine, str(machine))}))

@@ -1,9 +1,9 @@
-"""`bin/release check DIR`: whether a folder holds a release fit to be published.
+"""`bin/release check DIR`: checks that a folder holds a release fit to be published.
 
-Two judges. The rules below, and those of `archive_checks` and `krew_rules`, say what any release
+Two checks. The rules below, and those of `archive_checks` and `krew_rules`, say what any release
 must be. And the release is made again of the commit that its wheel names, and compared file by
-file: what was changed afterwards, or left out, or put in, is found whatever it is. Archives are
-compared by what is in them, since another version of zlib packs the same files otherwise.
+file, which finds any file that was changed, left out or added afterwards. Archives are compared by
+what is in them, since another version of zlib packs the same files differently.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _sums(folder: Path) -> Iterator[str]:
 
 
 def _manifest(folder: Path, manifest: Manifest) -> Iterator[str]:
-    """The manifest leads to these archives, each for its own machine, and to a home page."""
+    """The manifest points to these archives, each for its own machine, and to a home page."""
     yield from (f"{MANIFEST}: krew would not take: {key}" for key in manifest_faults(manifest))
     spec = manifest.spec
     if manifest.metadata.name != PurePosixPath(MANIFEST).stem:

@@ -1,4 +1,4 @@
-"""What a release of a commit holds: `bin/release` packs it, and `check` makes it again to compare.
+"""The contents of a commit's release: `bin/release` packs it, `check` makes it again to compare.
 
 Everything comes from the commit, the lock and the home page, so that it can be made twice.
 """
@@ -35,7 +35,7 @@ class Contents(NamedTuple):
 def make(
     root: Path, commit: Commit, platforms: Sequence[Platform], wheels: Path, homepage: str = ""
 ) -> Contents:
-    """What a release of that commit holds, for those platforms. Raises ReleaseError.
+    """The contents of a release of that commit, for those platforms. Raises ReleaseError.
 
     `root`: a checkout that has the commit. `wheels`: the folder where downloads are kept.
     """

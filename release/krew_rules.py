@@ -1,4 +1,4 @@
-"""What krew, or a reviewer of its index, would refuse: for machines without krew.
+"""The checks of krew and of the reviewers of its index, for machines without krew.
 
 Follows krew's pkg/index/types.go, internal/index/validation/validate.go and, for archives,
 internal/download/downloader.go. Stricter in one point: krew ignores keys that it does not know,
@@ -48,7 +48,7 @@ class Platform(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Spec(msgspec.Struct, forbid_unknown_fields=True):
-    """What krew shows of the plugin, and its archives."""
+    """The text that krew shows of the plugin, and its archives."""
 
     version: str
     shortDescription: str  # noqa: N815
@@ -99,7 +99,7 @@ def _platform_faults(platform: Platform) -> list[str]:
 
 
 def archive_faults(entries: Iterable[tarfile.TarInfo], binary: str) -> list[str]:
-    """What krew would not unpack, or could not run, of an archive's entries."""
+    """The faults for which krew would not unpack an archive's entries, or could not run them."""
     faults, program, licence = [], None, False
     names: set[str] = set()
     for entry in entries:

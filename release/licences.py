@@ -1,7 +1,7 @@
-"""Which licences may be inside an archive, and where each package says which is its own.
+"""Which licences may be inside an archive, and where each package states its own.
 
 A package whose licence is not recognised, or not listed here, or whose text is missing stops the
-release: somebody has to look.
+release: a maintainer has to check it.
 """
 
 from __future__ import annotations

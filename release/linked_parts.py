@@ -1,10 +1,10 @@
-"""What the extension modules of packages have linked into them, and the texts of its licences.
+"""The parts that are linked into packages' extension modules, and the texts of their licences.
 
-pydantic_core says it itself, in the list of components that its wheel carries (PEP 770). Of two
-packages it is written down here, for the versions that the lock had when it was looked up: the
-wheels say nothing, so that another version of them stops the release. Where a licence is one of
-several to choose from, Apache-2.0 is chosen, whose text is that of the archive's own LICENSE, or
-the Unlicense, which asks for no text.
+pydantic_core lists them itself, in the list of components in its wheel (PEP 770). For two packages
+they are listed here, for the versions that the lock had when they were looked up: the wheels do not
+list them, so that another version of them stops the release. Where a licence is one of several to
+choose from, Apache-2.0 is chosen, whose text is that of the archive's own LICENSE, or the
+Unlicense, which asks for no text.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _OWN_TEXT: Final = frozenset({"re2"})
 
 
 def parts(package: Package) -> tuple[Part, ...]:
-    """What is linked into the package's modules. Raises ReleaseError where nobody knows."""
+    """The parts linked into the package's modules. Raises ReleaseError where this is not known."""
     if package.sbom:
         document = json.loads(package.sbom)
         return tuple(

@@ -48,7 +48,7 @@ class Pin(NamedTuple):
 
 
 def requirements(root: Path = ROOT) -> list[str]:
-    """What setup.cfg asks for at run time."""
+    """The packages that setup.cfg asks for at run time."""
     config = configparser.ConfigParser()
     config.read(root / "setup.cfg")
     lines = config["options"]["install_requires"].splitlines()
@@ -71,7 +71,7 @@ def development(platform: Platform, root: Path = ROOT) -> list[str]:
 
 
 def digest(wanted: Sequence[str] | None = None) -> str:
-    """What changes when setup.cfg asks for other packages."""
+    """The digest, which changes when setup.cfg asks for other packages."""
     lines = requirements() if wanted is None else wanted
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 

@@ -1,8 +1,8 @@
 """Manual pages from the help texts, by click-man: `python -m release.manual DIR VERSION DATE`.
 
-Run with the commit's own code on PYTHONPATH. click-man knows neither groups whose verbs are loaded
-when they are called nor examples that must keep their lines, and cuts long names; that is added
-here.
+Run with the commit's own code on PYTHONPATH. click-man supports neither groups whose verbs are
+loaded when they are called nor examples that must keep their lines, and cuts long names; that is
+added here.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class Tab:
         self._session = session
 
     async def command(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """What a command returns; events are passed over."""
+        """The result of a command; events are skipped."""
         self._number += 1
         asked: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         await self._socket.send_json(

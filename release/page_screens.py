@@ -8,7 +8,7 @@ it comes from:
     <!-- screen of DATE, WHERE -->   seen elsewhere; `a control plane: NAME` is made anew by
                                      tests/real/page_screens.py, which knows its NAME
 
-A test holds that what is committed is what the commands print now.
+A test checks that what is committed is what the commands print now.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Screen(NamedTuple):
     text: str
 
     def commands(self) -> list[str]:
-        """What is typed, without the program's name."""
+        """The typed commands, without the program's name."""
         lines = self.text.splitlines()
         return [line.removeprefix(_PROMPT) for line in lines if line.startswith(_PROMPT)]
 

@@ -1,4 +1,4 @@
-"""What a release is made for: four pairs of system and architecture, four versions of CPython.
+"""The targets of a release: four pairs of system and architecture, four versions of CPython.
 
 Archives for macOS are put together on Linux: pip downloads wheels for any platform, and nothing
 is compiled. An archive holds the extension modules of all versions beside one another, since

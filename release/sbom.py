@@ -1,4 +1,4 @@
-"""What is inside an archive, as a CycloneDX document, made with the CycloneDX project's library.
+"""The contents of an archive as a CycloneDX document, made with the CycloneDX project's library.
 
 Names, versions and licences come from the packages themselves, hashes from the lock; what is linked
 into a package's modules stands inside its own component. The document

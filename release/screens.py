@@ -40,7 +40,7 @@ SCREENS = (
 
 @contextmanager
 def sandbox(folder: Path) -> Iterator[Mapping[str, str]]:
-    """The environment of somebody whose kubeconfig is a sandbox's."""
+    """The environment of a user whose kubeconfig is a sandbox's."""
     (folder / "run").mkdir(mode=0o700)
     (folder / "sandbox.yaml").write_text(SCENARIO)
     outage = (ROOT / "bin/stories/zone-outage.yaml").read_text()

@@ -26,18 +26,18 @@ from release.source import ReleaseError
 _SOURCES: Final = (".c", ".h", ".hpp", ".cpp", ".pyx", ".pxd", ".pxi", ".hash", ".pyc", ".pyi")
 
 # A class for each kind of object and each call of the API, which the client loads by name and on
-# demand. Nobody does: objects are decoded by msgspec. They are four fifths of an unpacked archive.
+# demand. No code does: objects are decoded by msgspec. They are four fifths of an unpacked archive.
 _UNUSED: Final = re.compile(r"kubernetes/(aio/)?client/(api|models)/(?!__init__\.py$)")
 
 # Extension modules not worth their size, each with a fallback in Python: charset_normalizer guesses
-# the encoding of what requests fetches, which nobody asks it for; web sockets are not used; the
+# the encoding of what requests fetches, which no code asks it for; web sockets are not used; the
 # last one tests multidict.
 _SPARE: Final = ("charset_normalizer/", "aiohttp/_websocket/", "multidict/_testcapi")
 _LICENCE_NAMES: Final = ("licen", "copying", "notice", "authors")
 
 
 class Package(NamedTuple):
-    """What a wheel holds: files by path, licence texts by name, and its METADATA.
+    """The contents of a wheel: files by path, licence texts by name, and its METADATA.
 
     `sbom`: its own list of what is linked into its modules (CycloneDX), where it has one.
     """
@@ -80,7 +80,7 @@ def _cached(cache: Path, value: str) -> Path | None:
 
 def _fetch(platform: Platform, pins: list[lock.Pin], into: Path) -> None:
     for python in PYTHONS:
-        # What is good for all Pythons came with the first.
+        # A wheel for all Pythons came with the first.
         wanted = pins if python == PYTHONS[0] else [pin for pin in pins if len(pin.hashes) > 1]
         if not wanted:
             continue

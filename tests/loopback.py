@@ -23,9 +23,8 @@ from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.target import Target, find_target
-from kubectl_nodelife.sandbox.cluster import SandboxCluster
-from kubectl_nodelife.sandbox.inputs import read_beginning
-from kubectl_nodelife.sandbox.listening import Sandbox, make_sandbox
+from kubectl_nodelife.sandbox.cluster import SandboxCluster, read_beginning
+from kubectl_nodelife.sandbox.tls import Sandbox, make_sandbox
 from kubectl_nodelife.sim.scenario import STATUS_MANAGERS
 
 KUBECTL = shutil.which("kubectl")

@@ -6,11 +6,9 @@ from pathlib import Path
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.sim.branch import Branch
-from kubectl_nodelife.sim.run import Run, run
-from kubectl_nodelife.sim.run_summary import RunSummary, tell
-from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.present import Branch
+from kubectl_nodelife.sim.run import Run, RunSummary, run, tell
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble, parse_scenario
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from kubectl_nodelife.sim.world import Faults
 from kubectl_nodelife.upgrade.forecast import decider_for

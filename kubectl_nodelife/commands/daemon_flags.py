@@ -14,8 +14,7 @@ from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.errors import BadInput, Refused
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.daemon.metrics.options import MetricsOptions
-    from kubectl_nodelife.daemon.notify.options import NotifyOptions
+    from kubectl_nodelife.daemon.options import MetricsOptions, NotifyOptions
     from kubectl_nodelife.daemon.preflight import Orders
 
 
@@ -175,7 +174,7 @@ def metrics_flags(callback: Any) -> Any:
 
 def metrics_of(given: dict[str, Any]) -> MetricsOptions:
     """The flags as a value, with absolute paths. Raises BadInput."""
-    from kubectl_nodelife.daemon.metrics.options import MetricsOptions
+    from kubectl_nodelife.daemon.options import MetricsOptions
 
     def path(name: str) -> str:
         return os.path.abspath(given[name]) if given[name] else ""
@@ -218,7 +217,7 @@ def notify_flags(callback: Any) -> Any:
 
 def notify_of(given: dict[str, Any]) -> NotifyOptions:
     """The flags as a value. Raises BadInput."""
-    from kubectl_nodelife.daemon.notify.options import NotifyOptions
+    from kubectl_nodelife.daemon.options import NotifyOptions
 
     events = tuple(filter(None, given["notify_on"].split(",")))
     options = NotifyOptions(given["notify"], given["webhook"], events)

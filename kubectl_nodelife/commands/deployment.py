@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from kubectl_nodelife import __version__
 from kubectl_nodelife.commands.rbac import DAEMON_RULES, enforce_roles, rule, rules_of
 from kubectl_nodelife.daemon.answer_port import DEFAULT_PORT as ANSWER_PORT
-from kubectl_nodelife.daemon.notify.delivery import TOKEN
+from kubectl_nodelife.daemon.notice_delivery import TOKEN
 
 NAME: Final = "kubectl-nodelife"
 PORT: Final = 9876

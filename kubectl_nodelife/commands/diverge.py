@@ -159,10 +159,9 @@ def divergence_of_dump(where: Where, since_ns: int | None) -> tuple[dict[str, An
 
     from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, load
     from kubectl_nodelife.commands.cluster.look import view_of_dump
-    from kubectl_nodelife.kube.core import Event
-    from kubectl_nodelife.outlook.diverge.document import divergence_document
+    from kubectl_nodelife.kube.workload import Event
     from kubectl_nodelife.outlook.diverge.dump_observations import dump_observations
-    from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
+    from kubectl_nodelife.outlook.diverge.judgement import divergence_document, divergence_judgement
     from kubectl_nodelife.outlook.node import join_controllers
 
     dump = load(where.filename, where.now, where.profile)

@@ -4,6 +4,8 @@ Connection flags follow cli-runtime/pkg/genericclioptions/config_flags.go; they 
 between `nodelife` and the verb as well as behind it, and of two values the one behind the verb
 wins. Values are only carried from here: kubeconfig files and durations are read where they are
 used. Left out: --username and --password, which kubectl itself takes only when asked to.
+
+The verb `options` lists the connection flags, those included that --help does not list.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import click
 
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.live.connection import Connection as Connection
+from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.formats import FORMATTERS
 from kubectl_nodelife.report.formats import Output as Output
 from kubectl_nodelife.report.screen import ALWAYS, AUTO, NEVER, choose_color
@@ -244,7 +247,7 @@ def output_flags(*formats: str) -> Callable[[Callback], Callback]:
 
 def duration_ns(text: str, flag: str) -> int:
     """A duration in Go's notation, in nanoseconds. Raises BadInput."""
-    from kubectl_nodelife.kube.duration import parse_duration
+    from kubectl_nodelife.kube.times import parse_duration
 
     try:
         return parse_duration(text)
@@ -257,3 +260,25 @@ def waiting_ns(text: str, flag: str) -> int:
     if (parsed := duration_ns(text, flag)) < 0:
         raise BadInput("must not be negative", on=flag)
     return parsed
+
+
+@click.command()
+def options() -> None:
+    """List the connection flags that all verbs take.
+
+    They mean what they mean to kubectl, and may stand between `nodelife` and the verb or behind it.
+
+    \b
+    Example:
+      kubectl nodelife options
+    """
+    formatter = click.HelpFormatter(max_width=100)
+    formatter.write_text("These flags can be given to every verb that talks to a cluster:")
+    with formatter.indentation():
+        formatter.write_dl([_row(flag) for flag in CONNECTION_FLAGS], col_max=34)
+    terminal.write(formatter.getvalue())
+
+
+def _row(flag: ConnectionFlag) -> tuple[str, str]:
+    spellings = ", ".join(sorted(flag.spellings, key=len))
+    return (f"{spellings} {flag.value}" if flag.value else spellings), flag.help

@@ -242,7 +242,7 @@ def enforce_roles(controllers: Iterable[str], lease_namespace: str) -> dict[str,
 
 
 def _upgrade_roles(lease_namespace: str, namespace: str) -> dict[str, list[Row]]:
-    from kubectl_nodelife.acts.upgrade.rights import (
+    from kubectl_nodelife.daemon.permissions import (
         CANARIES,
         JOBS,
         KILL_SWITCH,

@@ -22,14 +22,13 @@ from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.daemon.store import ChangeFilter as ChosenChanges
 from kubectl_nodelife.daemon.store import read_only
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.documents import Json
 from kubectl_nodelife.kube.kinds import Kind, kind_named
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS
 from kubectl_nodelife.kube.unreadable import Unreadable, told
-from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.kube.workload import Event, PodDisruptionBudget
 from kubectl_nodelife.outlook.replay.drains import drain_review
 from kubectl_nodelife.outlook.replay.lines import last_seen_ns
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
@@ -143,7 +142,7 @@ async def _read(
         server_now_ns,
     )
     from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listing import read_all
+    from kubectl_nodelife.live.listwatch import read_all
     from kubectl_nodelife.live.requests import resource_of
 
     progress = adding_up(step)
@@ -202,7 +201,7 @@ def drain_traces(connection: Connection) -> DrainTraces:
 async def _budgets(connection: Connection, warnings: list[str]) -> list[PodDisruptionBudget]:
     from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
     from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listing import read_all
+    from kubectl_nodelife.live.listwatch import read_all
     from kubectl_nodelife.live.requests import Resource
 
     async with bulk_client(target_of(connection)) as client:

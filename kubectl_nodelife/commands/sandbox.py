@@ -17,7 +17,7 @@ from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
     from kubectl_nodelife.engine.settings import Settings
-    from kubectl_nodelife.sandbox.listening import Sandbox
+    from kubectl_nodelife.sandbox.tls import Sandbox
     from kubectl_nodelife.sim.scenario import Setting
 
 NAMES = (*CONTROLLERS, IN_KUBELETS)
@@ -62,9 +62,8 @@ def sandbox(
     import asyncio
 
     from kubectl_nodelife.kubelet.releases import rules_for
-    from kubectl_nodelife.sandbox.cluster import SandboxCluster
-    from kubectl_nodelife.sandbox.inputs import read_beginning
-    from kubectl_nodelife.sandbox.listening import make_sandbox
+    from kubectl_nodelife.sandbox.cluster import SandboxCluster, read_beginning
+    from kubectl_nodelife.sandbox.tls import make_sandbox
     from kubectl_nodelife.sim.scenario import STATUS_MANAGERS
 
     beginning = read_beginning(filename, SCENARIO, time.time_ns(), _content)

@@ -18,8 +18,7 @@ from kubectl_nodelife.report import terminal
 if TYPE_CHECKING:
     from kubectl_nodelife.engine.controller import Controller
     from kubectl_nodelife.engine.settings import Settings
-    from kubectl_nodelife.sim.run import Run
-    from kubectl_nodelife.sim.run_summary import RunSummary
+    from kubectl_nodelife.sim.run import Run, RunSummary
     from kubectl_nodelife.sim.scenario import Given, Scenario, Setting
     from kubectl_nodelife.sim.upgrade_run import MakeDecider
 
@@ -71,7 +70,7 @@ def simulate(
     """
     from kubectl_nodelife.report.narration import NarrationPage
     from kubectl_nodelife.sim.present import assumed_of
-    from kubectl_nodelife.sim.run_summary import tell
+    from kubectl_nodelife.sim.run import tell
     from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble
 
     scenario = _read_scenario(filename, profile)
@@ -101,7 +100,7 @@ def _read_scenario(filename: str, profile: str | None) -> Scenario:
     from msgspec.structs import replace
 
     from kubectl_nodelife.engine.profiles import parse_profile
-    from kubectl_nodelife.sim.scenario_document import parse_scenario
+    from kubectl_nodelife.sim.scenario import parse_scenario
 
     if os.path.isdir(filename):
         scenario = _scenario_of_dump(filename)
@@ -247,7 +246,7 @@ def _play(
 
 def _narrow(story: RunSummary, done: Run, kind: str, name: str) -> RunSummary:
     """The story of `node NAME` or `pod NS/NAME`. Raises BadInput."""
-    from kubectl_nodelife.sim.run_summary import narrowed
+    from kubectl_nodelife.sim.run import narrowed
 
     match kind.lower():
         case "node" | "nodes" | "no":

@@ -17,11 +17,10 @@ from kubectl_nodelife.report.formats import FORMATTERS
 
 if TYPE_CHECKING:
     from kubectl_nodelife.engine.settings import Settings
-    from kubectl_nodelife.sweep.points import Base
+    from kubectl_nodelife.sweep.points import Base, Point
     from kubectl_nodelife.sweep.pool import Pool
     from kubectl_nodelife.sweep.result import RunStore, StudyResult
     from kubectl_nodelife.sweep.runs import Plan, RunId
-    from kubectl_nodelife.sweep.space import Point
     from kubectl_nodelife.sweep.study import Study
 
 
@@ -236,7 +235,7 @@ def read_base(study: Study) -> tuple[Base, int, list[str]]:
     """(the base, how many pods it has, warnings). Raises BadInput, Failed."""
     from kubectl_nodelife.engine.profiles import NEWEST
     from kubectl_nodelife.sim.fields import FieldPath
-    from kubectl_nodelife.sim.scenario_document import read_generate
+    from kubectl_nodelife.sim.scenario import read_generate
     from kubectl_nodelife.sweep.points import base_of_recipe
 
     kind, what = study.base
@@ -265,8 +264,7 @@ def _of_dump(study: Study, path: str) -> tuple[Base, int, list[str]]:
 
 def _of_scenario(study: Study, path: str) -> tuple[Base, int, list[str]]:
     from kubectl_nodelife.commands.simulate import read_given, settings_of
-    from kubectl_nodelife.sim.scenario import assemble
-    from kubectl_nodelife.sim.scenario_document import only_document, parse_scenario
+    from kubectl_nodelife.sim.scenario import assemble, only_document, parse_scenario
     from kubectl_nodelife.sweep.points import base_of_cluster
 
     content = read_named(path)

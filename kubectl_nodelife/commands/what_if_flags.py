@@ -154,8 +154,7 @@ def _names_acts(name: str) -> bool:
 
 def _read(name: str) -> ActsFile:
     from kubectl_nodelife.sim.fields import FieldPath, mapping, sequence
-    from kubectl_nodelife.sim.scenario import API_VERSION
-    from kubectl_nodelife.sim.scenario_document import only_document
+    from kubectl_nodelife.sim.scenario import API_VERSION, only_document
 
     top = FieldPath(name)
     document = mapping(only_document(read_named(name), name), top)

@@ -4,13 +4,13 @@
 imports more than a socket and json. The rest is the process itself, in the order of a run:
 
 - `spawning` starts it in the background, `instance` sees that there is one for each user and
-  cluster, `process` takes its state folder, `options`, `config` and `settings` say how it runs, and
+  cluster, `process` takes its state folder, `options` and `settings` say how it runs, and
   `run` plugs it together, up to `own_program`, which passes the work to a newer version.
 - News come by `feed` to `decisions`, the one task that touches the engine; `gate` and `lease_check`
-  say whether the controllers may decide, `clock` what time it is, `kinds` what is watched.
+  say whether the controllers may decide, `kinds` what is watched.
 - `controller_host` is the engine with its overlay, with `follow` for what other controllers do.
   `ledger` numbers what is planned; `journal` keeps it as `changes`, in the file of `store`.
 - `enforce` writes, after `preflight` and `cluster_checks`; `intents` is its journal of writes.
-- `server` answers: from `cluster_view`, `health`, `forked_answers` and `divergence_recorder`;
-  `metrics`, `notify` and `ui` show the same to others.
+- `server` answers: from `cluster_view`, `forked_answers` and `divergence_recorder`;
+  `metrics` and `ui` show the same to others, and `notices` and `notice_delivery` notify people.
 """

@@ -16,10 +16,14 @@ from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.overlay import Overlay
 from kubectl_nodelife.errors import Unreachable
-from kubectl_nodelife.kube.duration import format_duration, human_duration
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
+from kubectl_nodelife.kube.times import (
+    SECOND_NS,
+    format_duration,
+    format_micro_time,
+    human_duration,
+)
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS
 from kubectl_nodelife.outlook.node import Outlook, join_controllers
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView

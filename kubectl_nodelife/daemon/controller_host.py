@@ -24,7 +24,7 @@ from kubectl_nodelife.daemon.follow.follower import (
     about_event,
 )
 from kubectl_nodelife.daemon.ledger import Ledger, outcome_of
-from kubectl_nodelife.daemon.quarantine_log import log_bug, take_in
+from kubectl_nodelife.daemon.logs import log_bug, take_in
 from kubectl_nodelife.engine.actions import Action, CreatePod, RecordEvent
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.calls import request_of

@@ -20,15 +20,13 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
-from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.controller_host import ControllerHost, events_of
 from kubectl_nodelife.daemon.feed import ChangeSettings, Feed, ManagerBegan, Message
 from kubectl_nodelife.daemon.gate import DecisionGate
 from kubectl_nodelife.daemon.kinds import out_of_reach, runnable
 from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeases
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.quarantine_log import fill, log_bug, take_in
+from kubectl_nodelife.daemon.logs import fill, log, log_bug, take_in
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Gone, Outcome, Put, Unreadable
 from kubectl_nodelife.engine.loop import Tick
@@ -36,6 +34,7 @@ from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.clock import DaemonClock
 from kubectl_nodelife.live.loop import TimeSlices, drive, play
 from kubectl_nodelife.live.news import ListNews, News, OtherCluster, WatchNews
 

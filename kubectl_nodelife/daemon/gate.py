@@ -15,9 +15,9 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
-from kubectl_nodelife.daemon.clock import DRIFT_NS, DaemonClock
 from kubectl_nodelife.daemon.kinds import REQUIRED_WATCHES
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.clock import DRIFT_NS, DaemonClock
 from kubectl_nodelife.live.news import WATCHING, KindPhase, KindState, OtherCluster
 
 _PULSE_S = 0.25

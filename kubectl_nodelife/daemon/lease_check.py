@@ -14,14 +14,14 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
-from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
-from kubectl_nodelife.live.pacing import Backoff
+from kubectl_nodelife.live.clock import DaemonClock
+from kubectl_nodelife.live.requests import Backoff
 
 READ_SECONDS = 15.0
 

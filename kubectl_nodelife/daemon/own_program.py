@@ -28,7 +28,7 @@ from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.daemon.spawning import PACKAGE, PROGRAM, filled_pipe, installed_link
 from kubectl_nodelife.errors import Failed
-from kubectl_nodelife.live.child import TooMuchOutput, run_program
+from kubectl_nodelife.live.plugin import TooMuchOutput, run_program
 
 UPGRADE_SECONDS: Final = 600.0
 

@@ -26,7 +26,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.controllers import CONTROLLERS
-from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance
 from kubectl_nodelife.daemon.intents import WRITES
 from kubectl_nodelife.daemon.journal import open_journal
@@ -44,6 +43,7 @@ from kubectl_nodelife.daemon.run import Daemon, MakeAnswers
 from kubectl_nodelife.daemon.settings import (
     DetectedSettings,
     RequestedSettings,
+    load_config,
     resolve_settings,
 )
 from kubectl_nodelife.daemon.spawning import tell_parent

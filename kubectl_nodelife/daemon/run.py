@@ -28,9 +28,7 @@ from watchdog.observers import Observer
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.answer_port import ADDRESS, AnswerPort, port_warning
-from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, blind_warnings, look
-from kubectl_nodelife.daemon.config import Config, load_config
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
 from kubectl_nodelife.daemon.enforce.enforcement import (
@@ -40,26 +38,26 @@ from kubectl_nodelife.daemon.enforce.enforcement import (
 )
 from kubectl_nodelife.daemon.feed import Tee
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
-from kubectl_nodelife.daemon.health import health, up_seconds
 from kubectl_nodelife.daemon.instance import Instance, card
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
-from kubectl_nodelife.daemon.logs import log
+from kubectl_nodelife.daemon.logs import QuarantineLog, log, log_bug, log_end
 from kubectl_nodelife.daemon.metrics.change_counts import Histogram, timed
 from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
 from kubectl_nodelife.daemon.metrics.polled_objects import read_run
 from kubectl_nodelife.daemon.metrics.recorder import Measured, MetricsRecorder
-from kubectl_nodelife.daemon.notify.delivery import Notifier
+from kubectl_nodelife.daemon.notice_delivery import Notifier
 from kubectl_nodelife.daemon.options import Options, target_now
 from kubectl_nodelife.daemon.own_program import HandOver, OwnProgram
 from kubectl_nodelife.daemon.paths import config_file, log_path
-from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug, log_end
-from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream
+from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream, health, up_seconds
 from kubectl_nodelife.daemon.settings import (
+    Config,
     DetectedSettings,
     RequestedSettings,
     control_plane_pods,
     detect_settings,
+    load_config,
     resolve_settings,
 )
 from kubectl_nodelife.daemon.spawning import tell_parent
@@ -71,17 +69,16 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.live.client import ApiError, Client
-from kubectl_nodelife.live.clock import spread_warnings, steady_ns
+from kubectl_nodelife.live.clock import DaemonClock, spread_warnings, steady_ns
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
-from kubectl_nodelife.live.listing import read_leases, read_or_refusal
+from kubectl_nodelife.live.listwatch import read_leases, read_or_refusal
 from kubectl_nodelife.live.news import OtherCluster
-from kubectl_nodelife.live.pacing import DAEMON_PACING, ENFORCING_PACING
-from kubectl_nodelife.live.requests import resource_of
+from kubectl_nodelife.live.requests import DAEMON_PACING, ENFORCING_PACING, resource_of
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import cluster_identity, connection_warnings
 from kubectl_nodelife.outlook.upgrade_status import upgrade_status
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
-from kubectl_nodelife.upgrade.remaining import LONGEST_PLAY_S, within
+from kubectl_nodelife.upgrade.forecast import LONGEST_PLAY_S, within
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint

@@ -33,14 +33,14 @@ from kubectl_nodelife.kube.admission import (
     Webhook,
 )
 from kubectl_nodelife.kube.cel import Budget, CelError, Partial, Unknown, evaluate
-from kubectl_nodelife.kube.cel.cost import MATCH_CONDITIONS_BUDGET, POLICY_BUDGET
+from kubectl_nodelife.kube.cel.values import MATCH_CONDITIONS_BUDGET, POLICY_BUDGET
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import format_selector, matches
 from kubectl_nodelife.kube.service import EndpointSlice
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.cluster import GATE_NAMESPACE
-from kubectl_nodelife.workloads.eviction import EvictionRefused
+from kubectl_nodelife.workloads.budgets import EvictionRefused
 
 GATE_WEBHOOK: Final = "webhook"
 

@@ -45,8 +45,7 @@ from kubectl_nodelife.workloads.budgets import (
     rule_of,
     sync_failure,
 )
-from kubectl_nodelife.workloads.owners import owner_chain
-from kubectl_nodelife.workloads.scales import ScaleUnknown, SyncFailure
+from kubectl_nodelife.workloads.owners import ScaleUnknown, SyncFailure, owner_chain
 
 
 class PoolView(msgspec.Struct, rename="camel"):

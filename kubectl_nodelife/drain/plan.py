@@ -13,7 +13,6 @@ from typing import Final
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.admission import Admission, eviction_webhooks
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
-from kubectl_nodelife.drain.needs import Unread
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.remedies import add_remedies
 from kubectl_nodelife.drain.results import (
@@ -36,15 +35,13 @@ from kubectl_nodelife.drain.results import (
     worst,
 )
 from kubectl_nodelife.drain.scope import Scope
-from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
 from kubectl_nodelife.drain.verdicts import Judge, seconds, workload_plans
 from kubectl_nodelife.drain.waves import choose_cordon, nodes_together, plan_waves, play_waves
 from kubectl_nodelife.drain.world import Play, WaveInPlay, play_kubectl
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import zone_display, zone_key
-from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.sim.agenda import without_collector
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.sim.kubectl.cluster import BURST, QPS
 from kubectl_nodelife.sim.kubectl.conversation import NodeRun
 from kubectl_nodelife.sim.kubectl.options import (
@@ -53,6 +50,7 @@ from kubectl_nodelife.sim.kubectl.options import (
     FLAG_IGNORE_DAEMONSETS,
     DrainOptions,
 )
+from kubectl_nodelife.sim.timeline import without_collector
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, Timing
 from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.workloads.budgets import rule_of

@@ -18,11 +18,11 @@ from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
-from kubectl_nodelife.workloads.interpod import anti_affinity_terms
 from kubectl_nodelife.workloads.placement import PlacementSimulator
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses, RoomOnNodes, stock
 from kubectl_nodelife.workloads.scheduling import NodeInfo, static_reason
 from kubectl_nodelife.workloads.scoring import HighestScore
+from kubectl_nodelife.workloads.topology import anti_affinity_terms
 
 REASON_SILENT: Final = "node(s) had a silent kubelet"
 

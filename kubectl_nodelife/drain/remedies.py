@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.drain.actors import new_pod
 from kubectl_nodelife.drain.admission import Admission
-from kubectl_nodelife.drain.advice import operator_of
+from kubectl_nodelife.drain.budget_findings import operator_of
 from kubectl_nodelife.drain.planned_nodes import NodeIndex, PlannedNodes
 from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
 from kubectl_nodelife.drain.scope import Scope
@@ -31,13 +31,12 @@ from kubectl_nodelife.kube.admission import (
     ValidatingWebhookConfiguration,
 )
 from kubectl_nodelife.kube.deletion import delete_pod
-from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.selectors import matches
-from kubectl_nodelife.kube.times import MINUTE_NS
+from kubectl_nodelife.kube.times import MINUTE_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.kube.workload import (
     HorizontalPodAutoscaler,
@@ -49,8 +48,13 @@ from kubectl_nodelife.sim.timing import MIDDLE
 from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
 from kubectl_nodelife.workloads.budgets import desired_pods
 from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, REMOVED_BY_THE_CLUSTER
-from kubectl_nodelife.workloads.owners import owner_chain
-from kubectl_nodelife.workloads.scales import Scaled, SyncFailure, api_group, replicas_of
+from kubectl_nodelife.workloads.owners import (
+    Scaled,
+    SyncFailure,
+    api_group,
+    owner_chain,
+    replicas_of,
+)
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady
 
 HOSTNAME: Final = "kubernetes.io/hostname"

@@ -14,9 +14,9 @@ from kubectl_nodelife.drain.running_controllers import JoinedControllers
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.workload import ControllerRevision
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, standing
-from kubectl_nodelife.workloads.matching import SelectorIndex
 from kubectl_nodelife.workloads.owners import NEVER, Replacement, is_active, replacement_of
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady, is_on_its_way
 from kubectl_nodelife.workloads.waves import BudgetKey

@@ -14,8 +14,7 @@ from itertools import pairwise
 
 from kubectl_nodelife.drain.actors import PlannedPod, Workload, new_pod
 from kubectl_nodelife.drain.admission import GATE_WEBHOOK, Admission
-from kubectl_nodelife.drain.advice import Advice
-from kubectl_nodelife.drain.needs import Unread
+from kubectl_nodelife.drain.budget_findings import Advice
 from kubectl_nodelife.drain.results import (
     DEGRADED,
     FULL,
@@ -34,15 +33,15 @@ from kubectl_nodelife.drain.results import (
     WorkloadPlan,
 )
 from kubectl_nodelife.drain.scope import NO_REPLACEMENT
+from kubectl_nodelife.drain.snapshot import Unread
 from kubectl_nodelife.drain.world import Play
 from kubectl_nodelife.kube.deletion import grace_seconds
-from kubectl_nodelife.kube.duration import format_duration, human_duration
 from kubectl_nodelife.kube.kinds import find_kind
 from kubectl_nodelife.kube.meta import OwnerReference, controller_of
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration
 from kubectl_nodelife.sim.kubectl.cluster import GATE_NAMESPACE
 from kubectl_nodelife.sim.kubectl.conversation import FAILED, GONE, SKIPPED, TIMED_OUT, PodDeletion
 from kubectl_nodelife.sim.kubectl.filters import KEEP, REFUSE, Decision, decide, faults

@@ -28,19 +28,18 @@ from kubectl_nodelife.drain.results import FULL, Cordon
 from kubectl_nodelife.drain.scope import NO_REPLACEMENT, Scope
 from kubectl_nodelife.drain.verdicts import workload_plans
 from kubectl_nodelife.drain.world import PlanWorld, Play, WaveInPlay
-from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import zone_key
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.quantity import Amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_duration
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide, is_mirror
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import MIDDLE, Timing
-from kubectl_nodelife.workloads.eviction import ALWAYS_ALLOW, can_ignore_budgets
+from kubectl_nodelife.workloads.budgets import ALWAYS_ALLOW, can_ignore_budgets
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.owners import NEVER
 from kubectl_nodelife.workloads.scheduling import PODS

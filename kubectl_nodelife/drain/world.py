@@ -36,22 +36,21 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import ConditionsChange
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.agenda import SCRIPT, Agenda
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.drained import KubectlRequests
 from kubectl_nodelife.sim.joined import hold_up_to_date
 from kubectl_nodelife.sim.kubectl.conversation import NodeRun
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.timeline import SCRIPT, Agenda
 from kubectl_nodelife.sim.timing import LearntTerms, Timing
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
-from kubectl_nodelife.workloads.eviction import EvictionRefused
+from kubectl_nodelife.workloads.budgets import EvictionRefused
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.owners import NEVER, Replacement
 from kubectl_nodelife.workloads.time_to_ready import is_on_its_way

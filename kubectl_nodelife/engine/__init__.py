@@ -4,7 +4,7 @@
   cannot be read, and what is refused because of it
 - `controller`: what a controller is to the engine
 - `actions`: what is decided, a file for what it concerns; `calls`: each action as API calls
-- `timers`, `ratelimit`: what is due when, and what must wait for a token
+- `workqueue`: what is due when, and what must wait for a token
 - `settings`, `profiles`: the flags and gates of a release
 - `loop`: the driver on virtual time (`live.loop` is the same in real time), and the executors of
   actions: planning only, the virtual cluster, or a writer

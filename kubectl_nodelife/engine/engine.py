@@ -42,7 +42,7 @@ from kubectl_nodelife.engine.events import (
     Synced,
 )
 from kubectl_nodelife.engine.quarantine import Bug
-from kubectl_nodelife.engine.timers import Timers
+from kubectl_nodelife.engine.workqueue import Timers
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
 from kubectl_nodelife.kube.times import SECOND_NS

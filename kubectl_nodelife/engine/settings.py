@@ -20,7 +20,7 @@ import msgspec
 
 from kubectl_nodelife.engine.profiles import FIRST_DESCRIBED, Profile, parse_profile
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.duration import format_duration, parse_duration
+from kubectl_nodelife.kube.times import format_duration, parse_duration
 
 _NUMBER = re.compile(r"[+-]?(\d{1,400}\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 

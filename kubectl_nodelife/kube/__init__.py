@@ -1,9 +1,9 @@
 """Kubernetes' vocabulary, without opinions: slices of its objects, and what their fields mean.
 
-- slices: `meta`, `node`, `pod`, `workload`, `core`, `service`, `storage`, `admission`; `kinds`
-  lists them by kind and apiVersion
+- slices: `meta`, `node`, `pod`, `workload`, `service`, `storage`, `admission`; `kinds` lists them
+  by kind and apiVersion
 - in: `load` takes a file's text through `documents` (and `yaml_stream`) to `object_reader`, which
   decodes each object (`decode`, `value_checks`) or sets it aside (`unreadable`); out: `encode`
-- meaning: `times`, `duration`, `quantity`, `selectors`, `taints`, `deletion`,
-  `field_managers`; `cel` evaluates expressions of admission policies
+- meaning: `times`, `quantity`, `selectors`, `taints`, `deletion`, `field_managers`; `cel` evaluates
+  expressions of admission policies
 """

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.documents import Json, end_of_json
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.field_managers import FieldManagers, read_field_managers
@@ -20,6 +19,7 @@ from kubectl_nodelife.kube.kinds import KINDS, Kind, kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import decode_shared_time, decode_time
+from kubectl_nodelife.kube.workload import Event
 
 T = TypeVar("T", bound=KubeObject)
 S = TypeVar("S")

@@ -1,4 +1,5 @@
-"""From slices back to the API's JSON: names in its own spelling, instants as RFC 3339 text.
+"""From slices back to the API's JSON: names in its own spelling, instants as RFC 3339 text; and
+JSON merge patches.
 
 A slice holds only what some decision reads, so what it encodes to is never fit to replace the
 object in a cluster: writes there are patches of what changed. Absent and zero values are left out,
@@ -75,3 +76,19 @@ def go_json(value: Any) -> bytes:
         value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
     )
     return text.translate(_ESCAPES).encode()
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """The target after the patch, both plain JSON; the target itself stays as it is.
+
+    Follows RFC 7386: objects merge, null takes a member away, anything else replaces.
+    """
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged

@@ -15,7 +15,6 @@ from kubectl_nodelife.kube.admission import (
     ValidatingAdmissionPolicyBinding,
     ValidatingWebhookConfiguration,
 )
-from kubectl_nodelife.kube.core import Event, PriorityClass
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
@@ -31,10 +30,12 @@ from kubectl_nodelife.kube.workload import (
     ControllerRevision,
     DaemonSet,
     Deployment,
+    Event,
     HorizontalPodAutoscaler,
     Job,
     Namespace,
     PodDisruptionBudget,
+    PriorityClass,
     ReplicaSet,
     ReplicationController,
     StatefulSet,

@@ -20,11 +20,11 @@ from typing import Any, ClassVar, Final, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import NodeAddress, NodeMeta, NodeSpec
 from kubectl_nodelife.kube.pod import PodCondition, PodSpec, VolumePresence
+from kubectl_nodelife.kube.workload import Event
 
 DIGEST: Final = "digest:"
 """The beginning of every digest."""

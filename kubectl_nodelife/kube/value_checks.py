@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.decode import convert
 from kubectl_nodelife.kube.kinds import KINDS, kind_of
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
@@ -21,7 +20,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec, ResourceRequirements
 from kubectl_nodelife.kube.quantity import Quantity, parse_quantity
 from kubectl_nodelife.kube.unreadable import Unreadable, reason, related
-from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, PodDisruptionBudget
+from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, Event, PodDisruptionBudget
 
 DEEPEST_PLAIN: Final = 100
 """Levels of nesting in what stays plain JSON; pod templates have some ten."""

@@ -156,8 +156,8 @@ def terminal_phase_condition(type_: str, phase: str) -> PodCondition:
 
 
 def need_to_reconcile_pod_readiness(pod: Pod, rules: StatusRules) -> bool:
-    """True if a pod with readiness gates must be synced at once, because its Ready condition is not
-    what its status says. Follows `NeedToReconcilePodReadiness`."""
+    """True if a pod with readiness gates must be synced at once, because its Ready condition does
+    not match its status. Follows `NeedToReconcilePodReadiness`."""
     if not pod.spec.readiness_gates:
         return False
     present = pod.status.condition(READY)

@@ -1,19 +1,23 @@
-"""The kubelet's pod status manager as a plain machine: what it believes, what it has sent, what
-it sends.
+"""The kubelet's pod status manager as a plain state machine: its cached statuses, what it has sent,
+what it sends.
 
-Follows pkg/kubelet/status/status_manager.go. Three tables may disagree, and that is the whole
-subject: `statuses` (what the kubelet believes), `api_versions` (which version of that was written
-last) and `pods` (what the API server shows, as this kubelet's watch has it).
+Follows pkg/kubelet/status/status_manager.go. Three tables may differ, and this file handles the
+differences: `statuses` (the kubelet's cached ones), `api_versions` (which version of that was
+written last) and `pods` (what the API server shows, as this kubelet's watch has it).
 
-The machine reads no clock and makes no calls: a batch is a conversation (`calls.py`). An object
-that a watch brings is passed to `observe`, one that is gone to `forget`. Left out on purpose: `at`
-(a latency metric), logging, the checkpoint of resize decisions, and locks.
+The machine reads no clock and makes no calls: a batch yields them. An object that a watch returns
+is passed to `observe`, one that is gone to `forget`. Left out on purpose: `at` (a latency metric),
+logging, the checkpoint of resize decisions, and locks.
+
+The sender of statuses is a generator: it yields one call after the other, as upstream's single sync
+thread does, and is sent the answer to each. So the code shows the order of calls and what depends
+on an answer, and depends on neither a network nor a simulated world.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from copy import copy
 from typing import Final, Protocol
 
@@ -23,13 +27,6 @@ from msgspec.structs import replace
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, ContainerStatus, Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kubelet.calls import (
-    CallRefused,
-    Calls,
-    DeletePodCall,
-    GetPodCall,
-    PatchPodStatusCall,
-)
 from kubectl_nodelife.kubelet.conditions import (
     CONTAINERS_READY,
     DISRUPTION_TARGET,
@@ -40,6 +37,7 @@ from kubectl_nodelife.kubelet.conditions import (
     containers_ready_condition,
     ready_condition,
 )
+from kubectl_nodelife.kubelet.containers import illegal_transition, terminated_status
 from kubectl_nodelife.kubelet.pods import PodTable, is_mirror_pod, is_static_pod
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.kubelet.status import (
@@ -49,7 +47,6 @@ from kubectl_nodelife.kubelet.status import (
     with_condition,
     with_last_transition_times,
 )
-from kubectl_nodelife.kubelet.transition import illegal_transition, terminated_status
 
 SYNC_PERIOD_NS: Final = 10 * SECOND_NS
 """A batch over all pods runs this often; changes are sent at once besides."""
@@ -62,14 +59,14 @@ class KubeletAnswers(Protocol):
     """The questions of the status manager to the rest of its kubelet."""
 
     def could_have_running_containers(self, pod: Pod) -> bool:
-        """True if something of the pod could still run."""
+        """True if a container of the pod could still run."""
 
     def pod_resources_are_reclaimed(self, pod: Pod, status: PodStatus) -> bool:
         """True if containers, volumes and cgroup are gone; asked by releases up to 1.26."""
 
 
 class CachedStatus(msgspec.Struct, frozen=True):
-    """The kubelet's belief about one pod. `version` counts the accepted changes."""
+    """The kubelet's cached status of one pod. `version` counts the accepted changes."""
 
     version: int
     namespace: str
@@ -94,7 +91,7 @@ class PodStatusMachine:
         """A batch over all pods would find nothing to do, until something changes."""
 
     def fork(self, kubelet: KubeletAnswers) -> PodStatusMachine:
-        """That of a fork of the kubelet, with the same tables."""
+        """The status manager of a fork of the kubelet, with the same tables."""
         other = copy(self)
         other.kubelet, other.pods = kubelet, self.pods.copy()
         other.statuses, other.api_versions = dict(self.statuses), dict(self.api_versions)
@@ -104,7 +101,7 @@ class PodStatusMachine:
     # ---- what the kubelet receives -------------------------------------------------------------
 
     def observe(self, pod: Pod) -> None:
-        """The pod manager learns of a pod, or of a mirror: new, or as it is now."""
+        """The pod manager receives a pod or a mirror: a new one, or a known one as it is now."""
         self.pods.set(pod)
         self.settled = False
 
@@ -125,26 +122,26 @@ class PodStatusMachine:
 
     def list_pods(self) -> list[Pod]:
         """The kubelet's `/pods`. In a release with the fault of PR 77661 listing overwrites what
-        the pod manager shows with what the kubelet believes, and blinds `needs_reconcile`."""
+        the pod manager shows with the cached statuses: `needs_reconcile` finds no difference."""
         if self.rules.listing_blinds_reconcile:
             self.overwrite_statuses_from_cache()
         return list(self.pods)
 
     def overwrite_statuses_from_cache(self) -> None:
-        """Make the pod manager show the cached status of each pod. Mirrors are not pods to it."""
+        """Make the pod manager show the cached status of each pod. Mirrors stay as they are."""
         for uid, cached in self.statuses.items():
             if self.pods.by_uid(uid) is not None:
                 self.pods.set_status(uid, cached.status)
 
     def set_pod_status(self, pod: Pod, status: PodStatus, now_ns: int) -> bool:
-        """A pod sync computed `status`; whether that made a new version. Follows `SetPodStatus`."""
+        """Take a pod sync's `status`; True if it made a new version. Follows `SetPodStatus`."""
         terminating = pod.metadata.deletion_timestamp is not None
         return self._accept(pod, status, now_ns, force=terminating)
 
     def set_container_readiness(
         self, pod_uid: str, container_id: str, ready: bool, now_ns: int
     ) -> bool:
-        """The prober's word; whether it made a new version. Follows `SetContainerReadiness`."""
+        """Take a probe's result; True if it made a new version. Follows `SetContainerReadiness`."""
         pod, cached = self.pods.by_uid(pod_uid), self.statuses.get(pod_uid)
         if pod is None or cached is None:
             return False
@@ -163,7 +160,7 @@ class PodStatusMachine:
     def set_container_startup(
         self, pod_uid: str, container_id: str, started: bool, now_ns: int
     ) -> bool:
-        """The startup prober's word; an absent value differs from both. Follows
+        """Take a startup probe's result; an absent value differs from both. Follows
         `SetContainerStartup`."""
         pod, cached = self.pods.by_uid(pod_uid), self.statuses.get(pod_uid)
         if pod is None or cached is None:
@@ -182,16 +179,16 @@ class PodStatusMachine:
         return self._accept(pod, status, now_ns, force=True, finished=True)
 
     def remove_orphaned_statuses(self, uids: Collection[str]) -> None:
-        """Drop what is believed of other pods than `uids`. Follows `RemoveOrphanedStatuses`."""
+        """Drop the cached statuses of all pods but `uids`. Follows `RemoveOrphanedStatuses`."""
         for uid in [uid for uid in self.statuses if uid not in uids]:
             del self.statuses[uid]
             self._agreed.pop(uid, None)
             self.settled = False
 
-    # ---- what it says -------------------------------------------------------------------------
+    # ---- what it reports ----------------------------------------------------------------------
 
     def pod_status(self, uid: str) -> PodStatus | None:
-        """The believed status, by the pod's uid or its mirror's. Follows `GetPodStatus`."""
+        """The cached status, by the pod's uid or its mirror's. Follows `GetPodStatus`."""
         cached = self.statuses.get(self.pods.translate_uid(uid))
         return None if cached is None else cached.status
 
@@ -246,8 +243,8 @@ class PodStatusMachine:
         return pod is not None and self._can_be_deleted(pod, cached)
 
     def needs_reconcile(self, uid: str, status: PodStatus) -> bool:
-        """True if the pod manager shows something else than `status`, the cached one: then someone
-        changed what is the kubelet's. Follows `needsReconcile`."""
+        """True if the pod manager shows something else than `status`, the cached one: then another
+        writer changed fields of the kubelet. Follows `needsReconcile`."""
         pod = self.pods.by_uid(uid)
         if pod is None:
             return False
@@ -330,7 +327,7 @@ class PodStatusMachine:
             yield from self._sync_pod(uid, requested, now_ns)
 
     def _sync_pod(self, uid: str, cached: CachedStatus, now_ns: int) -> Calls:
-        """Send one pod's status, and delete the pod if that was the last to say. A failure leaves
+        """Send one pod's status, and delete the pod if that was its last status. A failure leaves
         the recorded version alone, so that the next batch tries again. Follows `syncPod`.
 
         Releases with a queue of requests ask `needs_update` here, with the pod's own uid: of a
@@ -391,3 +388,58 @@ def _with_container(status: PodStatus, old: ContainerStatus, new: ContainerStatu
         container_statuses=regular and tuple(new if s is old else s for s in regular),
         init_container_statuses=init and tuple(new if s is old else s for s in init),
     )
+
+
+class GetPodCall(msgspec.Struct, frozen=True):
+    """Read a pod from the API server, not from a cache."""
+
+    namespace: str
+    name: str
+
+
+class PatchPodStatusCall(msgspec.Struct, frozen=True):
+    """Patch the `status` subresource, so that it becomes `status`. `uid` is the precondition, "" in
+    releases that send none."""
+
+    namespace: str
+    name: str
+    uid: str
+    status: PodStatus
+
+
+class DeletePodCall(msgspec.Struct, frozen=True):
+    """DELETE with grace period 0 and a uid precondition."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+ApiCall = GetPodCall | PatchPodStatusCall | DeletePodCall
+
+CALL_WORDS: Final = {GetPodCall: "get", PatchPodStatusCall: "patch", DeletePodCall: "delete"}
+
+
+class CallRefused(msgspec.Struct, frozen=True):
+    """The API server's answer where it is not the pod: gone (404), or any other failure."""
+
+    not_found: bool = False
+
+
+Answer = Pod | CallRefused
+Calls = Generator[ApiCall, Answer, None]
+
+
+def drive(calls: Calls, api: Callable[[ApiCall], Answer]) -> list[ApiCall]:
+    """Run a batch to its end, `api` answering each call at once; returns the calls that were made.
+
+    A DELETE is answered by the pod as it was.
+    """
+    made: list[ApiCall] = []
+    try:
+        call = next(calls)
+        while True:
+            made.append(call)
+            call = calls.send(api(call))
+    except StopIteration:
+        return made

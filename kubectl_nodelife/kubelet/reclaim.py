@@ -2,9 +2,9 @@
 
 Follows `PodResourcesAreReclaimed` in pkg/kubelet/kubelet_pods.go (up to 1.26: all four, asked by
 `canBeDeleted` with each batch) and `SyncTerminatedPod` in pkg/kubelet/kubelet.go (1.27 and later:
-the kubelet finishes with the pod once containers have stopped, volumes are unmounted and the
-cgroup is removed, and only then reports it as finished; containers that are dead but kept by the
-runtime no longer hold it). Pure: what is there in, what holds the pod out.
+the kubelet finishes with the pod once containers have stopped, volumes are unmounted and the cgroup
+is removed, and only then reports it as finished; containers that are dead but kept by the runtime
+no longer hold it). Pure: takes the resources that are there, returns those that hold the pod.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HOLDS: Final = {
 
 
 class ReclaimTerms(msgspec.Struct, frozen=True):
-    """The kubelet's flags in this: `--keep-terminated-pod-volumes` and `--cgroups-per-qos`."""
+    """The kubelet's flags for this: `--keep-terminated-pod-volumes` and `--cgroups-per-qos`."""
 
     keep_terminated_pod_volumes: bool = False
     cgroups_per_qos: bool = True
@@ -50,9 +50,9 @@ def containers_are_stopped(status: PodStatus) -> bool:
 def what_holds(
     there: Collection[str], status: PodStatus, terms: ReclaimTerms, rules: StatusRules
 ) -> list[str]:
-    """Which of `RESOURCES` hold the pod's object, in the order in which the kubelet asks.
+    """The `RESOURCES` that hold the pod's object, in the order in which the kubelet checks them.
 
-    `there`: which of them the node still has; `status`: what the kubelet believes of the pod.
+    `there`: which of them the node still has; `status`: the kubelet's cached status of the pod.
     """
     return [
         resource
@@ -77,8 +77,8 @@ def _holds(
 
 
 def what_can_hold(pod: Pod, rules: StatusRules) -> Iterator[tuple[str, str]]:
-    """(what it is, what the API server's object says of it) for each of `RESOURCES` that can hold
-    a pod in that release."""
+    """(the resource, what the API server's object shows of it) for each of `RESOURCES` that can
+    hold a pod in that release."""
     statuses = pod.status.container_statuses or ()
     running = [s.name for s in statuses if s.state.running is not None]
     if running:

@@ -36,7 +36,7 @@ SINCE_UNTIL: Final[dict[str, Span]] = {
     "restart_rules": (35, None),
     "restart_all_containers": (36, None),
     "resource_claims": (28, None),
-    "listing_blinds_reconcile": (15, 18),  # PR 77661 broke it in 1.15, PR 84951 mended it
+    "listing_blinds_reconcile": (15, 18),  # PR 77661 broke it in 1.15, PR 84951 fixed it
 }
 
 

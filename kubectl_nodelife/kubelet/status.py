@@ -3,7 +3,7 @@ the one that it sends.
 
 Follows pkg/kubelet/status/status_manager.go: `normalizeStatus`, `isPodStatusByKubeletEqual`,
 `updateLastTransitionTime`, `mergePodStatus`. Objects are frozen here, so each function returns a
-new status, and the very same one where nothing changes (which later comparisons profit from). Left
+new status, and the same object where nothing changes (which makes later comparisons fast). Left
 out on purpose: cutting a message in the middle of a character; the rest of that character goes too.
 """
 
@@ -189,7 +189,7 @@ def merge_pod_status(
     could_have_running_containers: bool,
     now_ns: int,
 ) -> PodStatus:
-    """The status to send, where the API server shows `old` and the kubelet believes `new`.
+    """The status to send, where the API server shows `old` and the kubelet has `new`.
 
     Conditions of others stay as they are in `old`, and those in `new` are dropped. A terminal phase
     waits until no container could run any more.

@@ -20,8 +20,7 @@ import msgspec
 from kubectl_nodelife.errors import Failed, Unreachable
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.clock import ServerClock, steady_ns
-from kubectl_nodelife.live.pacing import Backoff
-from kubectl_nodelife.live.requests import PodPort
+from kubectl_nodelife.live.requests import Backoff, PodPort
 from kubectl_nodelife.live.transport import read_body
 
 MAX_RETRIES = 10

@@ -13,7 +13,7 @@ from kubectl_nodelife.engine.calls import Answer, Result
 from kubectl_nodelife.engine.events import Event
 from kubectl_nodelife.engine.guard import Guard, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug
-from kubectl_nodelife.engine.ratelimit import TokenBucket
+from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.live.writer import Writer

@@ -39,7 +39,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.unreadable import NAMELESS
 from kubectl_nodelife.live.client import ApiError, Client, describe
 from kubectl_nodelife.live.clock import steady_ns
-from kubectl_nodelife.live.listing import list_all
+from kubectl_nodelife.live.listwatch import MalformedLine, WatchStream, list_all, most_line_bytes
 from kubectl_nodelife.live.news import (
     ABSENT,
     FAILING,
@@ -52,10 +52,8 @@ from kubectl_nodelife.live.news import (
     News,
     WatchNews,
 )
-from kubectl_nodelife.live.pacing import Backoff, WatchPacing
-from kubectl_nodelife.live.requests import Resource, watch_list_url, watch_url
+from kubectl_nodelife.live.requests import Backoff, Resource, WatchPacing, watch_list_url, watch_url
 from kubectl_nodelife.live.same_cluster import SameCluster
-from kubectl_nodelife.live.watch import MalformedLine, WatchStream, most_line_bytes
 
 log = logging.getLogger("nodelife")
 _SHORT_WATCH_S = 1.0

@@ -25,8 +25,8 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.quantity import value as quantity_value
+from kubectl_nodelife.kube.times import parse_duration
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.kubeconfig import (
     Cluster,

@@ -19,8 +19,8 @@ import msgspec
 from kubectl_nodelife.controllers.nodelifecycle.classic import belongs_to_daemon_set
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.ratelimit import RateLimitedTimedQueue
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.workqueue import RateLimitedTimedQueue
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, Toleration
@@ -30,7 +30,6 @@ from kubectl_nodelife.kube.taints import (
     min_toleration_seconds,
 )
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE
-from kubectl_nodelife.outlook.time_range import Range
 
 LOST = (
     Taint(key=TAINT_NODE_UNREACHABLE, effect=NO_EXECUTE),
@@ -164,3 +163,15 @@ def _first_to_go(pods: Iterable[Pod], cache: Cache) -> tuple[str, str] | None:
         if pod.metadata.deletion_timestamp is None and not is_left_out(pod, cache)
     )
     return min(going, default=None)
+
+
+class Range(msgspec.Struct, frozen=True):
+    """Some time from now, in ns: at the earliest and at the latest."""
+
+    low_ns: int
+    high_ns: int
+
+    @property
+    def middle_ns(self) -> int:
+        """Where to place it if one instant is asked for."""
+        return (self.low_ns + self.high_ns) // 2

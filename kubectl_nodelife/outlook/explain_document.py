@@ -9,12 +9,11 @@ import msgspec
 
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput, NotFound
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import parse_taint
-from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.kube.workload import Event, PodDisruptionBudget
 from kubectl_nodelife.outlook.audit.audit_pods import context_of, pod_findings, waits_for
 from kubectl_nodelife.outlook.daemonset.document import daemon_sets
 from kubectl_nodelife.outlook.daemonset.summary import set_sections

@@ -24,11 +24,10 @@ from kubectl_nodelife.drain.results import (
     PodPlan,
 )
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.owners import NEVER as NOBODY

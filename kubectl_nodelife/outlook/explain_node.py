@@ -1,4 +1,4 @@
-"""Explains a node, what a taint does to its pods, and its zone.
+"""Explains a node, what a taint does to its pods, its zone, and why a pod is still Terminating.
 
 Of a node: its state, the times until its pods are evicted, its zone's rate, its pods; of a taint
 that it might get: which pods go at once, later or never; of a zone: its state, the rule for it,
@@ -13,18 +13,19 @@ from collections.abc import Iterator, Sequence
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.duration import format_duration, human_duration
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.node import Taint
+from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration
 from kubectl_nodelife.kube.wellknown import (
     NO_EXECUTE,
     TAINT_NODE_NOT_READY,
     TAINT_NODE_OUT_OF_SERVICE,
     TAINT_NODE_UNREACHABLE,
 )
+from kubectl_nodelife.kubelet.reclaim import what_can_hold
+from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.eviction_forecast import (
     LOST,
@@ -36,7 +37,6 @@ from kubectl_nodelife.outlook.eviction_forecast import (
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook, TaintQueuePosition
 from kubectl_nodelife.outlook.node_verdict import NodeVerdict, node_verdict
-from kubectl_nodelife.outlook.terminating import why_terminating
 from kubectl_nodelife.outlook.zone import (
     LossByZone,
     ZoneAfterLoss,
@@ -45,6 +45,8 @@ from kubectl_nodelife.outlook.zone import (
     zone_brakes,
     zones,
 )
+from kubectl_nodelife.workloads.force_advice import force_advice, release_of
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
 
 _LONG_NS = 600 * SECOND_NS
 
@@ -468,3 +470,44 @@ def pace(rate: float) -> str:
     if rate > 0:
         return f"The pods of {rate:g} nodes a second are evicted, one node each {1 / rate:g}s."
     return "No node of it has its pods evicted now."
+
+
+def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
+    """One sentence, with the numbers; what to do is what `audit` and `drain-plan` say of it."""
+    ends = pod.metadata.deletion_timestamp
+    assert ends is not None
+    over_ns = outlook.now_ns - ends
+    if over_ns < 0:
+        left = human_duration(-over_ns)
+        return f"its grace period ends in {left}."
+    over = f"its grace period was over {human_duration(over_ns)} ago"
+    of_node = NodeReadiness(name=pod.spec.node_name, exists=False)
+    if node is not None:
+        heartbeat = outlook.cache.heartbeats.get(node.name)
+        renewal = heartbeat.renewal(outlook.now_ns) if heartbeat is not None else None
+        of_node = node_readiness(node, renewal[0] if renewal is not None else None)
+    advice = force_advice(pod, of_node, release_of(outlook.settings), outlook.now_ns)
+    why = ""
+    if pod.metadata.finalizers:
+        why = f"the finalizers {', '.join(pod.metadata.finalizers)} hold it; "
+    elif node is not None:
+        why = f"only its kubelet can finish that, and its node is Ready={of_node.ready}; "
+    return f"{over}; {why}{advice.sentence}."
+
+
+def what_can_hold_it(outlook: Outlook, node: Node | None, pod: Pod) -> list[str]:
+    """The resources that the kubelet of a Ready node must see gone before it lets the object go,
+    and what is known of each; empty while the grace period lasts, or where no kubelet can answer.
+
+    Follows `PodResourcesAreReclaimed` up to 1.26, `SyncTerminatedPod` later (`kubelet/reclaim`).
+    """
+    ends = pod.metadata.deletion_timestamp
+    if node is None or ends is None or outlook.now_ns < ends:
+        return []
+    if not node.is_ready:
+        return []
+    rules = rules_for(outlook.settings.profile)
+    return [
+        f"{resource.capitalize()} can hold it: {known}."
+        for resource, known in what_can_hold(pod, rules)
+    ]

@@ -22,10 +22,11 @@ from kubectl_nodelife.outlook.explain_node import (
     eviction_terms,
     how_it_works,
     pod_fate,
+    what_can_hold_it,
+    why_terminating,
 )
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import node_verdict
-from kubectl_nodelife.outlook.terminating import what_can_hold_it, why_terminating
 from kubectl_nodelife.outlook.zone import zones
 
 

@@ -17,12 +17,10 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     UnreadableMark,
     mark_of,
 )
-from kubectl_nodelife.kube.core import Event
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.field_managers import TAINTS
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MINUTE_NS, format_time
+from kubectl_nodelife.kube.times import MINUTE_NS, format_time, human_duration
 from kubectl_nodelife.kube.wellknown import (
     DRAIN_COMPLETED,
     DRAIN_IN_PROGRESS,
@@ -30,6 +28,7 @@ from kubectl_nodelife.kube.wellknown import (
     LIFECYCLE_CONDITIONS,
     TRUE,
 )
+from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.outlook.replay import replay_line
 from kubectl_nodelife.outlook.replay.drains import DRAIN

@@ -33,8 +33,7 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_NOT_READY,
     TAINT_NODE_UNREACHABLE,
 )
-from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction, classic_eviction
-from kubectl_nodelife.outlook.time_range import Range
+from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction, Range, classic_eviction
 
 LOST_NODE_TAINTS: Final = (TAINT_NODE_UNREACHABLE, TAINT_NODE_NOT_READY)
 

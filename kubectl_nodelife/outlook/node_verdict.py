@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import msgspec
 
-from kubectl_nodelife.kube.duration import format_duration, human_duration
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
-from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction
+from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction, Range
 from kubectl_nodelife.outlook.node import NodeOutlook
-from kubectl_nodelife.outlook.time_range import Range
 
 WORST_FIRST = (
     "overdue",

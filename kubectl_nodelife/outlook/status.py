@@ -18,9 +18,9 @@ from kubectl_nodelife.kube.selectors import (
     parse_selector,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict, node_verdict
-from kubectl_nodelife.outlook.time_range import Range
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.zone import (
     LossByZone,

@@ -31,7 +31,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     request_on,
 )
 from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
-from kubectl_nodelife.controllers.upgrade.leader_report import LeaderReport, report_on
+from kubectl_nodelife.controllers.upgrade.leader import LeaderReport, report_on
 from kubectl_nodelife.controllers.upgrade.marks import (
     TAKEN,
     NodeMark,
@@ -41,7 +41,13 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     mark_of,
 )
 from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_of_spec
+from kubectl_nodelife.controllers.upgrade.policy import (
+    UpgradePolicy,
+    closes_ns,
+    opens_ns,
+    parse_window,
+    policy_of_spec,
+)
 from kubectl_nodelife.controllers.upgrade.ports import HostState, UpgradePorts
 from kubectl_nodelife.controllers.upgrade.selection import (
     is_control_plane,
@@ -52,7 +58,6 @@ from kubectl_nodelife.controllers.upgrade.selection import (
 )
 from kubectl_nodelife.controllers.upgrade.settling import SHOWS, WAITS, checks_of
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
 from kubectl_nodelife.document import document
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
@@ -60,8 +65,8 @@ from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, parse_time
 from kubectl_nodelife.sim.run import Progress
+from kubectl_nodelife.upgrade.forecast import PlayGivenUp, RunUnderWay, remaining_time
 from kubectl_nodelife.upgrade.ports import make_ports
-from kubectl_nodelife.upgrade.remaining import PlayGivenUp, RunUnderWay, remaining_time
 
 NO_RUN: Final = "None"
 Json = dict[str, Any]

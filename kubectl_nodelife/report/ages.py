@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.kube.duration import human_duration
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 
 __all__ = ["age", "clock", "due_in", "due_within", "human_duration"]
 

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from kubectl_nodelife.document import document
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.names import counted
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, Table, columns
 

@@ -18,6 +18,7 @@ from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.selectors import format_selector
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.workload import default_pod_template
 from kubectl_nodelife.outlook.daemonset.document import (
     history_document,
     rollback_document,
@@ -36,7 +37,6 @@ from kubectl_nodelife.outlook.daemonset.truth_table import NOT_SCHEDULED, NodeRo
 from kubectl_nodelife.report.ages import age, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, columns
-from kubectl_nodelife.workloads.daemonset_defaults import default_pod_template
 
 Json = Mapping[str, Any]
 

@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NODE_STATUS_NEVER_UPDATED
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table, columns
 from kubectl_nodelife.sim.api import CLUSTER
-from kubectl_nodelife.sim.run_summary import NodeLoss, RunSummary, WorkloadLoss
+from kubectl_nodelife.sim.run import NodeLoss, RunSummary, WorkloadLoss
 from kubectl_nodelife.sim.timeline import Record
 
 _COLUMNS = columns("#* | at | by:2 | what | object | cause* | why")

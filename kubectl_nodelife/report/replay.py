@@ -7,9 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 from kubectl_nodelife.outlook.replay.timeline import (
     NOT_READY,

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.outlook.status import NodeEntry, NodeLifeStatus, urgency, zone_name
-from kubectl_nodelife.outlook.time_range import Range
 from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook
 from kubectl_nodelife.report.ages import due_in, due_within, human_duration
 from kubectl_nodelife.report.formats import Block

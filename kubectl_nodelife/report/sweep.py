@@ -9,9 +9,8 @@ from typing import Final
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, ColoredText
 from kubectl_nodelife.report.table import Column, Table
-from kubectl_nodelife.sweep.result import PointResult, StudyResult
-from kubectl_nodelife.sweep.space import FLAG, Value
-from kubectl_nodelife.sweep.statistics import Interval, Summary
+from kubectl_nodelife.sweep.points import FLAG, Value
+from kubectl_nodelife.sweep.result import Interval, PointResult, StudyResult, Summary
 
 _SHOWN: Final = 40
 

@@ -20,8 +20,7 @@ from kubectl_nodelife.report.sweep import (
     point_words,
 )
 from kubectl_nodelife.report.table import Table, cell
-from kubectl_nodelife.sweep.result import PointResult, StudyResult
-from kubectl_nodelife.sweep.statistics import Interval, Summary
+from kubectl_nodelife.sweep.result import Interval, PointResult, StudyResult, Summary
 
 _MOST_ROWS: Final = 60
 _WIDTH: Final = 930

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText, this_screen
 from kubectl_nodelife.report.table import Column, Table, Widths

@@ -1,13 +1,15 @@
 """The simulated cluster in real time: its parts and our controllers, driven by the live loop.
 
 The parts are the simulator's, over the API server's store. To the loop (`live.loop`) the cluster is
-source and executor in one: it waits until something is due or a client wrote, lets it happen, and
-carries out what the engine decides.
+source and executor in one: it waits until something is due or a client wrote, advances the cluster,
+and carries out what the engine decides.
 
-The simulator only says on which schedule a kubelet renews (`Heartbeats`), because on virtual time
-that is enough. Here somebody watches: each renewal is a write of the node's Lease, and each status
-post one of the Node (`LeaseRenewals`). Kubelets that begin together renew together once and then
-each at its own phase, as the jitter of real ones spreads them.
+The simulator only gives the schedule on which a kubelet renews (`Heartbeats`), because on virtual
+time that is enough. Here clients watch: each renewal is a write of the node's Lease, and each
+status post one of the Node (`LeaseRenewals`). Kubelets that begin together renew together once and
+then each at its own phase, as the jitter of real ones spreads them.
+
+The initial objects of a sandbox are those of a scenario, or of a dump of a whole cluster.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import os
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, RecordEvent
@@ -27,8 +31,13 @@ from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Heartbeats, Put
 from kubectl_nodelife.engine.loop import EngineHost, Tick
-from kubectl_nodelife.engine.timers import Timers
+from kubectl_nodelife.engine.profiles import Profile, parse_profile
+from kubectl_nodelife.engine.workqueue import Timers
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_documents
+from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import kind_named, kind_of
+from kubectl_nodelife.kube.load import load_objects
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import whole_seconds
@@ -36,18 +45,25 @@ from kubectl_nodelife.kube.workload import Namespace, NamespaceStatus
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.live.loop import TimeSlices, drive
 from kubectl_nodelife.sandbox.deleting import Deleter
-from kubectl_nodelife.sandbox.resources import BY_KIND
+from kubectl_nodelife.sandbox.discovery import BY_KIND, BY_KIND_AND_VERSION
 from kubectl_nodelife.sandbox.served import ServedApi, renewed_lease
 from kubectl_nodelife.sandbox.store import ObjectStore
 from kubectl_nodelife.sandbox.writing import RequestApplier
 from kubectl_nodelife.sim.machines import read_reboot
-from kubectl_nodelife.sim.scenario import Setting
+from kubectl_nodelife.sim.scenario import (
+    API_VERSION,
+    Given,
+    Scenario,
+    Setting,
+    assemble,
+    parse_scenario,
+)
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.world import World
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system", "nodelife")
 HEARTBEATS = "sandbox.nodelife.dev/heartbeats"
-"""Annotation of a node: `stop` silences its kubelet, `start` starts it again."""
+"""Annotation of a node: `stop` stops its kubelet, `start` starts it again."""
 REBOOT = "sandbox.nodelife.dev/reboot"
 """Annotation of a node: `20s` or `20s,kubeletVersion=v1.37.0` reboots its machine, which is down
 for so long and may come back with another kubelet. It is taken off as the machine goes down."""
@@ -95,7 +111,7 @@ class SandboxCluster:
         Script(self.world, setting.scenario.events, setting.profile)
         self._renewals = LeaseRenewals(self.api)
         kinds = sorted({kind for c in controllers for kind in c.watches})
-        self.api.pending = []  # what was there at the beginning is listed, not news
+        self.api.pending = []  # initial objects are listed, not sent as events
         listed = self.world.begin(kinds)
         self.engine = Engine(controllers, listed, join=setting.scenario.join, kinds=kinds)
         self._wake = asyncio.Event()
@@ -106,11 +122,11 @@ class SandboxCluster:
         self._wake.set()
 
     async def run(self) -> None:
-        """Live until cancelled."""
+        """Run until cancelled."""
         await drive(self, EngineHost(self.engine, self), TimeSlices())
 
     async def next(self, due_ns: int | None) -> Iterable[Tick]:
-        """Wait until a client wrote or something is due, let it happen, and tell the engine."""
+        """Wait until a client wrote or something is due; returns the events for the engine."""
         if not self.api.pending:
             await self._wait(due_ns)
         self._wake.clear()
@@ -122,7 +138,7 @@ class SandboxCluster:
         return [(now_ns, list(self._react(events)))]
 
     async def _wait(self, due_ns: int | None) -> None:
-        """Until a client wrote or something is due."""
+        """Wait until a client wrote or something is due."""
         parts = (self.world.agenda.next_at(), self._renewals.next_due())
         due = [at_ns for at_ns in (due_ns, *parts) if at_ns is not None]
         wait_s = max(0.0, (min(due) - self.clock()) / 1e9) if due else None
@@ -131,7 +147,7 @@ class SandboxCluster:
                 await self._wake.wait()
 
     def _react(self, events: Iterable[Event]) -> Iterable[Event]:
-        """The events for the engine; schedules become writes, and what left dependents is noted."""
+        """The events for the engine; schedules become writes, and nodes' annotations are obeyed."""
         for event in events:
             if isinstance(event, Heartbeats):
                 self._renewals.follow(event)
@@ -153,7 +169,7 @@ class SandboxCluster:
             self.world.kubelets.start(node, None)
 
     def _reboot(self, name: str) -> None:
-        """A node's annotation reboots its machine; one that cannot be read is left as it is."""
+        """A node's annotation reboots its machine; an unreadable annotation is left as it is."""
         node = self.api.store.nodes.get(name)
         annotations = dict((node.metadata.annotations if node is not None else None) or {})
         reboot = read_reboot(annotations.pop(REBOOT, ""))
@@ -193,7 +209,7 @@ class SandboxCluster:
 
 
 class LeaseRenewals:
-    """Keeps the schedule of every living kubelet, and writes what is due."""
+    """Keeps the schedule of every running kubelet, and writes what is due."""
 
     def __init__(self, api: ServedApi) -> None:
         self._api = api
@@ -201,7 +217,7 @@ class LeaseRenewals:
         self._schedules: dict[str, Heartbeats] = {}
 
     def follow(self, schedule: Heartbeats) -> None:
-        """Take over a kubelet's schedule, or its end."""
+        """Take over a kubelet's schedule, or end it."""
         node = schedule.node
         if schedule.stop_ns is not None:
             self._schedules.pop(node, None)
@@ -262,3 +278,96 @@ def _next_renewal(schedule: Heartbeats, now_ns: int) -> int:
     if first_ns > now_ns:
         return first_ns
     return first_ns + ((now_ns - first_ns) // every_ns + 1) * every_ns
+
+
+Documents = list[tuple[str, dict[str, Any]]]
+
+
+class InitialObjects(NamedTuple):
+    """The setting, and whole objects where they are known."""
+
+    setting: Setting
+    documents: Documents
+
+
+def read_beginning(
+    path: str | None, default: bytes, now_ns: int, read: Callable[[str], bytes]
+) -> InitialObjects:
+    """The scenario or dump in a file; without a file `default`, a scenario's text.
+
+    t=0 is `now_ns`, whatever time the scenario has. `read` gives the bytes of a file. Raises
+    BadInput.
+    """
+    if path is None:
+        scenario = replace(parse_scenario(default, "the built-in scenario"), time_ns=now_ns)
+        return InitialObjects(assemble(scenario), [])
+    content = read(path)
+    documents = list(_documents(content, path))
+    if len(documents) == 1 and documents[0].get("apiVersion") == API_VERSION:
+        scenario = replace(parse_scenario(content, path), time_ns=now_ns)
+        if not scenario.snapshot:
+            return InitialObjects(assemble(scenario), [])
+        path = os.path.join(os.path.dirname(path), scenario.snapshot)
+        content = read(path)
+        documents = list(_documents(content, path))
+    else:
+        scenario = Scenario(file=path, name=os.path.basename(path), time_ns=now_ns)
+    try:
+        loaded = load_objects(content, path)
+    except InputError as error:
+        raise BadInput(str(error)) from None
+    if loaded.unreadable:
+        found = loaded.unreadable[0]
+        raise BadInput(f"{found}: {found.why}", on=path, remedy="correct it or take it out")
+    newest = _newest_kubelet(loaded.objects)
+    given = Given(loaded.objects, frozenset(loaded.kinds_read), None, newest)
+    return InitialObjects(assemble(scenario, given), list(_served(documents)))
+
+
+def _documents(content: bytes, path: str) -> Iterator[dict[str, Any]]:
+    """The documents of a file as plain objects."""
+    try:
+        data = utf8(content, path)
+        if looks_like_json(data):
+            try:
+                documents: Iterable[Any] = [msgspec.json.decode(data)]
+            except msgspec.DecodeError:
+                documents = yaml_documents(data, path)
+        else:
+            documents = yaml_documents(data, path)
+        yield from (d for d in documents if isinstance(d, dict))
+    except InputError as error:
+        raise BadInput(str(error)) from None
+
+
+def _served(documents: Iterable[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(kind, object) of each object that the sandbox serves; Lists are opened."""
+    for document in documents:
+        kind, version = document.get("kind", ""), document.get("apiVersion", "")
+        items = document.get("items")
+        if isinstance(items, list):
+            own = kind.removesuffix("List")
+            for item in items:
+                if isinstance(item, dict):
+                    yield from _served([{"kind": own, "apiVersion": version, **item}])
+            continue
+        resource = BY_KIND_AND_VERSION.get((version, kind))
+        meta = document.get("metadata")
+        if resource is None or not isinstance(meta, dict) or not meta.get("name"):
+            continue
+        if resource.namespaced:
+            meta.setdefault("namespace", "default")
+        else:
+            meta.pop("namespace", None)
+        yield resource.kind, document
+
+
+def _newest_kubelet(objects: Iterable[object]) -> Profile | None:
+    profiles = []
+    for obj in objects:
+        if isinstance(obj, Node) and obj.status.node_info.kubelet_version:
+            try:
+                profiles.append(parse_profile(obj.status.node_info.kubelet_version))
+            except ValueError:
+                continue
+    return max(profiles, key=lambda p: p.minor, default=None)

@@ -1,8 +1,8 @@
 """Deletion, eviction and what follows from them: grace, finalizers, budgets, dependents.
 
 Follows apiserver/pkg/registry/rest/delete.go and pkg/registry/core/pod/storage/eviction.go; the
-rules themselves are in `kube/deletion.py` and `workloads/eviction.py`. Dependents go in the
-background, whatever the propagation policy says but Orphan.
+rules themselves are in `kube/deletion.py` and `workloads/budgets.py`. Dependents are deleted in
+the background under every propagation policy but Orphan.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.sandbox.resources import BY_KIND, RESOURCES
+from kubectl_nodelife.sandbox.discovery import BY_KIND, RESOURCES
 from kubectl_nodelife.sandbox.served import ServedApi, merge_back
 from kubectl_nodelife.sandbox.status import StatusError, bad_request, unmet
 from kubectl_nodelife.sandbox.store import Key, StoredObject
 from kubectl_nodelife.sandbox.writing import Document, RequestApplier, WriteTarget
-from kubectl_nodelife.workloads.eviction import EvictionRefused, decide_eviction
+from kubectl_nodelife.workloads.budgets import EvictionRefused, decide_eviction
 
 _REASONS = {429: "TooManyRequests", 403: "Forbidden"}
 _DEPENDENTS = ("ReplicaSet", "ControllerRevision", "Job", "EndpointSlice", "Lease", "Event")
@@ -88,7 +88,7 @@ class Deleter:
         return _success(target, entry)
 
     def evict(self, target: WriteTarget, body: Document, query: Any) -> Document:
-        """POST pods/NAME/eviction. Raises StatusError where a budget, or the API, says no."""
+        """POST pods/NAME/eviction. Raises StatusError where a budget or the API refuses it."""
         name = (body.get("metadata") or {}).get("name")
         if name and name != target.name:
             raise bad_request("name in URL does not match name in Eviction object")

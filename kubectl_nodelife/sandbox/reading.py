@@ -1,9 +1,9 @@
 """Get, list and watch, of the objects that a request's selectors choose.
 
 Lists page by key with a token that holds the version of the first page; watches replay the log from
-a version on and then follow it. Label and field selectors are one question about an object
+a version on and then follow it. Label and field selectors make one filter of objects
 (`read_filter`). Follows apiserver's cacher (pkg/storage/cacher) as clients see it: bookmarks,
-initial events, 410 for versions that the log has forgotten.
+initial events, 410 for versions that the log no longer has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.selectors import (
     matches,
@@ -24,7 +23,8 @@ from kubectl_nodelife.kube.selectors import (
     parse_field_selector,
     parse_selector,
 )
-from kubectl_nodelife.sandbox.resources import ServedResource
+from kubectl_nodelife.kube.workload import Event
+from kubectl_nodelife.sandbox.discovery import ServedResource
 from kubectl_nodelife.sandbox.status import StatusError, bad_request, expired, invalid
 from kubectl_nodelife.sandbox.store import (
     ADDED,
@@ -54,7 +54,7 @@ _EVENT_FIELDS: Mapping[str, Callable[[Event], str]] = {
 
 
 class Accept(NamedTuple):
-    """How the client wants its answer: as a Table, and with what of each object."""
+    """The form of answer that the client asks for: a Table, and what it includes of each object."""
 
     as_table: bool = False
     include: str = "Metadata"
@@ -235,7 +235,7 @@ class _View:
             )
 
     def line(self, change: StoreChange) -> bytes:
-        """The event that the change is to this watcher, b"" if it is none."""
+        """The event that this watcher gets for the change, b"" for none."""
         type_ = change.type
         wanted = self._plan.filter
         if wanted is not None:

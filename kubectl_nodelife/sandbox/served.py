@@ -2,7 +2,7 @@
 
 The simulator's parts (kubelets, scheduler, owners, controllers) read and write slices through
 `sim.api.Api`. Here each of their writes is merged back onto the whole object, gets a version, and
-goes out to watchers; and each write of a client becomes the slice that they are told of. What
+goes out to watchers; and each write of a client is passed to them as a slice. What
 differs between the slice before and after is written onto the object (`merge_back`), and everything
 that no slice holds stays as it was.
 """
@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import format_micro_time, format_time
-from kubectl_nodelife.sandbox.resources import BY_KIND, ServedResource
+from kubectl_nodelife.sandbox.discovery import BY_KIND, ServedResource
 from kubectl_nodelife.sandbox.store import ObjectStore, StoredObject
 from kubectl_nodelife.sim.api import Api
 
@@ -29,12 +29,12 @@ MAX_EVENTS = 2000
 """Event objects that are kept; a real cluster forgets them after an hour."""
 
 _MISSING: Any = object()
-# Fields by one of which the members of a list are told apart.
+# Fields by one of which the members of a list are identified.
 _MEMBER_KEYS = (("key", "effect"), ("type",), ("name",), ("uid",))
 
 
 class ServedApi(Api):
-    """`sim.api.Api` over a `ObjectStore`; the clock is set by whoever calls."""
+    """`sim.api.Api` over a `ObjectStore`; the clock is set by the caller."""
 
     def __init__(self, store: ObjectStore, now_ns: int) -> None:
         self.events = ClusterEvents(self)
@@ -53,7 +53,7 @@ class ServedApi(Api):
         self._told(kind, self.served.put(kind, document), cause)
 
     def load(self, kind: str, obj: KubeObject) -> None:
-        """The objects at the beginning, before anybody listens."""
+        """Store the initial objects, before there are watchers."""
         whole = obj if obj.uid and obj.metadata.creation_timestamp else self.fill_in(obj)
         self.store.set(kind, obj.key, self.served.load(kind, whole).obj)
 
@@ -72,7 +72,7 @@ class ServedApi(Api):
         return entry
 
     def _schedule(self, document: dict[str, Any]) -> None:
-        """A pod that is new goes to a node before anybody sees it, if it fits on one."""
+        """Bind a new pod to a node before any client sees it, if it fits on one."""
         pod = decode("Pod", document)
         assert isinstance(pod, Pod)
         if self.served.get("Pod", pod.key) is None and pod.status.phase in ("", "Pending"):
@@ -92,7 +92,7 @@ class ServedApi(Api):
         super().put(kind, entry.obj, cause)
 
     def _new_document(self, obj: KubeObject) -> dict[str, Any]:
-        """An object that the cluster makes; a pod has all that its owner's template says."""
+        """An object that the cluster makes; a pod has all fields of its owner's template."""
         document = encode(obj)
         resource = BY_KIND[document["kind"]]
         meta = document.setdefault("metadata", {})
@@ -107,9 +107,7 @@ class ServedApi(Api):
 
 
 class ClusterEvents:
-    """Journal of the simulated parts, and the API's Event objects of what they and controllers
-    say.
-    """
+    """Journal of the simulated parts, and the Event objects that they and controllers record."""
 
     def __init__(self, api: ServedApi) -> None:
         self._api = api
@@ -117,7 +115,7 @@ class ClusterEvents:
         self._kept: deque[tuple[str, ...]] = deque()
 
     def write(self, now_ns: int, action: Action) -> None:
-        """Only what is an Event leaves a trace; the rest is visible in the objects themselves."""
+        """Record Events only; the rest is visible in the objects themselves."""
         if isinstance(action, RecordEvent):
             self.record(action, now_ns)
 
@@ -214,7 +212,7 @@ def merge_back(raw: Any, before: Any, after: Any) -> Any:
 
 
 def overlay(base: Any, over: Any) -> Any:
-    """`base` with all that `over` says on top: for an object that is made from a template."""
+    """`base` with all fields of `over` on top: for an object that is made from a template."""
     if isinstance(base, dict) and isinstance(over, dict):
         return {
             key: overlay(base[key], over[key]) if key in base and key in over else either

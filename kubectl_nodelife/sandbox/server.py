@@ -1,9 +1,9 @@
-"""The HTTP face of the sandbox: requests in, JSON or a stream out. On loopback only.
+"""The HTTP server of the sandbox: requests in, JSON or a stream out. On loopback only.
 
-`read_path` says what a URL's path and method ask for, `review` answers what a client can ask about
-itself (may I, what may I, who am I). `Faults` is what can be made to go wrong, request by request:
-each fault is a plain field that a test or the sandbox's control path sets; nothing happens by
-chance. Counted faults (`fail_next`, `cut_watches`) go away as they are used.
+`read_path` parses a URL's path and method, `review` answers the reviews of a client's own rights
+and identity. `Faults` are the errors that can be provoked, request by request: each fault is a
+plain field that a test or the sandbox's control path sets; nothing happens by chance. Counted
+faults (`fail_next`, `cut_watches`) go away as they are used.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from aiohttp import web
 
 from kubectl_nodelife.sandbox import discovery
 from kubectl_nodelife.sandbox.deleting import Deleter, read_options
-from kubectl_nodelife.sandbox.patches import JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from kubectl_nodelife.sandbox.discovery import BY_PATH, ServedResource
 from kubectl_nodelife.sandbox.reading import Accept, Reader, WatchPlan
-from kubectl_nodelife.sandbox.resources import BY_PATH, ServedResource
 from kubectl_nodelife.sandbox.served import ServedApi
 from kubectl_nodelife.sandbox.status import (
     StatusError,
@@ -33,7 +32,15 @@ from kubectl_nodelife.sandbox.status import (
     no_such_path,
 )
 from kubectl_nodelife.sandbox.tables import table
-from kubectl_nodelife.sandbox.writing import Document, RequestApplier, WriteTarget, manager_of
+from kubectl_nodelife.sandbox.writing import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    Document,
+    RequestApplier,
+    WriteTarget,
+    manager_of,
+)
 
 USER = "sandbox-admin"
 _AGGREGATED = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -49,8 +56,8 @@ WRITES = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 class ApiServer:
     """Answers requests from one `ServedApi`.
 
-    `token`: what a client must bring, "" for nothing. `wake` is called after each write, so that
-    the cluster reacts. `now_ns` is the clock.
+    `token`: what a client must send, "" for none. `wake` is called after each write, so that the
+    cluster reacts. `now_ns` is the clock.
     """
 
     def __init__(
@@ -78,7 +85,7 @@ class ApiServer:
         self.app.router.add_route("*", "/{path:.*}", self._serve)
 
     def go_down(self) -> None:
-        """Break all connections and answer nobody, until `faults.down` is False again."""
+        """Break all connections and answer no request, until `faults.down` is False again."""
         self.faults.down = True
         for request in self._watching.values():
             _abort(request)
@@ -228,7 +235,7 @@ class ApiServer:
         return self.writer.create(target, _object(body), dry_run=dry_run)
 
     def _bind(self, target: WriteTarget, body: Document) -> Document:
-        """POST pods/NAME/binding: the scheduler's word where the pod goes."""
+        """POST pods/NAME/binding: the scheduler's choice of a node for the pod."""
         node = (body.get("target") or {}).get("name")
         entry = self.writer.find(target)
         document = entry.document()
@@ -285,7 +292,7 @@ def _abort(request: web.Request) -> None:
 
 
 def _content_type(request: web.Request, document: Any) -> dict[str, str]:
-    """Aggregated discovery is known by its content type alone."""
+    """Clients recognise aggregated discovery by its content type alone."""
     if isinstance(document, dict) and document.get("kind") == "APIGroupDiscoveryList":
         return {"Content-Type": f"application/json;{_AGGREGATED}"}
     return {}
@@ -305,7 +312,7 @@ def _object(body: Any) -> Document:
 
 
 class ResourceRequest(NamedTuple):
-    """A request for a resource: the verb, in RBAC's words, and what it is about."""
+    """A request for a resource: the RBAC verb, and what it is about."""
 
     verb: str
     target: WriteTarget
@@ -377,7 +384,7 @@ def review(body: Any, faults: Faults, user: str) -> dict[str, Any]:
 
 
 class Failure(msgspec.Struct):
-    """The next `times` requests of these verbs and resources (empty: all) are answered so."""
+    """The next `times` requests of these verbs and resources (empty: all) get this answer."""
 
     code: int
     times: int = 1
@@ -398,12 +405,12 @@ class Faults(msgspec.Struct):
     """All faults of a server. Seconds, and plurals of resources such as `pods`.
 
     `latency_s`: before each answer; `list_latency_s`: before the answer to a list, by plural.
-    `hang_watches`: watches of these stay open and say nothing. `cut_watches`: so many watches are
+    `hang_watches`: watches of these stay open without events. `cut_watches`: so many watches are
     cut off in the middle of their next event; `torn`: with half a line sent. `forbid`: plurals
     that RBAC refuses. `expire_watches`: the next watch of each of these plurals gets a 410.
-    `fail_writes`: every write is refused and remembered in `writes_seen`. `clock_skew_s`: added to
+    `fail_writes`: every write is refused and recorded in `writes_seen`. `clock_skew_s`: added to
     the `Date` of answers. `down`: connections are closed without an answer. `refuse_tokens`:
-    whatever token comes is no longer good.
+    every token is refused.
     """
 
     latency_s: float = 0.0
@@ -424,7 +431,7 @@ class Faults(msgspec.Struct):
     def check(
         self, verb: str, resource: ServedResource | None, namespace: str, user: str, path: str
     ) -> None:
-        """Raises StatusError where this request is to fail."""
+        """Raises StatusError if this request is to fail."""
         if self.fail_writes and verb in WRITES:
             self.writes_seen.append(f"{verb} {path}")
             raise StatusError(500, "InternalError", f"writes are not allowed in this run: {verb}")

@@ -1,10 +1,10 @@
-"""The API's own way to say no: `metav1.Status` documents with code, reason and message."""
+"""The API's errors: `metav1.Status` documents with code, reason and message."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.sandbox.resources import ServedResource
+from kubectl_nodelife.sandbox.discovery import ServedResource
 
 
 class StatusError(Exception):
@@ -113,7 +113,7 @@ def unmet(resource: ServedResource, name: str, what: str, wanted: str, present: 
 
 
 def expired(message: str = "The resourceVersion for the provided watch is too old.") -> StatusError:
-    """410: list anew."""
+    """410: the client must list again."""
     return StatusError(410, "Expired", message)
 
 

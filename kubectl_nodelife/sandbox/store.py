@@ -2,7 +2,7 @@
 
 Objects are kept as the JSON that is served, whole, with the slice that decisions read beside it.
 One counter gives every change its version, as etcd does. The log of each kind is of limited length;
-a watcher that asks for what is no longer in it must list anew (410).
+a watcher that asks for what is no longer in it must list again (410).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.kube.decode import convert, decode_hook
 from kubectl_nodelife.kube.encode import encode_part
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.sandbox.resources import RESOURCES, ServedResource
+from kubectl_nodelife.sandbox.discovery import RESOURCES, ServedResource
 
 Key = tuple[str, str]
 
@@ -185,7 +185,7 @@ class ObjectStore:
         return entry
 
     def drop(self, kind: str, key: Key) -> StoredObject | None:
-        """Take an object out; returns it as it went, with the version of its going."""
+        """Take an object out; returns its last state, with the version of the deletion."""
         collection = self.collections[kind]
         old = collection.entries.get(key)
         if old is None:

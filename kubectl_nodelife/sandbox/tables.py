@@ -1,7 +1,7 @@
 """Server-side tables, which is how `kubectl get` gets its columns.
 
 Follows pkg/printers/internalversion/printers.go for nodes, pods, DaemonSets, budgets and leases;
-other kinds get name and age. Left out: the finer points of a pod's status column (init containers,
+other kinds get name and age. Left out: the details of a pod's status column (init containers,
 signals).
 """
 
@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES
-from kubectl_nodelife.kube.times import parse_time
-from kubectl_nodelife.sandbox.resources import ServedResource
+from kubectl_nodelife.kube.times import human_duration, parse_time
+from kubectl_nodelife.sandbox.discovery import ServedResource
 from kubectl_nodelife.sandbox.store import StoredObject
 
 Document = dict[str, Any]

@@ -1,14 +1,15 @@
-"""A virtual cluster: scenario in, timeline out. It plugs into the loop in place of a real one.
+"""A virtual cluster: it plays a scenario into a timeline. The loop runs on it as on a real cluster.
 
-The controllers that run on it are the real ones; what is simulated here is everything around them.
+The controllers that run on it are the real ones; everything around them is simulated here.
 
-- in: `scenario` with its `events` and `fields`; `generate` makes clusters; `run` plays one
-- the cluster: `world` over `api`, `kubelet` (with `kubelet_state` and `conditions`), `machines`
+- in: `scenario` with its `events` and `fields`; `generate` makes clusters; `present` joins a
+  running one and forks it into branches; `run` plays one
+- the cluster: `world` over `api`, `kubelet` (with `kubelet_state`), `machines`
   under the kubelets, `scheduler`, `owners`, `disruption` (budgets),
-  `endpoints` (Services), `defaults`; `agenda` knows what happens when
+  `endpoints` (Services)
 - a world forks (`World.fork`) in a tenth of a millisecond, whatever its size: its parts share what
-  does not change, and `agenda` keeps happenings as data
-- people: `script` does what the scenario says; `kubectl` is `kubectl drain`, `drained` its cluster;
-  `upgrade_run` hosts the leaders of an upgrade, `upgrade_work` what they have done to machines
-- out: `timeline` words the records, of `acts` too; `story` and `losses` sum them up
+  does not change, and the agenda in `timeline` stores happenings as data
+- users: `script` plays the scenario's events; `kubectl` is `kubectl drain`, `drained` its cluster;
+  `upgrade_run` hosts the leaders of an upgrade, `upgrade_work` plays their work on machines
+- out: `timeline` words the records, and `run` sums them up
 """

@@ -1,25 +1,32 @@
-"""The API server of the virtual cluster: objects, and what its watchers are yet to be told.
+"""The API server of the virtual cluster: objects, and the events that its watchers have yet to get.
 
-Holds the very slices that a real cluster's objects decode to. Every change is queued as an event
-for the engine, which sees it in the next tick at the same instant: what a controller reads is older
-than what it has just written, as in life. The parts of the cluster that react to pods and nodes
-(scheduler, kubelets, owners) are told of a change at once. Left out on purpose: admission but for
-the default tolerations of pods, resource versions, and garbage collection beyond what a deleted
-owner leaves.
+It holds the same partial objects that a real cluster's objects decode to. Every change is queued as
+an event for the engine, which sees it in the next tick at the same instant: what a controller reads
+is older than what it has just written, as in a real cluster. The parts of the cluster that react to
+pods and nodes (scheduler, kubelets, owners) are called at once. Left out on purpose: admission
+except the default tolerations of pods, resource versions, and garbage collection beyond what a
+deleted owner leaves.
 
-Names and uids of the objects that are made here are unlike any other, and the same in every run.
+Names and uids of the objects that are made here are unique, and the same in every run.
 
 What the simulated cluster does by itself is recorded with the controllers' own actions
-(`DeletePod`, `AddTaints`, `SetNodeConditions`, …) under the name `cluster`; here are the actions
-that they have no word for.
+(`DeletePod`, `AddTaints`, `SetNodeConditions`, …) under the name `cluster`; actions that the
+controllers do not have are defined here.
+
+The fields that the API server itself writes into an object that is created or updated follow the
+strategies of pkg/registry/apps/daemonset and pkg/registry/core/pod and the defaults of
+pkg/apis/apps/v1, as far as a decision here reads them: generations, how a DaemonSet is updated, and
+that a new pod is Pending. Of the admission plugins there is DefaultTolerationSeconds, for pods;
+nodes stay exactly as written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol, Self, TypeVar, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, DeletePod, Detail, PodAction, RecordEvent
@@ -28,9 +35,23 @@ from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import ConditionsChange, ConditionsChanged, Event, Gone, Put
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod, same_but_for_conditions
+from kubectl_nodelife.kube.pod import Pod, Toleration, same_but_for_conditions
+from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.taints import default_tolerations
 from kubectl_nodelife.kube.times import whole_seconds
-from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds
+from kubectl_nodelife.kube.wellknown import (
+    NO_EXECUTE,
+    TAINT_NODE_NOT_READY,
+    TAINT_NODE_UNREACHABLE,
+)
+from kubectl_nodelife.kube.workload import (
+    DaemonSet,
+    ReplicaSet,
+    ReplicationController,
+    StatefulSet,
+    default_daemon_set_spec,
+    default_pod_template,
+)
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIXES = len(_LETTERS) ** 5
@@ -47,7 +68,7 @@ def name_suffix(number: int) -> str:
 
 
 def made_uid(number: int, kind: int = 0x51ED) -> str:
-    """A uid for the number-th object made; `kind` keeps several countings apart."""
+    """A uid for the number-th object made; `kind` keeps several series of numbers apart."""
     return f"{number:08x}-{kind & 0xFFFF:04x}-4000-8000-000000000000"
 
 
@@ -65,7 +86,7 @@ _LISTENERS = ("_pod_listeners", "_conditions_listeners", "_node_listeners", "_ob
 
 
 class RunRecorder(Protocol):
-    """Keeps what was decided and done."""
+    """Records what was decided and done."""
 
     def write(self, now_ns: int, action: Action) -> None:
         """Note one action."""
@@ -74,10 +95,10 @@ class RunRecorder(Protocol):
 class Api:
     """Objects by kind and key with the indexes of a cache; `now_ns` is the virtual clock.
 
-    `journal`: None: nobody reads what was done.
+    `journal`: None: what was done is not recorded.
     `numbers`: for the actions of the cluster, and of the engine that runs on it.
-    `admission`: what pods get that are made or changed here, their status aside; `stamped`: what
-    those got that were there at t=0.
+    `admission`: what pods get when they are made or changed here, their status aside; `stamped`:
+    what the pods of t=0 got.
     """
 
     def __init__(
@@ -94,17 +115,17 @@ class Api:
         self._node_listeners: list[NodeListener] = []
         self._object_listeners: list[ObjectListener] = []
         self.changes = 0
-        """How often an object came, went or changed."""
+        """How often an object was added, deleted or changed."""
         self._created = 0
 
     def on_pod(self, listener: PodListener) -> None:
-        """Have `listener` called when a pod comes or goes, or more of it changes than its
+        """Have `listener` called when a pod is added or deleted, or more of it changes than its
         conditions.
         """
         self._pod_listeners.append(listener)
 
     def on_pod_conditions(self, listener: ConditionsListener) -> None:
-        """Have `listener` called when of some pods nothing but the conditions changes."""
+        """Have `listener` called when only the conditions of some pods change."""
         self._conditions_listeners.append(listener)
 
     def on_node(self, listener: NodeListener) -> None:
@@ -116,33 +137,33 @@ class Api:
         self._object_listeners.append(listener)
 
     def forget_listeners(self) -> None:
-        """Tell nobody any more."""
+        """Remove all listeners."""
         for name in _LISTENERS:
             getattr(self, name).clear()
 
     def fork(self, journal: RunRecorder) -> Self:
-        """Another one with the same objects, which nobody listens to yet (`listen_as`)."""
+        """A copy with the same objects; its own listeners are yet to be set (`listen_as`)."""
         other = copy(self)
         other.store, other._journal = self.store.fork(), journal
         other.pending, other.numbers = list(self.pending), copy(self.numbers)
         return other
 
     def listen_as(self, of_this_world: Callable[[Any], Any]) -> None:
-        """In a fork: from now on its own parts listen, and no longer those of the world that it
-        was forked from.
+        """In a fork: call its own parts from now on, and no longer those of the world that it was
+        forked from.
         """
         for name in _LISTENERS:
             setattr(self, name, [of_this_world(listener) for listener in getattr(self, name)])
 
     def note(self, action: Action) -> Action:
-        """Write down something that the cluster itself did."""
+        """Record an action of the cluster itself."""
         self.numbers.ensure(action)
         if self._journal is not None:
             self._journal.write(self.now_ns, action)
         return action
 
     def put(self, kind: str, obj: KubeObject, cause: Action | None = None) -> None:
-        """Store an object as it now is, and tell everybody."""
+        """Store an object as it now is, and call the listeners."""
         self.changes += 1
         meta = obj.metadata
         old = self.store.set(kind, (meta.namespace, meta.name), obj)
@@ -162,7 +183,7 @@ class Api:
                 on_object(kind, old, obj)
 
     def put_conditions(self, changes: list[ConditionsChange]) -> None:
-        """Store pods of which nothing but the conditions changed, and tell everybody once."""
+        """Store pods of which only the conditions changed, and call the listeners once."""
         for _, pod, _ in changes:
             self.store.replace_pod(pod)
         self.changes += len(changes)
@@ -171,7 +192,7 @@ class Api:
             listener(changes)
 
     def drop(self, kind: str, key: Key, cause: Action | None = None) -> KubeObject | None:
-        """Take an object out, and tell everybody; returns what was there."""
+        """Remove an object, and call the listeners; returns the removed object."""
         old = self.store.set(kind, key, None)
         if old is None:
             return None
@@ -188,12 +209,12 @@ class Api:
         return old
 
     def new_name(self, generate_name: str) -> tuple[str, str]:
-        """A name such as `generateName` gets, and a uid, that nothing else has."""
+        """A name such as `generateName` gets, and a uid, both unique."""
         self._created += 1
         return generate_name + name_suffix(self._created), made_uid(self._created)
 
     def fill_in(self, obj: Object) -> Object:
-        """The object with what the API server gives at creation where it lacks: name, uid, time."""
+        """The object with what the API server sets at creation if missing: name, uid, time."""
         meta = obj.metadata
         name, uid = self.new_name(meta.generate_name)
         meta = replace(
@@ -210,8 +231,8 @@ class Api:
 
 
 class MakePod(PodAction, frozen=True, kw_only=True, gc=False):
-    """A pod is made, by an owner in place of one that it lost or by hand; `node` is "" where it
-    fits nowhere.
+    """A pod is created, by an owner in place of a lost one or by hand; `node` is "" where it fits
+    on no node.
     """
 
     node: str
@@ -247,7 +268,7 @@ def told(
     cause: Action | None = None,
     warning: bool = False,
 ) -> RecordEvent:
-    """A record for which the contract has no other word, as an Event on `obj`.
+    """A record for which the contract has no other kind, as an Event on `obj`.
 
     `obj` is the object, or (kind, namespace, name).
     """
@@ -267,3 +288,127 @@ def told(
         reason=reason,
         message=because,
     )
+
+
+TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+
+class DefaultTolerationSeconds(msgspec.Struct, frozen=True):
+    """The admission plugin of that name, with the values of kube-apiserver's two flags in seconds.
+
+    Follows plugin/pkg/admission/defaulttolerationseconds: a pod that is created or updated, its
+    status aside, gets a toleration with these seconds of each of the two taints without one.
+    """
+
+    not_ready_seconds: int = 300
+    unreachable_seconds: int = 300
+
+    def admit(self, pod: Pod) -> Pod:
+        """The pod with the tolerations that it lacks; the same object where it lacks none."""
+        given = pod.spec.tolerations
+        tolerations = default_tolerations(
+            given,
+            not_ready_seconds=self.not_ready_seconds,
+            unreachable_seconds=self.unreachable_seconds,
+        )
+        if len(tolerations) == len(given):
+            return pod
+        return replace(pod, spec=replace(pod.spec, tolerations=tolerations))
+
+    def unstamped(self, pod: Pod, template: Mapping[str, Any]) -> Pod:
+        """The pod without the plugin's tolerations; the same object where it has none of them.
+
+        `template`: its owner's, with the tolerations asked for; where it was not read, those with
+        exactly the plugin's seconds count as the plugin's.
+        """
+        given = pod.spec.tolerations
+        asked = _asked_for(template)
+        kept = tuple(t for t in given if not self._is_stamp(t, asked))
+        if len(kept) == len(given):
+            return pod
+        return replace(pod, spec=replace(pod.spec, tolerations=kept))
+
+    def _is_stamp(self, toleration: Toleration, asked: frozenset[str] | None) -> bool:
+        if asked is not None and toleration.key in asked:
+            return False
+        seconds = {
+            TAINT_NODE_NOT_READY: self.not_ready_seconds,
+            TAINT_NODE_UNREACHABLE: self.unreachable_seconds,
+        }.get(toleration.key)
+        return (
+            seconds is not None
+            and (asked is not None or toleration.toleration_seconds == seconds)
+            and toleration.toleration_seconds is not None
+            and toleration.operator == "Exists"
+            and toleration.effect == NO_EXECUTE
+        )
+
+
+def template_of(owner: KubeObject | None) -> Mapping[str, Any]:
+    """The template that the owner makes its pods from; empty where that was not read."""
+    if isinstance(owner, (ReplicaSet, StatefulSet, ReplicationController, DaemonSet)):
+        return owner.spec.template
+    return {}
+
+
+def _asked_for(template: Mapping[str, Any]) -> frozenset[str] | None:
+    """The keys of the tolerations that a template asks for; None where there is no template."""
+    spec = template.get("spec")
+    if not isinstance(spec, dict):
+        return None
+    tolerations = spec.get("tolerations") or ()
+    return frozenset(t.get("key", "") for t in tolerations if isinstance(t, dict))
+
+
+def as_created(obj: Object) -> Object:
+    """The object as a POST leaves it; one that has a generation already was created before."""
+    if isinstance(obj, Pod) and not obj.status.phase:
+        return cast(Object, replace(obj, status=replace(obj.status, phase="Pending")))
+    if not isinstance(obj, DaemonSet):
+        return obj
+    obj = cast(Object, replace(obj, spec=default_daemon_set_spec(obj.spec)))
+    if obj.metadata.generation:
+        return obj
+    annotations = {TEMPLATE_GENERATION: "1", **(obj.metadata.annotations or {})}
+    return replace(obj, metadata=replace(obj.metadata, generation=1, annotations=annotations))
+
+
+def as_updated(old: KubeObject, new: KubeObject) -> KubeObject:
+    """The object as a PATCH leaves it: a changed spec or template is a new generation. A template
+    of a cluster that was read has the defaults of every pod spec, one of a scenario may lack them.
+    """
+    if not isinstance(old, DaemonSet) or not isinstance(new, DaemonSet):
+        return new
+    new = replace(new, spec=default_daemon_set_spec(new.spec))
+    meta = replace(new.metadata, generation=old.metadata.generation)
+    stored, was = (default_pod_template(obj.spec.template) for obj in (new, old))
+    if stored != was or replace(new.spec, template=old.spec.template) != old.spec:
+        meta = replace(meta, generation=meta.generation + 1)
+    if stored != was:
+        number = int((old.metadata.annotations or {}).get(TEMPLATE_GENERATION, "0") or 0)
+        annotations = {**(meta.annotations or {}), TEMPLATE_GENERATION: str(number + 1)}
+        meta = replace(meta, annotations=annotations)
+    return replace(new, metadata=meta)
+
+
+def refusal(obj: KubeObject) -> str:
+    """Why the API server would reject the object, "" if it would not.
+
+    Checks only what would make a controller loop, and what no daemon pod may have. Follows
+    `ValidateDaemonSetSpec`.
+    """
+    if not isinstance(obj, DaemonSet):
+        return ""
+    meta = obj.spec.template.get("metadata")
+    labels = meta.get("labels") if isinstance(meta, dict) else None
+    if not isinstance(labels, dict) or not matches(obj.spec.selector, labels):
+        return "spec.selector does not match the labels of spec.template"
+    spec = obj.spec.template.get("spec")
+    policy = spec.get("restartPolicy") if isinstance(spec, dict) else None
+    if policy not in (None, "", "Always"):
+        return (
+            f'spec.template.spec.restartPolicy: Unsupported value: "{policy}":'
+            ' supported values: "Always"'
+        )
+    return ""

@@ -1,10 +1,10 @@
 """Volumes that are attached to one node only: a pod elsewhere does not start before they are free.
 
 Follows pkg/controller/volume/attachdetach (reconciler.go, util.IsMultiAttachAllowed): a volume is
-wanted on a node as long as the object of a pod that uses it there exists. Once it is gone, the
-kubelet unmounts it and it is detached; where the kubelet is silent, that is waited for during six
-minutes, and the volume is detached by force then if the node is not Ready, or at once if it is
-marked out of service. Left out: the flag that switches the force off, and how long a detach takes.
+needed on a node as long as the object of a pod that uses it there exists. After that the kubelet
+unmounts it and it is detached. Where the kubelet is silent, the controller waits six minutes and
+then detaches the volume by force if the node is not Ready, or at once if it is marked out of
+service. Left out: the flag that switches the force off, and how long a detach takes.
 A volume without an attachment, where attachments were read, needs none.
 """
 
@@ -27,8 +27,8 @@ from kubectl_nodelife.kube.storage import (
 )
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
-from kubectl_nodelife.sim.agenda import KUBELET
 from kubectl_nodelife.sim.api import told
+from kubectl_nodelife.sim.timeline import KUBELET
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.volumes import claim_names
 
@@ -40,8 +40,8 @@ _LOOK_AGAIN_NS: Final = SECOND_NS
 
 
 class AttachedVolumes:
-    """Which claims' volumes are attached where. `waits`: pods that are bound and do not start, with
-    the node that has their volume."""
+    """The node to which each claim's volume is attached. `waits`: pods that are bound and do not
+    start, with the node that has their volume."""
 
     def __init__(self, world: World, kinds_read: frozenset[str]) -> None:
         """`kinds_read`: kinds of which an object that is not there is known not to exist."""
@@ -63,7 +63,7 @@ class AttachedVolumes:
         world.api.on_node(self._node_changed)
 
     def fork(self, world: World) -> AttachedVolumes:
-        """Those of the world's fork."""
+        """The same for a fork of the world."""
         other = copy(self)
         other._world = world
         self._holder, other._holder = fork_dict(self._holder)
@@ -82,7 +82,7 @@ class AttachedVolumes:
                 yield claim.key
 
     def _is_attached(self, volume: str) -> bool:
-        """True if the volume is one that is attached to nodes at all."""
+        """True if volumes of this kind are attached to nodes at all."""
         store = self._world.api.store
         found = store.get("PersistentVolume", ("", volume))
         if isinstance(found, PersistentVolume) and (found.spec.local or found.spec.host_path):
@@ -94,7 +94,7 @@ class AttachedVolumes:
             self._holder[claim] = pod.spec.node_name
 
     def _holds_up(self, pod: Pod) -> bool:
-        """Asked before a pod's containers run; one that may run has its volumes attached."""
+        """True if another node has a volume of a pod about to run; else attaches its volumes."""
         for claim in self._claims(pod):
             holder = self._holder.get(claim, pod.spec.node_name)
             if holder != pod.spec.node_name:
@@ -106,7 +106,7 @@ class AttachedVolumes:
         return False
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
-        """A pod whose object is gone wants its volumes no more."""
+        """A pod whose object is gone no longer needs its volumes."""
         if old is None or (new is not None and new.uid == old.uid):
             return
         self.waits.pop(old.key, None)
@@ -147,7 +147,7 @@ class AttachedVolumes:
         )
 
     def _kubelet_starts(self, node: str) -> None:
-        """It unmounts what no pod of its node wants any more."""
+        """It unmounts the volumes that no pod of its node needs any more."""
         for claim in [c for c in self._leaving if self._holder.get(c) == node]:
             self._free(claim)
 

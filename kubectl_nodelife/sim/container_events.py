@@ -1,9 +1,9 @@
-"""Tells a kubelet a scenario's events of containers and of what is left of a pod.
+"""Passes a scenario's events of containers and of a pod's remaining resources to a kubelet.
 
 Each event is a call of the kubelet's other parts to its status manager (`sim/status_manager`): the
-prober's SetContainerReadiness and SetContainerStartup, a pod sync's SetPodStatus, TerminatePod. Of
-the pods that it is about every step is told: the version that was made, why none was, what the
-sender does.
+prober's SetContainerReadiness and SetContainerStartup, a pod sync's SetPodStatus, TerminatePod. For
+the pods concerned every step is recorded: the version that was made, why none was, what the sender
+does.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from kubectl_nodelife.kube.pod import Container, Pod, PodStatus
 from kubectl_nodelife.kubelet.containers import (
     ContainerStep,
     generated,
+    illegal_transition,
     stepped,
     with_container_statuses,
 )
 from kubectl_nodelife.kubelet.machine import MAX_WAITING_REQUESTS
 from kubectl_nodelife.kubelet.pods import is_mirror_pod
 from kubectl_nodelife.kubelet.reclaim import RUNNING_CONTAINERS, containers_are_stopped
-from kubectl_nodelife.kubelet.transition import illegal_transition
 from kubectl_nodelife.sim.api import told
-from kubectl_nodelife.sim.container_reading import ContainerEvent, PodTargets, ResourcesEvent
+from kubectl_nodelife.sim.events import ContainerEvent, PodTargets, ResourcesEvent
 from kubectl_nodelife.sim.status_manager import StatusManager, StatusManagers
 
 
@@ -41,15 +41,15 @@ class ContainerEvents:
         self._kubelets.attend(on_run=self._runs, on_stop=self._stops)
 
     def fork(self, managers: StatusManagers) -> ContainerEvents:
-        """Those of the world's fork."""
+        """The same for a fork of the world."""
         other = copy(self)
         other._managers, other._api, other._kubelets = managers, managers.api, managers.kubelets
         other._failing = list(self._failing)
         return other
 
     def play(self, event: ContainerEvent) -> None:
-        """A container event, on the pods that are there; one that fails to start also counts for
-        those that come later, until the same targets' containers run."""
+        """Play a container event on the existing pods; one with a failing start also applies to
+        later pods, until the same targets' containers run."""
         if event.step is not None:
             self._failing = [e for e in self._failing if e.targets != event.targets]
             if event.step.state == "waiting":
@@ -72,7 +72,7 @@ class ContainerEvents:
                     self._go_on(manager, pod, cause)
 
     def fill_channel(self, node: str, full: bool) -> None:
-        """The channel to a kubelet's sender has no room, or has room again."""
+        """Set the channel to a kubelet's sender full, or free again."""
         manager = self._managers.of(node)
         manager.machine.request_room = 0 if full else MAX_WAITING_REQUESTS
         if not self._managers.rules.request_per_change:
@@ -92,7 +92,7 @@ class ContainerEvents:
         return [pod for pod in found if pod.spec.node_name]
 
     def _know(self, pod: Pod) -> Pod:
-        """The pod as its machine knows it, with container statuses in what is believed."""
+        """The pod as its machine has it; its cached status then has container statuses."""
         manager = self._managers.of(pod.spec.node_name)
         own = self._managers.know(pod)
         cached = manager.machine.statuses[own.uid]
@@ -184,8 +184,8 @@ class ContainerEvents:
         self._managers.accepted(pod, own.uid, sentence, note)
 
     def _runs(self, pod: Pod) -> bool:
-        """True if the start of the pod's containers is told here: the kubelet knows the pod
-        already, or something keeps it from starting."""
+        """True if the start of the pod's containers is played here: its status manager has the
+        pod already, or an event keeps it from starting."""
         failing = next((e for e in reversed(self._failing) if e.targets.match(pod)), None)
         if failing is not None and failing.step is not None:
             own = self._know(pod)
@@ -199,7 +199,7 @@ class ContainerEvents:
         return True
 
     def _stops(self, pod: Pod, cause: Action | None) -> bool:
-        """True if the end of the pod is told here, as that of a pod whose steps are told."""
+        """True if the end of the pod is played here, as for all pods with recorded steps."""
         manager = self._managers.of(pod.spec.node_name)
         if pod.uid not in manager.watched or is_mirror_pod(pod):
             return False
@@ -209,8 +209,8 @@ class ContainerEvents:
         return True
 
     def _go_on(self, manager: StatusManager, pod: Pod, cause: Action | None) -> None:
-        """TerminatePod, as soon as nothing holds it back; then the batch asks whether the object
-        can go."""
+        """Call TerminatePod as soon as nothing holds it back; then the batch checks whether the
+        object can be deleted."""
         own = self._know(pod)
         machine = manager.machine
         machine.observe(pod)

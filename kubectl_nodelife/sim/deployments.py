@@ -4,12 +4,12 @@ them.
 Follows pkg/controller/deployment (`rolloutRolling`, `rolloutRecreate`, `reconcileNewReplicaSet`,
 `reconcileOldReplicaSets`, `cleanupUnhealthyReplicas`, `scaleDownOldReplicaSetsForRollingUpdate`)
 with its util (`NewRSNewReplicas`, `ResolveFenceposts`), and pkg/controller/replicaset with
-`ActivePodsWithRanks` for the pods that a ReplicaSet gives up first. A Deployment is followed from
-the moment somebody changes it, or from the start where its roll-out is under way and all its pods
-were read, until all its pods are those of its template. What its ReplicaSets lose meanwhile
-`owners.py` replaces. Left out: the Deployment's own status and conditions, roll-backs but by
-applying the earlier template, proportional scaling while a roll-out is under way, the progress
-deadline, and old ReplicaSets beyond revisionHistoryLimit, which have no pods.
+`ActivePodsWithRanks` for the pods that a ReplicaSet deletes first. A Deployment is followed from
+its first change, or from the start where its roll-out is under way and all its pods were read,
+until all its pods are those of its template. Pods that its ReplicaSets lose meanwhile are replaced
+by `owners.py`. Left out: the Deployment's own status and conditions, roll-backs except by applying
+the earlier template, proportional scaling while a roll-out is under way, the progress deadline, and
+old ReplicaSets beyond revisionHistoryLimit, which have no pods.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ from kubectl_nodelife.kube.workload import (
     ReplicaSet,
     ScaleSpec,
 )
-from kubectl_nodelife.sim.agenda import OWNER, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, told
-from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH, is_active
-from kubectl_nodelife.workloads.scales import replicas_of
+from kubectl_nodelife.sim.timeline import OWNER, Agenda
+from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH, is_active, replicas_of
 
 RECREATE: Final = "Recreate"
 DEFAULT_SHARE: Final = "25%"
@@ -92,7 +91,7 @@ def next_step(
 
 
 def fenceposts(strategy: DeploymentStrategy, wanted: int) -> tuple[int, int]:
-    """(maxSurge, maxUnavailable) as numbers: the one is rounded up, the other down, and they are
+    """(maxSurge, maxUnavailable) as numbers: the first is rounded up, the second down, and they are
     not both 0. Follows `ResolveFenceposts` and `MaxUnavailable`.
     """
     rolling = strategy.rolling_update
@@ -114,8 +113,8 @@ def _new_replicas(wanted: int, surge: int, new: ReplicaCount, old: Sequence[Repl
 def _scaled_down(
     wanted: int, unavailable: int, new: ReplicaCount, old: Sequence[ReplicaCount]
 ) -> dict[str, int]:
-    """First the pods of old ReplicaSets that are not available, then as many of the others as may
-    be missing. Follows `reconcileOldReplicaSets`.
+    """Scale down old ReplicaSets: first by pods that are not available, then by as many others as
+    may be missing. Follows `reconcileOldReplicaSets`.
     """
     least = wanted - unavailable
     most = _replicas(old) + new.replicas - least - (new.replicas - new.available)
@@ -153,7 +152,7 @@ def _scaled(value: IntOrString | None, total: int, *, up: bool) -> int:
 
 
 def first_to_go(pods: Iterable[Pod], related: Iterable[Pod], now_ns: int) -> list[Pod]:
-    """A ReplicaSet's active pods in the order in which it gives them up.
+    """A ReplicaSet's active pods in the order in which it deletes them.
 
     `related`: the active pods of all ReplicaSets of the same Deployment. Follows
     `ActivePodsWithRanks.Less`.
@@ -178,7 +177,7 @@ def first_to_go(pods: Iterable[Pod], related: Iterable[Pod], now_ns: int) -> lis
 
 
 def _rank(pod: Pod, on_node: dict[str, int]) -> tuple[int, ...]:
-    """The order before ages: unbound, by phase, not Ready, the deletion cost, doubled up."""
+    """The order before ages: unbound, phase, not Ready, deletion cost, related pods on its node."""
     cost = (pod.metadata.annotations or {}).get(POD_DELETION_COST, "0")
     return (
         int(bool(pod.spec.node_name)),
@@ -200,8 +199,8 @@ def _restarts(pod: Pod) -> int:
 
 
 def _compare_ages(one: Time | None, other: Time | None, now_ns: int) -> int:
-    """The younger first, by the logarithm of the ages: pods of about the same age are alike. What
-    has no time goes before. Follows `logarithmicRankDiff`.
+    """The younger first, by the logarithm of the ages: pods of about the same age are equal. Pods
+    without a time come first. Follows `logarithmicRankDiff`.
     """
     if one is None or other is None:
         return (one is not None) - (other is not None)
@@ -227,7 +226,7 @@ class Deployments:
         self._due: set[tuple[str, int]] = set()
 
     def fork(self, api: Api, agenda: Agenda, place: Place) -> Deployments:
-        """That of the world's fork."""
+        """The same for a fork of the world."""
         other = copy(self)
         other._api, other._agenda, other._place = api, agenda, place
         other._followed, other._sets = dict(self._followed), dict(self._sets)
@@ -245,8 +244,8 @@ class Deployments:
                 self._follow(deployment, None)
 
     def _is_under_way(self, deployment: Deployment) -> bool:
-        """True if its roll-out had begun, and all pods are there that its ReplicaSets count. Of one
-        that was read without its template nobody can tell.
+        """True if its roll-out had begun, and all pods that its ReplicaSets count exist. False if
+        it was read without its template, since then this cannot be known.
         """
         if not deployment.spec.template:
             return False
@@ -259,7 +258,7 @@ class Deployments:
             return False
         return all(len(self._active(one)) == replicas_of(one) for one in sets)
 
-    # --- what is heard ---------------------------------------------------------------------------
+    # --- changes in the cluster ------------------------------------------------------------------
 
     def _object_changed(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
         if kind == "Deployment":
@@ -299,7 +298,7 @@ class Deployments:
         self._sets = {one: of for one, of in self._sets.items() if of != uid}
 
     def _wake(self, uid: str, at_ns: int | None = None) -> None:
-        """Sync at that instant, by default at this one."""
+        """Sync at that instant, by default now."""
         due = (uid, self._api.now_ns if at_ns is None else at_ns)
         if due not in self._due:
             self._due.add(due)
@@ -345,7 +344,7 @@ class Deployments:
             self._rest(deployment, new, old)
 
     def _rest(self, deployment: Deployment, new: ReplicaSet, old: Sequence[ReplicaSet]) -> None:
-        """Nothing can be scaled now: it is complete, or waits for pods to be available."""
+        """A sync that scales nothing: it is complete, or waits for pods to be available."""
         wanted, done = replicas_of(deployment), self._scaled(deployment, new)
         if (done.replicas, done.available) == (wanted, wanted) and not any(map(replicas_of, old)):
             why = f'ReplicaSet "{new.name}" has successfully progressed.'

@@ -1,7 +1,7 @@
 """The disruption controller and the Eviction API of the virtual cluster.
 
-The arithmetic is `workloads.budget_ledger`'s and the decision `workloads.eviction`'s; here is when
-a budget's status is brought up to date (a moment after a pod of it changed) and what an eviction
+The arithmetic is in `workloads.budget_ledger` and the decision in `workloads.eviction`; this module
+has when a budget's status is updated (shortly after one of its pods changed) and what an eviction
 writes. Follows pkg/controller/disruption and pkg/registry/core/pod/storage/eviction.go. Left out:
 admission, and namespaces that are being deleted.
 """
@@ -18,25 +18,24 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, evict_under, standing
-from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS
-from kubectl_nodelife.workloads.eviction import Allowed, EvictionRefused
-from kubectl_nodelife.workloads.matching import SelectorIndex
-from kubectl_nodelife.workloads.scales import OwnerLookup
+from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS, Allowed, EvictionRefused
+from kubectl_nodelife.workloads.owners import OwnerLookup
 
 SYNC_NS: Final = 30 * MILLISECOND_NS
-"""From a pod's change to the status that tells of it."""
+"""From a pod's change to the status that includes it."""
 
 _KIND = "PodDisruptionBudget"
 _SCALED = frozenset({"ReplicaSet", "Deployment", "StatefulSet", "ReplicationController"})
 
 
 class DisruptionController:
-    """Keeps the status of every budget; `budgets_of` finds those that guard a pod."""
+    """Updates the status of every budget; `budgets_of` finds those that select a pod."""
 
     def __init__(self, api: Api, agenda: Agenda, owners: OwnerLookup) -> None:
         self.sync_ns = SYNC_NS
@@ -48,8 +47,8 @@ class DisruptionController:
         self._ledgers: dict[Key, BudgetLedger] = {}
         self._index: SelectorIndex[Key] = SelectorIndex()
         self._matching: dict[int, tuple[str, Mapping[str, str] | None, list[Key]]] = {}
-        """(namespace, labels, the budgets of pods that have them) by the labels' id: nobody changes
-        a label map, and a pod mostly shares it with those in whose place it was made."""
+        """(namespace, labels, the budgets of pods that have them) by the labels' id: a label map
+        never changes, and a pod mostly shares it with the pods that it replaces."""
         self._due: set[Key] = set()
         self.changed: dict[Key, None] = {}
         """The budgets whose status was written since they were first counted."""
@@ -57,7 +56,7 @@ class DisruptionController:
         self._listens = False
 
     def fork(self, api: Api, agenda: Agenda, owners: OwnerLookup) -> DisruptionController:
-        """That of the world's fork."""
+        """The same for a fork of the world."""
         other = copy(self)
         other._api, other._agenda, other._owners = api, agenda, owners
         self._ledgers, other._ledgers = fork_dict(self._ledgers, BudgetLedger.clone)
@@ -73,8 +72,8 @@ class DisruptionController:
     def take_over(self, ledgers: Mapping[Key, BudgetLedger], owners: OwnerLookup) -> None:
         """Instead of `begin`: the budgets have been counted, and the API does not hold all pods.
 
-        Their entries count from now. A spec that is newer than its status stays so: had the
-        controller taken it in by now, the status would say so.
+        Their entries count from now. A spec that is newer than its status stays so: if the
+        controller had processed it by now, the status would show that.
         """
         self._ledgers = {key: ledger.clone() for key, ledger in ledgers.items()}
         self._owners, self._origin_ns = owners, self._api.now_ns
@@ -103,9 +102,9 @@ class DisruptionController:
         return [self._ledgers[key] for key in keys] if keys else []
 
     def evict(self, pod: Pod, *, again: bool = True) -> Allowed | EvictionRefused | None:
-        """The answer of the Eviction API; a budget that lets the pod go is spent and written.
+        """The answer of the Eviction API; a budget that allows the eviction is spent and written.
 
-        None: another eviction wrote to the budget at the same moment, unless it is asked `again`.
+        None: another eviction wrote to the budget at the same moment; never with `again`.
         """
         ledgers, now_ns = self.budgets_of(pod), self._api.now_ns
         answer = evict_under(ledgers, pod, now_ns - self._origin_ns, now_ns, again=again)
@@ -115,7 +114,7 @@ class DisruptionController:
         return answer
 
     def write(self, ledger: BudgetLedger, cause: Action | None = None) -> None:
-        """Put the budget as the ledger has it into the API."""
+        """Store the budget in the API as the ledger has it."""
         self._writes = True
         self._api.put(_KIND, ledger.budget, cause)
         self._writes = False
@@ -135,7 +134,7 @@ class DisruptionController:
             self._fill(self._ledgers[key], pods)
 
     def _follow(self) -> None:
-        """Find the budgets by what they select, and be told of their pods."""
+        """Index the budgets by their selectors, and listen to changes of their pods."""
         self._index = SelectorIndex()
         self._matching.clear()
         if self._ledgers and not self._listens:
@@ -191,7 +190,7 @@ class DisruptionController:
             self._pod_changed(*change)
 
     def _object_changed(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
-        """A budget came, went or was written by somebody else; or a workload was scaled."""
+        """A budget was added, deleted or written by another client; or a workload was scaled."""
         if self._writes or not (kind == _KIND or (kind in _SCALED and self._ledgers)):
             return
         if _spec_of(old) == _spec_of(new):

@@ -1,4 +1,4 @@
-"""`kubectl drain` in the virtual cluster: requests are answered, and told as records."""
+"""`kubectl drain` in the virtual cluster: answers its requests, and writes records of them."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
-from kubectl_nodelife.sim.agenda import SCRIPT
 from kubectl_nodelife.sim.api import CLUSTER, Api, deletion, told
 from kubectl_nodelife.sim.kubectl.cluster import ACCEPTED, CONFLICT, MISSING, Answer, DrainedPod
 from kubectl_nodelife.sim.kubectl.conversation import GONE, SKIPPED, NodeRun, Say
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.filters import REFUSE
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.timeline import SCRIPT
 from kubectl_nodelife.sim.world import World
-from kubectl_nodelife.workloads.eviction import EvictionRefused
-from kubectl_nodelife.workloads.scales import OwnerLookup
+from kubectl_nodelife.workloads.budgets import EvictionRefused
+from kubectl_nodelife.workloads.owners import OwnerLookup
 
 
 class ListedPod:
-    """A pod that kubectl has listed; a successor of its name is another pod."""
+    """A pod that kubectl has listed; a later one of the same name is another pod."""
 
     __slots__ = ("_api", "_key", "_last", "goes_ns", "refusal")
 
@@ -135,7 +135,7 @@ class KubectlRequests:
         return ACCEPTED
 
     def _tell_refusal(self, target: AskedPod, refusal: EvictionRefused) -> None:
-        """A record, unless the last try was told the same."""
+        """Write a record, unless the last try got the same refusal."""
         why = refusal.cause or refusal.message
         if why != target.refusal:
             target.refusal = why
@@ -174,7 +174,7 @@ class KubectlRequests:
 
 
 class WorldUnderDrain(KubectlRequests):
-    """A world as its `number`-th kubectl process meets it; the process's clock as well."""
+    """The world for its `number`-th kubectl process, and that process's clock."""
 
     def __init__(
         self, world: World, number: int, options: DrainOptions, causes: dict[str, Action]
@@ -185,12 +185,12 @@ class WorldUnderDrain(KubectlRequests):
         self.owners: OwnerLookup = world.owners
 
     def fork(self, world: World) -> WorldUnderDrain:
-        """A fork of the world, as the same process meets it."""
+        """A fork of the world, for the same process."""
         return WorldUnderDrain(world, self._number, self._options, self._causes)
 
     @property
     def clock(self) -> WorldUnderDrain:
-        """Itself: what it puts down is in the world's agenda."""
+        """Itself: its calls are in the world's agenda."""
         return self
 
     @property
@@ -199,7 +199,7 @@ class WorldUnderDrain(KubectlRequests):
         return self._api.now_ns
 
     def at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
-        """Make a call at that instant; one of the process's own."""
+        """Make one of the process's own calls at that instant."""
         kubectl_of(self._world).put_down(self._number, instant_ns, call, arguments)
 
     ask_again_at = at
@@ -220,7 +220,7 @@ class WorldUnderDrain(KubectlRequests):
         return [ListedPod(self._api, pod) for pod in pods]
 
     def tell_end(self, run: NodeRun[ListedPod]) -> None:
-        """A record of a node's turn that has ended."""
+        """Write a record of a node's turn that has ended."""
         reason, because, warning = _end_of(run, self._options)
         about = self._api.store.nodes.get(run.name) or ("Node", "", run.name)
         cause = self._causes[run.name]
@@ -228,7 +228,7 @@ class WorldUnderDrain(KubectlRequests):
 
 
 class KubectlProcesses:
-    """Those that drain nodes of a world, and which of their calls are due."""
+    """The processes that drain nodes of a world, and their calls that are due."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -250,7 +250,7 @@ class KubectlProcesses:
         return other
 
     def start(self, nodes: Sequence[Node], options: DrainOptions, say: Say | None = None) -> None:
-        """Somebody calls `kubectl drain` for these nodes now; `say` takes what it prints."""
+        """A user runs `kubectl drain` for these nodes now; `say` takes what it prints."""
         causes: dict[str, Action] = {}
         names = tuple(node.name for node in nodes)
         for node in nodes:

@@ -1,8 +1,8 @@
-"""Tells which Services lose and regain which ready endpoints.
+"""Records which Services lose and regain which ready endpoints.
 
 Stands in for the EndpointSlice controller (staging/src/k8s.io/endpointslice), by the rules of
 `kube/service.py`. It writes no EndpointSlices: a record on the Service says what traffic
-goes to from then on. Only those Services are followed that are there at the start.
+goes to from then on. Only Services that exist at the start are followed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.service import Service, is_ready_endpoint, selects
-from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api, told
-from kubectl_nodelife.workloads.matching import SelectorIndex
+from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 
 LOST = "EndpointsLost"
 BACK = "EndpointsReady"
@@ -36,7 +36,7 @@ class ServiceEndpoints:
         self.cause: Action | None = None
 
     def fork(self) -> ServiceEndpoints:
-        """Another one with the same endpoints."""
+        """A copy with the same endpoints."""
         other = copy(self)
         self.ready, other.ready = fork_dict(self.ready)
         other.lost, other.back = set(self.lost), set(self.back)
@@ -44,7 +44,7 @@ class ServiceEndpoints:
 
 
 class EndpointsController:
-    """Follows pods, and tells each Service's changes once an instant."""
+    """Follows pods, and records each Service's changes once an instant."""
 
     def __init__(self, api: Api, agenda: Agenda) -> None:
         self._api = api
@@ -53,7 +53,7 @@ class EndpointsController:
         self._endpoints: dict[Key, ServiceEndpoints] = {}
 
     def fork(self, api: Api, agenda: Agenda) -> EndpointsController:
-        """That of the world's fork."""
+        """The same for a fork of the world."""
         other = copy(self)
         other._api, other._agenda = api, agenda
         forked = fork_dict(self._endpoints, ServiceEndpoints.fork)

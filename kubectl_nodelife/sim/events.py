@@ -1,4 +1,5 @@
-"""The events of a scenario: what they are, and how they are read from the document."""
+"""The events of a scenario: what they are, and how they are read from the document.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +13,16 @@ from kubectl_nodelife.kube.kinds import KINDS, Kind, find_kind, find_resource
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector
 from kubectl_nodelife.kube.node import Taint
-from kubectl_nodelife.kube.selectors import parse_selector
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.kube.taints import parse_taint, parse_taint_to_remove
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kubelet.calls import CALL_WORDS
-from kubectl_nodelife.sim.container_reading import (
-    ContainerEvent,
-    ResourcesEvent,
-    read_container,
-    read_resources,
-)
+from kubectl_nodelife.kubelet.containers import ContainerStep
+from kubectl_nodelife.kubelet.machine import CALL_WORDS
+from kubectl_nodelife.kubelet.reclaim import RESOURCES
 from kubectl_nodelife.sim.fields import (
     FieldPath,
+    count,
     describe,
     duration_ns,
     mapping,
@@ -42,19 +41,105 @@ from kubectl_nodelife.sim.upgrade_reading import (
     read_upgrade_command,
 )
 
+_POD_TARGETS = ("namespace", "pods", "selector")
+_STEP = ("state", "reason", "exitCode", "message")
+
+
+class PodTargets(msgspec.Struct, frozen=True):
+    """The pods that an event is about: those named, or those whose labels match."""
+
+    namespace: str
+    names: tuple[str, ...] = ()
+    selector: LabelSelector | None = None
+
+    def match(self, pod: Pod) -> bool:
+        """True if the pod is one of them."""
+        if pod.namespace != self.namespace:
+            return False
+        if self.selector is None:
+            return pod.name in self.names
+        return matches(self.selector, pod.metadata.labels)
+
+
+class ContainerEvent(msgspec.Struct, frozen=True):
+    """A prober's result (`ready`, `started`), or a container's next state (`step`)."""
+
+    targets: PodTargets
+    container: str = ""
+    ready: bool | None = None
+    started: bool | None = None
+    step: ContainerStep | None = None
+
+
+class ResourcesEvent(msgspec.Struct, frozen=True):
+    """The resources of pods that a node holds from now on, stopped or not
+    (`kubelet/reclaim.RESOURCES`).
+    """
+
+    targets: PodTargets
+    left: tuple[str, ...]
+
+
+def _pod_targets(value: dict[str, Any], at: FieldPath) -> PodTargets:
+    if ("pods" in value) == ("selector" in value):
+        raise at.fault("names no pods or names them twice", "give either pods or selector")
+    namespace = text(value.get("namespace", "default"), at.key("namespace"))
+    if "pods" in value:
+        return PodTargets(namespace, texts(value["pods"], at.key("pods")))
+    try:
+        selector = parse_selector(text(value["selector"], at.key("selector")))
+    except ValueError as error:
+        raise at.key("selector").fault(str(error), "write it as for kubectl -l") from None
+    return PodTargets(namespace, selector=selector)
+
+
+def read_container(value: Any, at: FieldPath) -> ContainerEvent:
+    """The event `container`. Raises BadInput."""
+    container = mapping(value, at, (*_POD_TARGETS, "name", "ready", "started", *_STEP))
+    targets = _pod_targets(container, at)
+    name = text(container["name"], at.key("name")) if "name" in container else ""
+    said = [key for key in ("ready", "started", "state") if key in container]
+    if len(said) != 1:
+        raise at.fault("says not what happens to the container", "give ready, started or state")
+    if said[0] != "state":
+        word = switch(container[said[0]], at.key(said[0]))
+        if said[0] == "ready":
+            return ContainerEvent(targets, name, ready=word)
+        return ContainerEvent(targets, name, started=word)
+    states = ("running", "waiting", "terminated")
+    step = ContainerStep(
+        one_of(container["state"], at.key("state"), states),
+        text(container["reason"], at.key("reason")) if "reason" in container else "",
+        count(container.get("exitCode", 0), at.key("exitCode"), most=255),
+        text(container["message"], at.key("message")) if "message" in container else "",
+    )
+    return ContainerEvent(targets, name, step=step)
+
+
+def read_resources(value: Any, at: FieldPath) -> ResourcesEvent:
+    """The event `resources`. Raises BadInput."""
+    resources = mapping(value, at, (*_POD_TARGETS, "left"))
+    place = at.key("left")
+    left = tuple(
+        one_of(item, place.item(i), RESOURCES)
+        for i, item in enumerate(sequence(resources.get("left"), place))
+    )
+    return ResourcesEvent(_pod_targets(resources, at), left)
+
+
 _STATUSES = ("True", "False", "Unknown")
 _KUBELET_CHANGES = ("heartbeats", "conditions", "failingCalls", "statusChannel")
 
 
 class Targets(msgspec.Struct, frozen=True):
-    """Which nodes an event is about: those named, or those whose labels match."""
+    """The nodes that an event is about: those named, or those whose labels match."""
 
     nodes: tuple[str, ...] = ()
     selector: LabelSelector | None = None
 
 
 class ReportedCondition(msgspec.Struct, frozen=True):
-    """A kubelet's report of one condition; "" as reason: the one that a kubelet gives."""
+    """A kubelet's report of one condition; reason "": the one that a kubelet sets itself."""
 
     status: str
     reason: str = ""
@@ -76,7 +161,7 @@ class KubeletEvent(msgspec.Struct, frozen=True):
 
 
 class TaintEvent(msgspec.Struct, frozen=True):
-    """Somebody adds and removes taints."""
+    """A user adds and removes taints."""
 
     targets: Targets
     add: tuple[Taint, ...] = ()
@@ -84,21 +169,21 @@ class TaintEvent(msgspec.Struct, frozen=True):
 
 
 class CordonEvent(msgspec.Struct, frozen=True):
-    """Somebody sets or clears spec.unschedulable."""
+    """A user sets or clears spec.unschedulable."""
 
     targets: Targets
     unschedulable: bool
 
 
 class DrainEvent(msgspec.Struct, frozen=True):
-    """Somebody calls `kubectl drain`."""
+    """A user runs `kubectl drain`."""
 
     targets: Targets
     options: DrainOptions
 
 
 class ConnectionEvent(msgspec.Struct, frozen=True):
-    """The controllers lose their connection to the API server, or have it again."""
+    """The controllers lose their connection to the API server, or regain it."""
 
     lost: bool
 
@@ -106,7 +191,7 @@ class ConnectionEvent(msgspec.Struct, frozen=True):
 class LoseEvent(msgspec.Struct, frozen=True):
     """Machines go off, or with `link` their connection is cut, which leaves their pods serving.
 
-    `for_ns`: they are back after so long; None: they are not.
+    `for_ns`: they are back after so long; None: never.
     """
 
     targets: Targets
@@ -115,7 +200,7 @@ class LoseEvent(msgspec.Struct, frozen=True):
 
 
 class ApplyEvent(msgspec.Struct, frozen=True):
-    """Somebody creates an object, or merge-patches the one that exists."""
+    """A user creates an object, or merge-patches the one that exists."""
 
     kind: Kind
     namespace: str
@@ -124,7 +209,7 @@ class ApplyEvent(msgspec.Struct, frozen=True):
 
 
 class DeleteEvent(msgspec.Struct, frozen=True):
-    """Somebody deletes an object."""
+    """A user deletes an object."""
 
     kind: Kind
     namespace: str

@@ -1,8 +1,8 @@
-"""Writes that the API server fails, as a scenario wants them: `failingWrites`.
+"""Writes that the API server fails, as a scenario lists them: `failingWrites`.
 
-Each entry names the writes that it hits by controller, verb, kind and name, and says what is
-answered, how often and when. The verb is that of the request which a live run would send. Draws are
-made from the seed and the number of the write, so that equal runs fail at equal writes.
+Each entry selects writes by controller, verb, kind and name, and gives the answer, how often and
+when. The verb is that of the request which a live run would send. Random draws depend on the seed
+and the number of the write, so that equal runs fail at equal writes.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _MOST_TIMES = 1_000_000
 
 
 class FailingWrite(msgspec.Struct, frozen=True):
-    """Which writes fail; "" is any. `applied`: the server did as told and the answer was lost.
+    """The writes that fail; "" is any. `applied`: the server applied it and the answer was lost.
 
-    `times`: so many of them, None: all; `probability`: of each. From `from_ns` after the start on,
+    `times`: how many fail, None: all; `probability`: of each. From `from_ns` after the start on,
     before `until_ns`.
     """
 
@@ -67,8 +67,8 @@ class FailingWrite(msgspec.Struct, frozen=True):
 
 
 class InjectedFault(msgspec.Struct, frozen=True):
-    """The failure of one call: the code that is answered, whether the server did as told all the
-    same (the answer was lost), and how much later the answer comes.
+    """The failure of one call: the code of the answer, whether the server still applied the call
+    (the answer was lost), and how much later the answer comes.
     """
 
     code: int
@@ -87,13 +87,13 @@ class FailingWrites:
         self._hits = [0] * len(self._entries)
 
     def fork(self) -> FailingWrites:
-        """Others that have hit as often."""
+        """A copy with the same counts."""
         other = copy(self)
         other._seen, other._hits = list(self._seen), list(self._hits)
         return other
 
     def fault(self, action: Action, seen: KubeObject | None, now_ns: int) -> InjectedFault | None:
-        """The failure of a write of an object that is `seen` there; None where it succeeds."""
+        """The failure of a write of an object, stored as `seen`; None where it succeeds."""
         verb, kind = _verb_and_kind(action, seen, now_ns)
         for i, entry in enumerate(self._entries):
             if self._hits_now(i, entry, now_ns) and _names(entry, action, verb, kind):
@@ -112,7 +112,7 @@ class FailingWrites:
 
 
 def failing_writes(entries: Sequence[FailingWrite], start_ns: int) -> FailingWrites | None:
-    """Those of a run; None where all writes go well."""
+    """The failing writes of a run; None where all writes succeed."""
     return FailingWrites(entries, start_ns) if entries else None
 
 
@@ -134,7 +134,7 @@ def _verb_and_kind(action: Action, seen: KubeObject | None, now_ns: int) -> tupl
 
 
 def _draw(seed: int, number: int) -> float:
-    """A number from 0 to 1 that depends on nothing else."""
+    """A number from 0 to 1 that depends only on these two."""
     digest = blake2b(f"{seed}/{number}".encode(), digest_size=6).digest()
     return int.from_bytes(digest, "big") / (1 << 48)
 
@@ -194,7 +194,7 @@ def _read_entry(value: Any, at: FieldPath, controllers: Sequence[str]) -> Failin
 
 
 def _read_code(value: Any, at: FieldPath) -> tuple[int, bool]:
-    """(the code, whether the server did as told)"""
+    """(the code, whether the server applied the write)"""
     if value in (LOST, UNREACHABLE):
         return NO_ANSWER, value == LOST
     if isinstance(value, bool) or value not in CODES:

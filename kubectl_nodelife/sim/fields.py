@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.duration import format_duration, parse_duration
+from kubectl_nodelife.kube.times import format_duration, parse_duration
 
 _MOST_KNOWN = 20
 
@@ -27,7 +27,7 @@ _TYPE_NAMES = {
 
 
 class FieldPath(NamedTuple):
-    """A spot in a document: its file and the path, such as `spec.events[2].at`."""
+    """A place in a document: its file and the path, such as `spec.events[2].at`."""
 
     file: str
     path: str = ""
@@ -124,7 +124,7 @@ def one_of(value: Any, at: FieldPath, known: Sequence[str]) -> str:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Which known word may have been meant, or some of them."""
+    """The known word that may have been meant, or some of them."""
     known = list(known)
     near = difflib.get_close_matches(word, known, 1, cutoff=0.5)
     if near:

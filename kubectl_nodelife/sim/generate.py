@@ -78,8 +78,7 @@ from kubectl_nodelife.kube.workload import (
     ScaleSpec,
     StatefulSet,
 )
-from kubectl_nodelife.sim.api import made_uid
-from kubectl_nodelife.sim.defaults import TEMPLATE_GENERATION, as_created
+from kubectl_nodelife.sim.api import TEMPLATE_GENERATION, as_created, made_uid
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _REGION = "r1"

@@ -1,8 +1,8 @@
-"""Takes over into a world what it joins of a running cluster: kubelets as they were, each in its
-own phase, and DaemonSets whose revisions nobody has read as up to date.
+"""Takes over a running cluster into a world: kubelets as they were, each in its own phase.
+DaemonSets whose revisions were not read count as up to date.
 
-There is no upstream to follow. A kubelet that was heard of in time goes on, whatever it reports;
-one that is late stays silent, as `status` counts it down. Nothing is called lost on the age of its
+There is no upstream to follow. A kubelet that reported in time goes on, whatever it reports; one
+that is late stays silent, as `status` counts it down. No node is called lost by the age of its
 status alone, where its Lease was not read.
 """
 
@@ -39,7 +39,7 @@ def joined_kubelets(setting: Setting) -> dict[str, Heard]:
 
 
 def _nodes_that_are_gone(cluster: Cache) -> Iterator[Node]:
-    """An empty Node for each Lease without one: a kubelet outlives its Node object, and is that of
+    """An empty Node for each Lease without one: a kubelet outlives its Node object, and belongs to
     a Node of the same name that is made later.
     """
     for lease in cluster.all("Lease"):
@@ -53,7 +53,7 @@ def last_sign(setting: Setting, node: Node) -> LastSignOfLife:
 
 
 def goes_on(node: Node, sign: LastSignOfLife, now_ns: int, *, late_renew: bool = False) -> bool:
-    """True if the node's kubelet lives."""
+    """True if the node's kubelet is alive."""
     ready = node.ready()
     if sign.at_ns is None:
         return ready is not None and ready.status != "Unknown"
@@ -63,7 +63,7 @@ def goes_on(node: Node, sign: LastSignOfLife, now_ns: int, *, late_renew: bool =
 
 
 def _heard(setting: Setting, node: Node, sign: LastSignOfLife) -> Heard:
-    """When it renews and posts next; what the scenario itself says of its phase goes first."""
+    """When it renews and posts next; a phase that the scenario gives takes precedence."""
     now_ns, terms = setting.start_ns, setting.scenario.kubelet
     every_ns = terms.lease_renew_interval_ns or sign.every_ns
     if terms.lease_renew_phase_ns is not None:
@@ -77,8 +77,8 @@ def _heard(setting: Setting, node: Node, sign: LastSignOfLife) -> Heard:
 
 
 def _uncut(posted_ns: int, first_ns: int, every_ns: int) -> int:
-    """When the status was posted, of which the API keeps the second: with the renewal that fell
-    into that second, if one did.
+    """When the status was posted, of which the API keeps whole seconds: with the renewal in that
+    second, if there was one.
     """
     later_ns = (first_ns - posted_ns) % every_ns
     return posted_ns + later_ns if later_ns < SECOND_NS else posted_ns
@@ -100,15 +100,15 @@ def joined_cluster(setting: Setting) -> Cache:
 
 
 def hold_up_to_date(cluster: Cache, now_ns: int) -> None:
-    """Give each DaemonSet a revision, where none were read: none of their pods is held for old."""
+    """Give each DaemonSet a revision, where none were read: none of their pods counts as old."""
     for found in cluster.all("DaemonSet"):
         if isinstance(found, DaemonSet):
             _hold_up_to_date(cluster, found, now_ns)
 
 
 def _hold_up_to_date(cluster: Cache, daemon_set: DaemonSet, now_ns: int) -> None:
-    """A DaemonSet whose revisions were not read has one, which is that of its newest pod. Where its
-    pods have several, nothing tells which are old, and none is replaced for it.
+    """A DaemonSet whose revisions were not read gets one, that of its newest pod. Where its pods
+    have several, it is not known which are old, and none is replaced for it.
     """
     hashes = list(_hashes(cluster, daemon_set))
     if not hashes:

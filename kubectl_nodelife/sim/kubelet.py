@@ -1,12 +1,12 @@
 """Simulated kubelets: heartbeats, node status, and the pods that start and stop on them.
 
-A kubelet that lives renews its node's Lease and posts its node's status on a schedule. Neither is
-simulated one by one: the engine is told the schedule (`Heartbeats`) when it begins, changes or
+A kubelet that is alive renews its node's Lease and posts its node's status on a schedule. Neither
+is simulated one by one: the engine gets the schedule (`Heartbeats`) when it begins, changes or
 ends, and only the posts that can change something are made (a first one, one with another
-condition, one that undoes what somebody else wrote). Follows pkg/kubelet (kubelet_node_status.go,
+condition, one that undoes another client's write). Follows pkg/kubelet (kubelet_node_status.go,
 status manager, pod workers) as far as the controllers can see it; no containers, probes, images or
-volumes. What a kubelet believes of a pod, and that it sets right what others wrote, is its status
-manager's (`status_manager`). The reasons of a node's conditions are those of
+volumes. The pod statuses that a kubelet caches, and its corrections of other clients' writes, are
+its status manager's (`status_manager`). The reasons of a node's conditions are those of
 pkg/kubelet/nodestatus/setters.go.
 """
 
@@ -28,7 +28,6 @@ from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.wellknown import SILENT_REASONS
-from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, deletion
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet_state import (
@@ -39,18 +38,19 @@ from kubectl_nodelife.sim.kubelet_state import (
     MachineFacts,
     Start,
 )
+from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 
 _RUNNING_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
 
-# condition -> (status, reason) of a kubelet with nothing to complain about
+# condition -> (status, reason) of a healthy kubelet
 _HEALTHY = {
     "Ready": ("True", "KubeletReady"),
     "MemoryPressure": ("False", "KubeletHasSufficientMemory"),
     "DiskPressure": ("False", "KubeletHasNoDiskPressure"),
     "PIDPressure": ("False", "KubeletHasSufficientPID"),
 }
-# (condition, status) -> reason where there is something
+# (condition, status) -> reason of a kubelet that is not healthy
 _REASONS = {
     ("Ready", "False"): "KubeletNotReady",
     ("MemoryPressure", "True"): "KubeletHasInsufficientMemory",
@@ -82,7 +82,7 @@ def own_conditions(node: Node) -> dict[str, NodeCondition]:
 
 
 def alike(a: NodeCondition, b: NodeCondition) -> bool:
-    """True if they say the same, their times aside."""
+    """True if they are equal, their times aside."""
     return (a.status, a.reason, a.message) == (b.status, b.reason, b.message)
 
 
@@ -145,12 +145,12 @@ class RunningStatuses:
 
 
 LATE_STOP_NS = 100 * MILLISECOND_NS
-"""How long after its start a kubelet removes a pod whose time was over before."""
+"""How long after its start a kubelet removes a pod whose grace period was over before."""
 
 
 class Kubelets:
     """All kubelets of the cluster, by node name. One outlives its Node object. `silent`: the names
-    of those that do not live."""
+    of those that are not alive."""
 
     def __init__(self, api: Api, agenda: Agenda, terms: KubeletTerms) -> None:
         self._api = api
@@ -169,7 +169,7 @@ class Kubelets:
         self._all_live = False
 
     def fork(self, api: Api, agenda: Agenda) -> Kubelets:
-        """Those of the world's fork; who is asked is to be told (`ask_as`)."""
+        """The same for a fork of the world; its own callbacks are yet to be set (`ask_as`)."""
         other = copy(self)
         other._api, other._agenda = api, agenda
         self._kubelets, other._kubelets = fork_dict(self._kubelets, Kubelet.copy)
@@ -180,7 +180,7 @@ class Kubelets:
         return other
 
     def ask_as(self, of_this_world: Callable[[Any], Any]) -> None:
-        """In a fork: from now on its own parts are asked."""
+        """In a fork: call its own parts from now on."""
         for name in ("_on_start", "_on_run", "_on_stop"):
             setattr(self, name, [of_this_world(asked) for asked in getattr(self, name)])
 
@@ -213,8 +213,8 @@ class Kubelets:
         self._agenda.add(first_ns, KUBELET, self._first_posts, tuple(alive))
 
     def _join_all(self, heard: Mapping[str, Heard]) -> None:
-        """A kubelet sets its node's status right with its next sign of life, where a controller
-        wrote over it; one that never posted does not begin to.
+        """Where a controller wrote over a node's status, its kubelet corrects it with its next
+        heartbeat; a kubelet that never posted does not begin to.
         """
         for node in self._api.store.nodes.values():
             own = own_conditions(node) if node.ready() is not None else {}
@@ -230,7 +230,7 @@ class Kubelets:
             self._tell(kubelet, None, None)
 
     def _of(self, name: str, conditions: dict[str, NodeCondition]) -> Kubelet:
-        """The kubelet of that name; one that there was not is silent, and sees these conditions."""
+        """The kubelet of that name; a new one is silent, and sees these conditions."""
         kubelet = self._kubelets.get(name)
         if kubelet is None:
             kubelet = self._kubelets[name] = self._make(name, conditions)
@@ -241,7 +241,7 @@ class Kubelets:
         return Kubelet(name, conditions, self.terms.renew_every_ns)
 
     def take_over(self, pods: Iterable[Pod]) -> None:
-        """Instead of `begin`: all kubelets live, without heartbeats; the `pods` start or stop."""
+        """Instead of `begin`: all are alive, without heartbeats; the `pods` start or stop."""
         self._all_live = True
         for pod in pods:
             if pod.metadata.deletion_timestamp is not None:
@@ -256,7 +256,7 @@ class Kubelets:
         return ending.at_ns if ending is not None and ending.uid == pod.metadata.uid else None
 
     def alive(self, node: str) -> bool:
-        """True if the node's kubelet lives."""
+        """True if the node's kubelet is alive."""
         if self._all_live:
             return True
         kubelet = self._kubelets.get(node)
@@ -275,21 +275,21 @@ class Kubelets:
         *,
         first: bool = False,
     ) -> None:
-        """Have `on_start` told of each node whose kubelet is heard of again; `on_run` asked before
-        a pod runs and `on_stop` when a deleted one's time is over: True takes that over.
-        `first`: before all that were to be asked so far."""
+        """Have `on_start` called with each node whose kubelet reports again; `on_run` before a pod
+        runs and `on_stop` when a deleted pod's time is over: if they return True, they handle it.
+        `first`: `on_run` is called before the earlier ones."""
         self._on_start += [on_start] if on_start else []
         at = 0 if first else len(self._on_run)
         self._on_run[at:at] = [on_run] if on_run else []
         self._on_stop += [on_stop] if on_stop else []
 
     def forget_listeners(self) -> None:
-        """Ask nobody any more."""
+        """Remove all callbacks."""
         for listeners in (self._on_start, self._on_run, self._on_stop):
             listeners.clear()
 
     def write(self, pod: Pod, cause: Action | None) -> None:
-        """Write a pod in a kubelet's name; `writes` tells its status manager so."""
+        """Write a pod in a kubelet's name; `writes` shows that to its status manager."""
         self.writes = True
         try:
             self._api.put("Pod", pod, cause)
@@ -297,7 +297,7 @@ class Kubelets:
             self.writes = False
 
     def start_pod(self, pod: Pod, cause: Action | None) -> None:
-        """Start the pod's containers, in as long as it takes from now on."""
+        """Start the pod's containers; the time that takes counts from now."""
         self._await(pod, Start(pod.uid, 0, cause))
 
     def no_longer_starts(self, pod: Pod) -> None:
@@ -338,7 +338,7 @@ class Kubelets:
     def report(
         self, node: str, conditions: Mapping[str, ReportedCondition], cause: Action | None
     ) -> None:
-        """From now on the kubelet sees these conditions; a change is posted at once if it lives."""
+        """From now on the kubelet sees these conditions; if alive, it posts a change at once."""
         kubelet = self._of(node, own_conditions(Node()))
         changed = False
         for type_, told in conditions.items():
@@ -355,7 +355,7 @@ class Kubelets:
 
     def post_for_real(self, node: str) -> None:
         """Make the node's next scheduled status post, though it changes nothing but its time, since
-        somebody who failed to act on the node tries again when it changes.
+        a controller that failed to act on the node tries again when it changes.
         """
         kubelet = self._kubelets.get(node)
         if kubelet is not None and kubelet.alive:
@@ -379,7 +379,7 @@ class Kubelets:
         self._tell(kubelet, None, cause)
 
     def tell_of_all(self, stop_ns: int | None) -> None:
-        """Tell of the schedule of each that lives; `stop_ns`: nothing is heard of it any more."""
+        """Pass on the schedule of each that is alive; `stop_ns`: when its heartbeats end."""
         for kubelet in self._kubelets.values():
             if kubelet.alive:
                 self._tell(kubelet, stop_ns, None)
@@ -474,7 +474,7 @@ class Kubelets:
             self._await(new, Start(meta.uid, 0, cause))
 
     def _end(self, pod: Pod, cause: Action | None) -> None:
-        """A pod was deleted, gracefully: its kubelet will stop it in time."""
+        """A pod was deleted, gracefully: its kubelet stops it after the time it takes."""
         if not pod.spec.node_name:
             return
         key = pod.key
@@ -494,7 +494,7 @@ class Kubelets:
             self._agenda.add(at_ns, KUBELET, self._finish, key, ending)
 
     def _finish(self, key: Key, ending: Ending, at_ns: int) -> None:
-        """The pod has stopped: its kubelet takes the object out, unless a finalizer holds it."""
+        """The pod has stopped: its kubelet deletes the object, unless a finalizer holds it."""
         pod = self._api.store.pods.get(key)
         if pod is None or self._endings.get(key) is not ending or finalizers_that_hold(pod):
             return
@@ -507,14 +507,14 @@ class Kubelets:
         self._api.drop("Pod", key, done)
 
     def _await(self, pod: Pod, start: Start) -> None:
-        """The pod runs in a while, counted from when its kubelet lives."""
+        """The pod runs after its start time, counted from when its kubelet is alive."""
         if self.alive(pod.spec.node_name):
             self._run_soon(pod, start)
         else:
             self._starting[pod.key] = start
 
     def _go_on(self, pod: Pod) -> None:
-        """A pod that was starting before t=0 has a part of its time behind it."""
+        """For a pod that was starting before t=0, part of the start time is over."""
         start = Start(pod.uid, 0, None)
         if self.alive(pod.spec.node_name):
             self._run_after(pod, start, self.terms.goes_on_for(pod, self._api.now_ns))

@@ -1,8 +1,8 @@
-"""How a simulated kubelet behaves, and what it knows of itself, of its machine and of pods that
-start or stop.
+"""How a simulated kubelet behaves, and the data that it has on itself, on its machine and on pods
+that start or stop.
 
-A simulated kubelet leaves what it reports of its machine as it finds it, until an act on the
-machine (`machines`) changes that: then its next status post shows what is so now.
+A simulated kubelet reports of its machine what the Node shows, until an act on the machine
+(`machines`) changes that: its next status post then shows the new facts.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class KubeletTerms(msgspec.Struct, frozen=True):
     `lease_renew_interval_ns` None: 10 s, or as the Lease of a kubelet that was joined says;
     `lease_renew_phase_ns` None: at the start, or when the Lease of one that was joined is due.
     `node_status_report_interval_ns` None: as the kubelets of that release do by default.
-    `pod_stop_ns` None: a pod uses all of its grace period. `pods_listed`: somebody asks the
-    kubelet for its pods between any two batches, as metrics agents do; None: in releases which that
-    blinds (1.15 to 1.17).
+    `pod_stop_ns` None: a pod uses all of its grace period. `pods_listed`: a client lists the
+    kubelet's pods between any two batches, as metrics agents do; None: in releases where that hides
+    other clients' changes from the kubelet (1.15 to 1.17).
     """
 
     lease_renew_interval_ns: int | None = None
@@ -68,11 +68,11 @@ class KubeletTerms(msgspec.Struct, frozen=True):
         return max(0, self.pod_start_ns - (now_ns - since_ns if since_ns else 0))
 
     def stops_after(self, pod: Pod, grace_ns: int) -> int | None:
-        """How long after its deletion a pod's object goes; None: something holds it for good."""
+        """How long after its deletion a pod's object is removed; None: it is held for ever."""
         return grace_ns if self.pod_stop_ns is None else min(grace_ns, self.pod_stop_ns)
 
     def for_leases(self, leases_count: bool) -> KubeletTerms:
-        """Without Leases a kubelet posts its status each time it has looked at it.
+        """Without Leases a kubelet posts its status each time it has computed it.
 
         Follows `tryUpdateNodeStatus` of v1.16, where only the gate NodeLease lets it leave out a
         status that did not change.
@@ -101,7 +101,7 @@ class MachineFacts(msgspec.Struct, frozen=True):
 
 
 class Kubelet:
-    """One kubelet: whether it lives, since when and how often it renews, when it posts next, and
+    """One kubelet: whether it is alive, since when and how often it renews, when it posts next, and
     the conditions that it sees. `facts`: what it reports of its machine; None: what the Node shows.
     """
 
@@ -117,15 +117,15 @@ class Kubelet:
         self.post_ns = 0
 
     def copy(self) -> Kubelet:
-        """Another one that knows the same."""
+        """A copy with the same state."""
         other = copy(self)
         other.conditions = dict(self.conditions)
         return other
 
 
 class Heard(msgspec.Struct, frozen=True):
-    """A kubelet that is there already at t=0, and goes on: its next renewal and the interval of
-    them, and its next status post that nothing calls for; ns.
+    """A kubelet that is alive already at t=0, and goes on: its next renewal and the interval of
+    them, and its next status post without a change; ns.
     """
 
     first_ns: int
@@ -134,7 +134,7 @@ class Heard(msgspec.Struct, frozen=True):
 
 
 class Ending(msgspec.Struct, frozen=True, gc=False):
-    """A pod that is being stopped: which one, when it will be gone, and who deleted it."""
+    """A pod that is being stopped: which one, when it will be gone, and what deleted it."""
 
     uid: str
     at_ns: int
@@ -142,7 +142,7 @@ class Ending(msgspec.Struct, frozen=True, gc=False):
 
 
 class Start(msgspec.Struct, frozen=True, gc=False):
-    """A pod that is bound and does not run yet: which one, when it will run, and who made it."""
+    """A pod that is bound and does not run yet: which one, when it will run, and what made it."""
 
     uid: str
     at_ns: int

@@ -2,8 +2,8 @@
 
 A machine that reboots is silent for a while and comes back with another bootID. Its pods'
 containers run anew; pods that never restart have failed. A kubelet that is exchanged is silent for
-some seconds, and its pods do not notice. A node that is replaced goes as an object; later another
-one of the same labels registers, as kubelets do: not Ready, and with the taint that says so.
+some seconds, and its pods are not affected. The object of a replaced node is deleted; later another
+one with the same labels registers, as kubelets do: not Ready, and with the taint that says so.
 Follows pkg/kubelet/kubelet_node_status.go (`initialNode`, `tryRegisterWithAPIServer`).
 """
 
@@ -17,7 +17,6 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, SetPodCondition, put_condition
-from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeMeta, NodeSpec, NodeStatus, Taint
 from kubectl_nodelife.kube.pod import (
@@ -31,20 +30,20 @@ from kubectl_nodelife.kube.pod import (
     PodStatus,
 )
 from kubectl_nodelife.kube.storage import CSINode
-from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
+from kubectl_nodelife.kube.times import SECOND_NS, parse_duration, whole_seconds
 from kubectl_nodelife.kube.wellknown import LABEL_HOSTNAME, NO_SCHEDULE, TAINT_NODE_NOT_READY
-from kubectl_nodelife.sim.agenda import KUBELET, Agenda, Happening
 from kubectl_nodelife.sim.api import CLUSTER, Api, made_uid, told
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import MachineFacts
 from kubectl_nodelife.sim.status_manager import StatusManagers
+from kubectl_nodelife.sim.timeline import KUBELET, Agenda, Happening
 
 KUBELET_RESTART_NS: Final = 10 * SECOND_NS
-"""How long a kubelet is silent whose binary is exchanged."""
+"""How long a kubelet is silent while its binary is exchanged."""
 
 POD_START_NS: Final = 20 * SECOND_NS
-"""How long after the machine's return its pods are ready, unless somebody says otherwise."""
+"""How long after the machine's return its pods are ready, unless given otherwise."""
 
 _BOOTS = 0xB008
 
@@ -56,7 +55,7 @@ class Return(msgspec.Struct, frozen=True):
     """How a machine comes back.
 
     `refit`: what else is changed of it. `pods_after_ns`: when its pods are Ready, None: never.
-    `ready`: whether its kubelet says Ready. `drivers`: whether its CSI drivers register again.
+    `ready`: whether its kubelet reports Ready. `drivers`: whether its CSI drivers register again.
     """
 
     refit: Refit = lambda facts: facts
@@ -93,7 +92,7 @@ class Machines:
     def fork(
         self, api: Api, agenda: Agenda, kubelets: Kubelets, managers: StatusManagers | None
     ) -> Machines:
-        """Those of the world's fork, to which nobody listens yet."""
+        """The same for a fork of the world, without listeners yet."""
         other = Machines(api, agenda, kubelets, managers)
         other._count, other.reach = self._count, dict(self.reach)
         return other
@@ -103,11 +102,11 @@ class Machines:
         self._listeners.append(listener)
 
     def forget_listeners(self) -> None:
-        """Tell nobody any more."""
+        """Remove all listeners."""
         self._listeners.clear()
 
     def lose(self, name: str, for_ns: int | None, *, link: bool) -> None:
-        """The machine goes off now, or only its connection (`link`); back after so long, if so."""
+        """The machine, or with `link` only its connection, goes off; `for_ns` None: for good."""
         if link:
             why = "its connection is cut: its kubelet is silent, its pods go on serving"
             done = self._silence(name, "LinkLost", why, None)
@@ -139,7 +138,7 @@ class Machines:
             listener(name, reach)
 
     def reboot(self, name: str, down_ns: int, back: Return, cause: Action | None) -> None:
-        """The machine goes down now, and is back after so long."""
+        """The machine goes down now, and is back after `down_ns`."""
         done = self._silence(name, "Rebooting", "the machine reboots: its kubelet is silent", cause)
         self._after(down_ns, self._booted, name, back, done)
 
@@ -152,7 +151,7 @@ class Machines:
     def replace(
         self, name: str, newcomer: str, after_ns: int, back: Return, cause: Action | None
     ) -> None:
-        """The Node object goes now; after so long another one registers, with the same labels."""
+        """Delete the Node object; after `after_ns` another registers, with the same labels."""
         node = self._api.store.nodes.get(name)
         if node is None:
             return
@@ -370,7 +369,7 @@ _NOT_READY = Taint(key=TAINT_NODE_NOT_READY, effect=NO_SCHEDULE)
 
 
 _OF_THIS_NODE = ("node.kubernetes.io/", "nodelife.dev/", "remediation.medik8s.io/")
-"""Prefixes of marks that are a node's own: its pool's next node is born without them."""
+"""Prefixes of marks that are a node's own: its pool's next node registers without them."""
 
 
 def _born_labels(old: Node, name: str) -> dict[str, str]:

@@ -1,9 +1,9 @@
 """Workload owners: a pod that is lost gets a successor, when and as its owner would make one.
 
-The rules are `workloads/owners.py`; here they are carried out. A successor copies the spec of the
-pod that it replaces, its tolerations but for those that admission gave it, and gets a new name (a
-StatefulSet's keeps its own, and waits until those before it are Ready). Each pod that a Job loses
-is a failure: it waits longer, and ends its other pods once it allows no more. Owners only replace;
+The rules are in `workloads/owners.py`; they are applied here. A successor copies the spec of the
+pod that it replaces, except tolerations that admission added, and gets a new name (a StatefulSet's
+keeps its own, and waits until those before it are Ready). Each pod that a Job loses is a failure:
+the Job waits longer, and ends its other pods once it allows no more failures. Owners only replace;
 `deployments.py` scales ReplicaSets while a Deployment rolls out. DaemonSets are left to their
 controller, static pods to their kubelet.
 """
@@ -22,9 +22,8 @@ from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
-from kubectl_nodelife.sim.agenda import OWNER, Agenda
-from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion
-from kubectl_nodelife.sim.defaults import template_of
+from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, template_of
+from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.budget_ledger import is_healthy
 from kubectl_nodelife.workloads.owners import (
     JOB_BATCH_NS,
@@ -42,23 +41,23 @@ _HASH_LABELS = ("pod-template-hash", "controller-revision-hash")
 _NOT_HERE = frozenset({"DaemonSet", "Node"})
 
 SHORTEST_LIFE_NS = SECOND_NS
-"""A pod that is lost the moment it was made is not replaced before that: virtual time must move on,
-where a pod that tolerates its node's taint for no time at all is made and evicted over and over.
+"""A pod that is lost as soon as it was made is not replaced before that: virtual time must advance
+where a pod that tolerates its node's taint for 0 s is made and evicted again and again.
 """
 
 Place = Callable[[Pod], str | None]
 """Finds a node for a pod like this one, if it fits somewhere."""
 
 Lost = tuple[Pod, Replacement, Action | None]
-"""A pod that is to be replaced, how, and what it was lost by."""
+"""A pod that is to be replaced, how, and the action that it was lost by."""
 
 
 class WorkloadControllers:
     """Watches pods and replaces those that their owners lose.
 
-    `delay_ns`: how long it takes them to see that a pod is missing. `cut_ns`: what the instant of a
-    pod's failure loses when it is written in whole seconds; None: by the clock. `failed_jobs`: uids
-    of those that allow no more failures. `on_successor` is told of each pod that is lost and made
+    `delay_ns`: how long it takes them to see that a pod is missing. `cut_ns`: how much is cut off
+    the instant of a pod's failure, kept in whole seconds; None: by the clock. `failed_jobs`: uids
+    of those that allow no more failures. `on_successor` is called for each lost pod that is made
     anew.
     """
 
@@ -78,12 +77,12 @@ class WorkloadControllers:
         self._active: dict[str, int] = {}
         self._made: dict[str, int] = {}
         self._missing: dict[str, dict[int, Lost]] = {}
-        """Of StatefulSets that make one pod after another: what they lack, by ordinal."""
+        """For StatefulSets that make one pod after another: the missing pods, by ordinal."""
         self._failures: dict[str, tuple[int, int]] = {}
-        """Of Jobs: how many failures, and the instant before which no pod is made."""
+        """For Jobs: how many failures, and the instant before which no pod is made."""
 
     def fork(self, api: Api, agenda: Agenda, place: Place) -> WorkloadControllers:
-        """Those of the world's fork."""
+        """The same for a fork of the world."""
         other = copy(self)
         other._api, other._agenda, other._place = api, agenda, place
         self._active, other._active = fork_dict(self._active)
@@ -203,7 +202,7 @@ class WorkloadControllers:
                 else:
                     self._api.put("Pod", marked, done)
 
-    # --- and replaced ----------------------------------------------------------------------------
+    # --- a pod is replaced -----------------------------------------------------------------------
 
     def _ready(self, old: Pod | None, new: Pod) -> None:
         """A pod became Ready: the next of its StatefulSet is made, where one is missing."""

@@ -1,10 +1,10 @@
 """Preemption by the simulated scheduler: a pod that fits nowhere makes room by its priority.
 
 Follows pkg/scheduler/framework/preemption and plugins/defaultpreemption: on each node the pods of
-lower priority are taken away, as many as can be are put back, those with the highest priority
-first, and of the nodes the one is chosen whose victims matter least. Left out: budgets (upstream
-prefers victims that break none, and breaks them where it must), and what rules between pods and the
-spread would allow once the victims are gone.
+lower priority are removed, then as many as possible are put back, those with the highest priority
+first, and the node with the least important victims is chosen. Left out: budgets (upstream prefers
+victims that break none, and breaks them where it must), and what inter-pod affinity and the spread
+would allow once the victims are gone.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
 from kubectl_nodelife.kube.times import MILLISECOND_NS, whole_seconds
-from kubectl_nodelife.sim.agenda import OWNER
 from kubectl_nodelife.sim.api import CLUSTER, deletion, told
+from kubectl_nodelife.sim.timeline import OWNER
 from kubectl_nodelife.sim.world import World
 
 CANDIDATE_PERCENT: Final = 10
@@ -62,7 +62,7 @@ class Preemption:
         return other
 
     def unschedulable(self, pod: Pod) -> None:
-        """A pod was tried in vain: look for room right after."""
+        """A pod was tried and fits on no node: look for victims right after."""
         if priority(pod) > 0 and pod.spec.preemption_policy != NEVER:
             at_ns = self._world.api.now_ns + MILLISECOND_NS
             self._world.agenda.add(at_ns, OWNER, self._preempt, (pod.key, pod.uid))

@@ -1,14 +1,20 @@
-"""The present: a running cluster at one moment, joined, which every forecast forks and plays.
+"""The present: a running cluster at one moment, joined, and the branches in which forecasts play
+it.
 
 `simulate` with `start: join`, `drain-plan`, `upgrade plan` and `what-if` play it; `status` and
-`explain` read the same controllers off it before the first tick. Nothing that ticks is started
-anew: kubelets go on in their own phases (`joined`), taints in place are done work. What was not
-read switches its part off instead of acting on nothing, and is listed.
+`explain` read the same controllers before its first tick. Periodic work is not restarted: kubelets
+go on in their own phases (`joined`), taints in place are done work. A kind that was not read
+switches its part off instead of counting as empty, and is listed.
+
+A branch is a world with its controllers, played tick by tick on virtual time, and forked between
+two ticks. Every play is one: `simulate` plays a scenario's to its end, a forecast forks the
+present's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -17,11 +23,19 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.controller import Controller
+from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.events import Synced
+from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.duration import human_duration
-from kubectl_nodelife.sim.branch import Branch
-from kubectl_nodelife.sim.joined import goes_on, last_sign
+from kubectl_nodelife.kube.times import human_duration
+from kubectl_nodelife.sim.api import Api, DefaultTolerationSeconds, told
+from kubectl_nodelife.sim.attached_volumes import AttachedVolumes
+from kubectl_nodelife.sim.events import ScenarioEvent
+from kubectl_nodelife.sim.failing_writes import failing_writes
+from kubectl_nodelife.sim.joined import goes_on, joined_cluster, joined_kubelets, last_sign
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
+from kubectl_nodelife.sim.preemption import Preemption
 from kubectl_nodelife.sim.scenario import (
     CONTROLLER_NAMES,
     HIGHEST_SCORE,
@@ -29,7 +43,10 @@ from kubectl_nodelife.sim.scenario import (
     Scenario,
     Setting,
 )
+from kubectl_nodelife.sim.script import Script
+from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.sim.timing import MIDDLE, LearntTerms, Timing
+from kubectl_nodelife.sim.world import Faults, World
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady, is_on_its_way
 
 _MEANS: Final = {
@@ -56,7 +73,7 @@ class UnreadKind(msgspec.Struct, frozen=True):
 
 
 class Present(msgspec.Struct, frozen=True):
-    """See the module. `assumed`: sentences that must be said with what is read off it.
+    """See the module. `assumed`: sentences that must be printed with what is read from it.
     `next_pass_ns`: when the running node-lifecycle begins its next pass; None: not known."""
 
     setting: Setting
@@ -82,7 +99,7 @@ class Present(msgspec.Struct, frozen=True):
         return Branch.begin(setting, made, duration_ns=duration_ns)
 
     def terms(self, timing: Timing) -> LearntTerms:
-        """The kubelets' terms, with the times that the cluster's own pods tell."""
+        """The kubelets' terms, with the times learnt from the cluster's own pods."""
         cluster, terms = self.setting.cluster, self.setting.scenario.kubelet
         return LearntTerms(
             **{name: getattr(terms, name) for name in terms.__struct_fields__},
@@ -111,9 +128,9 @@ def join(
     scheduler: str = HIGHEST_SCORE,
 ) -> Present:
     """The present of a cluster, which is not changed. `kinds_read`: kinds of which an object that
-    is not there is known not to exist. `late_renew`: who is late is slow, and not silent.
-    `next_pass_ns`: as of `Present`. `kubelet`: what is said of kubelets that the cluster does not
-    tell; `scheduler`: how a node is chosen, a key of SCHEDULERS.
+    is not there is known not to exist. `late_renew`: a late kubelet is slow, and not silent.
+    `next_pass_ns`: as of `Present`. `kubelet`: terms of kubelets that the cluster does not show;
+    `scheduler`: how a node is chosen, a key of SCHEDULERS.
     """
     scenario = Scenario("", "present", join=True, kubelet=kubelet, scheduler=scheduler)
     read = frozenset(kinds_read)
@@ -137,3 +154,132 @@ def assumed_of(setting: Setting) -> Iterator[str]:
         lives = goes_on(node, sign, setting.start_ns, late_renew=late_renew)
         then = "is taken for slow" if lives else "stays silent"
         yield f"the kubelet of {name} last reported {human_duration(age_ns)} ago and {then}"
+
+
+class Branch:
+    """See the module. `timeline` is what has happened on it since t=0."""
+
+    def __init__(self, world: World, engine: Engine, timeline: Timeline) -> None:
+        self.world, self.engine, self.timeline = world, engine, timeline
+        self.host = EngineHost(engine, world, timeline)
+
+    @classmethod
+    def begin(
+        cls,
+        setting: Setting,
+        controllers: Sequence[Controller],
+        *,
+        duration_ns: int | None = None,
+        faults: Faults | None = None,
+    ) -> Branch:
+        """A branch before its first tick. `controllers`: new; `duration_ns` None: the scenario's.
+
+        The events of t=0 are still to come, so that a fork may have others before them.
+        """
+        scenario, timeline = setting.scenario, Timeline(setting.start_ns)
+        length_ns = scenario.duration_ns if duration_ns is None else duration_ns
+        cluster = joined_cluster(setting) if scenario.join else setting.cluster.copy()
+        api = Api(timeline, setting.start_ns, cluster)
+        api.admission = setting.admission
+        api.stamped = setting.stamped or setting.admission
+        world = World(
+            api,
+            scenario.kubelet,
+            end_ns=setting.start_ns + length_ns,
+            kinds_read=setting.kinds_read,
+            faults=faults,
+            failing=failing_writes(scenario.failing_writes, setting.start_ns),
+            status_rules=setting.status_rules,
+            scoring=setting.scoring,
+        )
+        Script(world, scenario.events, setting.profile)
+        Preemption(world, marks=setting.profile.has("disruption_target"))
+        AttachedVolumes(world, setting.kinds_read)
+        kinds = sorted({kind for c in controllers for kind in c.watches})
+        listed = world.begin(kinds, joined_kubelets(setting) if scenario.join else None)
+        engine = Engine(controllers, listed, join=scenario.join, kinds=kinds, numbers=api.numbers)
+        return cls(world, engine, timeline)
+
+    def fork(self) -> Branch:
+        """Another branch at the same point. Raises NotForkableError."""
+        timeline = self.timeline.fork()
+        world = self.world.fork(timeline)
+        return Branch(world, self.engine.fork(world.api.numbers), timeline)
+
+    def prepare(self) -> None:
+        """Compute once what each of many forks would compute: nodes for each class of pods."""
+        self.world.scheduler.placement.prepare(self.world.api.store.pods.values())
+
+    @property
+    def script(self) -> Script:
+        """The script that plays its events."""
+        found = self.world.agenda.parts[Script]
+        assert isinstance(found, Script)
+        return found
+
+    def add(self, events: Iterable[ScenarioEvent]) -> None:
+        """Play these events too; each one's `at_ns` counts from now."""
+        self.script.add(events)
+
+    def step(self) -> bool:
+        """Play one tick; True if there was one."""
+        tick = self.world.next(self.host.next_due())
+        if tick is not None:
+            deque(self.host.step(*tick), maxlen=0)
+        return tick is not None
+
+    def restart(
+        self, controllers: Sequence[Controller], at_ns: int, admission: DefaultTolerationSeconds
+    ) -> None:
+        """Play up to that instant, at which these controllers replace the running ones, and pods
+        begin to get other tolerations."""
+        world = self.world
+        if at_ns > world.api.now_ns:
+            self.play_to(at_ns - 1)
+        if at_ns > world.end_ns:
+            return
+        kinds = sorted({kind for c in controllers for kind in c.watches})
+        world.advance(at_ns)
+        why = "kube-controller-manager is started anew"
+        api = world.api
+        api.note(told(("Controllers", "", "kube-controller-manager"), "Restarted", why))
+        api.admission = admission
+        world.kubelets.tell_of_all(None)
+        api.pending.extend(Synced(kind) for kind in kinds)
+        self.engine = Engine(controllers, api.store.copy(), kinds=kinds, numbers=api.numbers)
+        self.host = EngineHost(self.engine, world, self.timeline)
+
+    def due(self) -> Iterator[tuple[int, str]]:
+        """(instant, name) of all that is still to happen, except passes that look at nothing:
+        controllers by name, parts of the world by their class."""
+        yield from self.world.agenda.due()
+        yield from ((at_ns, name) for at_ns, name, _ in self.engine.due())
+
+    @property
+    def rests(self) -> bool:
+        """True if nothing happens any more: all that is due are heartbeats, and passes of
+        controllers that look at nothing."""
+        return self.world.rests and self.engine.rests
+
+    def play_to(self, at_ns: int) -> None:
+        """Play all that happens up to that instant, itself included."""
+        world = self.world
+        end_ns, world.end_ns = world.end_ns, min(world.end_ns, at_ns)
+        self.play()
+        world.end_ns = end_ns
+
+    def play_until_quiet(self) -> None:
+        """Play until nothing happens any more, or to the end."""
+        while not self.rests and self.step():
+            pass
+
+    def play(self, ticks: int | None = None) -> int:
+        """Play `ticks` ticks, or to the end; returns how many were played."""
+        played = 0
+        while played != ticks and self.step():
+            played += 1
+        return played
+
+    def records(self) -> list[Record]:
+        """The records of all that has happened so far."""
+        return self.timeline.records(self.world.failures)

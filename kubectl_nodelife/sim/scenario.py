@@ -1,14 +1,17 @@
 """Scenarios: what there is at t=0, what happens, and for how long.
 
-`scenario_document` reads one; `assemble` puts it and a snapshot together and checks the rest, such
-as an event about a node that never exists.
+`parse_scenario` reads one; `assemble` puts it and a snapshot together and checks the rest, such as
+an event about a node that never exists.
+
+Reads a scenario from its document, and checks everything that can be checked without the snapshot.
+The format is in docs/scenario.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -16,26 +19,41 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_documents
+from kubectl_nodelife.kube.errors import InputError
+from kubectl_nodelife.kube.kinds import find_kind, kind_of
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS, parse_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
-from kubectl_nodelife.sim.api import made_uid
-from kubectl_nodelife.sim.container_reading import ContainerEvent, ResourcesEvent
-from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds, as_created
+from kubectl_nodelife.sim.api import DefaultTolerationSeconds, as_created, made_uid, refusal
 from kubectl_nodelife.sim.events import (
     ApplyEvent,
+    ContainerEvent,
     CordonEvent,
     DrainEvent,
     KubeletEvent,
     LoseEvent,
+    ResourcesEvent,
     ScenarioEvent,
     TaintEvent,
+    decode_at,
+    read_events,
 )
-from kubectl_nodelife.sim.failing_writes import FailingWrite
-from kubectl_nodelife.sim.fields import nearest
+from kubectl_nodelife.sim.failing_writes import FailingWrite, read_failing_writes
+from kubectl_nodelife.sim.fields import (
+    FieldPath,
+    count,
+    duration_ns,
+    mapping,
+    nearest,
+    one_of,
+    sequence,
+    switch,
+    text,
+)
 from kubectl_nodelife.sim.generate import GENERATED_KINDS, Generate, generate
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.workloads.scoring import FewestPods, HighestScore, Scoring
@@ -50,7 +68,7 @@ SCHEDULERS: Final[Mapping[str, Callable[[], Scoring]]] = {
     HIGHEST_SCORE: HighestScore,
 }
 PASS_DRIFT_NS = MILLISECOND_NS
-"""By how much each monitor pass begins late, a period after the one before: real ones drift."""
+"""How late each monitor pass begins, one period after the one before: real ones drift."""
 
 DEFAULT_TIME_NS = int(parse_time("2026-01-01T00:00:00Z"))
 DEFAULT_DURATION_NS = 20 * MINUTE_NS
@@ -59,10 +77,10 @@ _OF_STATUS_MANAGERS = (ContainerEvent, ResourcesEvent)
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """A scenario as written; None where it says nothing. `objects` come without the snapshot's.
+    """A scenario as written; None for fields not given. `objects` come without the snapshot's.
 
     `scheduler`: how a node is chosen among those that fit, a key of SCHEDULERS; "": by the
-    scheduler's scores, where some pod that is given says what it asks for.
+    scheduler's scores, where some pod that is given has requests.
     """
 
     file: str
@@ -83,7 +101,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 class Given(NamedTuple):
-    """A snapshot's part in a scenario. `kinds_read`: kinds of which it speaks."""
+    """A snapshot's part in a scenario. `kinds_read`: the kinds that it covers."""
 
     objects: Iterable[KubeObject]
     kinds_read: frozenset[str] = frozenset()
@@ -96,7 +114,7 @@ class Setting(msgspec.Struct, frozen=True):
 
     `cluster` is not to be changed; a run works on a copy. `kinds_read`: kinds of which an object
     that is not there is known not to exist. `admission`: what pods get that are made from then on.
-    `stamped`: what they had got that are there, if that was something else.
+    `stamped`: what the existing pods had got, if that was something else.
     `leases_count`: whether renewals are signs of life, or status posts alone.
     `late_kubelets_renew`: a kubelet that is late when it is joined is slow, and not silent.
     """
@@ -121,7 +139,7 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def scoring(self) -> Scoring:
-        """How the scheduler chooses among nodes. Scores say little of pods that ask for nothing:
+        """How the scheduler chooses among nodes. Scores mean little for pods without requests:
         scenarios without requests, and synthetic clusters, keep the order in which they are
         computed by hand.
         """
@@ -190,7 +208,7 @@ def _completed(objects: Iterable[KubeObject], start_ns: int) -> Iterator[KubeObj
 
 
 def _booted(node: Node, number: int) -> Node:
-    """A node that says no bootID has one, as each real node."""
+    """A node without a bootID gets one, as each real node has."""
     info = node.status.node_info
     if info.boot_id:
         return node
@@ -199,8 +217,8 @@ def _booted(node: Node, number: int) -> Node:
 
 
 def _posted(node: Node) -> Node:
-    """Conditions that say no lastHeartbeatTime were posted when the node was made, as a cluster's
-    have been: a Node of the same name that is made later without one gives another sign of life.
+    """Conditions without lastHeartbeatTime were posted when the node was made, as a cluster's have
+    been: a Node of the same name that is made later without one gives another sign of life.
     """
     conditions = node.status.conditions
     if all(condition.last_heartbeat_time is not None for condition in conditions):
@@ -231,3 +249,182 @@ def _check_nodes(scenario: Scenario, present: Iterable[str]) -> None:
                 if name not in nodes:
                     place = event.place.key("nodes").item(i)
                     raise place.fault(f"node {name} never exists", nearest(name, sorted(nodes)))
+
+
+_KUBELET_FIELDS = {
+    "leaseRenewInterval": "lease_renew_interval_ns",
+    "leaseRenewPhase": "lease_renew_phase_ns",
+    "nodeStatusReportInterval": "node_status_report_interval_ns",
+    "podStartDuration": "pod_start_ns",
+    "podStopDuration": "pod_stop_ns",
+}
+_KUBELET_SWITCHES = {
+    "podsListed": "pods_listed",
+    "keepTerminatedPodVolumes": "keep_terminated_pod_volumes",
+    "cgroupsPerQOS": "cgroups_per_qos",
+}
+_PERIODS = ("leaseRenewInterval", "nodeStatusReportInterval")
+# field -> (its name here, least, most)
+_GENERATE_FIELDS = {
+    "zones": ("zones", 1, 1000),
+    "nodesPerZone": ("nodes_per_zone", 0, 100_000),
+    "podsPerNode": ("pods_per_node", 0, 10_000),
+    "daemonSets": ("daemon_sets", 0, 1000),
+    "seed": ("seed", 0, (1 << 48) - 1),
+    "tolerationSeconds": ("toleration_seconds", 0, 1_000_000_000),
+    "services": ("services", 0, 100_000),
+    "budgets": ("budgets", 0, 100_000),
+    "replicas": ("replicas", 0, 10_000),
+}
+_MILLISECOND_NS = 1_000_000
+_LONGEST_NS = 366 * 24 * 60 * MINUTE_NS
+_MOST_GENERATED = 2_000_000
+
+
+def parse_scenario(content: bytes, file: str) -> Scenario:
+    """Read a scenario. Raises BadInput with the file, the path in the document, and the remedy."""
+    top = FieldPath(file)
+    document = mapping(
+        only_document(content, file), top, ("apiVersion", "kind", "metadata", "spec")
+    )
+    for key, wanted in (("apiVersion", API_VERSION), ("kind", "Scenario")):
+        if document.get(key) != wanted:
+            found = f"found {document[key]!r}" if key in document else "the field is missing"
+            raise top.key(key).fault(found, f"a scenario has {key}: {wanted}")
+    meta = mapping(document.get("metadata", {}), top.key("metadata"))
+    name = text(meta.get("name", "scenario"), top.key("metadata").key("name"))
+    at = top.key("spec")
+    spec = mapping(document.get("spec", {}), at, tuple(_SPEC_FIELDS))
+    return Scenario(file=file, name=name, **_read_spec(spec, at))
+
+
+def only_document(content: bytes, file: str) -> Any:
+    """The one document of a file. Raises BadInput."""
+    try:
+        data = utf8(content, file)
+        if looks_like_json(data):
+            try:
+                return msgspec.json.decode(data)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                pass  # it may be YAML in flow style; if not, YAML's message names line and column
+        documents = [d for d in yaml_documents(data, file) if d is not None]
+    except InputError as error:
+        raise BadInput(str(error)) from None
+    if len(documents) != 1:
+        found = f"holds {len(documents)} documents" if documents else "is empty"
+        raise BadInput(found, on=file, remedy="a scenario is one document")
+    return documents[0]
+
+
+def _read_spec(spec: dict[str, Any], at: FieldPath) -> dict[str, Any]:
+    """The fields of Scenario that the document gives."""
+    read = {}
+    for key, value in spec.items():
+        field, reader = _SPEC_FIELDS[key]
+        read[field] = reader(value, at.key(key))
+    return read
+
+
+def _profile(value: Any, at: FieldPath) -> Profile:
+    try:
+        return parse_profile(text(value, at))
+    except ValueError as error:
+        raise at.fault(str(error)) from None
+
+
+def _joins(value: Any, at: FieldPath) -> bool:
+    return one_of(value, at, ("restart", "join")) == "join"
+
+
+def _scheduler(value: Any, at: FieldPath) -> str:
+    return one_of(value, at, tuple(SCHEDULERS))
+
+
+def _duration(value: Any, at: FieldPath) -> int:
+    return duration_ns(value, at, least_ns=_MILLISECOND_NS, most_ns=_LONGEST_NS)
+
+
+def _time(value: Any, at: FieldPath) -> int:
+    try:
+        return int(parse_time(text(value, at)))
+    except ValueError as error:
+        raise at.fault(str(error)) from None
+
+
+def _controllers(value: Any, at: FieldPath) -> tuple[str, ...]:
+    items = sequence(value, at)
+    wanted = {one_of(item, at.item(i), CONTROLLER_NAMES) for i, item in enumerate(items)}
+    return tuple(name for name in CONTROLLER_NAMES if name in wanted)
+
+
+def _kubelet(value: Any, at: FieldPath) -> KubeletTerms:
+    terms: dict[str, Any] = {}
+    for key, item in mapping(value, at, (*_KUBELET_FIELDS, *_KUBELET_SWITCHES)).items():
+        if key in _KUBELET_SWITCHES:
+            terms[_KUBELET_SWITCHES[key]] = switch(item, at.key(key))
+            continue
+        least_ns = _MILLISECOND_NS if key in _PERIODS else 0
+        terms[_KUBELET_FIELDS[key]] = duration_ns(item, at.key(key), least_ns=least_ns)
+    return KubeletTerms(**terms)
+
+
+def read_generate(value: Any, at: FieldPath) -> Generate:
+    """The recipe of a synthetic cluster. Raises BadInput."""
+    wanted = {}
+    for key, item in mapping(value, at, tuple(_GENERATE_FIELDS)).items():
+        field, least, most = _GENERATE_FIELDS[key]
+        wanted[field] = count(item, at.key(key), least=least, most=most)
+    made = Generate(**wanted)
+    nodes = made.zones * made.nodes_per_zone
+    if nodes * (1 + made.pods_per_node + made.daemon_sets) > _MOST_GENERATED:
+        raise at.fault(
+            f"{nodes} nodes with {made.pods_per_node} pods and {made.daemon_sets} DaemonSets each"
+            f" are more than {_MOST_GENERATED} objects",
+            "lower zones, nodesPerZone, podsPerNode or daemonSets",
+        )
+    return made
+
+
+def _objects(value: Any, at: FieldPath) -> tuple[KubeObject, ...]:
+    """Inline objects; kinds that nothing here reads are skipped, as in a snapshot."""
+    objects = []
+    for i, item in enumerate(sequence(value, at)):
+        place = at.item(i)
+        document = mapping(item, place)
+        word = text(document.get("kind"), place.key("kind"))
+        version = document.get("apiVersion", "")
+        kind = find_kind(version, word) if isinstance(version, str) else None
+        meta = mapping(document.get("metadata"), place.key("metadata"))
+        text(meta.get("name"), place.key("metadata").key("name"))
+        if kind is None:
+            continue
+        obj = decode_at(kind.name, document, place)
+        if kind.namespaced and not obj.namespace:
+            obj = replace(obj, metadata=replace(obj.metadata, namespace="default"))
+        why = refusal(obj)
+        if why:
+            raise place.fault(why, "correct one of them, as the API server would demand")
+        objects.append(obj)
+    return tuple(objects)
+
+
+def _failing_writes(value: Any, at: FieldPath) -> tuple[FailingWrite, ...]:
+    return read_failing_writes(value, at, CONTROLLER_NAMES)
+
+
+# field -> (its name here, what reads it)
+_SPEC_FIELDS: Final[dict[str, tuple[str, Callable[[Any, FieldPath], Any]]]] = {
+    "profile": ("profile", _profile),
+    "start": ("join", _joins),
+    "flags": ("flags", mapping),
+    "controllers": ("controllers", _controllers),
+    "time": ("time_ns", _time),
+    "duration": ("duration_ns", _duration),
+    "snapshot": ("snapshot", text),
+    "objects": ("objects", _objects),
+    "generate": ("generate", read_generate),
+    "kubelet": ("kubelet", _kubelet),
+    "scheduler": ("scheduler", _scheduler),
+    "events": ("events", read_events),
+    "failingWrites": ("failing_writes", _failing_writes),
+}

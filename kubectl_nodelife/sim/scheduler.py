@@ -1,7 +1,7 @@
 """The simulated scheduler: an unbound pod goes to the best node among those where it fits.
 
-Which nodes fit is `workloads.placement`'s to say; here is whose turn it is. Pods that fit nowhere
-wait in a line for each class of pods that are alike. A line is tried again when something changed,
+`workloads.placement` decides which nodes fit; this module, which pod is next. Pods that fit on no
+node wait in one line for each class of equal pods. A line is tried again when something changed,
 but not before its back-off is over, as in pkg/scheduler/backend/queue: 1 s after the first attempt
 that failed, twice as long after each further one, 10 s at most.
 
@@ -26,14 +26,14 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
-from kubectl_nodelife.sim.agenda import OWNER, Agenda, NotForkableError
 from kubectl_nodelife.sim.api import Api, told
-from kubectl_nodelife.workloads.interpod import anti_affinity_terms
+from kubectl_nodelife.sim.timeline import OWNER, Agenda, NotForkableError
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node
 from kubectl_nodelife.workloads.placement_rules import SchedulerCache
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses, RoomOnNodes, stock
 from kubectl_nodelife.workloads.scheduling import NodeInfo
 from kubectl_nodelife.workloads.scoring import FewestPods, Scoring
+from kubectl_nodelife.workloads.topology import anti_affinity_terms
 
 _SCHEDULED = "PodScheduled"
 _VOLUME_KINDS = frozenset({"PersistentVolumeClaim", "PersistentVolume", "StorageClass"})
@@ -56,8 +56,8 @@ class _Waiting(NamedTuple):
 class _Line:
     """Pods that are alike and fit nowhere. `attempts` have failed, the last one at `tried_ns`.
 
-    `moved`: something has changed since, so that it is tried once its back-off is over; `backs_off`
-    while that is put down.
+    `moved`: something has changed since, so that it is tried once its back-off is over;
+    `backs_off`: that attempt is in the agenda.
     """
 
     __slots__ = ("attempts", "backs_off", "moved", "pods", "tried_ns")
@@ -70,13 +70,13 @@ class _Line:
         self.backs_off = False
 
     def copy(self) -> _Line:
-        """Another one with the same pods."""
+        """A copy with the same pods."""
         other = copy(self)
         other.pods = dict(self.pods)
         return other
 
     def failed(self, now_ns: int) -> None:
-        """One more attempt was in vain."""
+        """Count one more failed attempt."""
         self.attempts += 1
         self.tried_ns = now_ns
 
@@ -88,18 +88,18 @@ class _Line:
         return self.tried_ns + min(backoff_ns, MAX_BACKOFF_NS)
 
     def first(self) -> _Waiting:
-        """Whose turn it is."""
+        """The pod whose turn it is."""
         return next(iter(self.pods.values()))
 
 
 class ToldCache(SchedulerCache, Protocol):
-    """The cluster as the scheduler sees it, which is told what changes in it."""
+    """The cluster as the scheduler sees it, which is notified of changes."""
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod came, went or changed."""
+        """A pod was added, deleted or changed."""
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A node came, went, or changed in something that a filter looks at."""
+        """A node was added or deleted, or a part of it changed that a filter reads."""
 
     def object_changed(self, kind: str) -> None:
         """Something else changed."""
@@ -132,18 +132,18 @@ class Scheduler:
         self._on_failure.append(asked)
 
     def ask_as(self, of_this_world: Callable[[Any], Any]) -> None:
-        """In a fork: from now on its own parts are asked."""
+        """In a fork: call its own parts from now on."""
         self._on_failure = [of_this_world(asked) for asked in self._on_failure]
 
     def end(self) -> None:
-        """Ask nobody any more, and undo the circles of the placement."""
+        """Remove the callbacks, and the reference cycles of the placement."""
         self._on_failure.clear()
         self.placement.end()
 
     def begin(
         self, cache: ToldCache | None = None, placement: PlacementSimulator | None = None
     ) -> None:
-        """Count what is there, and find nodes for the pods that nobody tried to place yet.
+        """Count what is there, and find nodes for the pods that were never tried.
 
         `cache`, `placement`: where the API does not hold all that counts.
         """
@@ -160,7 +160,7 @@ class Scheduler:
         self._api.on_object(self._object_changed)
 
     def fork(self, api: Api, agenda: Agenda) -> Scheduler:
-        """That of the world's fork. Raises NotForkableError."""
+        """The same for a fork of the world. Raises NotForkableError."""
         other = copy(self)
         other._api, other._agenda = api, agenda
         if not isinstance(self._cache, StoreCache):
@@ -206,7 +206,7 @@ class Scheduler:
 
     def place_waiting(self) -> None:
         """Try again for the pods that fit nowhere, if something changed since: in the order in
-        which they came, and of a class no more after one that fits nowhere still.
+        which they came; a class is left once one of its pods still fits nowhere.
         """
         if not self._look_again:
             return
@@ -257,7 +257,7 @@ class Scheduler:
         self._changed = self._look_again = bool(self._waiting)
 
     def _line_up(self, pod: Pod) -> None:
-        """Let the pod wait behind those that do already; a successor takes its place in line."""
+        """Let the pod wait behind those in its line; a successor keeps the lost pod's turn."""
         name = self.placement.line_of(pod)
         before = self._leave(pod.key) if self._line_of.get(pod.key) != name else None
         line = self._waiting.get(name)
@@ -346,7 +346,7 @@ def _seen_by_filters(node: Node) -> tuple[object, ...]:
 
 
 class StoreCache:
-    """The API's objects, as the simulated scheduler wants to see them."""
+    """The API's objects, as the simulated scheduler needs them."""
 
     def __init__(self, api: Api, classes: PodClasses, kinds_read: frozenset[str]) -> None:
         """`kinds_read`: kinds of which an object that is not there is known not to exist."""
@@ -361,7 +361,7 @@ class StoreCache:
         )
 
     def fork(self, api: Api) -> StoreCache:
-        """That of the world's fork."""
+        """The same for a fork of the world."""
         other = copy(self)
         other._store = api.store
         other._rooms = self._rooms.fork()
@@ -369,7 +369,7 @@ class StoreCache:
         return other
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """Note which pods keep others away, and whose node is to be counted anew."""
+        """Note which pods keep others away, and which nodes are to be counted anew."""
         if old is not None and new is not None and old.spec is new.spec:
             return
         for pod in (old, new):
@@ -381,7 +381,7 @@ class StoreCache:
             self._keep_off.pop(old.key, None)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Nothing is kept of nodes."""
+        """Does nothing: no data on nodes is kept."""
 
     def object_changed(self, kind: str) -> None:
         """A volume may be free, or no longer."""
@@ -399,7 +399,7 @@ class StoreCache:
         return {n.name: n.metadata.labels or {} for n in self._store.all("Namespace")}
 
     def admitted(self, demands: Demands) -> tuple[Iterable[str], Collection[str]]:
-        """Nothing is known yet."""
+        """No node is known to fit yet; all are to be tried."""
         return (), self._store.nodes
 
     def pod_count(self, name: str) -> int:
@@ -407,7 +407,7 @@ class StoreCache:
         return self._store.count_on(name)
 
     def stock(self, name: str) -> NodeInfo:
-        """The room that the node's pods leave on it. Most of them ask the same, so they are
+        """The room that the node's pods leave on it. Most have the same requests, so they are
         counted.
         """
         store = self._store
@@ -466,8 +466,8 @@ class StoreCache:
 
 
 def is_ready_or_silent(node: Node) -> bool:
-    """True if it is Ready, or says nothing of it: a taint keeps pods off a lost node, where taints
-    mirror conditions.
+    """True if the node is Ready, or has no Ready condition: a taint keeps pods off a lost node,
+    where taints mirror conditions.
     """
     ready = node.ready()
     return ready is None or ready.status == "True"

@@ -1,6 +1,6 @@
-"""Plays the events of a scenario: what people, and the kubelets at their word, do to the cluster.
+"""Plays the events of a scenario: what users, and kubelets that it directs, do to the cluster.
 
-Everything that is done is told as a record of the controller `cluster`, and is the cause of what
+Everything that is done is recorded under the controller name `cluster`, and is the cause of what
 follows.
 """
 
@@ -14,32 +14,39 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
-from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.encode import encode, merge_patch
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import decode
-from kubectl_nodelife.kube.merge import merge_patch
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
-from kubectl_nodelife.sim.agenda import SCRIPT, NotForkableError
-from kubectl_nodelife.sim.api import CLUSTER, MakePod, deletion, told
-from kubectl_nodelife.sim.container_reading import ContainerEvent, ResourcesEvent
-from kubectl_nodelife.sim.defaults import as_created, as_updated, refusal
+from kubectl_nodelife.sim.api import (
+    CLUSTER,
+    MakePod,
+    as_created,
+    as_updated,
+    deletion,
+    refusal,
+    told,
+)
 from kubectl_nodelife.sim.drained import kubectl_of
 from kubectl_nodelife.sim.events import (
     ApplyEvent,
     ConnectionEvent,
+    ContainerEvent,
     CordonEvent,
     DeleteEvent,
     DrainEvent,
     KubeletEvent,
     LoseEvent,
+    ResourcesEvent,
     ScenarioEvent,
     TaintEvent,
     Targets,
 )
+from kubectl_nodelife.sim.timeline import SCRIPT, NotForkableError
 from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
 from kubectl_nodelife.sim.upgrade_run import VirtualUpgrades
 from kubectl_nodelife.sim.world import World
@@ -66,7 +73,7 @@ class Script:
         self.add(events)
 
     def add(self, events: Iterable[ScenarioEvent]) -> None:
-        """Play these as well, each so long after now as it says."""
+        """Play these too; each one's `at_ns` counts from now."""
         for event in events:
             self._world.agenda.add(self._api.now_ns + event.at_ns, SCRIPT, self._play, event)
 
@@ -110,13 +117,13 @@ class Script:
                 self._upgrades_at(event).command(command)
 
     def _upgrades_at(self, event: ScenarioEvent) -> VirtualUpgrades:
-        """Who plays upgrades. Raises BadInput where nobody does."""
+        """The part that plays upgrades. Raises BadInput where there is none."""
         if self.upgrades is None:
             raise event.place.fault("upgrades cannot be played here", "play it with simulate")
         return self.upgrades
 
     def _connect(self, event: ConnectionEvent) -> None:
-        """The controllers lose the API server, or find it again."""
+        """The controllers lose their connection to the API server, or regain it."""
         reason = "ConnectionLost" if event.lost else "ConnectionRestored"
         why = (
             "the controllers lose the API server: they hear of nothing, and their writes fail"
@@ -130,7 +137,7 @@ class Script:
             self._world.reconnect()
 
     def _nodes(self, targets: Targets) -> list[Node]:
-        """The nodes that are there now; for one that is not, a record says so."""
+        """The nodes that exist now; for one that does not, a record is written."""
         nodes = self._api.store.nodes
         if targets.selector is not None:
             return [n for n in nodes.values() if matches(targets.selector, n.metadata.labels)]
@@ -226,7 +233,7 @@ class Script:
             self._api.put(kind, new, cause)
 
     def _takes(self, obj: KubeObject) -> bool:
-        """True if the API server takes the object; a record tells if not."""
+        """True if the API server accepts the object; if not, a record is written."""
         why = refusal(obj)
         if why:
             self._api.note(told(obj, "Refused", why, warning=True))
@@ -276,7 +283,7 @@ class Script:
         self._world.start(delete, self._api.now_ns)
 
     def _collect_garbage(self, owner: KubeObject, cause: Action) -> None:
-        """Delete what only the deleted owner kept."""
+        """Delete the dependents of the deleted owner."""
         if not owner.uid or isinstance(owner, Node):
             return
         because = f"its owner, {kind_of(owner)} {owner.name}, is gone"

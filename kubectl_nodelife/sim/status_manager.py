@@ -1,14 +1,14 @@
-"""The pod status managers of simulated kubelets: what each believes, what it has sent, and when.
+"""The pod status managers of simulated kubelets: the statuses that each caches and sends, and when.
 
 Each kubelet has one for as long as the simulation lasts (`kubelet/machine`). Every 10 s, counted
-from the kubelet's first heartbeat, its batch looks whether somebody changed what it had reported,
-and sets that right: so pods that were marked not ready become ready again when their node returns.
+from the kubelet's first heartbeat, its batch checks if another client changed what it had reported,
+and corrects that: so pods that were marked not ready become ready again when their node returns.
 What the kubelet itself has to report is sent at once. A kubelet whose heartbeats have stopped is
 cut off: it goes on counting versions and sends nothing until it is back.
 
-A pod enters its kubelet's machine when there is first something to say of it: what it showed until
-then is what the kubelet believes, version 1. So a large cluster costs only what happens in it. What
-scenarios say of containers and of what is left of a pod is in `container_events`.
+A pod enters its kubelet's machine at the first event about it: the status that it had until then is
+the cached one, version 1. So a large cluster costs only what happens in it. Scenario events about
+containers and about a pod's remaining resources are in `container_events`.
 """
 
 from __future__ import annotations
@@ -25,26 +25,27 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kubelet.calls import (
+from kubectl_nodelife.kubelet.machine import (
     CALL_WORDS,
+    SYNC_PERIOD_NS,
     Answer,
     ApiCall,
     CallRefused,
     Calls,
     GetPodCall,
     PatchPodStatusCall,
+    PodStatusMachine,
 )
-from kubectl_nodelife.kubelet.machine import SYNC_PERIOD_NS, PodStatusMachine
 from kubectl_nodelife.kubelet.pods import is_mirror_pod, static_pod_of
 from kubectl_nodelife.kubelet.reclaim import HOLDS, ReclaimTerms, containers_are_stopped, what_holds
 from kubectl_nodelife.kubelet.releases import StatusRules
-from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import Api, deletion, told
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
+from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 
 HOUSEKEEPING_NS = 2 * SECOND_NS
-"""How long after a pod is gone its kubelet cleans up what it believed of it."""
+"""How long after a pod is gone its kubelet removes the cached status of it."""
 
 NAME = "pod-status"
 """The controller name in records of what a status manager sends."""
@@ -54,12 +55,12 @@ Injected = Callable[[Action], bool]
 
 
 class StatusManager:
-    """One kubelet's: its machine, and what the scenario says of its surroundings.
+    """One kubelet's: its machine, and the surroundings that the scenario gives it.
 
-    `changed`: pods that the machine does not know yet and others have changed, as they were before,
+    `changed`: pods that the machine does not have yet and others have changed, as they were before,
     with the last cause; the next batch takes them in. `failing`: API calls ("get", "patch",
     "delete") that fail now. `left`: pod's uid -> which resources of it the node still has.
-    `watched`: pods whose every step is told. `stopped`: uids of deleted pods whose time is over.
+    `watched`: pods with recorded steps. `stopped`: uids of deleted pods whose time is over.
     """
 
     def __init__(self, rules: StatusRules, reclaim: ReclaimTerms) -> None:
@@ -76,7 +77,7 @@ class StatusManager:
         self.unheard: list[Pod] = []
 
     def fork(self) -> StatusManager:
-        """Another one that believes the same."""
+        """A copy with the same cached statuses."""
         other = copy(self)
         other.machine = self.machine.fork(other)
         other.changed, other.left = dict(self.changed), dict(self.left)
@@ -91,12 +92,12 @@ class StatusManager:
         return not containers_are_stopped(believed or pod.status)
 
     def pod_resources_are_reclaimed(self, pod: Pod, status: PodStatus) -> bool:
-        """True if nothing is left of a pod that was stopped; of others the simulated kubelet takes
-        the object out itself."""
+        """True if nothing is left of a pod that was stopped; the objects of others are deleted by
+        the simulated kubelet itself."""
         return pod.uid in self.stopped and not self.holds(pod.uid, status)
 
     def holds(self, uid: str, status: PodStatus) -> list[str]:
-        """Which resources hold the object of the pod."""
+        """The resources that hold the object of the pod."""
         return what_holds(self.left.get(uid, ()), status, self.reclaim, self.machine.rules)
 
 
@@ -122,7 +123,7 @@ class StatusManagers:
     def fork(
         self, api: Api, agenda: Agenda, kubelets: Kubelets, injected: Injected
     ) -> StatusManagers:
-        """Those of the world's fork."""
+        """The same for a fork of the world."""
         other = copy(self)
         other.api, other._agenda, other.kubelets = api, agenda, kubelets
         other._injected = injected
@@ -130,13 +131,13 @@ class StatusManagers:
         return other
 
     def begin(self) -> None:
-        """From now on statuses are kept."""
+        """Start to manage statuses."""
         self.api.on_pod(self._pod_changed)
         self.api.on_pod_conditions(self._conditions_changed)
         self.kubelets.attend(on_start=self.wake)
 
     def end(self) -> None:
-        """Undo the circles in which machines and their kubelets hold one another."""
+        """Remove the reference cycles between machines and their kubelets."""
         for manager in self._managers.values():
             del manager.machine
         self._managers.clear()
@@ -153,14 +154,14 @@ class StatusManagers:
         return manager
 
     def restart(self, node: str) -> None:
-        """The kubelet of that node forgets all that it believed: its machine has rebooted."""
+        """Drop the cached statuses of that node's kubelet: its machine has rebooted."""
         manager = self._managers.pop(node, None)
         if manager is not None:
             del manager.machine
 
     def know(self, pod: Pod) -> Pod:
-        """Let the kubelet's machine have the pod; returns the pod as the machine knows it, which of
-        a mirror is its static pod. It believes what the pod showed before others changed it."""
+        """Add the pod to the kubelet's machine; returns the pod as the machine has it, for a mirror
+        its static pod. The cached status is the one before others changed it."""
         manager = self.of(pod.spec.node_name)
         machine = manager.machine
         uid = machine.pods.translate_uid(pod.uid)
@@ -178,7 +179,7 @@ class StatusManagers:
         return own
 
     def knows(self, pod: Pod) -> bool:
-        """True if the kubelet's manager has to do with the pod already."""
+        """True if the kubelet's manager has the pod, or a change of it, already."""
         manager = self._managers.get(pod.spec.node_name)
         if manager is None:
             return False
@@ -195,7 +196,7 @@ class StatusManagers:
         self.wake(node)
 
     def wake(self, node: str) -> None:
-        """Set the next batch of a kubelet that lives and has something to look at."""
+        """Set the next batch of a kubelet that is alive and has something to check."""
         manager = self._managers.get(node)
         if manager is None or manager.batch_at_ns is not None:
             return
@@ -208,7 +209,7 @@ class StatusManagers:
             self._agenda.add(manager.batch_at_ns, KUBELET, self._batch, node)
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
-        """The kubelet's watch shows a pod. What the kubelet wrote itself it believes already."""
+        """The kubelet's watch returns a pod. What the kubelet wrote itself is cached already."""
         if new is None or (
             old is not None and old.metadata is not new.metadata and old.uid != new.uid
         ):
@@ -236,7 +237,7 @@ class StatusManagers:
             self._status_changed(changes)
 
     def _status_changed(self, changes: Sequence[ConditionsChange]) -> None:
-        """Somebody else wrote these pods' statuses; what is of one node comes together."""
+        """Another client wrote these pods' statuses; changes of one node come together."""
         node, manager = "", None
         waking: dict[str, None] = {}
         for old, new, cause in changes:
@@ -257,10 +258,10 @@ class StatusManagers:
             self.wake(node)
 
     def _gone(self, pod: Pod) -> None:
-        """The watch shows that the pod is gone; what was believed of it is an orphan now.
+        """The watch returns that the pod is gone; its cached status is an orphan now.
 
-        A kubelet that is cut off hears of it after its first batch, in which the API server may
-        show another pod under the name: the watch is set up anew with a back-off of its own.
+        A kubelet that is cut off gets this after its first batch, in which the API server may
+        return another pod of that name: the watch is set up anew with a back-off of its own.
         """
         manager = self._managers.get(pod.spec.node_name)
         if manager is None:
@@ -299,12 +300,12 @@ class StatusManagers:
         manager = self.of(node)
         manager.batch_at_ns = None
         if not self.kubelets.alive(node):
-            return  # its return sets the next one
+            return  # its next start sets one
         for key in list(manager.changed):
             if (pod := self.api.store.pods.get(key)) is not None:
                 self.know(pod)
             else:
-                del manager.changed[key]  # it is gone, which is yet to be heard of
+                del manager.changed[key]  # it is gone; the watch has yet to return that
         if self._terms.pods_listed is not False:
             manager.machine.list_pods()
         self._send(node, manager.machine.sync_batch(at_ns))
@@ -370,7 +371,7 @@ class StatusManagers:
         return pod
 
     def tell_holds(self, manager: StatusManager, pod: Pod) -> None:
-        """A record where something holds a stopped pod's object, once for each set of things."""
+        """A record where resources hold a stopped pod's object, once for each set of them."""
         if pod.uid not in manager.stopped:
             return
         status = manager.machine.pod_status(pod.uid) or pod.status
@@ -390,7 +391,7 @@ class PodNews(msgspec.Struct):
 
 
 def patch_actions(pod: Pod, status: PodStatus, news: PodNews, version: int) -> Iterator[Action]:
-    """The patch, told condition by condition; the phase goes with the first."""
+    """The patch, one action for each condition; the phase goes with the first."""
     phase = status.phase if status.phase != pod.status.phase else ""
     node = pod.spec.node_name
     for condition in status.conditions:

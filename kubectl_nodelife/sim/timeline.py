@@ -1,27 +1,44 @@
-"""The timeline of a run: every action with its instant, and its records as the Timeline contract
-words them.
+"""The timeline of a run, every action with its instant and its records as the Timeline contract
+words them; and the agenda of a world.
 
-While the run lasts only instants and actions are kept, which costs next to nothing; all
-wording is done at the end. An action may make several records (one a taint, say), some make none; a
+While the run lasts only instants and actions are kept, which costs very little; all records are
+made at the end. An action may make several records (one for each taint, say), some make none; a
 record's cause is the first record of the action that led to its own, or of the nearest one before
 that has a record.
+
+The agenda is a heap of instants, with the calls due at each in order. Calls of one instant run by
+rank (the scenario's events, then kubelets; the loop runs controllers last), then in the order in
+which they were added. All calls of one instant and rank share one heap entry, since thirty pods of
+a node tend to become ready in the same nanosecond.
+
+A happening is stored as data: the class of the part of the world that acts, the method and its
+arguments. So a fork of the world shares the entries and calls its own parts.
+
+A play makes hundreds of thousands of objects that stay until it ends, and the garbage collector
+would scan them again and again: `without_collector` runs a play without it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import gc
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from types import MethodType
 from typing import Any
 
 import msgspec
 
+from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import NOT_SENT, Outcome
+from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.node import zone_display
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 
 
 class ObjectRef(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The object that a record is about. `name` of a Zone is its zone as people write it."""
+    """The object that a record is about. `name` of a Zone is its zone as users write it."""
 
     kind: str
     name: str
@@ -59,7 +76,7 @@ class Timeline:
         return list(zip(self._instants, self._actions, strict=True))
 
     def fork(self) -> Timeline:
-        """Another one with the same entries so far."""
+        """A copy with the same entries so far."""
         other = Timeline(self.start_ns)
         other._instants, other._actions = list(self._instants), list(self._actions)
         return other
@@ -75,8 +92,8 @@ class Timeline:
         self._actions.extend(actions)
 
     def records(self, failures: Iterable[Outcome] = ()) -> list[Record]:
-        """All records in the order of what happened. `failures`: what the server refused, and what
-        was not sent for that, of which there are none.
+        """All records in order of time. `failures`: what the server refused, and what was not sent
+        because of that; these have no records.
         """
         errors: dict[int, str] = {}
         unsent: set[int] = set()
@@ -132,3 +149,122 @@ def _first_record(action: Action | None, first: dict[int, int]) -> int | None:
             return index
         action = action.cause
     return None
+
+
+SCRIPT = 0
+KUBELET = 1
+OWNER = 2
+
+Happening = Callable[..., None]
+"""Is called with the arguments it was added with, and its instant."""
+
+_Entry = tuple[type | None, Happening, tuple[Any, ...]]
+
+
+class NotForkableError(Failed):
+    """A part that acts in the world cannot be copied, such as an upgrade's leader."""
+
+
+class Agenda:
+    """Happenings with their instants, in ns since the epoch.
+
+    `parts`: the parts that act in the world, by class. A happening is a method of one of them; any
+    other callable works too, in a world that is not forked while it is due.
+    """
+
+    def __init__(self) -> None:
+        self.parts: dict[type, object] = {}
+        self._heap: list[tuple[int, int]] = []
+        self._due: dict[tuple[int, int], list[_Entry]] = {}
+        self._foreign = 0
+
+    def fork(self) -> Agenda:
+        """The same happenings; the parts are to be added (`join`). Raises NotForkableError."""
+        if self._foreign:
+            raise NotForkableError("something is under way that is no part of the world")
+        other = Agenda()
+        other._heap = list(self._heap)
+        self._due, other._due = fork_dict(self._due, list)
+        return other
+
+    def join(self, *parts: object) -> None:
+        """Add parts that act in the world, one of each class."""
+        self.parts.update((type(part), part) for part in parts)
+
+    def mine(self, call: Happening) -> Any:
+        """The same method of this world's own part, for a method of another world's part.
+
+        Raises NotForkableError.
+        """
+        part = self.parts.get(type(getattr(call, "__self__", None)))
+        if part is None:
+            raise NotForkableError(f"{call} is no part of the world")
+        return MethodType(call.__func__, part)  # type: ignore[attr-defined]
+
+    def add(self, at_ns: int, rank: int, happening: Happening, *arguments: Any) -> None:
+        """Add a happening. It cannot be removed, so a happening checks whether it still applies."""
+        part = getattr(happening, "__self__", None)
+        kind = type(part)
+        entry: _Entry
+        if part is not None and self.parts.get(kind) is part:
+            entry = (kind, happening.__func__, arguments)  # type: ignore[attr-defined]
+        else:
+            self._foreign += 1
+            entry = (None, happening, arguments)
+        slot = (at_ns, rank)
+        if slot in self._due:
+            self._due[slot].append(entry)
+        else:
+            self._due[slot] = [entry]
+            heapq.heappush(self._heap, slot)
+
+    def next_at(self) -> int | None:
+        """The earliest instant at which something happens, or None."""
+        return self._heap[0][0] if self._heap else None
+
+    def due(self) -> Iterator[tuple[int, str]]:
+        """(instant, name of the part that acts) of all that is to happen."""
+        for (at_ns, _), entries in self._due.items():
+            for kind, happening, _ in entries:
+                yield at_ns, kind.__name__ if kind is not None else happening.__name__
+
+    def clear(self) -> None:
+        """Remove all that was to happen, and the parts."""
+        self._heap.clear()
+        self._due.clear()
+        self.parts.clear()
+
+    def run(self, now_ns: int) -> None:
+        """Run everything that is due at or before now, including what becomes due meanwhile.
+
+        What owners do in response waits for the next run: they too react only to changes that were
+        reported to them before.
+        """
+        ran = False
+        while self._heap and self._heap[0][0] <= now_ns:
+            if ran and self._heap[0][1] == OWNER:
+                return
+            slot = heapq.heappop(self._heap)
+            ran = True
+            for kind, happening, arguments in self._due.pop(slot):
+                if kind is not None:
+                    happening(self.parts[kind], *arguments, slot[0])
+                else:
+                    self._foreign -= 1
+                    happening(*arguments, slot[0])
+
+
+@contextmanager
+def without_collector(*, stay: bool = False) -> Iterator[None]:
+    """`stay`: the objects made have no reference cycles left, so that the collector need never scan
+    them; they are freed with the last reference to them.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            if stay:
+                gc.freeze()
+            gc.enable()

@@ -1,8 +1,8 @@
-"""How long things take, where nothing that was read tells: three sets of assumptions.
+"""How long things take, where nothing that was read shows it: three sets of assumptions.
 
 A plan is played three times. The middle set gives the times that are shown and decides what is
 evicted; the fast and the slow one give the ends of the estimate. The middle figures are those of a
-small cluster on a local network; kubelets are held to use the whole grace period there, because
+small cluster on a local network; kubelets are assumed to use the whole grace period there, because
 that is the one figure that a pod's object has.
 """
 
@@ -24,9 +24,9 @@ class Timing(NamedTuple):
     `conflict_ns`: the Eviction API's wait after a write conflict (500 ms and up to 10 %) ·
     `controller_ns`: until a controller has reacted · `grace_percent`, `stop_extra_ns`: how much of
     its grace a pod takes, and the kubelet on top · `ready`: which of the learnt times to Ready is
-    taken, 0 the lowest, 1 the middle, 2 the highest · `cut_ns`: what an instant loses when it is
-    written in whole seconds, None: as the clock of the play has it. When the command will be typed
-    is not known, so that the ends of the estimate lose all of a second, or nothing.
+    taken, 0 the lowest, 1 the middle, 2 the highest · `cut_ns`: how much is cut off an instant kept
+    in whole seconds, None: as the clock of the play has it. When the command will be run is not
+    known, so that the ends of the estimate cut off a whole second, or nothing.
     """
 
     name: str
@@ -81,9 +81,9 @@ SLOW: Final = Timing(
 
 
 class LearntTerms(KubeletTerms, frozen=True, kw_only=True):
-    """How kubelets behave that start and stop pods as long as their like took.
+    """How kubelets behave that start and stop pods in the time that similar pods took.
 
-    `start_ns`: t=0. `starting`: uids of the pods that are on their way then, whose age counts.
+    `start_ns`: t=0. `starting`: uids of the pods that are starting then, whose age counts.
     """
 
     times: TimesToReady
@@ -92,13 +92,13 @@ class LearntTerms(KubeletTerms, frozen=True, kw_only=True):
     starting: frozenset[str] = frozenset()
 
     def awaits(self, pod: Pod) -> bool:
-        """Those that start, and those whose containers have begun anew."""
+        """True if the pod starts, or its containers have begun anew."""
         return pod.uid in self.starting
 
     def starts_after(self, pod: Pod) -> int | None:
         """As long as pods of its workload took, counted from its creation, or from when its last
-        container began. One that should have been Ready long ago will not be, for all that can be
-        seen."""
+        container began. None for one that should have been Ready long ago: nothing shows that it
+        will be."""
         took, age_ns = self.times.time_to_ready(pod), 0
         if pod.metadata.uid in self.starting:
             began_ns = restarted_ns(pod) or pod.metadata.creation_timestamp
@@ -108,9 +108,9 @@ class LearntTerms(KubeletTerms, frozen=True, kw_only=True):
         return max(0, took.pick(self.timing.ready) - age_ns)
 
     def goes_on_for(self, pod: Pod, now_ns: int) -> int | None:
-        """The same: its age counts."""
+        """As `starts_after`: its age counts."""
         return self.starts_after(pod)
 
     def stops_after(self, pod: Pod, grace_ns: int) -> int | None:
-        """So much of its grace as the timing says."""
+        """The part of its grace period that the timing gives."""
         return grace_ns * self.timing.grace_percent // 100 + self.timing.stop_extra_ns

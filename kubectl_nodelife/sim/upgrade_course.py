@@ -1,5 +1,5 @@
-"""The course of a simulated upgrade, read off the records of its run: who was claimed when, the
-steps, and how low the cluster got. It is what `upgrade plan` shows of the run that it plays.
+"""The course of a simulated upgrade, read from the records of its run: which nodes were claimed
+when, the steps, and the least availability. `upgrade plan` shows it of the run that it plays.
 
 Instants are nanoseconds since the leader has watched for one grace period, before which it claims
 nothing; None: not reached.
@@ -30,7 +30,7 @@ Entries = Sequence[tuple[int, Action]]
 class NodeTurn:
     """One node of a run, from its claim to its end.
 
-    `restored`: why it was given back undone; `failed`: why it is not proven. `""`: it was not.
+    `restored`: why it was given back without the work; `failed`: why it is not proven. `""`: none.
     `tried_ns`: when it was claimed first in its step; later claims follow drains that did not end.
     """
 
@@ -77,8 +77,8 @@ class Course:
 
     `available`: how many nodes of the run's pools are available, from each instant on. `held`: the
     nodes that are never claimed, and what holds them. `free_share`: the least free share of cpu and
-    memory. `moves`: how often each pod that is moved is, as (mean, most); `waiting`: pods that
-    would stay Pending, and why. `phase`: the run's, in the end. `decided`: what its leaders
+    memory. `moves`: how often a pod that moves is moved, as (mean, most); `waiting`: pods that
+    would stay Pending, and why. `phase`: the run's, at the end. `decided`: what its leaders
     decided, each with its instant in ns since the epoch.
     """
 
@@ -106,7 +106,7 @@ _REACHED: Final = {
 
 
 class CourseReader:
-    """Reads turns and steps off a run's records.
+    """Reads turns and steps from a run's records.
 
     `nodes`: as they were when the run began. `soaks_ns`: when the run began to soak after a step.
     """
@@ -194,7 +194,7 @@ class CourseReader:
 
 
 def moves_of_pods(actions: Iterable[Action]) -> tuple[float, int]:
-    """How often a pod, with those that took its place, was evicted: mean over those, and most."""
+    """How often a pod and its successors were evicted: mean over evicted pods, and most."""
     moves: Counter[str] = Counter()
     ended: dict[str, int] = {}
     for action in actions:

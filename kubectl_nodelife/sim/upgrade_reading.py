@@ -1,8 +1,8 @@
 """A scenario's events about upgrades, and how they are read.
 
 `upgrade` begins a run: its policy is that of `upgrade start`, and `work` says what the work on a
-node does to its machine and how long it takes. `upgradeCommand` is what a person types meanwhile,
-or the end of the leader's process.
+node does to its machine and how long it takes. `upgradeCommand` is a command that a user runs
+meanwhile, or the end of the leader's process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FAULTS = (
 )
 COMMANDS = ("pause", "resume", "abort", "leader-dies")
 CANARY_IMAGE = "registry.k8s.io/pause:3.10"
-"""The canary's image where the policy names none: simulated nodes tell of no images."""
+"""The canary's image where the policy names none: simulated nodes list no images."""
 
 _DURATIONS = {
     "duration": "duration_ns",
@@ -57,7 +57,7 @@ _WORK_FIELDS = ("mode", "kubeletVersion", "seed", *_DURATIONS)
 
 
 class WorkAssumptions(msgspec.Struct, frozen=True):
-    """The assumed work on a node, in ns: it lasts `duration_ns`, give or take `jitter_ns`.
+    """The assumed work on a node, in ns: it lasts `duration_ns`, plus or minus `jitter_ns`.
 
     `reboot`: the machine is down for the last `down_ns` of it. `kubelet`: it ends with an exchanged
     kubelet, of `kubelet_version`, that of the target, or the next minor version. `replace`: another
@@ -83,8 +83,8 @@ class WorkFault(msgspec.Struct, frozen=True):
 
 
 class UpgradeEvent(msgspec.Struct, frozen=True):
-    """Somebody types `upgrade start`; `is_under_way`: the run whose Lease and marks are there goes
-    on instead, led as it was.
+    """A user runs `upgrade start`; `is_under_way`: the run whose Lease and marks exist goes on
+    instead, led as it was.
     """
 
     policy: UpgradePolicy
@@ -94,7 +94,7 @@ class UpgradeEvent(msgspec.Struct, frozen=True):
 
 
 class UpgradeCommandEvent(msgspec.Struct, frozen=True):
-    """Somebody types `upgrade pause`, `resume` or `abort`; or the leader's process dies."""
+    """A user runs `upgrade pause`, `resume` or `abort`; or the leader's process dies."""
 
     command: str
 

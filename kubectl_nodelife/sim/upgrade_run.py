@@ -1,9 +1,9 @@
 """Upgrades on the virtual cluster: the leaders of a run, each a process with a cache of its own.
 
 A leader has an engine of its own (`LeaderEngine`), as the live one has, and does what
-`controllers/upgrade/ports.py` asks of it. The API server takes each of its PATCHes only while the
-object is as the leader saw it. People start, pause, resume and abort the run by its Lease, as the
-commands do; a leader that dies leaves what it wrote, and who goes on begins with the next epoch.
+`controllers/upgrade/ports.py` requires. The API server accepts each of its PATCHes only while the
+object is as the leader saw it. Users start, pause, resume and abort the run by its Lease, as the
+commands do; what a leader wrote stays when it dies, and the next one begins with the next epoch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     encode_document,
 )
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW
-from kubectl_nodelife.controllers.upgrade.leader_engine import LeaderEngine
+from kubectl_nodelife.controllers.upgrade.leader import LeaderEngine
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
 from kubectl_nodelife.controllers.upgrade.ports import HostState, WorkReport
@@ -55,7 +55,7 @@ from kubectl_nodelife.sim.world import CONFLICT, World
 
 RUN: Final = "u1"
 MOST_WAITING: Final = 20
-"""So many pods that would stay Pending are named."""
+"""How many pods that would stay Pending are named."""
 
 MakeDecider = Callable[[UpgradePolicy, int, int], UpgradeController]
 """An upgrade controller for a policy and an epoch, that begins at that instant."""
@@ -84,7 +84,7 @@ class VirtualLeader:
         self._patched: list[tuple[Action, KubeObject | None]] = []
 
     def next_due_ns(self) -> int | None:
-        """When it wants to be woken."""
+        """When it is due next."""
         return self.engine.next_due()
 
     def take_in(self, events: Iterable[Event], now_ns: int) -> None:
@@ -103,7 +103,7 @@ class VirtualLeader:
 
         A live leader compares the resourceVersion of the answer. Here a PATCH is applied only to
         the object that the cache holds, so that any other object there is the patched one or one
-        that came after it: what somebody else changed meanwhile may hide what was patched.
+        that came after it: what another client changed meanwhile may hide what was patched.
         """
         waiting = self._patched
         self._patched = []
@@ -120,7 +120,7 @@ class VirtualLeader:
             return
         lease = self._lease()
         if lease is None or lease.spec.lease_transitions != self.epoch:
-            self.alive = False  # somebody else leads
+            self.alive = False  # another process leads
             return
         for decided in self.engine.decide(self.host_state(now_ns), now_ns):
             for action in decided:
@@ -131,11 +131,11 @@ class VirtualLeader:
             self.alive = False
 
     def host_state(self, now_ns: int) -> HostState:
-        """The facts that it knows beside the cluster."""
+        """Its facts beside the cluster."""
         return HostState()
 
     def hear(self, node: str, report: WorkReport) -> None:
-        """A command of its own has ended."""
+        """One of its commands has ended."""
         if self.alive:
             self.controller.work_report(node, report)
             self.engine.wake(self._world.api.now_ns)
@@ -166,7 +166,7 @@ class VirtualLeader:
 class VirtualUpgrades:
     """The host of the engine and, once a run was begun, of its leaders.
 
-    `leaders`: those that live; the last one is whom people talk to. `done`: how many nodes are.
+    `leaders`: those that are alive; users' requests go to the last. `done`: how many nodes are.
     """
 
     def __init__(
@@ -188,16 +188,16 @@ class VirtualUpgrades:
 
     @property
     def over(self) -> bool:
-        """True if a run was begun, its last leader has ended, and nobody is about to lead it."""
+        """True if a run was begun, its last leader has ended, and none is about to start."""
         document = document_of(self._lease())
         is_led = bool(self.leaders or self._to_lead)
         return document is not None and document.phase in OVER and not is_led
 
     @property
     def stands_still(self) -> bool:
-        """True if nothing more will happen in the run by itself: no node is in flight, and what
-        holds the candidates has held them for longer than anything that ends, or for a whole
-        maintenance window.
+        """True if nothing more will happen in the run by itself: no node is in flight, and the
+        candidates have been held for longer than by any hold that ends, or for a whole maintenance
+        window.
         """
         if self._last is not None and self._last.superseded and not self.leaders:
             return True
@@ -211,11 +211,11 @@ class VirtualUpgrades:
         limit_ns = self.policy.drain_timeout_ns + self.policy.soak_ns + HOUR_NS
         return self.world.api.now_ns - max(self._acted_ns, self._opened_ns) > limit_ns
 
-    # What the scenario says
+    # The scenario's events
 
     def begin(self, event: UpgradeEvent) -> None:
-        """Somebody types `upgrade start`: the Lease gets the run's document, and a leader. Or the
-        run that the Lease tells of goes on, led as it was.
+        """A user runs `upgrade start`: the Lease gets the run's document, and a leader. Or the run
+        that the Lease describes goes on, led as it was.
         """
         policy, api = event.policy, self.world.api
         self.policy = policy
@@ -239,7 +239,7 @@ class VirtualUpgrades:
         api.put("Lease", lease, self._tell("UpgradeStarted", "somebody types upgrade start"))
 
     def command(self, event: UpgradeCommandEvent) -> None:
-        """Somebody types a command, or the leader's process dies."""
+        """A user runs a command, or the leader's process dies."""
         if event.command == "leader-dies":
             self._tell("LeaderDied", "the leader's process ends, and nothing else happens")
             for leader in self.leaders:
@@ -250,7 +250,7 @@ class VirtualUpgrades:
         self.request(UpgradeRequest(verb=verb, by="simulation"))
 
     def request(self, request: UpgradeRequest) -> None:
-        """Leave a request for the leader; resume and abort lead where nobody does."""
+        """Leave a request for the leader; resume and abort start one where there is none."""
         lease = self._lease()
         if lease is None:
             self._tell("NotFound", f"no run is there to {request.verb.value}", warning=True)
@@ -265,7 +265,7 @@ class VirtualUpgrades:
             self._to_lead.append(request)
 
     def note(self, action: Action, now_ns: int) -> None:
-        """Write down what a leader decided."""
+        """Record what a leader decided."""
         self._journal.write(now_ns, action)
         if isinstance(action, SetGate):
             self._opened_ns = self._opened_ns if action.holds else now_ns  # any gate that lifts
@@ -313,8 +313,8 @@ class VirtualUpgrades:
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[Sequence[Action]]:
         """One tick: the engine's decisions first, then those of each leader.
 
-        What the engine's controllers write comes to the leaders' ears at the same instant, before
-        they decide: else each return of a node would cost them a conflict.
+        The leaders get what the engine's controllers write at the same instant, before they decide:
+        else each return of a node would cause them a conflict.
         """
         happened = list(events)
         yield from self._host.step(now_ns, happened)
@@ -331,7 +331,7 @@ class VirtualUpgrades:
         self.leaders = [leader for leader in self.leaders if leader.alive]
 
     def lead(self, now_ns: int) -> VirtualLeader:
-        """A process takes the Lease, with the next epoch; or it is joined, as it leads."""
+        """A process takes the Lease, with the next epoch; or the running leader is joined."""
         cache = self._host.engine.cache.copy()
         lease = self._lease()
         assert lease is not None

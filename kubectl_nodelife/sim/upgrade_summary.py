@@ -1,7 +1,7 @@
 """The result of a simulated upgrade: the document `final.upgrade`.
 
-How low the cluster got is watched while it runs, at each change of a node or a pod, and not asked
-of the controller; what became of each node is read from the records' actions at the end.
+The least availability is measured while it runs, at each change of a node or a pod, and not taken
+from the controller; the result of each node is read from the records' actions at the end.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Level:
 
 
 class _Integral:
-    """Object-seconds: how many there were, over time."""
+    """Object-seconds: how many members counted, summed over time."""
 
     def __init__(self, now_ns: int) -> None:
         self._members: set[object] = set()
@@ -84,7 +84,7 @@ class _Integral:
         return member in self._members
 
     def seconds(self, now_ns: int) -> float:
-        """Up to now."""
+        """The sum up to now."""
         self._total_ns += len(self._members) * (now_ns - self._since_ns)
         self._since_ns = now_ns
         return _seconds(self._total_ns)

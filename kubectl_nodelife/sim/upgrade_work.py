@@ -1,9 +1,9 @@
 """Plays an upgrade's work on the machines of the virtual cluster, with its faults.
 
-A command or a Job is not run: after the time that the scenario gives it, its machine reboots, has
-another kubelet, or goes for a new one, and shows whatever the target asks for. A command that ends
-tells its leader so; what nobody of ours starts (`--wait`, `--replace`) begins when the node's label
-says Working.
+A command or a Job is not run: after the time that the scenario gives it, its machine reboots, gets
+another kubelet, or is replaced by a new one, and shows whatever the target asks for. A command that
+ends reports to its leader; work that no leader starts (`--wait`, `--replace`) begins when the
+node's label says Working.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, Quantities
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.kube.workload import Condition, Job
-from kubectl_nodelife.sim.agenda import KUBELET
 from kubectl_nodelife.sim.api import told
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet_state import MachineFacts
 from kubectl_nodelife.sim.machines import KUBELET_RESTART_NS, Return
+from kubectl_nodelife.sim.timeline import KUBELET
 from kubectl_nodelife.sim.upgrade_reading import (
     CANARY_HANGS,
     DRAIN_NEVER,
@@ -59,7 +59,7 @@ _DONE: Final = 0
 _VERSION: Final = re.compile(r"v(\d+)\.(\d+)")
 
 Told = Callable[[str, WorkReport], None]
-"""Is told how the work on a node goes: the leader that started it."""
+"""Gets the reports on the work on a node: the leader that started it."""
 
 
 class VirtualWork:
@@ -80,13 +80,13 @@ class VirtualWork:
             self._api.on_object(self._job_changed)
 
     def start(self, action: StartWork, tell: Told) -> None:
-        """The leader runs its command on the node; `tell` hears of its end."""
+        """The leader runs its command on the node; `tell` is called at its end."""
         report = WorkReport(action.try_, _DONE)
         self._begin(action.node, action, lambda: tell(action.node, report))
 
     def go_on(self, marks: Mapping[str, NodeMark], tell: Told) -> None:
-        """The work on these nodes goes on, for as long as is left of its time; `tell` hears of its
-        end.
+        """The work on these nodes goes on, for as long as is left of its time; `tell` is called at
+        its end.
         """
         now_ns = self._api.now_ns
         for name, mark in marks.items():
@@ -95,7 +95,7 @@ class VirtualWork:
             self._begin(name, None, partial(tell, name, WorkReport(mark.try_, _DONE)), spent_ns)
 
     def stop(self, action: StopWork) -> None:
-        """The leader ends its command: what it has not changed yet, it never will."""
+        """The leader ends its command: what it has not changed yet stays as it is."""
         self._worked[action.node] += 1
 
     def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:
@@ -246,7 +246,7 @@ class VirtualWork:
             self._world.kubelets.report(name, conditions, cause)
 
     def _flap(self, name: str, from_ns: int, cause: Action | None) -> None:
-        """The kubelet says not Ready, and Ready again, over and over."""
+        """The kubelet reports not Ready, and Ready again, repeatedly."""
         for number in range(FLAP_COUNT):
             for half, status in ((1, "False"), (2, "True")):
                 after_ns = from_ns + (2 * number + half) * FLAP_NS

@@ -1,8 +1,8 @@
 """The virtual cluster as the loop sees it: a source of events and an executor of actions, in one.
 
 `next` moves the virtual clock to the next instant at which something happens in the cluster or a
-controller is due; `start` carries an action out against the API server at once, and what came of it
-is in the next tick, at the same instant. At one instant the scenario's events come first, then
+controller is due; `start` carries an action out against the API server at once, and its outcome is
+in the next tick, at the same instant. At one instant the scenario's events come first, then
 kubelets, then controllers.
 """
 
@@ -50,7 +50,6 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules
-from kubectl_nodelife.sim.agenda import KUBELET, Agenda
 from kubectl_nodelife.sim.api import CLUSTER, Api, RunRecorder
 from kubectl_nodelife.sim.container_events import ContainerEvents
 from kubectl_nodelife.sim.deployments import Deployments
@@ -64,7 +63,8 @@ from kubectl_nodelife.sim.machines import Machines
 from kubectl_nodelife.sim.owners import WorkloadControllers
 from kubectl_nodelife.sim.scheduler import Scheduler
 from kubectl_nodelife.sim.status_manager import StatusManagers
-from kubectl_nodelife.workloads.eviction import EvictionRefused
+from kubectl_nodelife.sim.timeline import KUBELET, Agenda
+from kubectl_nodelife.workloads.budgets import EvictionRefused
 from kubectl_nodelife.workloads.scoring import Scoring
 
 NOT_FOUND = 404
@@ -72,19 +72,19 @@ CONFLICT = 409
 
 
 MOST_TICKS = 10_000
-"""Rounds within a millisecond after which something goes in a circle; some dozens are usual."""
+"""Rounds within a millisecond that count as an endless loop; some dozens are usual."""
 
 
 class StandstillError(Failed):
-    """Parts of the simulation answer one another for ever, and virtual time does not get on."""
+    """Parts of the simulation react to one another for ever, and virtual time does not advance."""
 
 
 Faults = Callable[[Action, int], InjectedFault | None]
-"""(action, now) -> what goes wrong with it, None for nothing."""
+"""(action, now) -> its failure, None where it succeeds."""
 
 
 class ForkablePart(Protocol):
-    """Acts in a world, and is not made by it: a scenario's script, kubectl processes."""
+    """A part of a world that is not made by it: a scenario's script, kubectl processes."""
 
     def fork(self, world: World) -> ForkablePart:
         """The same in a fork of the world. Raises NotForkableError."""
@@ -110,8 +110,8 @@ class World:
         """`api` holds what is there at t=0, and its clock; `end_ns`: the last instant, ns since the
         epoch. `kinds_read`: kinds of which an object that is not there is known not to exist.
         `status_rules`: of the kubelets' status managers; None: they have none. `failing`: writes
-        that go wrong as the scenario wants; `faults`: as a test does. `scoring`: how the scheduler
-        chooses among the nodes that fit.
+        that fail by the scenario; `faults`: by a test. `scoring`: how the scheduler chooses among
+        the nodes that fit.
         """
         self.agenda = Agenda()
         self.api = api
@@ -141,10 +141,10 @@ class World:
         self.join(*self._parts())
 
     def fork(self, journal: RunRecorder) -> World:
-        """Another world at the same point, once this one has begun: both go on apart from here.
+        """Another world at the same point, once this one has begun: both go on separately.
 
-        Made by sharing: it costs what is under way, not what the cluster holds. What happens in the
-        fork is told to `journal`; both ask the same `faults`. Raises NotForkableError.
+        Data is shared: a fork costs what is under way, not what the cluster holds. What happens in
+        the fork is written to `journal`; both call the same `faults`. Raises NotForkableError.
         """
         other = copy(self)
         api, agenda = self.api.fork(journal), self.agenda.fork()
@@ -174,7 +174,7 @@ class World:
         return other
 
     def join(self, *parts: object) -> None:
-        """These act in the world, one of each class; a `ForkablePart` goes with its forks."""
+        """Add parts to the world, one of each class; a `ForkablePart` is forked with it."""
         self.agenda.join(*parts)
 
     def _parts(self) -> list[object]:
@@ -189,10 +189,10 @@ class World:
         return [part for part in of_its_own if part is not None]
 
     def begin(self, kinds: Iterable[str], heard: Mapping[str, Heard] | None = None) -> Cache:
-        """Wake the cluster's own parts. Returns what a first list shows.
+        """Start the cluster's own parts. Returns what a first list returns.
 
-        The first tick is at this very instant: the scenario's events come first in it, and it tells
-        that the `kinds` are synced. `heard`: kubelets that are joined (`Kubelets.begin`).
+        The first tick is at this very instant: the scenario's events come first in it, and it
+        reports the `kinds` as synced. `heard`: kubelets that are joined (`Kubelets.begin`).
         """
         listed = self.api.store.copy()
         self.scheduler.begin()
@@ -221,7 +221,7 @@ class World:
         return self.advance(at_ns)
 
     def advance(self, now_ns: int) -> tuple[int, Iterable[Event]]:
-        """Let everything happen that is due at or before this instant."""
+        """Run everything that is due at or before this instant."""
         self._begun = True
         self.api.now_ns = now_ns
         self.agenda.run(now_ns)
@@ -229,7 +229,7 @@ class World:
 
     @property
     def rests(self) -> bool:
-        """True if nothing is to happen in it of itself but heartbeats."""
+        """True if nothing but heartbeats is to happen in it by itself."""
         api = self.api
         return self._begun and not (api.pending or self._shown) and self.agenda.next_at() is None
 
@@ -276,16 +276,16 @@ class World:
         return self._faults is None and self._failing is None and self._withheld is None
 
     def cut_off(self) -> None:
-        """The controllers reach the API server no more: they hear of nothing, all they write fails.
+        """Cut the controllers off from the API server: they get no events, all their writes fail.
 
-        What they had heard of goes on to be so, but for heartbeats: those are heard no longer.
+        What they had received stays as it was, except heartbeats: these end.
         """
         if self._withheld is None:
             self.kubelets.tell_of_all(self.api.now_ns)
             self._shown, self.api.pending, self._withheld = self.api.pending, [], []
 
     def reconnect(self) -> None:
-        """The controllers list everything anew: they see how it is now, not what was in between."""
+        """The controllers list everything anew: they see the present state, not past changes."""
         withheld, self._withheld = self._withheld, None
         if withheld is not None:
             self.api.pending[:0] = latest(withheld)
@@ -300,8 +300,8 @@ class World:
         return self._failing.fault(action, self.api.store.get(*action.target), now_ns)
 
     def end(self) -> None:
-        """Undo the circles in which the cluster's parts hold one another, so that they go as soon
-        as nobody holds the world, without the garbage collector.
+        """Remove the reference cycles among the cluster's parts, so that they are freed with the
+        last reference to the world, without the garbage collector.
         """
         self.agenda.clear()
         self.api.forget_listeners()
@@ -377,7 +377,7 @@ class World:
         marks.clear()
 
     def _holds(self, action: Action, old: KubeObject | None) -> bool:
-        """True if the server takes the action; if not, it is refused here."""
+        """True if the server accepts the action; if not, it is refused here."""
         why = _PRECONDITIONS[type(action)](self, action, old)
         if why:
             if old is not None:
@@ -408,7 +408,7 @@ class World:
         return True
 
     def refuse(self, action: Action, code: int, message: str) -> None:
-        """Answer a call with an error; whoever made it learns of it in the next tick."""
+        """Answer a call with an error; its caller gets it in the next tick."""
         self.api.pending.append(self._failed(action, code, message))
 
     def _failed(self, action: Action, code: int, message: str) -> Outcome:
@@ -425,7 +425,7 @@ class World:
 
 
 def latest(events: Iterable[Event]) -> list[Event]:
-    """The events that a new list shows: of each object the last one."""
+    """The events that a new list returns: of each object the last one."""
     kept: dict[object, Event] = {}
     for event in one_by_one(events):
         match event:
@@ -461,7 +461,7 @@ def _collision_counted(world: World, action: Action, old: KubeObject | None) -> 
     return "" if old.status.collision_count == action.seen else "the count was raised already"
 
 
-# action -> what the server looks at before it does as told: "" or why not
+# action -> the server's check before it applies it: "" or why it refuses
 _PRECONDITIONS: dict[type[Action], Callable[[World, Action, KubeObject | None], str]] = {
     CreatePod: _exists,
     CreateControllerRevision: _exists,

@@ -3,7 +3,7 @@
     study -> points of its space x seeds -> runs, each on a fork of its point's present
           -> what each run measures -> quantiles, intervals, paired differences, assertions
 
-`study` reads the document, `space` makes its points, `failures` say what fails when, `points` is
-the base and what a point makes of it, `runs` plays and measures, `statistics` and `result` sum up,
-`store` keeps runs in files, and `pool` is the only one that knows of Dask.
+`study` reads the document, `points` has its space, its base and what a point makes of it,
+`failures` define what fails when, `runs` plays and measures, `result` sums up and keeps runs in
+files, and only `pool` uses Dask.
 """

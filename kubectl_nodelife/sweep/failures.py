@@ -1,4 +1,4 @@
-"""Models of failures: from a seed, which nodes are silent when, and whether their machines are off.
+"""Models of failures: from a seed, which kubelets do not report when, and if machines are off.
 
 Each draws from streams of its own, one for each (seed, model, node), so that another model, another
 node or another setting changes no other draw: points of a study are compared on the same failures.
@@ -104,7 +104,7 @@ def positive(value: Any, at: FieldPath, most: float = _MOST) -> float:
 
 
 class Silence(NamedTuple):
-    """A node's kubelet is not heard of, from an instant after t=0 to another, ns. `off`: its
+    """A node's kubelet does not report, from an instant after t=0 to another, ns. `off`: its
     machine is off; else only its connection is cut."""
 
     node: str
@@ -115,7 +115,7 @@ class Silence(NamedTuple):
 
 class Terrain(NamedTuple):
     """The targets of failures: nodes by name with labels, when each renews first (ns, from t=0),
-    how often they renew, and how long a run is. `stands` draws for a node (or a group)."""
+    how often they renew, and how long a run is. `chance` draws for a node (or a group)."""
 
     labels: Mapping[str, Mapping[str, str]]
     first_renewal_ns: Mapping[str, int]
@@ -146,7 +146,7 @@ class Independent(msgspec.Struct, frozen=True, tag="independent"):
 
 
 class Group(msgspec.Struct, frozen=True, tag="group"):
-    """Machines of a group fail at once: of each, with that probability."""
+    """Machines of a group fail at once: each machine with probability `share`."""
 
     label: str
     mtbf: Law
@@ -288,7 +288,7 @@ def _renewals(
 
 
 def merged(silences: Iterable[Silence], duration_ns: int) -> list[Silence]:
-    """Those of each node, without overlaps: what touches is one, and off if some of it is."""
+    """The silences of each node, merged where they overlap or touch; off if any of them is."""
     found: list[Silence] = []
     for new in sorted(silences, key=lambda s: (s.node, s.from_ns, s.to_ns)):
         if new.from_ns >= duration_ns:

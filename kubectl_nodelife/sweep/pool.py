@@ -1,9 +1,9 @@
-"""Runs of a study on Dask workers: processes of this machine, or a scheduler that is there already.
+"""Runs of a study on Dask workers: processes of this machine, or a scheduler that runs already.
 
 The plan is sent once and is itself the result of a task, so that it outlives every worker; tasks
-are some seconds of runs, sized from the first. A worker that is killed costs its task, which is
-played again. Nothing of this process's environment goes to workers that are started here but what
-a program needs to run, and they talk TLS among themselves.
+are some seconds of runs, sized from the first. The task of a worker that is killed is played again.
+Workers that are started here get only the part of this process's environment that a program needs
+to run, and they use TLS among themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import platform
 import time
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
@@ -55,7 +55,7 @@ _MEMORY_A_POD: Final = 4096
 
 
 class FailedRuns(NamedTuple):
-    """A task that failed to the last try: its runs, and why."""
+    """A task that failed in its last try too: its runs, and why."""
 
     runs: list[RunId]
     why: str
@@ -69,8 +69,8 @@ class TaskResult(NamedTuple):
 
 
 class Pool:
-    """A connection to a scheduler. `workers`: how many processes there are to begin with; `address`
-    is what people call it; `dashboard` "" where there is none."""
+    """A connection to a scheduler. `workers`: how many processes there are to begin with;
+    `address`: as messages name it; `dashboard` "" where there is none."""
 
     def __init__(self, client: Client, address: str, dashboard: str = "") -> None:
         self._client = client
@@ -102,8 +102,8 @@ class Pool:
     def play(
         self, plan: Plan, runs: Sequence[RunId], estimate: Callable[[float], None]
     ) -> Iterator[RunResult | FailedRuns]:
-        """Play them; what comes of them, in their order. `estimate` is told once for how many
-        seconds the rest will last. Raises Unreachable where the scheduler or all workers go."""
+        """Play the runs; yields the results, in their order. `estimate` is called once with the
+        seconds that the rest will last. Raises Unreachable if the scheduler or all workers go."""
         try:
             yield from _Playing(self._client, plan, runs, estimate).results()
         except (CancelledError, FuturesCancelledError, OSError) as error:
@@ -155,7 +155,7 @@ class _Playing:
         self._under_way[future] = runs
 
     def _wait(self) -> None:
-        """Take in what has come, and see that there is enough to do."""
+        """Take the finished tasks, and submit more."""
         try:
             done = wait(
                 list(self._under_way), timeout=_LOOK_SECONDS, return_when="FIRST_COMPLETED"
@@ -183,7 +183,7 @@ class _Playing:
             self._found[result.number] = result
 
     def _size_up(self, seconds: Sequence[float]) -> None:
-        """From the first task: its first run makes the point's present, too."""
+        """Size tasks by the first one, whose first run makes the point's present, too."""
         a_run = max(min(seconds), 1e-4)
         self._size = max(1, min(_MOST_OF_A_TASK, round(_TASK_SECONDS / a_run)))
         workers = max(1, len(self._client.scheduler_info(n_workers=-1)["workers"]))
@@ -192,7 +192,7 @@ class _Playing:
         self._estimate(left * a_run / workers)
 
     def _failed(self, runs: list[RunId], error: BaseException | None) -> None:
-        """Once more where a worker died of it, without its neighbours; else it has failed."""
+        """Submit again where a worker died of it, then each run alone; else the run has failed."""
         if isinstance(error, NodelifeError) and not isinstance(error, Failed):
             raise error
         first = runs[0].number
@@ -251,7 +251,7 @@ def read_where(text: str) -> int | str:
 @contextmanager
 def pool_at(where: int | str, pods: int) -> Iterator[Pool]:
     """A pool at a place of `read_where`, for clusters of so many pods. Raises Unreachable."""
-    logging.disable(logging.CRITICAL)  # what users need of it is raised
+    logging.disable(logging.CRITICAL)  # what users need to see is raised
     settings = {
         "distributed.scheduler.allowed-failures": 10,
         "distributed.admin.large-graph-warning-threshold": "1GB",
@@ -301,12 +301,13 @@ def _local(processes: int, pods: int) -> Iterator[Pool]:
         with Client(cluster) as client:
             yield Pool(client, LOCAL, cluster.dashboard_link if drawn else "")
     finally:
-        cluster.close(timeout=5)
+        with suppress(TimeoutError):  # workers that have not ended by then end with this process
+            cluster.close(timeout=5)
 
 
 @contextmanager
 def _only_environment() -> Iterator[None]:
-    """Workers that are started meanwhile, or again, inherit what a program needs, and no more."""
+    """Workers that are started meanwhile, or again, inherit only what a program needs."""
     kept = dict(os.environ)
     wanted = {name: kept[name] for name in _ENVIRONMENT if name in kept}
     try:

@@ -1,11 +1,10 @@
 """Plays runs, and measures them: a point's present is made once, each run is a fork of it with its
 seed's failures.
 
-What goes to another process is a `Plan` (once) and `RunId`s; what comes back are plain figures,
-read off a play's records and its levels of service. `needless` is judged by what truly was the
-case, which only the failures of the run tell: a node that was marked lost while its machine worked,
-a pod that was evicted though its machine had never been off, or was back before the pod's
-replacement was ready.
+A `Plan` (once) and `RunId`s go to another process; plain figures come back, read from a play's
+records and its levels of service. `needless` is judged by the true state of machines, which only
+the failures of the run show: a node that was marked lost while its machine worked, a pod that was
+evicted though its machine had never been off, or was back before the pod's replacement was ready.
 """
 
 from __future__ import annotations
@@ -26,15 +25,13 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if.answer import figures_of
 from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, is_eviction
 from kubectl_nodelife.outlook.what_if.question import EachPlay
-from kubectl_nodelife.sim.agenda import without_collector
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.events import ScenarioEvent, read_events
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.joined import joined_kubelets
-from kubectl_nodelife.sim.timeline import Record
+from kubectl_nodelife.sim.timeline import Record, without_collector
 from kubectl_nodelife.sweep.failures import Model, Silence, Terrain, events_of, merged, stream
-from kubectl_nodelife.sweep.points import Base, Terms, question_at
-from kubectl_nodelife.sweep.space import Point
+from kubectl_nodelife.sweep.points import Base, Point, Terms, question_at
 
 _KEY_LENGTH: Final = 32
 
@@ -56,7 +53,7 @@ class Plan(msgspec.Struct, frozen=True):
     version: str = __version__
 
     def key(self, run: RunId) -> str:
-        """The key that tells a run apart from all others of any study."""
+        """The key that identifies a run among the runs of all studies."""
         told = [
             *(self.study, self.base.digest, self.version, repr(self.failures), repr(self.terms)),
             *(list(self.measures), sorted(run.point.items()), run.seed),
@@ -122,7 +119,7 @@ class _LastPoint:
         self._plays: PointPlays | None = None
 
     def at(self, plan: Plan, point: Point) -> PointPlays:
-        """Those of that point."""
+        """The plays of that point."""
         of = (plan.key(RunId(0, 0, point, 0)), point)
         if self._plays is None or of != self._of:
             self._plays = None  # the old ones go first
@@ -134,7 +131,7 @@ _last_point: Final = _LastPoint()
 
 
 def play_runs(plan: Plan, runs: Sequence[RunId]) -> list[RunResult]:
-    """Play these, in their order. Raises BadInput, and Failed in another version of ours."""
+    """Play these, in order. Raises BadInput, and Failed in another version of this program."""
     if plan.version != __version__:
         what = f"this worker has kubectl-nodelife {__version__}, the study needs {plan.version}"
         raise Failed(what, on="sweep", remedy="install the same version on each worker")
@@ -145,7 +142,7 @@ def play_runs(plan: Plan, runs: Sequence[RunId]) -> list[RunResult]:
 
 
 class ReadRun:
-    """A play with what its failures did, and what several measures need of it. Instants are seconds
+    """A play with the effects of its failures, and data for several measures. Instants are seconds
     after t=0; `end` is the play's. `marked`, `off`: nodes -> when they were not Ready, and when
     their machines were off."""
 
@@ -322,7 +319,7 @@ MEASURES: Final[Mapping[str, Callable[[ReadRun], float]]] = {
     "brakeMinutes": _brake,
     "peakWritesPerSecond": _peak_writes,
 }
-"""Each measure -> its figure of a run; the less the better."""
+"""Each measure -> its figure of a run; lower is better."""
 
 
 def measured(

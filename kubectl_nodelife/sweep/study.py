@@ -30,8 +30,13 @@ from kubectl_nodelife.sim.fields import (
     sequence,
     text,
 )
-from kubectl_nodelife.sim.scenario import API_VERSION, CONTROLLER_NAMES, FEWEST_PODS, SCHEDULERS
-from kubectl_nodelife.sim.scenario_document import only_document
+from kubectl_nodelife.sim.scenario import (
+    API_VERSION,
+    CONTROLLER_NAMES,
+    FEWEST_PODS,
+    SCHEDULERS,
+    only_document,
+)
 from kubectl_nodelife.sweep.failures import (
     Flap,
     Group,
@@ -45,9 +50,9 @@ from kubectl_nodelife.sweep.failures import (
     positive,
     read_law,
 )
+from kubectl_nodelife.sweep.points import LatinHypercube, Value, read_sampling, read_space
+from kubectl_nodelife.sweep.result import OPERATORS, STATISTICS, Assertion
 from kubectl_nodelife.sweep.runs import MEASURES
-from kubectl_nodelife.sweep.space import LatinHypercube, Value, read_sampling, read_space
-from kubectl_nodelife.sweep.statistics import OPERATORS, STATISTICS, Assertion
 
 KIND: Final = "Study"
 BASES: Final = ("snapshot", "dump", "scenario", "generate")
@@ -83,7 +88,7 @@ _MOST_SECONDS: Final = 1e10
 
 
 class Study(msgspec.Struct, frozen=True):
-    """A study as it is written. `base`: (one of BASES, what it says); `profile` "": the base's.
+    """A study as it is written. `base`: (one of BASES, its value); `profile` "": the base's.
     `document`: the whole as plain values."""
 
     file: str
@@ -177,7 +182,7 @@ def _assertions(value: Any, at: FieldPath) -> tuple[Assertion, ...]:
 
 
 def _assertion(value: Any, at: FieldPath) -> Assertion:
-    """`[p5|median|p95|mean] MEASURE OP NUMBER`, of the mean where nothing else is said."""
+    """`[p5|median|p95|mean] MEASURE OP NUMBER`, of the mean where no statistic is given."""
     written = text(value, at)
     parts = _ASSERTION.fullmatch(written.strip())
     if parts is None:
@@ -275,8 +280,8 @@ def _trace(fields: dict[str, Any], at: FieldPath, read_file: ReadFile) -> Trace:
 
 
 def read_trace(content: bytes, file: str, columns: Mapping[str, str]) -> tuple[MachineOutage, ...]:
-    """The times for which machines are down, by time. `columns`: what the trace calls COLUMNS,
-    where it does not call them so. Times are seconds. Raises BadInput."""
+    """The times for which machines are down, by time. `columns`: the trace's own names for
+    COLUMNS, where they differ. Times are seconds. Raises BadInput."""
     found: list[MachineOutage] = []
     down: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -299,7 +304,7 @@ def read_trace(content: bytes, file: str, columns: Mapping[str, str]) -> tuple[M
             found.append(MachineOutage(machine, down.pop(machine), at_ns))
             last[machine] = at_ns
         elif event == "up" and machine in last and at_ns == last[machine]:
-            continue  # said twice: by a duration, and by its end
+            continue  # given twice: by a duration, and by its end
         elif event in ("up", "down"):
             raise BadInput(f"{machine} goes {event} and is {event} already", on=place)
         else:

@@ -1,5 +1,5 @@
-"""Loaded by the workers that are started on this machine, before they work: Ctrl-C, which a
-terminal sends to them as well, is the client's to answer, which ends them."""
+"""Loaded by the workers that are started on this machine, before they work. They ignore Ctrl-C,
+which a terminal sends to them as well: the client handles it and ends them."""
 
 from __future__ import annotations
 

@@ -15,17 +15,16 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey
 from kubectl_nodelife.drain.admission import Admission
-from kubectl_nodelife.drain.advice import numbers
-from kubectl_nodelife.drain.needs import Unread
+from kubectl_nodelife.drain.budget_findings import numbers
 from kubectl_nodelife.drain.results import NEVER, READY, REFUSED, SLOW, UNKNOWN
-from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
 from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.workloads.eviction import asks_budgets
+from kubectl_nodelife.workloads.budgets import asks_budgets
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.waves import BudgetKey
 

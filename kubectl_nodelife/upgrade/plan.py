@@ -35,7 +35,13 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     UnreadableMark,
     mark_of,
 )
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
+from kubectl_nodelife.controllers.upgrade.policy import (
+    UpgradePolicy,
+    Window,
+    WorkMode,
+    longest_ns,
+    parse_window,
+)
 from kubectl_nodelife.controllers.upgrade.selection import (
     is_control_plane,
     is_selected,
@@ -45,16 +51,15 @@ from kubectl_nodelife.controllers.upgrade.selection import (
     why_undrainable,
     zone_name,
 )
-from kubectl_nodelife.controllers.upgrade.windows import Window, longest_ns, parse_window
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.times import format_duration
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.run import Progress
 from kubectl_nodelife.sim.upgrade_course import Course

@@ -1,11 +1,9 @@
 """Pure rules that several users share.
 
-- disruption: `budgets` (the arithmetic), `budget_ledger` (one budget over time), `scales`,
-  `eviction`, `matching`
-- scheduling: `scheduling` are the filters, with `spread`, `interpod`, `volumes`;
-  `scoring` chooses among the nodes that fit; `placement` does both for many pods, by `pod_classes`
-  and `placement_rules`
-- owners: `owners` (what replaces a pod), `daemonset_defaults`, `endpoints`,
-  `time_to_ready`
+- disruption: `budgets` (the arithmetic and the Eviction API's decision), `budget_ledger` (one
+  budget over time)
+- scheduling: `scheduling` are the filters, with `topology`, `volumes`; `scoring` chooses among
+  the nodes that fit; `placement` does both for many pods, by `pod_classes` and `placement_rules`
+- owners: `owners` (what replaces a pod, and how many there should be), `time_to_ready`
 - drains: `waves`; `force_advice` and `node_readiness`: pods on dead nodes
 """

@@ -1,9 +1,9 @@
-"""One budget over time: what it counts, what its status says, and when the two part.
+"""One budget over time: what it counts, what its status says, and when the two differ.
 
-The Eviction API believes the status; the disruption controller brings it up to date a moment after
-a pod changed. So a ledger has both: the truth, as counts that pods change when they come, go,
-become Ready or are marked deleted, and the budget as the API shows it, which `sync` writes. The
-arithmetic itself is that of `workloads.budgets`.
+The Eviction API uses the status; the disruption controller updates it a moment after a pod changed.
+So a ledger has both: the true counts, which pods change when they come, go, become Ready or are
+marked deleted, and the budget as the API shows it, which `sync` writes. The arithmetic itself is
+that of `workloads.budgets`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.workloads.budgets import (
     DELETION_TIMEOUT_NS,
+    Allowed,
+    EvictionRefused,
     Expectation,
     computed_status,
     counts_scales,
+    decide_eviction,
     desired_pods,
     failed_status,
     sync_failure,
 )
-from kubectl_nodelife.workloads.eviction import Allowed, EvictionRefused, decide_eviction
-from kubectl_nodelife.workloads.scales import OwnerLookup, ScaleUnknown, SyncFailure, scale_of_pod
+from kubectl_nodelife.workloads.owners import OwnerLookup, ScaleUnknown, SyncFailure, scale_of_pod
 
 CONFLICT_WINDOW_NS: Final = 8 * MILLISECOND_NS
-"""Two evictions under one budget within this time have read the same status: one must go again."""
+"""Two evictions under one budget within this time have read the same status: one is retried."""
 
 
 class LedgerEntry(NamedTuple):
@@ -43,10 +45,10 @@ class LedgerEntry(NamedTuple):
 
 
 class BudgetLedger:
-    """A budget, the counts behind it, and how its status went.
+    """A budget, the counts behind it, and the history of its status.
 
-    `budget` is what the API shows. `healthy`, `matched` are the truth. `last_spent_ns`: when an
-    eviction last wrote to it. `guessed`: the scale of some owner could not be read and was taken
+    `budget` is what the API shows. `healthy`, `matched` are the true counts. `last_spent_ns`: when
+    an eviction last wrote to it. `guessed`: the scale of some owner could not be read and was taken
     from the recorded status, or else from the number of its pods.
     """
 
@@ -93,7 +95,7 @@ class BudgetLedger:
         copy.entries = list(self.entries)
         return copy
 
-    # --- the truth -------------------------------------------------------------------------------
+    # --- the true counts -------------------------------------------------------------------------
 
     def pod_changed(self, old: Pod | None, new: Pod | None, owners: OwnerLookup) -> None:
         """A pod that the budget matches came, went or changed; None where it does not match it."""
@@ -138,7 +140,7 @@ class BudgetLedger:
         return desired_pods(self.budget.spec, scale, self.matched)
 
     def _guess(self, known: int) -> int:
-        """The scales that could not be read: what the recorded status leaves for them."""
+        """The scales that could not be read: the rest that the recorded status leaves for them."""
         status = self.budget.status
         if status.observed_generation >= self.budget.metadata.generation and status.conditions:
             return max(0, status.expected_pods - known)
@@ -147,10 +149,10 @@ class BudgetLedger:
     # --- the status ------------------------------------------------------------------------------
 
     def begin(self, now_ns: int) -> None:
-        """All pods have joined: see whether the recorded status is that of a sync.
+        """All pods are counted: check if the recorded status is that of a sync.
 
         A budget without any status was written by hand and gets one at once. A recorded failure
-        that the objects do not explain is believed: the controller saw more than was read.
+        that the objects do not explain is kept: the controller saw more than was read.
         """
         status = self.budget.status
         if not status.conditions and not status.observed_generation:
@@ -181,10 +183,10 @@ class BudgetLedger:
         )
 
     def sync(self, at_ns: int, now_ns: int, *, reads_spec: bool = False) -> bool:
-        """The controller writes the status; whether it allows another number than before.
+        """The controller writes the status; True if it allows another number than before.
 
         `at_ns` counts as the entries do; `now_ns`: since the epoch. `reads_spec`: a spec newer than
-        the status is taken in; otherwise the controller is held to be stuck on it.
+        the status is taken in; otherwise the controller is assumed to be stuck on it.
         """
         before = self.budget.status.disruptions_allowed
         if self._recorded_failure is not None or (self.is_stale() and not reads_spec):

@@ -1,6 +1,6 @@
-"""Decides if a pod stuck on an unreachable node may be force-deleted, in the words of all verbs.
+"""Decides if a pod stuck on an unreachable node may be force-deleted, in one text for all verbs.
 
-`drain-plan`, `explain`, `audit` and `repair` say what is decided here, and nothing else about it.
+`drain-plan`, `explain`, `audit` and `repair` print what is decided here, and nothing else about it.
 Nothing that the API shows proves that a machine is off. A node whose kubelet no longer posts may be
 partitioned, with its containers running; then a force delete starts a second copy beside the first.
 So the advice lists what was found, what an operator has to verify, and how to undo each step.
@@ -12,10 +12,9 @@ from typing import Final, Protocol
 
 import msgspec
 
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.kube.wellknown import (
     ANNOTATION_CONFIG_MIRROR,
     FALSE,
@@ -30,7 +29,7 @@ OUT_OF_SERVICE: Final = f"{TAINT_NODE_OUT_OF_SERVICE}=nodeshutdown:NoExecute"
 REMOVED_BY_THE_CLUSTER: Final = frozenset(
     {"batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"}
 )
-"""Finalizers that controllers of the cluster itself take away as soon as the pod is over."""
+"""Finalizers that controllers of the cluster itself remove as soon as the pod has ended."""
 
 NOT_NEEDED: Final = "not-needed"
 AFTER_POWER_OFF: Final = "only-after-power-off"
@@ -39,7 +38,7 @@ UNAVAILABLE: Final = "unavailable"
 
 
 class ForceAdvice(msgspec.Struct, frozen=True, rename="camel"):
-    """The two ways to force a pod away, and what there is to know before. Each way is `not-needed`,
+    """The two ways to force a pod away, and what to know before. Each way is `not-needed`,
     `only-after-power-off`, `never`, or `unavailable` in this release. `sentence`: what to do."""
 
     sentence: str
@@ -56,7 +55,7 @@ class Release(msgspec.Struct, frozen=True):
     """The parts of the release and its settings that the advice depends on.
 
     `collects_out_of_service`: whether pod-gc deletes the terminating pods of a node with the
-    out-of-service taint. `heartbeat_ns`: so old a kubelet's heartbeat may be.
+    out-of-service taint. `heartbeat_ns`: how old a kubelet's heartbeat may be.
     """
 
     collects_out_of_service: bool = True
@@ -68,7 +67,7 @@ class ReleaseSettings(Protocol):
 
     @property
     def node_monitor_grace_period_ns(self) -> int:
-        """So long may a kubelet be silent."""
+        """How long a kubelet may not report."""
 
     def gate(self, name: str) -> bool:
         """True if the feature gate is on."""
@@ -114,13 +113,13 @@ def is_mirror(pod: Pod) -> bool:
 
 
 def finalizers_that_hold(pod: Pod) -> list[str]:
-    """The finalizers that keep the object of a pod that is over."""
+    """The finalizers that keep the object of a pod that has ended."""
     finalizers = pod.metadata.finalizers
     return [f for f in finalizers if f not in REMOVED_BY_THE_CLUSTER] if finalizers else []
 
 
 def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int) -> str:
-    """The advice about the pod, in one sentence that every verb says."""
+    """The advice about the pod, in one sentence that every verb prints."""
     if kept := finalizers_that_hold(pod):
         return f"forcing does not help: the owner of {', '.join(kept)} must take it off"
     if force == NOT_NEEDED and is_mirror(pod) and node.exists:

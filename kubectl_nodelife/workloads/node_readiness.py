@@ -1,7 +1,7 @@
 """The state of a node by which its pods are judged: whether it is Ready, and its last heartbeat.
 
-Whether its kubelet still reports is decided here once, for all that say something about pods that
-depend on it.
+This file decides once if its kubelet still reports, for all code that judges pods which depend on
+it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kubectl_nodelife.kube.wellknown import FALSE, TRUE
 from kubectl_nodelife.kube.wellknown import UNKNOWN as WORD_UNKNOWN
 
 STATUS_EVERY_NS: Final = 5 * MINUTE_NS
-"""How seldom a kubelet with a Lease posts what has not changed (`nodeStatusReportFrequency`)."""
+"""How often a kubelet with a Lease posts what has not changed (`nodeStatusReportFrequency`)."""
 
 
 class NodeReadiness(msgspec.Struct, frozen=True, gc=False):
@@ -46,7 +46,7 @@ class NodeReadiness(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_down(self) -> bool:
-        """The node says or is said not to be Ready, or does not exist."""
+        """The node is reported or marked as not Ready, or does not exist."""
         return self.read and (not self.exists or self.ready in (FALSE, WORD_UNKNOWN))
 
     @property
@@ -80,9 +80,9 @@ def node_readiness(node: Node, renewed_ns: int | None) -> NodeReadiness:
 
 
 def kubelet_speaks(node: NodeReadiness, grace_ns: int, now_ns: int) -> bool:
-    """True if the kubelet reports: by its heartbeat, or by the cluster's word where none was read.
+    """True if the kubelet reports: by its heartbeat, or by the Ready condition where none was read.
 
-    `grace_ns`: so old a heartbeat may be. Of a node that is Ready the status alone may be older by
+    `grace_ns`: how old a heartbeat may be. Of a node that is Ready the status alone may be older by
     the period in which a kubelet with a Lease repeats it.
     """
     if not node.exists:

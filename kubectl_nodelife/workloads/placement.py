@@ -1,8 +1,9 @@
 """A simulated scheduler: where a pod goes, and why not elsewhere.
 
 The filters are `workloads.scheduling`'s, the choice among the nodes that fit is a `Scoring`'s. This
-file keeps the counts behind the filters up while pods come and go, and asks as few nodes as
-possible. That nothing fits is certain; which node is taken is likely. Left out: preemption.
+file keeps the counts behind the filters up while pods come and go, and checks as few nodes as
+possible. A result that nothing fits is certain; the node that is taken is likely. Left out:
+preemption.
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ class PlacementSimulator:
             self._candidates_for(demands)
 
     def end(self) -> None:
-        """Undo the circle in which candidates hold the simulator."""
+        """Break the reference cycle between candidates and the simulator."""
         self._candidates.clear()
 
     # --- nodes (scoring asks) --------------------------------------------------------------------
@@ -219,8 +220,8 @@ class PlacementSimulator:
         )
 
     def fits_without(self, pod: Pod, name: str, leaving: Iterable[Pod]) -> bool:
-        """True if the pod fits on the node once these have left it, by room and ports; what the
-        spread and other pods say is as it is now.
+        """True if the pod fits on the node once these have left it, by room and ports; the
+        spread and the rules of other pods are taken as they are now.
         """
         wanted = self._rules.wanted(pod, self._classes.demands_of(pod))
         node = self._cache.nodes.get(name)
@@ -309,7 +310,7 @@ class PlacementSimulator:
         return not resource_reasons(wanted, infos[name] if name in infos else self.info(name))
 
     def _keeps_off(self, pod: Pod, node: Node) -> str | None:
-        """Why the node is out of the question for the pod, whatever runs there."""
+        """Why the node is excluded for the pod, whatever runs there."""
         return static_reason(pod, node) or (
             None if _is_daemon_pod(pod) else self._cache.keeps_off(node)
         )

@@ -15,15 +15,16 @@ from typing import Protocol
 
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.workloads.interpod import (
-    InterPodAffinity,
-    affinity_terms,
-    anti_affinity_terms,
-)
-from kubectl_nodelife.workloads.matching import SelectorIndex
+from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClass
 from kubectl_nodelife.workloads.scheduling import NodeInfo, PodRequirements
-from kubectl_nodelife.workloads.spread import TopologySpread, hard_constraints
+from kubectl_nodelife.workloads.topology import (
+    InterPodAffinity,
+    TopologySpread,
+    affinity_terms,
+    anti_affinity_terms,
+    hard_constraints,
+)
 from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, Volumes, volume_needs
 
 
@@ -112,7 +113,7 @@ class PlacementRules:
         return volume_needs(pod, self._cache, created_anew=True)
 
     def are_counted(self) -> bool:
-        """True if the rules of some class are, so that a pod that comes may let in another."""
+        """True if some class's rules are counted, so that a new pod may make room for another."""
         return bool(self._counted)
 
     # What changes

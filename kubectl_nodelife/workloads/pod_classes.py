@@ -1,4 +1,4 @@
-"""Which pods are alike to the scheduler, so that thousands of them are looked at as a few.
+"""Groups pods that are alike to the scheduler, so that thousands of them are handled as a few.
 
 Two steps: pods of the same `Demands` ask the same of a node by itself (taints, affinity, room), and
 of these the ones of the same `PodClass` also the same of what runs elsewhere (spread, rules between
@@ -24,7 +24,7 @@ _OWN_LABELS = frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.
 """Labels in which the pods of one template differ."""
 
 _COUNTED_APART: Final = 32
-"""Of so many nodes the pods are counted one by one; then those of all others are at once."""
+"""The pods of so many nodes are counted node by node; then those of all other nodes at once."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _NO_LABELS: Mapping[str, str] = {}
@@ -67,7 +67,7 @@ class Demands:
 
 
 class PodClasses:
-    """All that were met so far."""
+    """All classes that were found so far."""
 
     def __init__(self) -> None:
         self._demands: dict[bytes, Demands] = {}
@@ -76,7 +76,7 @@ class PodClasses:
         self._room: dict[int, tuple[PodSpec, PodRequirements]] = {}
 
     def demands_of(self, pod: Pod) -> Demands:
-        """Pods of one template nearly always hold the very same containers, which lead there."""
+        """Found by the containers, which pods of one template nearly always share."""
         spec = pod.spec
         known = self._by_containers.get(id(spec.containers))
         if known is not None and _asks_the_same(known[0], spec):
@@ -105,7 +105,7 @@ class PodClasses:
     def rooms_on(self, pods: Iterable[Pod]) -> dict[str, dict[PodRequirements, int]]:
         """The room that these pods take of each node, and how many take the same; ended ones: none.
 
-        In one go, for all pods of a large cluster may be asked about: those of one template mostly
+        In one pass, since it may be all pods of a large cluster: those of one template mostly
         follow one another.
         """
         found: defaultdict[str, dict[PodRequirements, int]]
@@ -127,15 +127,15 @@ class PodClasses:
 
 
 class RoomOnNodes:
-    """The room that pods take of each node: counted node by node, and once many were asked about,
-    of all at once.
+    """The room that pods take of each node: counted node by node, and after many nodes,
+    for all others at once.
     """
 
     def __init__(self, classes: PodClasses) -> None:
         self._classes = classes
         self._counted = 0
         self._ahead: dict[str, dict[PodRequirements, int]] = {}
-        """Of nodes that were not asked about yet."""
+        """Of nodes that were not requested yet."""
 
     def fork(self) -> RoomOnNodes:
         """Another one with the same counts, which each of the two keeps up for itself."""
@@ -149,7 +149,7 @@ class RoomOnNodes:
         pods_on: Callable[[str], Iterable[Pod]],
         all_pods: Callable[[], Iterable[Pod]],
     ) -> Mapping[PodRequirements, int]:
-        """The room taken of the node. Asks for pods only where it counts: a fork's take long."""
+        """The room taken of the node. Reads pods only if it must count them: a fork's take long."""
         rooms = self._ahead.pop(name, None)
         if rooms is None:
             rooms = self._classes.rooms_on(pods_on(name)).get(name, {})
@@ -189,7 +189,7 @@ def has_rules(spec: PodSpec) -> bool:
 
 
 def _asks_the_same(one: PodSpec, other: PodSpec) -> bool:
-    """True if pods with the very same containers ask the same of a node."""
+    """True if pods with the same containers have the same demands on a node."""
     return (
         one.tolerations == other.tolerations
         and bool(one.scheduling_gates) == bool(other.scheduling_gates)
@@ -200,7 +200,7 @@ def _asks_the_same(one: PodSpec, other: PodSpec) -> bool:
 
 
 def _takes_the_same(one: PodSpec, other: PodSpec) -> bool:
-    """True if pods with the very same containers take the same room."""
+    """True if pods with the same containers take the same room."""
     if (
         one.init_containers is other.init_containers
         and one.overhead is other.overhead

@@ -20,8 +20,7 @@ from kubectl_nodelife.kube.quantity import Amounts, amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches_required_node_affinity
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint, first_tolerating
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
-from kubectl_nodelife.workloads.interpod import InterPodAffinity
-from kubectl_nodelife.workloads.spread import TopologySpread
+from kubectl_nodelife.workloads.topology import InterPodAffinity, TopologySpread
 from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, Volumes, volume_reason
 
 PODS = "pods"
@@ -52,7 +51,7 @@ def host_ports(pod: Pod) -> tuple[HostPort, ...]:
 class NodeInfo:
     """A node, and the sum of what its pods take: of none at first (`pod_classes.stock` counts).
 
-    Pods that are going count until they are gone.
+    Terminating pods count until they are gone.
 
     `free`: what is left of each resource that the node has.
     """
@@ -79,7 +78,7 @@ class NodeInfo:
     def add(
         self, requests: Mapping[str, int], ports: Iterable[HostPort] = (), pods: int = 1
     ) -> None:
-        """So many pods with these requests and ports each are here."""
+        """Add so many pods with these requests and ports each."""
         self.pod_count += pods
         requested, free = self.requested, self.free
         for name, amount in requests.items():
@@ -91,7 +90,7 @@ class NodeInfo:
             self.ports[port] = self.ports.get(port, 0) + pods
 
     def remove(self, requests: Mapping[str, int], ports: Iterable[HostPort] = ()) -> None:
-        """A pod with these requests and ports has left."""
+        """Remove a pod with these requests and ports."""
         self.pod_count -= 1
         free = self.free
         for name, amount in requests.items():
@@ -210,7 +209,7 @@ def rule_reason(wanted: PodRequirements, node: Node) -> str | None:
 def fits(wanted: PodRequirements, info: NodeInfo) -> list[str]:
     """Why the pod does not fit the node, in upstream's words; empty if it does.
 
-    `needs.nowhere` is about all nodes at once and is the caller's to ask first.
+    `needs.nowhere` is about all nodes at once; the caller checks it first.
     """
     reason = static_reason(wanted.pod, info.node)
     return [reason] if reason is not None else room_reasons(wanted, info)

@@ -1,12 +1,12 @@
-"""Which of the nodes that fit a pod gets: a quick choice for thousands, and one by scores.
+"""Chooses among the nodes that fit a pod: a quick choice for thousands, and one by scores.
 
-Both keep the nodes that a kind of pods may go to and answer "the best now"; what fits is
-`PlacementSimulator`'s to say. kube-scheduler adds up the scores of its plugins by their weights
+Both keep the nodes that a kind of pods may go to and return the best one now; what fits is
+decided by `PlacementSimulator`. kube-scheduler adds up the scores of its plugins by their weights
 (`node_scores`); the quick choice takes them in the order of their weights instead. Either is a
-likely node, not a promise.
+likely node, not a certain one.
 
-What the scores ask about a pod and a node (`preference_of`, and the owner's other pods)
-follows the plugins TaintToleration (PreferNoSchedule), NodeAffinity (preferred terms) and
+The inputs of the scores about a pod and a node (`preference_of`, and the owner's other pods)
+follow the plugins TaintToleration (PreferNoSchedule), NodeAffinity (preferred terms) and
 PodTopologySpread (its default constraints, which count the pods of one owner). Left out: soft
 constraints that a pod writes itself, and preferred affinity between pods.
 """
@@ -50,13 +50,13 @@ Siblings = Mapping[str, int]
 """Node -> how many pods of one owner it has."""
 
 Test = Callable[[str], bool]
-"""Asks something about a node, by its name."""
+"""A test of a node, by its name."""
 
 _NOBODY: Final[Siblings] = {}
 
 
 class Nodes(Protocol):
-    """The questions of a choice about nodes."""
+    """The data about nodes that a choice reads."""
 
     def node_count(self) -> int:
         """How many nodes there are."""
@@ -89,7 +89,7 @@ class Preference(NamedTuple):
 
 
 Prefers = Callable[[str], Preference]
-"""Node -> what a kind of pods thinks of it."""
+"""Node -> the preference of a kind of pods for it."""
 
 
 class Candidates(Protocol):
@@ -229,7 +229,7 @@ class HighestScore:
         self.next = 0
 
     def candidates(self, nodes: Nodes, prefers: Prefers) -> Candidates:
-        """A list that is gone round."""
+        """A list that is searched round-robin."""
         return _Round(nodes, prefers, self)
 
 
@@ -247,7 +247,7 @@ class _Round:
         self._liked: dict[str, Preference] = {}
 
     def fork(self, nodes: Nodes, prefers: Prefers, scoring: HighestScore) -> _Round:
-        """The list of names is never changed, so that both have it."""
+        """The list of names is never changed, so that both share it."""
         other = copy(self)
         other._nodes, other._prefers, other._scoring = nodes, prefers, scoring
         self._admitted, other._admitted = fork_dict(self._admitted)
@@ -307,7 +307,7 @@ class _Round:
         return found
 
     def _preferences(self, names: Sequence[str]) -> list[Preference]:
-        """The pods' preference for each of the nodes; `update` keeps it true."""
+        """The pods' preference for each of the nodes; `update` keeps it current."""
         liked, prefers = self._liked, self._prefers
         for name in names:
             if name not in liked:
@@ -391,7 +391,7 @@ def preference_of(pod: Pod, node: Node) -> Preference:
     NodeAffinity's `Score`."""
     affinity = pod.spec.affinity
     if affinity is None and not node.spec.taints:
-        return _NONE  # as mostly
+        return _NONE  # as for most pods
     taints = sum(
         taint.effect == PREFER_NO_SCHEDULE and first_tolerating(pod.spec.tolerations, taint) is None
         for taint in node.spec.taints
@@ -405,7 +405,7 @@ def preference_of(pod: Pod, node: Node) -> Preference:
 class OwnersPods:
     """How many pods of each owner are on each node; counted when first asked for.
 
-    In a cluster of more than `SMALL` nodes a few nodes are compared, and this is not looked at.
+    In a cluster of more than `SMALL` nodes a few nodes are compared, and this is not used.
     """
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ are whole seconds, so a sample is off by up to one. A pod that was restarted, or
 moved long after its start, says nothing about a new pod and is left out. Where a workload has no
 sample the rest of its namespace and then of the cluster stand in, and where there is none at all,
 an assumption that the plan prints. A workload whose pods run and are not Ready, every one of them,
-is held to stay so: what keeps them from it will keep their replacements too.
+is assumed to stay so: the cause will affect their replacements too.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def learn(pods: Iterable[Pod], source: str) -> TimeToReady | None:
     samples = sorted([took for pod in pods if (took := sample(pod)) is not None])
     if not samples:
         return None
-    # Beyond twice the median lie readiness that was lost and found again, slow pulls, bad days.
+    # Samples beyond twice the median are of lost and regained readiness, slow pulls, exceptions.
     median = samples[len(samples) // 2]
     kept = [s for s in samples if s <= 2 * median + 5 * SECOND_NS]
     middle = sum(kept) // len(kept) + 50 * MILLISECOND_NS
@@ -83,7 +83,7 @@ def learn(pods: Iterable[Pod], source: str) -> TimeToReady | None:
 
 
 def is_starting(pod: Pod) -> bool:
-    """True if the pod is not Ready because it has not come that far yet.
+    """True if the pod is not Ready because it is still starting.
 
     A pod that runs and is not Ready is not starting, nor is one whose containers cannot be started.
     """
@@ -99,7 +99,7 @@ def is_starting(pod: Pod) -> bool:
 def restarted_ns(pod: Pod) -> int | None:
     """When the last of the containers began that run and are not ready yet, ns since the epoch.
 
-    None where the pod waits for nothing of the kind: it is Ready, or a container does not run.
+    None where the pod does not wait for that: it is Ready, or a container does not run.
     """
     if pod.status.phase != "Running" or pod.ready():
         return None
@@ -115,7 +115,7 @@ def restarted_ns(pod: Pod) -> int | None:
 
 def is_on_its_way(pod: Pod) -> bool:
     """True if the pod starts, or has containers that began and are to become ready. For how long
-    that may be hoped is `LearntTerms.starts_after`."""
+    that may be assumed is `LearntTerms.starts_after`."""
     if pod.status.phase != "Running":
         return is_starting(pod)
     for status in pod.status.container_statuses or ():
@@ -125,7 +125,7 @@ def is_on_its_way(pod: Pod) -> bool:
 
 
 def never_ready(pods: Iterable[Pod]) -> bool:
-    """True if some of the workload's pods have had their chance, and none of them is Ready."""
+    """True if some of the workload's pods are past their start, and none of them is Ready."""
     tried = False
     for pod in pods:
         if pod.ready():
@@ -152,7 +152,7 @@ class TimesToReady:
         self._fallback: dict[str, TimeToReady] = {}
 
     def learn_from(self, other: TimesToReady, owners: Container[str]) -> None:
-        """Take over what others have learnt from the same pods of these owners, by their uids, and
+        """Take over what `other` has learnt from the same pods of these owners, by their uids, and
         of the cluster.
         """
         self._learnt.update((uid, took) for uid, took in other._learnt.items() if uid in owners)

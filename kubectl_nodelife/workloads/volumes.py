@@ -1,4 +1,4 @@
-"""Where a pod's volumes let it go: bound volumes' node affinity and zones, claims not bound yet.
+"""Where a pod's volumes allow it: bound volumes' node affinity and zones, claims not bound yet.
 
 Follows kube-scheduler plugins/volumebinding (`PreFilter`, `FindPodVolumes`), volumezone and
 volumerestrictions (ReadWriteOncePod). Left out: limits on attached volumes, storage capacity,

@@ -1,8 +1,8 @@
-"""Which nodes can go together: waves within the limits of budgets, zones, room and numbers.
+"""Which nodes can be drained together: waves within limits of budgets, zones, room and numbers.
 
 A wave holds at most so many nodes, so many of a zone, no more pods of a budget than it can spare at
-once (a node that alone needs more goes without company under that budget), and no more than there
-is room for. Greedy, in several orders; the shortest result counts.
+once (a node that alone needs more is the only one of its wave under that budget), and no more than
+there is room for. Greedy, in several orders; the shortest result counts.
 
 `CapacityLeft` is the room for replacements, added up over nodes: a necessary condition, quick to
 ask while packing. Only sums of cpu, memory and pod slots; whether each pod finds a node of its own
@@ -81,7 +81,7 @@ class CapacityLeft:
         self._free[PODS] = self._free.get(PODS, 0) - pods - free.get(PODS, 0)
 
     def next_wave(self, drained: list[str]) -> None:
-        """These nodes are drained, and what is done to them is done. They may take pods again."""
+        """These nodes are drained and their change is done. They may take pods again."""
 
 
 def takes_pods(node: Node) -> bool:
@@ -147,9 +147,9 @@ def largest_wave(
     caps: Mapping[BudgetKey, int],
     capacity: Callable[[], CapacityLeft],
 ) -> list[str]:
-    """The most nodes that were found to go together, whatever their number.
+    """The most nodes that were found to fit in one wave, whatever their number.
 
-    Those that ask least come first, of budgets, of room, or of both.
+    Those that need least come first, of budgets, of room, or of both.
     """
     best: list[str] = []
     for order in (_by_budgets, _by_room, lambda load, caps: (len(load.budgets), load.pods)):
@@ -196,7 +196,7 @@ class _Remaining:
                 self._budgets[key] = self._budgets.get(key, 0) + min(count, caps[key])
 
     def remove(self, load: NodeLoad) -> None:
-        """A node found its wave."""
+        """A node is in a wave now."""
         self._zones[load.zone] -= 1
         for key, count in load.budgets.items():
             self._budgets[key] -= min(count, self._caps[key])
@@ -219,7 +219,7 @@ def _cut(
     room: CapacityLeft,
     rank: Rank,
 ) -> list[list[str]]:
-    """Wave after wave, the nodes that are hardest to place first."""
+    """Cut wave after wave, the nodes that are hardest to place first."""
     left = _Remaining(loads, caps, limits)
     shares = {load.name: _share(load, caps) for load in loads}
     waiting = list(loads)
@@ -233,7 +233,7 @@ def _cut(
         waiting.sort(key=lambda load: keys[load.name])
         wave = _Filling(caps, limits, room)
         taken = [load for load in waiting if wave.take(load)]
-        if not taken:  # no room even for one: it has to be tried, and the run will show
+        if not taken:  # no room even for one: it is tried, and the run shows the result
             taken = waiting[:1]
             wave.force(taken[0])
         for load in taken:

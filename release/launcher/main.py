@@ -1,8 +1,8 @@
 """Starts kubectl nodelife from an archive, with the packages in lib/ beside it and no others.
 
-An interpreter fits if extension modules for it are here. What the launcher remembered may have
-become another Python since; then the launcher is asked to look again. Must be understood by old
-versions of Python, which are told apart here.
+An interpreter fits if extension modules for it are here. The interpreter that the launcher
+remembers may have become another Python; then the launcher must search again. Old versions of
+Python must be able to run this file, which recognises them.
 """
 
 import _imp

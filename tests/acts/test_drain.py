@@ -23,7 +23,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.writer import Writer, WritingSession
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.acts.program import Ended, nodelife, start
 from tests.acts.test_repair import KUBE_SYSTEM, rows

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import Ended, nodelife
 from tests.loopback import client, play, sandbox
 from tests.pod_status.test_live import stuck_pod, well_node

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kubectl_nodelife.acts.upgrade.rights import rights
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands.rbac import rbac
 from kubectl_nodelife.controllers.upgrade.policy import NodeWork, UpgradePolicy, WorkMode
+from kubectl_nodelife.daemon.permissions import rights
 
 JOB = NodeWork(WorkMode.JOB, manifest={"metadata": {"namespace": "infra"}})
 EVERYTHING = UpgradePolicy(work=NodeWork(WorkMode.JOB), canary_service=True, conditions=True)

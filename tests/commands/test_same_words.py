@@ -10,7 +10,7 @@ import pytest
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands.sandbox import SCENARIO, _content
 from kubectl_nodelife.errors import NotFound
-from kubectl_nodelife.sandbox.inputs import read_beginning
+from kubectl_nodelife.sandbox.cluster import read_beginning
 
 DUMP = str(Path(__file__).parents[1] / "dumps" / "two-zones")
 Capture = pytest.CaptureFixture[str]

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
-from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
 from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     SECOND_NS,
+    DaemonPods,
     FailedPodsBackoff,
     failed_pods_backoff_key,
     is_pod_updated,
@@ -28,12 +28,13 @@ from kubectl_nodelife.controllers.daemonset.template import (
 from kubectl_nodelife.controllers.daemonset.update_plan import budget_of
 from kubectl_nodelife.engine import actions as dact
 from kubectl_nodelife.engine.events import Outcome
-from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
-from kubectl_nodelife.outlook.daemonset import kubectl_rollout
-from kubectl_nodelife.workloads.daemonset_defaults import (
+from kubectl_nodelife.kube.workload import (
+    ControllerRevision,
+    DaemonSet,
     default_daemon_set_spec,
     default_pod_template,
 )
+from kubectl_nodelife.outlook.daemonset import kubectl_rollout
 from tests.conformance.ds_play import Play
 from tests.conformance.ds_world import Json
 from tests.conformance.world import decode

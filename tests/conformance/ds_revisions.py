@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.daemonset.daemon_pods import Claim, claim_object
 from kubectl_nodelife.controllers.daemonset.history import (
     clean_up_history,
     compute_hash,
@@ -19,6 +18,7 @@ from kubectl_nodelife.controllers.daemonset.history import (
     revision_order,
     split_revisions,
 )
+from kubectl_nodelife.controllers.daemonset.pods_on_node import Claim, claim_object
 from kubectl_nodelife.controllers.daemonset.sync_context import Calls, Failures, SyncContext
 from kubectl_nodelife.controllers.daemonset.template import controller_reference
 from kubectl_nodelife.controllers.daemonset.tracked_set import RevisionHistory

@@ -10,7 +10,7 @@ import msgspec
 from kubectl_nodelife.controllers.nodelifecycle.eviction import eviction_pass
 from kubectl_nodelife.controllers.nodelifecycle.monitor import monitor_node_health
 from kubectl_nodelife.controllers.nodelifecycle.taints import no_schedule_pass, reconcile_labels
-from kubectl_nodelife.engine.ratelimit import TokenBucket
+from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.node import Node, Taint
 from tests.conformance.nl_checks import check
 from tests.conformance.nl_world import Tireless, World

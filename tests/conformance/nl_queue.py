@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.tainteviction.parallel_workers import worker_of
+from kubectl_nodelife.controllers.tainteviction.controller import worker_of
 from kubectl_nodelife.controllers.tainteviction.timed_workers import (
     TimedWorkers,
     Work,
 )
 from kubectl_nodelife.engine.actions import ScheduleEviction
 from kubectl_nodelife.engine.profiles import parse_profile
-from kubectl_nodelife.engine.ratelimit import (
+from kubectl_nodelife.engine.workqueue import (
     Always,
     Limiter,
     Never,

@@ -18,11 +18,11 @@ from kubectl_nodelife.engine import actions as act
 from kubectl_nodelife.engine.cache import Cache, ListFailed
 from kubectl_nodelife.engine.controller import Actions, flat
 from kubectl_nodelife.engine.events import Change, Gone, Outcome, Put
-from kubectl_nodelife.engine.ratelimit import TokenBucket
 from kubectl_nodelife.engine.settings import Settings, make_settings
-from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import format_duration
 from kubectl_nodelife.kube.workload import DaemonSet
 from tests.conformance.world import EPOCH_NS, decode, instant_ns
 

@@ -9,15 +9,16 @@ from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
-from kubectl_nodelife.kubelet.calls import (
+from kubectl_nodelife.kubelet.conditions import ready_condition
+from kubectl_nodelife.kubelet.machine import (
+    SYNC_PERIOD_NS,
     Answer,
     ApiCall,
     CallRefused,
     PatchPodStatusCall,
+    PodStatusMachine,
     drive,
 )
-from kubectl_nodelife.kubelet.conditions import ready_condition
-from kubectl_nodelife.kubelet.machine import SYNC_PERIOD_NS, PodStatusMachine
 from kubectl_nodelife.kubelet.status import with_condition
 from kubectl_nodelife.outlook.audit.classes import (
     classify,

@@ -24,6 +24,7 @@ from kubectl_nodelife.kubelet.conditions import (
     initialized_condition,
     ready_condition,
 )
+from kubectl_nodelife.kubelet.containers import illegal_transition
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from kubectl_nodelife.kubelet.status import (
     is_status_equal_by_kubelet,
@@ -31,7 +32,6 @@ from kubectl_nodelife.kubelet.status import (
     normalize_status,
     with_last_transition_times,
 )
-from kubectl_nodelife.kubelet.transition import illegal_transition
 
 Case = dict[str, Any]
 

@@ -14,17 +14,18 @@ from msgspec.structs import replace
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.pod import Container, Pod, PodStatus
 from kubectl_nodelife.kube.times import format_time, parse_time
-from kubectl_nodelife.kubelet.calls import (
+from kubectl_nodelife.kubelet.machine import (
     Answer,
     ApiCall,
+    CachedStatus,
     CallRefused,
     Calls,
     DeletePodCall,
     GetPodCall,
     PatchPodStatusCall,
+    PodStatusMachine,
     drive,
 )
-from kubectl_nodelife.kubelet.machine import CachedStatus, PodStatusMachine
 from kubectl_nodelife.kubelet.pods import is_static_pod
 from kubectl_nodelife.kubelet.releases import StatusRules
 from tests.conformance.ps_functions import NOW_NS, Case, read

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from kubectl_nodelife.daemon.changes import ChangeRecord
-from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
 from kubectl_nodelife.daemon.decisions import DecisionTask, Message
 from kubectl_nodelife.daemon.journal import Journal, open_journal
@@ -28,6 +27,7 @@ from kubectl_nodelife.kube.node import (
     Taint,
 )
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus, Toleration
+from kubectl_nodelife.live.clock import DaemonClock
 from kubectl_nodelife.live.news import (
     ABSENT,
     FAILING,

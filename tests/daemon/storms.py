@@ -23,8 +23,7 @@ from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.live.news import WatchNews
 from kubectl_nodelife.sim.api import Api
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.world import World

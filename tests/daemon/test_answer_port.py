@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.daemon import server
-from kubectl_nodelife.daemon.answer_port import AnswerPort, port_warning
-from kubectl_nodelife.daemon.bounded_listener import MOST_CONNECTIONS
+from kubectl_nodelife.daemon.answer_port import MOST_CONNECTIONS, AnswerPort, port_warning
 from kubectl_nodelife.daemon.client import ORDERS
 from kubectl_nodelife.daemon.cluster_view import NotReadYet, WatchedCluster
 from kubectl_nodelife.daemon.server import Server

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import FLAGS, PATIENT, ROOT, User, lines_of, silence, user
 from tests.loopback import play, sandbox
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.options import Options, with_limits
 from kubectl_nodelife.daemon.preflight import check_settings
 from kubectl_nodelife.daemon.settings import (
     DetectedSettings,
     RequestedSettings,
     flags_of,
+    load_config,
     resolve_settings,
 )
 from kubectl_nodelife.engine.cache import Cache

@@ -11,19 +11,17 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.journal import Journal, open_journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.clock import DaemonClock, steady_ns
 from kubectl_nodelife.live.news import LISTING
-from kubectl_nodelife.live.pacing import WatchPacing
-from kubectl_nodelife.live.requests import resource_of
+from kubectl_nodelife.live.requests import WatchPacing, resource_of
 from kubectl_nodelife.live.source import ListWatchSource
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.loopback import client, play, sandbox, until
 
 GRACE_SECONDS = 8

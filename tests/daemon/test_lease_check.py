@@ -14,7 +14,7 @@ from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.engine.timers import Timers
+from kubectl_nodelife.engine.workqueue import Timers
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
 from kubectl_nodelife.kube.times import SECOND_NS

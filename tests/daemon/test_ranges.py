@@ -8,7 +8,7 @@ from kubectl_nodelife.controllers.nodelifecycle.memory import PHASE_HOLDS_NS, Me
 from kubectl_nodelife.daemon.changes import document
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import format_micro_time
-from kubectl_nodelife.outlook.time_range import Range
+from kubectl_nodelife.outlook.eviction_forecast import Range
 from tests.daemon.lab import SECOND, T0, Lab, lease, make_lab, node, pod, run
 
 

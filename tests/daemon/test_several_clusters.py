@@ -14,7 +14,7 @@ import yaml
 from kubectl_nodelife.commands.several_clusters import exit_code_of
 from kubectl_nodelife.report.clusters import ClusterAnswer, ClustersPage
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import FLAGS, User, user
 from tests.loopback import play, sandbox
 

@@ -21,11 +21,10 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet
-from kubectl_nodelife.sim import branch as sim_branch
+from kubectl_nodelife.sim import present as sim_branch
 from kubectl_nodelife.sim import run as sim_run
 from kubectl_nodelife.sim.run import Run
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from kubectl_nodelife.sim.world import InjectedFault, World
 
 HASH = "controller-revision-hash"

@@ -16,8 +16,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.sim.run import run
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 
 TRACES = Path(__file__).parents[1] / "traces"
 KINDS = ("Node", "Pod", "DaemonSet", "ControllerRevision")

@@ -22,8 +22,7 @@ from kubectl_nodelife.engine.events import Event, Synced
 from kubectl_nodelife.engine.overlay import CONFIRMED, Overlay
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.sim.api import Api
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.world import World

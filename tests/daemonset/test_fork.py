@@ -15,7 +15,7 @@ from kubectl_nodelife.controllers.daemonset.controller import DaemonSetControlle
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event
-from kubectl_nodelife.sim import branch as sim_branch
+from kubectl_nodelife.sim import present as sim_branch
 from tests.daemonset.test_churn import KEY, play
 
 

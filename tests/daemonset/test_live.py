@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import User, user
 from tests.loopback import play, sandbox, until
 

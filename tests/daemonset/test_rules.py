@@ -18,9 +18,8 @@ from kubectl_nodelife.controllers.daemonset.rolling_update import InvalidBudgetE
 from kubectl_nodelife.kube.meta import LabelSelectorRequirement, ObjectMeta
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import NodeSelectorTerm
-from kubectl_nodelife.kube.workload import ControllerRevision
+from kubectl_nodelife.kube.workload import ControllerRevision, default_pod_template
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import template_changes
-from kubectl_nodelife.workloads.daemonset_defaults import default_pod_template
 
 TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"a": "b"}},

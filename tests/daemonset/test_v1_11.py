@@ -70,7 +70,7 @@ def test_a_rollback_to_of_extensions_v1beta1_means_nothing_to_a_daemon_set() -> 
 
 @pytest.mark.parametrize("policy", ["Never", "OnFailure"])
 def test_only_restart_policy_always_is_taken(policy: str) -> None:
-    from kubectl_nodelife.sim.scenario_document import parse_scenario
+    from kubectl_nodelife.sim.scenario import parse_scenario
 
     refused = agents("100m")
     refused["spec"]["template"]["spec"]["restartPolicy"] = policy

@@ -14,8 +14,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_tim
 from kubectl_nodelife.outlook.diverge import dump_observations
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
 from kubectl_nodelife.outlook.node import join_controllers
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.simulating import play
 
 Capture = pytest.CaptureFixture[str]

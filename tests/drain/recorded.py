@@ -20,7 +20,7 @@ from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import DrainPlan, PodPlan
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.kube.duration import parse_duration
+from kubectl_nodelife.kube.times import parse_duration
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 DRAINS = Path(__file__).parents[1] / "drains"

@@ -24,11 +24,10 @@ from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.world import play_kubectl
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS
+from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS, human_duration
 from kubectl_nodelife.sim.events import DrainEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.kubectl.options import DrainOptions

@@ -15,7 +15,6 @@ from typing import Any
 
 import aiohttp
 
-from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.enforce import enforcement as enforcement_module
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.feed import Tee
@@ -29,7 +28,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import Unreachable
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.live.client import api_error
-from kubectl_nodelife.live.clock import ServerClock
+from kubectl_nodelife.live.clock import DaemonClock, ServerClock
 from kubectl_nodelife.live.news import FAILING, WATCHING, KindPhase, KindState, ListNews, WatchNews
 from kubectl_nodelife.sandbox.store import DELETED
 from tests.enforce.simulated_api import Network, SimulatedServer

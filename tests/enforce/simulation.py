@@ -25,8 +25,7 @@ from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.live import writer
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.enforce.ends import end_of, unmarked_pods, wrong_status
 from tests.enforce.observer import LEASE, Rules, broken_rules
 from tests.enforce.simulated_api import (

@@ -25,8 +25,8 @@ from kubectl_nodelife.engine.calls import Answer, Get, Result, Write
 from kubectl_nodelife.engine.events import NOT_SENT, Event, Outcome, Put
 from kubectl_nodelife.engine.guard import UPSTREAM, Guard, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug
-from kubectl_nodelife.engine.ratelimit import TokenBucket
 from kubectl_nodelife.engine.settlement import sign_of_life_since
+from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, Time
 from kubectl_nodelife.kube.node import (
     Lease,

@@ -9,7 +9,6 @@ from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
 from kubectl_nodelife.daemon.enforce.tripwires import GoneNodes, Tripwires
 from kubectl_nodelife.daemon.enforce.write_gate import Pause, WriteGate
@@ -22,6 +21,7 @@ from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.guard import GO, UPSTREAM, Guard, Hold
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.live.clock import DaemonClock
 from kubectl_nodelife.live.news import WATCHING, KindState, OtherCluster
 from tests.enforce.test_manager import pod
 from tests.enforce.test_preflight import Server, refusal

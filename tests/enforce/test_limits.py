@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.commands.daemon_flags import orders_of
-from kubectl_nodelife.daemon.config import ClusterConfig
 from kubectl_nodelife.daemon.enforce.writers import caps_of, set_of
 from kubectl_nodelife.daemon.preflight import Orders
+from kubectl_nodelife.daemon.settings import ClusterConfig
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put

@@ -23,8 +23,8 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer, Get, Result
 from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.guard import UPSTREAM, Guard, WriteConditions
-from kubectl_nodelife.engine.ratelimit import TokenBucket
 from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kubectl_nodelife.engine.ratelimit import (
+from kubectl_nodelife.engine.workqueue import (
     Always,
     Limiter,
     Never,

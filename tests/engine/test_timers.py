@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kubectl_nodelife.engine.timers import Timers
+from kubectl_nodelife.engine.workqueue import Timers
 
 
 def test_keys_come_out_by_instant_then_by_the_order_of_setting() -> None:

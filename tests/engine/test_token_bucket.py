@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from kubectl_nodelife.engine.ratelimit import Always, Never, TokenBucket, as_float32
+from kubectl_nodelife.engine.workqueue import Always, Never, TokenBucket, as_float32
 from kubectl_nodelife.kube.times import SECOND_NS
 
 

@@ -16,7 +16,7 @@ from aiohttp.typedefs import Handler
 
 from kubectl_nodelife.engine.calls.call import Delete, Patch, Post
 from kubectl_nodelife.live.writer import Writer, WritingSession
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.hostile.scenarios import LOGIN
 from tests.loopback import target_of
 

@@ -43,7 +43,7 @@ from kubectl_nodelife.kube.kinds import kind_named, kind_of
 from kubectl_nodelife.kube.redaction import Digests
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.executor import HELD
-from kubectl_nodelife.live.watch import MalformedLine, WatchStream
+from kubectl_nodelife.live.listwatch import MalformedLine, WatchStream
 from kubectl_nodelife.outlook.node import join_controllers
 from kubectl_nodelife.sim.generate import Generate, generate
 from tests.hostile.beliefs import Beliefs

@@ -34,35 +34,38 @@ from kubectl_nodelife.controllers.upgrade.document import (
     document_of,
     request_on,
 )
-from kubectl_nodelife.controllers.upgrade.leader_report import ANNOTATION_REPORT, report_on
+from kubectl_nodelife.controllers.upgrade.leader import ANNOTATION_REPORT, report_on
 from kubectl_nodelife.controllers.upgrade.marks import UnreadableMark, decode_mark
-from kubectl_nodelife.controllers.upgrade.policy import parse_target, policy_from, policy_of_spec
-from kubectl_nodelife.controllers.upgrade.windows import parse_window
-from kubectl_nodelife.daemon.config import load_config
+from kubectl_nodelife.controllers.upgrade.policy import (
+    parse_target,
+    parse_window,
+    policy_from,
+    policy_of_spec,
+)
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.journal import open_journal
+from kubectl_nodelife.daemon.settings import load_config
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.cel import CelError
 from kubectl_nodelife.kube.cel.evaluation import evaluate
 from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.quantity import parse_quantity
 from kubectl_nodelife.kube.selectors import parse_selector
-from kubectl_nodelife.kube.times import parse_time
+from kubectl_nodelife.kube.times import parse_duration, parse_time
 from kubectl_nodelife.kube.wellknown import (
     ANNOTATION_KINDS,
     ANNOTATION_MOMENT,
     ANNOTATION_RUNNING,
 )
 from kubectl_nodelife.live.connection import Connection
+from kubectl_nodelife.live.listwatch import MalformedLine, WatchStream
 from kubectl_nodelife.live.plugin import read_credential
 from kubectl_nodelife.live.target import find_target
-from kubectl_nodelife.live.watch import MalformedLine, WatchStream
-from kubectl_nodelife.sim.scenario_document import parse_scenario
-from kubectl_nodelife.snapshot.redact import Redaction
+from kubectl_nodelife.sim.scenario import parse_scenario
+from kubectl_nodelife.snapshot import Redaction
 from tests.hostile.fuzz import STRANGE, Mutation, clusters, mutated, paths_of
 
 NOW: Final = "2026-01-02T00:00:00Z"

@@ -39,7 +39,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from kubectl_nodelife.kube.kinds import find_kind
-from kubectl_nodelife.sandbox.certificate import make_certificate
+from kubectl_nodelife.sandbox.tls import make_certificate
 
 Document = dict[str, Any]
 Sickness = Callable[["Request"], Awaitable[bool]]

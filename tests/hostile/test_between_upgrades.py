@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeMark, NodeState, encode_mark
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import Ended, nodelife
 from tests.hostile.between import Act, Between, body_of, just_before
 from tests.loopback import play, sandbox

@@ -12,15 +12,15 @@ import pytest
 from kubectl_nodelife.errors import BadInput, Failed
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.live.listing import read_all
-from kubectl_nodelife.live.requests import Resource
-from kubectl_nodelife.live.target import MAX_RESPONSE_BYTES, parse_size
-from kubectl_nodelife.live.watch import (
+from kubectl_nodelife.live.listwatch import (
     MOST_LINE_BYTES,
     MalformedLine,
     WatchStream,
     most_line_bytes,
+    read_all,
 )
+from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.target import MAX_RESPONSE_BYTES, parse_size
 from tests.hostile import sicknesses
 from tests.hostile.server import hostile
 from tests.hostile.test_gentle import client, following

@@ -16,7 +16,7 @@ from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.target import find_target
-from kubectl_nodelife.sandbox.certificate import make_certificate
+from kubectl_nodelife.sandbox.tls import make_certificate
 from tests.daemon.user import user
 from tests.hostile.server import hostile
 from tests.loopback import play

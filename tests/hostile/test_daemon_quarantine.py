@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.daemon.health import health
-from kubectl_nodelife.daemon.quarantine_log import QuarantineLog, log_bug
+from kubectl_nodelife.daemon.logs import QuarantineLog, log_bug
+from kubectl_nodelife.daemon.server import health
 from kubectl_nodelife.engine.events import Unreadable
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.unreadable import reason
+from kubectl_nodelife.live.listwatch import WatchStream
 from kubectl_nodelife.live.news import ListNews, WatchNews
-from kubectl_nodelife.live.watch import WatchStream
 from tests.daemon.lab import CLUSTER, Lab, lease, make_lab, node, pod, run, unreachable
 from tests.daemonset.shown import agent, revision
 from tests.hostile.bad import BAD, line

@@ -20,10 +20,9 @@ from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.connection import Connection
-from kubectl_nodelife.live.listing import read_all
+from kubectl_nodelife.live.listwatch import read_all
 from kubectl_nodelife.live.news import FAILING, KindState
-from kubectl_nodelife.live.pacing import MOST_RETRY_AFTER_S, Backoff, WatchPacing
-from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.requests import MOST_RETRY_AFTER_S, Backoff, Resource, WatchPacing
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import find_target
 from tests.hostile import sicknesses

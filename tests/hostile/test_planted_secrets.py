@@ -16,7 +16,7 @@ import pytest
 from kubectl_nodelife.daemon.changes import patch_text
 from kubectl_nodelife.engine.calls.call import Request
 from kubectl_nodelife.kube.redaction import Digests
-from kubectl_nodelife.snapshot.redact import Redaction
+from kubectl_nodelife.snapshot import Redaction
 from tests.hostile.openapi import FIELDS, found_in, planted
 
 REDUCED = json.loads(FIELDS.read_text())

@@ -17,8 +17,7 @@ from kubectl_nodelife.daemon.controller_host import ControllerHost
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, action_text
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.ledger import Ledger
-from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.quarantine_log import log_bug, log_end
+from kubectl_nodelife.daemon.logs import log, log_bug, log_end
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.events import Put

@@ -11,8 +11,8 @@ from kubectl_nodelife.kube.kinds import find_kind, kind_named
 from kubectl_nodelife.kube.load import load_objects
 from kubectl_nodelife.kube.unreadable import Unreadable, identify
 from kubectl_nodelife.kube.value_checks import sift
+from kubectl_nodelife.live.listwatch import WatchStream
 from kubectl_nodelife.live.requests import Resource
-from kubectl_nodelife.live.watch import WatchStream
 from tests.hostile.bad import BAD, good, line
 
 NAMES = list(BAD)
@@ -42,7 +42,7 @@ def test_its_end_is_seen(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_list_holds_all_others(name: str) -> None:
-    from kubectl_nodelife.live.listing import _Page, _read_slowly
+    from kubectl_nodelife.live.listwatch import _Page, _read_slowly
 
     kind, document = BAD[name]
     body = b'{"metadata":{"resourceVersion":"5"},"items":[%s]}' % b",".join(

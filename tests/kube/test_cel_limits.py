@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from kubectl_nodelife.kube.cel import Budget, CelError, NotEvaluated, Unknown, evaluate
-from kubectl_nodelife.kube.cel.cost import MAX_SIZE, PER_CALL_LIMIT
+from kubectl_nodelife.kube.cel.values import MAX_SIZE, PER_CALL_LIMIT
 
 SECONDS = 20
 """Far above what the costliest expression takes on a loaded machine; a hang takes for ever."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.kube.duration import format_duration, parse_duration
+from kubectl_nodelife.kube.times import format_duration, parse_duration
 
 MS = 1_000_000
 S = 1000 * MS

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import InputError, Loaded, decode, load_documents, load_objects
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget
+from kubectl_nodelife.kube.workload import DaemonSet, Event, PodDisruptionBudget
 
 NODE: dict[str, Any] = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
 POD: dict[str, Any] = {

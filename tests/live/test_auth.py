@@ -26,7 +26,7 @@ from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.target import Target, find_target
-from kubectl_nodelife.sandbox.certificate import make_certificate
+from kubectl_nodelife.sandbox.tls import make_certificate
 from tests.loopback import KUBECTL, play
 
 TOLD = ("Authorization", "Impersonate-User", "Impersonate-Uid", "Impersonate-Group")

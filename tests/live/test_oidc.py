@@ -20,13 +20,12 @@ import pytest
 from aiohttp import web
 
 from kubectl_nodelife.errors import NodelifeError
-from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.auth import OidcProvider, Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.kubeconfig import AuthProvider
-from kubectl_nodelife.live.oidc import OidcProvider
 from kubectl_nodelife.live.target import find_target
-from kubectl_nodelife.sandbox.certificate import make_certificate
+from kubectl_nodelife.sandbox.tls import make_certificate
 from tests.hostile.server import hostile
 from tests.loopback import play
 

@@ -17,9 +17,9 @@ import pytest
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.live.auth import Session
-from kubectl_nodelife.live.child import run_program
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.connection import Connection
+from kubectl_nodelife.live.plugin import run_program
 from kubectl_nodelife.live.target import find_target
 from tests.loopback import play
 

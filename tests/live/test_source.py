@@ -16,11 +16,10 @@ from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.kubeconfig import User
 from kubectl_nodelife.live.news import ABSENT, FAILING, REFUSED, WATCHING, KindPhase
-from kubectl_nodelife.live.pacing import WatchPacing
-from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.requests import Resource, WatchPacing
 from kubectl_nodelife.live.source import ListWatchSource
-from kubectl_nodelife.sandbox.listening import Sandbox
 from kubectl_nodelife.sandbox.server import Failure
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.loopback import client, play, sandbox, target_of, until
 from tests.source_reader import Seen
 

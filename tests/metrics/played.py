@@ -22,7 +22,6 @@ import pytest
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.daemon import divergence_recorder, gate
-from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
@@ -40,12 +39,12 @@ from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
+from kubectl_nodelife.live.clock import DaemonClock
 from kubectl_nodelife.live.news import FAILING, WATCHING
 from kubectl_nodelife.outlook.diverge.judgement import divergence_judgement
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.sandbox.cluster import SandboxCluster
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.enforce.simulated_daemon import SimulatedWatches
 from tests.enforce.virtual_time import VirtualLoop, World
 

@@ -15,8 +15,7 @@ import pytest
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.sim.run import run
-from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble, parse_scenario
 from tests.naive.model import Case, Kubelet, Model, Pod
 
 SEEDS = range(100)

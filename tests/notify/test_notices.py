@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from kubectl_nodelife.daemon import notice_delivery as delivery
 from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample, ZoneSample
-from kubectl_nodelife.daemon.notify import delivery
-from kubectl_nodelife.daemon.notify.delivery import CommandDelivery, Outbox, WebhookDelivery
-from kubectl_nodelife.daemon.notify.notices import (
+from kubectl_nodelife.daemon.notice_delivery import CommandDelivery, Outbox, WebhookDelivery
+from kubectl_nodelife.daemon.notices import (
     FIRING,
     RESOLVED,
     NotedCondition,
@@ -23,7 +23,7 @@ from kubectl_nodelife.daemon.notify.notices import (
     NoticeBoard,
     cluster_conditions,
 )
-from kubectl_nodelife.daemon.notify.options import NotifyOptions, where
+from kubectl_nodelife.daemon.options import NotifyOptions, where
 from kubectl_nodelife.errors import BadInput
 from tests.daemon.user import SET, silence, user
 from tests.loopback import play, sandbox

@@ -18,7 +18,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     Verb,
     encode_document,
 )
-from kubectl_nodelife.controllers.upgrade.leader_report import (
+from kubectl_nodelife.controllers.upgrade.leader import (
     ANNOTATION_REPORT,
     LeaderReport,
     encode_report,
@@ -38,7 +38,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_tim
 from kubectl_nodelife.outlook.upgrade_status import CheckEvidence, has_trouble, upgrade_status
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
-from kubectl_nodelife.upgrade.remaining import within
+from kubectl_nodelife.upgrade.forecast import within
 
 NOW = parse_time("2026-11-22T12:00:00Z")
 

@@ -6,16 +6,14 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.pod import Pod, PodStatus
-from kubectl_nodelife.kubelet.calls import (
+from kubectl_nodelife.kubelet.machine import (
     Answer,
     ApiCall,
     CallRefused,
     DeletePodCall,
     PatchPodStatusCall,
-    drive,
-)
-from kubectl_nodelife.kubelet.machine import (
     PodStatusMachine,
+    drive,
 )
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from tests.pod_status.objects import NOW_NS, pod

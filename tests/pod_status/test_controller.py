@@ -10,8 +10,7 @@ import pytest
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.sim.run import Run, run
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 
 LOST_S, BACK_S = 30, 120
 

@@ -25,15 +25,16 @@ from kubectl_nodelife.kube.pod import (
     PodStatus,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kubelet.calls import (
+from kubectl_nodelife.kubelet.machine import (
+    SYNC_PERIOD_NS,
     Answer,
     ApiCall,
     CallRefused,
     DeletePodCall,
     PatchPodStatusCall,
+    PodStatusMachine,
     drive,
 )
-from kubectl_nodelife.kubelet.machine import SYNC_PERIOD_NS, PodStatusMachine
 from kubectl_nodelife.kubelet.releases import rules_for
 from kubectl_nodelife.kubelet.status import with_condition
 from tests.pod_status.objects import NOW_NS, pod

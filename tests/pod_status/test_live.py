@@ -13,7 +13,7 @@ import time
 from typing import Any
 
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.loopback import kubectl, needs_kubectl, play, sandbox
 
 LONG_AGO = format_time(time.time_ns() - 3600 * SECOND_NS)

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import ContainerState, ContainerStateRunning
-from kubectl_nodelife.kubelet.calls import (
+from kubectl_nodelife.kubelet.conditions import need_to_reconcile_pod_readiness
+from kubectl_nodelife.kubelet.machine import (
+    MAX_WAITING_REQUESTS,
     DeletePodCall,
     GetPodCall,
     PatchPodStatusCall,
 )
-from kubectl_nodelife.kubelet.conditions import need_to_reconcile_pod_readiness
-from kubectl_nodelife.kubelet.machine import MAX_WAITING_REQUESTS
 from kubectl_nodelife.kubelet.pods import static_pod_of
 from kubectl_nodelife.kubelet.reclaim import containers_are_stopped
 from kubectl_nodelife.kubelet.releases import SINCE_UNTIL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.kubelet.calls import (
+from kubectl_nodelife.kubelet.machine import (
     DeletePodCall,
 )
 from tests.pod_status.kubelet import Kubelet

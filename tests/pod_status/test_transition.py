@@ -16,12 +16,12 @@ from kubectl_nodelife.kubelet.conditions import (
     ready_condition,
     shared_types,
 )
-from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
-from kubectl_nodelife.kubelet.transition import (
+from kubectl_nodelife.kubelet.containers import (
     has_pod_initialized,
     illegal_transition,
     terminated_status,
 )
+from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 
 WAITING: dict[str, Any] = {"waiting": {}}
 RUNNING: dict[str, Any] = {"running": {}}

@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.sim.run_summary import tell
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.run import tell
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.random import judges
 from tests.random.judges import Replay
 from tests.random.weather import stormy_faults, weather

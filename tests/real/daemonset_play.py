@@ -17,8 +17,7 @@ from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import history_of, rollback, template_of
 from kubectl_nodelife.sim.api import MakePod
 from kubectl_nodelife.sim.run import Run, run
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.real.audited import writes
 from tests.real.control_plane import ControlPlane
 from tests.real.daemonset_outcome import SET, Json, Seen, is_overlooked, outcome, target_node

@@ -20,7 +20,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
-from kubectl_nodelife.sandbox.certificate import make_certificate
+from kubectl_nodelife.sandbox.tls import make_certificate
 from tests.daemon.user import User, user
 from tests.metrics.test_endpoint import free_port
 from tests.port_forwarding import kubelet

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from kubectl_nodelife.kube.duration import parse_duration
+from kubectl_nodelife.kube.times import parse_duration
 from tests.real.audited import Json, instant
 
 Key = tuple[str, ...]

@@ -12,8 +12,7 @@ from functools import partial
 
 import pytest
 
-from kubectl_nodelife.kube.duration import parse_duration
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, parse_duration
 from tests.acts.program import Ended, nodelife, start
 from tests.real.audited import writes
 from tests.real.control_plane import ControlPlane, control_plane

@@ -15,8 +15,7 @@ from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.connection import Connection
 from kubectl_nodelife.live.news import REFUSED, WATCHING
-from kubectl_nodelife.live.pacing import WatchPacing
-from kubectl_nodelife.live.requests import Resource
+from kubectl_nodelife.live.requests import Resource, WatchPacing
 from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import find_target
 from tests.loopback import play, until

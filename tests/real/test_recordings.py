@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import parse_scenario
 from tests.real.audited import Json
 from tests.real.recording import record
 from tests.real.unplanned import unplanned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from kubectl_nodelife.snapshot.redact import Redaction
+from kubectl_nodelife.snapshot import Redaction
 from tests.hostile.openapi import documents_of_kinds, found_in, planted, reduce
 from tests.hostile.test_planted_secrets import KEPT, KEY
 from tests.real.control_plane import control_plane

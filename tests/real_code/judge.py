@@ -23,9 +23,8 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.sim.run_summary import tell
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.run import tell
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.simulating import play
 from tests.traces.compare import CONTROLLERS, MAIN_FIELDS
 

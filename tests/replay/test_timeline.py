@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import format_time
+from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.replay.timeline import ReplaySources, timeline
 from tests.replay.told import (
     ALL,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.kube.core import Event, EventSource, ObjectReference
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE, FieldManager, FieldManagers
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
+from kubectl_nodelife.kube.workload import Event, EventSource, ObjectReference
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
 

@@ -18,9 +18,8 @@ from kubectl_nodelife.report.sweep_html import (
     _ticks,
     page,
 )
-from kubectl_nodelife.sweep.result import StudyResult, runs_of, summed_up
-from kubectl_nodelife.sweep.space import RENEWS, ZONES, Point
-from kubectl_nodelife.sweep.statistics import Assertion, Interval
+from kubectl_nodelife.sweep.points import RENEWS, ZONES, Point
+from kubectl_nodelife.sweep.result import Assertion, Interval, StudyResult, runs_of, summed_up
 from tests.sweep.stand import base, plan
 
 EVIL = "<script>alert(1)</script>\"'&"

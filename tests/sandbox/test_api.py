@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from kubectl_nodelife.sandbox.cluster import REBOOT
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.loopback import play, sandbox, until
 
 POD = {

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.verification import PolicyBuilder, Store
 
-from kubectl_nodelife.sandbox.certificate import make_certificate
+from kubectl_nodelife.sandbox.tls import make_certificate
 
 
 @pytest.fixture(scope="module", params=range(3))

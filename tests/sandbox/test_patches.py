@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.kube.merge import merge_patch
-from kubectl_nodelife.sandbox.patches import (
+from kubectl_nodelife.kube.encode import merge_patch
+from kubectl_nodelife.sandbox.writing import (
     PatchError,
     json_patch,
     strategic_patch,

@@ -9,7 +9,7 @@ from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta, Time
 from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
-from kubectl_nodelife.sim.branch import Branch
+from kubectl_nodelife.sim.present import Branch
 
 
 def cut(branch: Branch, now_ns: int) -> Cache:

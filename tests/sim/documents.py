@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kubectl_nodelife.sim.run_summary import RunSummary
-from kubectl_nodelife.sim.scenario import Scenario
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.run import RunSummary
+from kubectl_nodelife.sim.scenario import Scenario, parse_scenario
 from kubectl_nodelife.sim.timeline import Record
 from tests.simulating import simulate_scenario
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from kubectl_nodelife.sim.agenda import KUBELET, SCRIPT, Agenda
+from kubectl_nodelife.sim.timeline import KUBELET, SCRIPT, Agenda
 
 
 def test_order_is_instant_then_rank_then_insertion() -> None:

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from kubectl_nodelife.kube.meta import LabelSelector, ObjectMeta
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
-from kubectl_nodelife.sim.agenda import Agenda
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.disruption import DisruptionController
-from kubectl_nodelife.workloads.scales import OwnerLookup
+from kubectl_nodelife.sim.timeline import Agenda
+from kubectl_nodelife.workloads.owners import OwnerLookup
 
 
 class Nobody:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.sim.documents import document, node
 from tests.simulating import simulate_scenario
 
@@ -45,7 +44,7 @@ def test_the_fields_of_generate_are_all_told() -> None:
 
 
 def test_every_field_is_documented() -> None:
-    from kubectl_nodelife.sim import scenario_document as read
+    from kubectl_nodelife.sim import scenario as read
 
     fields = {*read._SPEC_FIELDS, *read._KUBELET_FIELDS, *read._GENERATE_FIELDS}
     fields |= set(read._KUBELET_SWITCHES)

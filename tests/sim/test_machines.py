@@ -10,8 +10,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.machines import Return, read_reboot, with_version
-from kubectl_nodelife.sim.scenario import assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.world import World
 from tests.sim.documents import Json, document, node, pod

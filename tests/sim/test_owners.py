@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.sim.run_summary import RunSummary
+from kubectl_nodelife.sim.run import RunSummary
 from tests.sim.documents import Json, found, node, owner, pod, story
 
 NODES = [node("a1"), node("a2"), node("a3")]

@@ -30,10 +30,8 @@ from kubectl_nodelife.kube.times import (
 from kubectl_nodelife.outlook.node_verdict import NextAction
 from kubectl_nodelife.outlook.status import KINDS, NodeLifeStatus, status_steps
 from kubectl_nodelife.outlook.view import ClusterView
-from kubectl_nodelife.sim.branch import Branch
-from kubectl_nodelife.sim.present import Present, join
-from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.present import Branch, Present, join
+from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, assemble, parse_scenario
 from kubectl_nodelife.sim.timeline import Record
 from tests.sim.cut import cut
 from tests.sim.documents import found, node, pod, scenario, stop, story, times

@@ -19,7 +19,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.sim.drained import kubectl_of
 from kubectl_nodelife.sim.events import DrainEvent, KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
-from kubectl_nodelife.sim.run_summary import RunSummary, tell
+from kubectl_nodelife.sim.run import RunSummary, tell
 from kubectl_nodelife.sim.scenario import Given, Scenario, Setting, assemble
 from kubectl_nodelife.sim.timeline import Record
 from tests.drain.recorded import DRAINS, Recorded, alike, counted, read

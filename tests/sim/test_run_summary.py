@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.sim.run_summary import RunSummary, narrowed, tell
+from kubectl_nodelife.sim.run import RunSummary, narrowed, tell
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.timeline import Record
 from tests.sim.documents import Json, found, node, owner, pod, scenario, start, stop, story

@@ -11,8 +11,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.sim.events import KubeletEvent, ReportedCondition
 from kubectl_nodelife.sim.generate import Generate, generate
-from kubectl_nodelife.sim.scenario import Given, assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import Given, assemble, parse_scenario
 from tests.sim.documents import document, node, pod, scenario
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from kubectl_nodelife.snapshot.redact import Redaction
+from kubectl_nodelife.snapshot import Redaction
 
 Document = dict[str, Any]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_REQUEST
 from kubectl_nodelife.controllers.upgrade.marks import SHIELD_ANNOTATIONS
 from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS, ANNOTATION_MOMENT
-from kubectl_nodelife.live.watch import INITIAL_EVENTS_END
-from kubectl_nodelife.snapshot.redact import KEPT
+from kubectl_nodelife.live.listwatch import INITIAL_EVENTS_END
+from kubectl_nodelife.snapshot import KEPT
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "kubectl_nodelife"

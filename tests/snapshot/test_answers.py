@@ -22,7 +22,7 @@ from kubectl_nodelife.outlook.explain_document import explanation_of
 from kubectl_nodelife.outlook.status import KINDS
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.status import ExplanationPage
-from kubectl_nodelife.snapshot.redact import Digests, Redaction
+from kubectl_nodelife.snapshot import Digests, Redaction
 from tests.snapshot.planted import SECRETS, Document, plant, read_dump, redacted
 
 OURS = Path(__file__).parents[1] / "dumps"

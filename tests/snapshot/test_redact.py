@@ -12,7 +12,7 @@ from kubectl_nodelife.daemon.settings import flags_of
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.redaction import RememberedDigests
 from kubectl_nodelife.kube.workload import ControllerRevision
-from kubectl_nodelife.snapshot.redact import DIGEST, Redaction
+from kubectl_nodelife.snapshot import DIGEST, Redaction
 
 KEY = bytes(range(32))
 

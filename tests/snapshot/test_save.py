@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife import snapshot as file
 from kubectl_nodelife.cli import main
 from kubectl_nodelife.commands.cluster import dump, saving
 from kubectl_nodelife.commands.rbac import RULES
 from kubectl_nodelife.kube.kinds import group_of, kind_named
 from kubectl_nodelife.report import live_line
-from kubectl_nodelife.snapshot import file
 from tests.snapshot.planted import SECRETS, items_of, more, plant, read_dump
 from tests.snapshot.server import Cluster, serving
 from tests.snapshot.test_redact import control_plane

@@ -12,9 +12,8 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sweep.failures import Model
-from kubectl_nodelife.sweep.points import Base, Terms, base_of_cluster
+from kubectl_nodelife.sweep.points import Base, Point, Terms, base_of_cluster
 from kubectl_nodelife.sweep.runs import MEASURES, Plan, RunId, play_runs
-from kubectl_nodelife.sweep.space import Point
 from tests.what_if.stand import ALL_KINDS, NOW_NS, Document, node
 
 THREE = ("a1", "b1", "c1")

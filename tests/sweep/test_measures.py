@@ -19,7 +19,7 @@ from kubectl_nodelife.sweep.failures import (
     Model,
     Trace,
 )
-from kubectl_nodelife.sweep.space import Point
+from kubectl_nodelife.sweep.points import Point
 from tests.sweep.stand import base, measure, plan
 from tests.what_if.stand import budget, workload
 

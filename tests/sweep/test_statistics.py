@@ -7,7 +7,7 @@ from statistics import fmean, quantiles
 
 import pytest
 
-from kubectl_nodelife.sweep.statistics import (
+from kubectl_nodelife.sweep.result import (
     Assertion,
     difference_of,
     interval_of,

@@ -12,10 +12,14 @@ from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sweep.failures import FIXED, Flap, Independent, Law
-from kubectl_nodelife.sweep.points import base_of_recipe, settled_points
-from kubectl_nodelife.sweep.result import runs_of
-from kubectl_nodelife.sweep.space import LatinHypercube, points_of, read_space
-from kubectl_nodelife.sweep.statistics import Assertion
+from kubectl_nodelife.sweep.points import (
+    LatinHypercube,
+    base_of_recipe,
+    points_of,
+    read_space,
+    settled_points,
+)
+from kubectl_nodelife.sweep.result import Assertion, runs_of
 from kubectl_nodelife.sweep.study import Study, read_study
 from tests.sweep.stand import base, refusal
 

@@ -12,9 +12,9 @@ import pytest
 
 from kubectl_nodelife.controllers import podgc
 from kubectl_nodelife.kube.times import MILLISECOND_NS
-from kubectl_nodelife.sim.agenda import KUBELET
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.script import Script
+from kubectl_nodelife.sim.timeline import KUBELET
 from tests.simulating import simulate_file
 from tests.traces.compare import compare
 from tests.traces.conftest import OWN_TRACES

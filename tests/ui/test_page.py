@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from aiohttp import web
 
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import User, silence, user
 from tests.loopback import play, sandbox
 from tests.ui.browser import DOWN, ENTER, ESCAPE, RIGHT, Browser, browser, needs_chromium

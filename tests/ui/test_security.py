@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import kubectl_nodelife.daemon.ui
-from kubectl_nodelife.daemon.bounded_listener import MOST_CONNECTIONS
+from kubectl_nodelife.daemon.answer_port import MOST_CONNECTIONS
 from kubectl_nodelife.daemon.ui import endpoint as endpoint_module
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.daemon.ui.endpoint import (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.job_manifest import (
+from kubectl_nodelife.controllers.upgrade.working import (
     VARIABLES,
     UnsafeVariable,
     WorkVariables,

@@ -21,8 +21,7 @@ from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.run import Run, run
-from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Setting, assemble
-from kubectl_nodelife.sim.scenario_document import parse_scenario
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Setting, assemble, parse_scenario
 from kubectl_nodelife.upgrade.forecast import decider_for
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from kubectl_nodelife.upgrade.plan_values import UpgradePlan

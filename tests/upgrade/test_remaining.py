@@ -25,11 +25,15 @@ from kubectl_nodelife.controllers.upgrade.selection import is_selected
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.branch import Branch
+from kubectl_nodelife.sim.present import Branch
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS
 from kubectl_nodelife.sim.upgrade_run import VirtualUpgrades
-from kubectl_nodelife.upgrade.forecast import decider_for
-from kubectl_nodelife.upgrade.remaining import RemainingTime, RunUnderWay, remaining_time
+from kubectl_nodelife.upgrade.forecast import (
+    RemainingTime,
+    RunUnderWay,
+    decider_for,
+    remaining_time,
+)
 from tests.sim.documents import Json
 from tests.upgrade.test_plan_and_run import POLICY, REPLACE, setting_of
 

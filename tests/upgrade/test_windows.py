@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.windows import (
+from kubectl_nodelife.controllers.upgrade.policy import (
     closes_ns,
     fits,
     longest_ns,

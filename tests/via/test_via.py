@@ -10,7 +10,7 @@ import pytest
 
 from kubectl_nodelife.commands.via import parse_via
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import SET, User, user
 from tests.loopback import play, sandbox
 from tests.metrics.test_endpoint import free_port

@@ -29,7 +29,7 @@ from kubectl_nodelife.workloads.budgets import (
     scaled_value,
     sync_failure,
 )
-from kubectl_nodelife.workloads.scales import ScaleUnknown, SyncFailure
+from kubectl_nodelife.workloads.owners import ScaleUnknown, SyncFailure
 from tests.workloads.objects import (
     NOW,
     OF_RS,

@@ -15,7 +15,7 @@ from kubectl_nodelife.kube.workload import (
     Condition,
     PodDisruptionBudget,
 )
-from kubectl_nodelife.workloads.eviction import (
+from kubectl_nodelife.workloads.budgets import (
     Allowed,
     EvictionRefused,
     decide_eviction,

@@ -11,13 +11,11 @@ from kubectl_nodelife.kube.load import load_documents
 from kubectl_nodelife.kube.meta import LabelSelector, LabelSelectorRequirement
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.selectors import matches
-from kubectl_nodelife.workloads.interpod import InterPodAffinity
-from kubectl_nodelife.workloads.matching import SelectorIndex
+from kubectl_nodelife.kube.selectors import SelectorIndex, matches
 from kubectl_nodelife.workloads.owners import ordinal_of
 from kubectl_nodelife.workloads.pod_classes import PodClasses, stock
 from kubectl_nodelife.workloads.scheduling import NodeInfo, PodRequirements, fits
-from kubectl_nodelife.workloads.spread import Domains, TopologySpread
+from kubectl_nodelife.workloads.topology import Domains, InterPodAffinity, TopologySpread
 
 Json = dict[str, Any]
 

@@ -23,9 +23,9 @@ from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
 from kubectl_nodelife.acts.upgrade.sentences import Waits, about_of, sentences_of
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
-from kubectl_nodelife.controllers.upgrade.leader_engine import LeaderEngine
-from kubectl_nodelife.controllers.upgrade.leader_report import (
+from kubectl_nodelife.controllers.upgrade.leader import (
     ANNOTATION_REPORT,
+    LeaderEngine,
     encode_report,
     report_of,
 )
@@ -36,7 +36,7 @@ from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, Start
 from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.events import Event, Outcome, Put
 from kubectl_nodelife.engine.guard import HALF_OPEN_NS, WriteConditions
-from kubectl_nodelife.engine.ratelimit import TokenBucket
+from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.events import EventSender

@@ -18,10 +18,9 @@ from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.engine.election import ElectionTerms
 from kubectl_nodelife.errors import Failed, Refused
 from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.node import Lease
-from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration, parse_time
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.lease import LeaseKeeper
 

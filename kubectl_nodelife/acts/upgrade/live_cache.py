@@ -20,14 +20,13 @@ from urllib.parse import urlencode
 import msgspec
 
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
-from kubectl_nodelife.controllers.upgrade.leader_engine import LeaderEngine
+from kubectl_nodelife.controllers.upgrade.leader import LeaderEngine
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import NAME
-from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.controller_host import events_of
 from kubectl_nodelife.daemon.feed import Tee
 from kubectl_nodelife.daemon.gate import DecisionGate
 from kubectl_nodelife.daemon.kinds import out_of_reach
-from kubectl_nodelife.daemon.quarantine_log import log_bug, take_in
+from kubectl_nodelife.daemon.logs import log_bug, take_in
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Event, Gone, Put
 from kubectl_nodelife.engine.quarantine import Bug
@@ -38,11 +37,10 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.clock import steady_ns
+from kubectl_nodelife.live.clock import DaemonClock, steady_ns
 from kubectl_nodelife.live.loop import TimeSlices
 from kubectl_nodelife.live.news import KindPhase, ListNews, OtherCluster, WatchNews
-from kubectl_nodelife.live.pacing import DAEMON_PACING
-from kubectl_nodelife.live.requests import resource_of
+from kubectl_nodelife.live.requests import DAEMON_PACING, resource_of
 from kubectl_nodelife.live.source import ListWatchSource
 
 GATHER_S: Final = 0.1

@@ -25,7 +25,6 @@ from kubectl_nodelife.acts.upgrade.leader import Leader, LeaderParts, Tell
 from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
-from kubectl_nodelife.acts.upgrade.rights import rights
 from kubectl_nodelife.acts.upgrade.run_edits import (
     UPGRADE,
     asking,
@@ -55,9 +54,10 @@ from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import READS, UpgradePorts
 from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 from kubectl_nodelife.daemon.paths import journal_path
+from kubectl_nodelife.daemon.permissions import rights
 from kubectl_nodelife.engine.guard import Caps
-from kubectl_nodelife.engine.ratelimit import TokenBucket
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.errors import EXIT_FAILED, EXIT_INTERRUPTED, NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from kubectl_nodelife.commands.answering.query import Query, Response, number, word
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.times import HOUR_NS
+from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.replay.timeline import (
     ReplayFilter,
     ReplaySources,

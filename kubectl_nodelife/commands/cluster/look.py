@@ -140,7 +140,7 @@ async def _read(
 async def _list(
     client: Client, kind: str, wanted: KindsToRead, progress: Progress, aside: list[Unreadable]
 ) -> list[KubeObject] | ApiError:
-    from kubectl_nodelife.live.listing import read_or_refusal
+    from kubectl_nodelife.live.listwatch import read_or_refusal
     from kubectl_nodelife.live.requests import resource_of
 
     resource = resource_of(kind, wanted.namespace)._replace(fields=wanted.fields.get(kind, ""))

@@ -19,9 +19,8 @@ import msgspec
 from kubectl_nodelife import __version__
 from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, server_now_ns
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
-from kubectl_nodelife.daemon.config import load_config
 from kubectl_nodelife.daemon.paths import config_file
-from kubectl_nodelife.daemon.settings import DetectedSettings, detect_settings
+from kubectl_nodelife.daemon.settings import DetectedSettings, detect_settings, load_config
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.decode import decode
@@ -33,8 +32,7 @@ from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.requests import Resource, resource_of
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.outlook.diverge.observations import MANAGER
-from kubectl_nodelife.snapshot.file import SnapshotFile, count, pages
-from kubectl_nodelife.snapshot.redact import Redaction, is_control_plane
+from kubectl_nodelife.snapshot import Redaction, SnapshotFile, count, is_control_plane, pages
 
 _LAST: Final = ("Pod", "Node", "Lease")
 _NAMESPACE_OF_MANAGER: Final = "kube-system"

@@ -194,8 +194,8 @@ def _canary(value: Any) -> dict[str, Any]:
 
 def _work(given: Mapping[str, Any]) -> dict[str, Any]:
     """The work of the flags, {} where none is named. Raises BadInput."""
-    from kubectl_nodelife.controllers.upgrade.job_manifest import check_job_manifest
     from kubectl_nodelife.controllers.upgrade.policy import WorkMode
+    from kubectl_nodelife.controllers.upgrade.working import check_job_manifest
 
     named = [mode for mode in WorkMode if given[str(mode)] not in (None, False)]
     if len(named) > 1:
@@ -297,7 +297,7 @@ def one_document(path: str) -> dict[str, Any]:
 
 def _work_of_file(path: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The work by the flags' names: `run: CMD`, `job: FILE`, `wait: true`. Raises BadInput."""
-    from kubectl_nodelife.controllers.upgrade.job_manifest import check_job_manifest
+    from kubectl_nodelife.controllers.upgrade.working import check_job_manifest
 
     named = [mode for mode in _MODES if spec.get(mode) not in (None, False)]
     if len(named) > 1 or (named and "work" in spec):

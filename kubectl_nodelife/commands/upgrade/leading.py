@@ -94,7 +94,7 @@ def lead_run(
     from kubectl_nodelife.acts.upgrade.running import LeadOrder
     from kubectl_nodelife.acts.upgrade.running import lead as lead_the_run
     from kubectl_nodelife.commands.cluster.direct import target_of
-    from kubectl_nodelife.kube.duration import parse_duration
+    from kubectl_nodelife.kube.times import parse_duration
 
     order = LeadOrder(
         policy,
@@ -134,8 +134,8 @@ def tell_course(course: Course) -> int:
 
 
 def _ports(policy: UpgradePolicy, look: DrainLook, images: PauseImages) -> UpgradePorts:
-    from kubectl_nodelife.controllers.upgrade.job_manifest import claims_of
     from kubectl_nodelife.controllers.upgrade.ports import READS
+    from kubectl_nodelife.controllers.upgrade.working import claims_of
     from kubectl_nodelife.upgrade.ports import make_ports
 
     snapshot = look.snapshot

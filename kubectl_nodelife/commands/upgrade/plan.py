@@ -60,8 +60,8 @@ def plan(
       kubectl nodelife upgrade plan -l pool=blue --wait --target kubeletVersion=v1.36.3 -o wide
       kubectl nodelife upgrade plan -f upgrade.yaml -f dump.json -o html
     """
-    from kubectl_nodelife.acts.upgrade.rights import rights
     from kubectl_nodelife.commands.cluster.drain import check_pods_read, kubectl_flags
+    from kubectl_nodelife.daemon.permissions import rights
 
     given, dumps = split_dumps(given)
     policy = policy_of(given, connection)

@@ -67,7 +67,7 @@ async def read_run(
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.kube.node import Node
     from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listing import read_all
+    from kubectl_nodelife.live.listwatch import read_all
     from kubectl_nodelife.live.requests import Resource
     from kubectl_nodelife.outlook.upgrade_status import has_checks
 
@@ -105,7 +105,7 @@ async def read_left_objects(
     from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listing import read_all
+    from kubectl_nodelife.live.listwatch import read_all
     from kubectl_nodelife.live.requests import Resource
 
     found: list[LeftObject] = []
@@ -128,7 +128,7 @@ async def _read_evidence(
     from kubectl_nodelife.commands.cluster.direct import or_refused
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listing import read_all
+    from kubectl_nodelife.live.listwatch import read_all
     from kubectl_nodelife.live.requests import Resource
     from kubectl_nodelife.outlook.upgrade_status import CheckEvidence, policy_on
 
@@ -217,7 +217,7 @@ async def order_session(
     from kubectl_nodelife.acts.upgrade.run_edits import UPGRADE
     from kubectl_nodelife.commands.cluster.direct import target_of
     from kubectl_nodelife.daemon.cluster_checks import Right
-    from kubectl_nodelife.engine.ratelimit import TokenBucket
+    from kubectl_nodelife.engine.workqueue import TokenBucket
 
     leases = tuple(
         Right("coordination.k8s.io", "leases", "", verb, namespace) for verb in LEASE_RIGHTS

@@ -95,7 +95,7 @@ def _status(found: RunRead, nodes: tuple[str, ...], *, foretell: bool) -> dict[s
     import time
 
     from kubectl_nodelife.outlook.upgrade_status import upgrade_status
-    from kubectl_nodelife.upgrade.remaining import LONGEST_PLAY_S, within
+    from kubectl_nodelife.upgrade.forecast import LONGEST_PLAY_S, within
 
     read = (found.nodes, found.lease, found.now_ns, found.source, nodes, found.evidence)
     with progress_bar("playing the rest of the run", len(found.nodes)) as step:

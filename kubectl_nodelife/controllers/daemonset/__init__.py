@@ -8,8 +8,8 @@ Follows `pkg/controller/daemon`. Split by noun; each file's header names what it
     history              revisions: which is current, and how it is made
     node_status_index    what each node is to the set, and the counts of the status
     placement            on which nodes, and by which rule
-    daemon_pods          a set's pods by node; template: from a set's template to its pods
-    pods_on_node         what to do on one node
+    pods_on_node         a set's pods by node, and what to do on each
+    template             from a set's template to its pods
     rolling_update       what to replace next, within the budget; update_plan: read off the index
     behaviour            what differs between releases
 """

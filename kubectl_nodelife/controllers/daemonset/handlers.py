@@ -22,7 +22,7 @@ from kubectl_nodelife.controllers.daemonset.tracked_set import SetIndex, Tracked
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Change
-from kubectl_nodelife.engine.ratelimit import TokenBucket
+from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
 from kubectl_nodelife.kube.node import Node, NodeStatus
 from kubectl_nodelife.kube.pod import Pod

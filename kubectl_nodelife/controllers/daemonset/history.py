@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.controllers.daemonset.daemon_pods import Claim, claim_object
+from kubectl_nodelife.controllers.daemonset.pods_on_node import Claim, claim_object
 from kubectl_nodelife.controllers.daemonset.sync_context import (
     ALREADY_EXISTS,
     CONTROLLER,
@@ -49,9 +49,10 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
-from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
-from kubectl_nodelife.workloads.daemonset_defaults import (
+from kubectl_nodelife.kube.workload import (
     DEFAULT_REVISION_HISTORY_LIMIT,
+    ControllerRevision,
+    DaemonSet,
     default_pod_template,
 )
 

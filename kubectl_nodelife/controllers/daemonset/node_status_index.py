@@ -19,9 +19,9 @@ from typing import Final, NamedTuple, Protocol, cast
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.behaviour import Behaviour
-from kubectl_nodelife.controllers.daemonset.daemon_pods import DaemonPods
 from kubectl_nodelife.controllers.daemonset.placement import Placement, PlacementDecision
 from kubectl_nodelife.controllers.daemonset.pods_on_node import (
+    DaemonPods,
     available_from,
     is_past,
     is_pod_updated,

@@ -42,8 +42,8 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, TurnPart
 from kubectl_nodelife.engine.engine import QUARANTINED
 from kubectl_nodelife.engine.events import NO_ANSWER, Change, Outcome
-from kubectl_nodelife.engine.ratelimit import TimedValue
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.workqueue import TimedValue
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS

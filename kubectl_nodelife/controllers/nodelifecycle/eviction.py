@@ -24,10 +24,9 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
 from kubectl_nodelife.engine.actions import Action, QueueNode, Requeue, UnqueueNode
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import TurnPart
-from kubectl_nodelife.engine.ratelimit import TimedValue
-from kubectl_nodelife.kube.duration import format_duration
+from kubectl_nodelife.engine.workqueue import TimedValue
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint, zone_display
-from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, format_duration
 
 _NO_READY_RETRY_NS: Final = 50 * MILLISECOND_NS
 _AFTER_BUG_NS: Final = 60_000 * MILLISECOND_NS

@@ -25,7 +25,7 @@ from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache, ListFailed
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.timers import Timers
+from kubectl_nodelife.engine.workqueue import Timers
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS
 

@@ -49,10 +49,9 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache, Heartbeat, ListFailed
 from kubectl_nodelife.engine.controller import TurnPart
 from kubectl_nodelife.engine.events import Change
-from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
-from kubectl_nodelife.kube.times import whole_seconds
+from kubectl_nodelife.kube.times import format_duration, whole_seconds
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 
 _PAUSE_AFTER: Final = 64

@@ -13,8 +13,8 @@ from hashlib import blake2b
 import msgspec
 
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.engine.ratelimit import Never, RateLimitedTimedQueue, TokenBucket, as_float32
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.workqueue import Never, RateLimitedTimedQueue, TokenBucket, as_float32
 from kubectl_nodelife.kube.node import Node, NodeCondition, zone_key
 from kubectl_nodelife.kube.wellknown import LABEL_EXCLUDE_DISRUPTION
 

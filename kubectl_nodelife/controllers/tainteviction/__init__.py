@@ -1,10 +1,10 @@
 """The taint-eviction controller: deletes pods that do not tolerate their node's taints."""
 
 from kubectl_nodelife.controllers.tainteviction.controller import (
-    TaintEvictionController as TaintEvictionController,
-)
-from kubectl_nodelife.controllers.tainteviction.parallel_workers import (
     ParallelTaintEviction as ParallelTaintEviction,
+)
+from kubectl_nodelife.controllers.tainteviction.controller import (
+    TaintEvictionController as TaintEvictionController,
 )
 from kubectl_nodelife.controllers.tainteviction.timed_workers import (
     PendingEviction as PendingEviction,

@@ -46,7 +46,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     outdated,
 )
 from kubectl_nodelife.controllers.upgrade.observed_nodes import named
-from kubectl_nodelife.controllers.upgrade.policy import node_info
+from kubectl_nodelife.controllers.upgrade.policy import fits, node_info, parse_window
 from kubectl_nodelife.controllers.upgrade.ports import PodKey
 from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, why_undrainable
 from kubectl_nodelife.controllers.upgrade.settling import csi_drivers
@@ -57,7 +57,6 @@ from kubectl_nodelife.controllers.upgrade.skipping import (
     why_no_candidate,
 )
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.controllers.upgrade.windows import fits, parse_window
 from kubectl_nodelife.engine.actions import MarkNode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS

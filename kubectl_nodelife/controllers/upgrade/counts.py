@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.marks import TAINT_UNPROVEN
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.engine.ratelimit import as_float32
+from kubectl_nodelife.engine.workqueue import as_float32
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
 from kubectl_nodelife.kube.workload import IntOrString

@@ -42,7 +42,7 @@ from kubectl_nodelife.controllers.upgrade.selection import (
     zone_name,
 )
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.ratelimit import as_float32
+from kubectl_nodelife.engine.workqueue import as_float32
 from kubectl_nodelife.kube.node import Node, zone_key
 from kubectl_nodelife.kube.wellknown import PREFER_NO_SCHEDULE
 

@@ -12,8 +12,8 @@ from typing import Final
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.memory import EvictedPod
+from kubectl_nodelife.controllers.upgrade.policy import closes_ns, opens_ns, parse_window
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import PROOF, UpgradePass
-from kubectl_nodelife.controllers.upgrade.windows import closes_ns, opens_ns, parse_window
 from kubectl_nodelife.engine.actions import SetGate
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import zone_display

@@ -27,7 +27,6 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent, states_with
 from kubectl_nodelife.controllers.upgrade.document import StepNode
 from kubectl_nodelife.controllers.upgrade.fleet_counts import FleetCounts, NodeReading
-from kubectl_nodelife.controllers.upgrade.job_manifest import claims_of
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     CordonOwner,
@@ -43,6 +42,7 @@ from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.controllers.upgrade.working import claims_of
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod

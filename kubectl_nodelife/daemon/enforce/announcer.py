@@ -22,8 +22,7 @@ from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.engine.actions import RecordEvent
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.guard import Breaker
-from kubectl_nodelife.kube.duration import format_duration
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import UNKNOWN
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.live.events import EventSender

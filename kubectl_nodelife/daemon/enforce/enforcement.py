@@ -17,9 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
 from kubectl_nodelife.daemon import server
-from kubectl_nodelife.daemon.clock import DaemonClock
 from kubectl_nodelife.daemon.cluster_checks import ClusterChecks
-from kubectl_nodelife.daemon.config import ClusterConfig
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
@@ -56,6 +54,7 @@ from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.options import Options
 from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings
+from kubectl_nodelife.daemon.settings import ClusterConfig
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
@@ -64,9 +63,9 @@ from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.guard import Breaker, Guard
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Refused
-from kubectl_nodelife.kube.duration import parse_duration
-from kubectl_nodelife.kube.times import format_micro_time
+from kubectl_nodelife.kube.times import format_micro_time, parse_duration
 from kubectl_nodelife.live.client import Client
+from kubectl_nodelife.live.clock import DaemonClock
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import ExecutorPort, LiveExecutor
 from kubectl_nodelife.live.lease import LeaseKeeper

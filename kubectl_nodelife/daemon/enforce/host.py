@@ -17,7 +17,7 @@ from kubectl_nodelife.controllers.podgc import PodGCController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.daemon.decisions import ChangeSettings, DecisionTask, Seen
 from kubectl_nodelife.daemon.enforce.tripwires import ShownObjects, Tripwires
-from kubectl_nodelife.daemon.quarantine_log import log_bug
+from kubectl_nodelife.daemon.logs import log_bug
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.engine import QUARANTINED, Engine

@@ -25,7 +25,7 @@ from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.listing import list_all
+from kubectl_nodelife.live.listwatch import list_all
 from kubectl_nodelife.live.requests import Resource
 from kubectl_nodelife.live.writer import Writer
 

@@ -23,8 +23,7 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.daemon.enforce.host import EnforcingTask
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.intents import Intents
-from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.quarantine_log import log_bug
+from kubectl_nodelife.daemon.logs import log, log_bug
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer

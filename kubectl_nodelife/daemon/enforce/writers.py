@@ -16,13 +16,13 @@ from kubectl_nodelife.controllers.daemonset.rolling_update import (
     surge_count,
     unavailable_count,
 )
-from kubectl_nodelife.daemon.config import NOTHING_SAID, ClusterConfig
 from kubectl_nodelife.daemon.preflight import Orders
+from kubectl_nodelife.daemon.settings import NOTHING_SAID, ClusterConfig
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.guard import CAP_NAMES, UPSTREAM, Caps
-from kubectl_nodelife.engine.ratelimit import TokenBucket
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet

@@ -25,11 +25,10 @@ from kubectl_nodelife.engine.actions import (
     SetPodCondition,
 )
 from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import (
     DELETION_BY_POD_GC,
     DELETION_BY_TAINT_MANAGER,

@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.listing import read_all
+from kubectl_nodelife.live.listwatch import read_all
 from kubectl_nodelife.live.requests import resource_of
 from kubectl_nodelife.outlook.upgrade_status import NO_RUN, upgrade_status
 

@@ -38,7 +38,7 @@ from kubectl_nodelife.daemon.metrics.values import (
     daemon_set_values,
     work_values,
 )
-from kubectl_nodelife.daemon.notify.notices import NotedCondition, cluster_conditions
+from kubectl_nodelife.daemon.notices import NotedCondition, cluster_conditions
 from kubectl_nodelife.daemon.server import sliced
 from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.daemon.ui.host import PageHost

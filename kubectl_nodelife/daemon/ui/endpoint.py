@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from kubectl_nodelife.daemon.bounded_listener import REQUEST_SECONDS, BoundedListener
+from kubectl_nodelife.daemon.answer_port import REQUEST_SECONDS, BoundedListener
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.server import Answer, Query, error_document
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast, Subscriber

@@ -1,21 +1,25 @@
 """Decisions: values that say why, know their effect on an object, and are written as records.
 
-`action` has what all share. The classes are cut by what they concern: `nodes`, `pods`,
-`daemonsets`, `upgrades`, and `decisions`, which change no object. All are imported from here.
-
-- `identity`: the number by which an action is known while it is on its way, and the key by which
-  another process knows it
-- `data`: actions as JSON, for a journal
+`action` has what all share, and the decisions that change no object. The classes are cut by what
+they concern: `nodes`, `pods`, `daemonsets`, `upgrades`. All are imported from here. `identity` has
+the number by which an action is known while it is on its way, the key by which another process
+knows it, and actions as JSON, for a journal.
 """
 
 from __future__ import annotations
 
 from kubectl_nodelife.engine.actions.action import Action as Action
+from kubectl_nodelife.engine.actions.action import CancelEviction as CancelEviction
 from kubectl_nodelife.engine.actions.action import Detail as Detail
 from kubectl_nodelife.engine.actions.action import NodeAction as NodeAction
 from kubectl_nodelife.engine.actions.action import ObjectAction as ObjectAction
 from kubectl_nodelife.engine.actions.action import PodAction as PodAction
+from kubectl_nodelife.engine.actions.action import QueueNode as QueueNode
+from kubectl_nodelife.engine.actions.action import RecordEvent as RecordEvent
 from kubectl_nodelife.engine.actions.action import Requeue as Requeue
+from kubectl_nodelife.engine.actions.action import ScheduleEviction as ScheduleEviction
+from kubectl_nodelife.engine.actions.action import SetZoneState as SetZoneState
+from kubectl_nodelife.engine.actions.action import UnqueueNode as UnqueueNode
 from kubectl_nodelife.engine.actions.action import camel_case as camel_case
 from kubectl_nodelife.engine.actions.action import created_object as created_object
 from kubectl_nodelife.engine.actions.action import created_pod as created_pod
@@ -37,12 +41,6 @@ from kubectl_nodelife.engine.actions.daemonsets import (
 from kubectl_nodelife.engine.actions.daemonsets import (
     UpdateDaemonSetStatus as UpdateDaemonSetStatus,
 )
-from kubectl_nodelife.engine.actions.decisions import CancelEviction as CancelEviction
-from kubectl_nodelife.engine.actions.decisions import QueueNode as QueueNode
-from kubectl_nodelife.engine.actions.decisions import RecordEvent as RecordEvent
-from kubectl_nodelife.engine.actions.decisions import ScheduleEviction as ScheduleEviction
-from kubectl_nodelife.engine.actions.decisions import SetZoneState as SetZoneState
-from kubectl_nodelife.engine.actions.decisions import UnqueueNode as UnqueueNode
 from kubectl_nodelife.engine.actions.nodes import AddTaints as AddTaints
 from kubectl_nodelife.engine.actions.nodes import RemoveTaints as RemoveTaints
 from kubectl_nodelife.engine.actions.nodes import SetNodeConditions as SetNodeConditions

@@ -8,6 +8,10 @@ world, the dry-run overlay and the check "does the cluster show it already" all 
 `writes` distinguishes a call to the API server from a decision that only concerns ourselves.
 
 `created_object` is what the API server fills into an object that an action creates.
+
+Here are also the decisions that change no object: a zone's state, a node's place in a queue, a
+pod's eviction timer, and the Event by which a controller informs people of what it does. They are
+recorded like writes, since all that is written later follows from them.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.decode import convert
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import NodeCondition
+from kubectl_nodelife.kube.node import NodeCondition, Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import whole_seconds
 
@@ -199,3 +203,86 @@ def created_pod(manifest: dict[str, Any], now_ns: int) -> Pod:
     pod = replace(pod, status=replace(pod.status, phase="Pending"))
     created: Pod = created_object(pod, "Pod", now_ns)
     return created
+
+
+class SetZoneState(Action, frozen=True, kw_only=True, gc=False):
+    """A zone's state and with it the rate at which its nodes are tainted, in nodes a second."""
+
+    tells: ClassVar[tuple[str, ...]] = ("zone", "from_", "to", "rate")
+
+    writes: ClassVar[bool] = False
+
+    zone: str
+    from_: str
+    to: str
+    rate: float
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """("Zone", ("", zone key))"""
+        return ("Zone", ("", self.zone))
+
+
+class QueueNode(NodeAction, frozen=True, kw_only=True, gc=False):
+    """A node waits in its zone's queue for a NoExecute taint.
+
+    In classic mode it waits for the eviction of its pods.
+    """
+
+    tells: ClassVar[tuple[str, ...]] = ("zone",)
+
+    writes: ClassVar[bool] = False
+
+    zone: str
+
+
+class UnqueueNode(NodeAction, frozen=True, kw_only=True, gc=False):
+    """A node that waited no longer does, without having been tainted."""
+
+    tells: ClassVar[tuple[str, ...]] = ("zone",)
+
+    writes: ClassVar[bool] = False
+
+    zone: str
+
+
+class ScheduleEviction(PodAction, frozen=True, kw_only=True, gc=False):
+    """A pod will be deleted at `due_ns`, after `toleration_seconds` under the taints (0: now)."""
+
+    writes: ClassVar[bool] = False
+
+    due_ns: int
+    toleration_seconds: int
+    taints: tuple[Taint, ...] = ()
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """ScheduleEviction; `due` is made relative where the record is written."""
+        yield (
+            "ScheduleEviction",
+            {"due_ns": self.due_ns, "tolerationSeconds": self.toleration_seconds},
+        )
+
+
+class CancelEviction(PodAction, frozen=True, kw_only=True, gc=False):
+    """A scheduled eviction will not happen; `due_ns` is when it would have."""
+
+    writes: ClassVar[bool] = False
+
+    due_ns: int
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        yield "CancelEviction", {"due_ns": self.due_ns}
+
+
+class RecordEvent(ObjectAction, frozen=True, kw_only=True, gc=False):
+    """An Event on an object. It never changes what a controller reads."""
+
+    type: str = "Normal"
+    reason: str
+    message: str = ""
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        detail: Detail = {"type": self.type, "reason": self.reason}
+        if self.message:
+            detail["message"] = self.message
+        yield "RecordEvent", detail

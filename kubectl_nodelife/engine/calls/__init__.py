@@ -1,13 +1,14 @@
 """Each action as calls to the API server: a conversation without I/O.
 
-`call.py` has the calls, their preconditions and their answers; `conversations.py` says which action
-is carried out by which conversation; the other files are these conversations. What `changes` shows,
-what `repair` prints, what tests play against the sandbox and what a live executor sends come from
-here, so that they cannot differ.
+`call.py` has the calls, their preconditions, their answers and steps of several calls;
+`conversations.py` says which action is carried out by which conversation; the other files are these
+conversations. What `changes` shows, what `repair` prints, what tests play against the sandbox and
+what a live executor sends come from here, so that they cannot differ.
 """
 
 from kubectl_nodelife.engine.calls.call import Answer as Answer
 from kubectl_nodelife.engine.calls.call import Call as Call
+from kubectl_nodelife.engine.calls.call import Conversation as Conversation
 from kubectl_nodelife.engine.calls.call import Delete as Delete
 from kubectl_nodelife.engine.calls.call import Evict as Evict
 from kubectl_nodelife.engine.calls.call import Get as Get
@@ -30,4 +31,3 @@ from kubectl_nodelife.engine.calls.conversations import CONVERSATIONS as CONVERS
 from kubectl_nodelife.engine.calls.conversations import converse as converse
 from kubectl_nodelife.engine.calls.conversations import drive as drive
 from kubectl_nodelife.engine.calls.conversations import request_of as request_of
-from kubectl_nodelife.engine.calls.steps import Conversation as Conversation

@@ -25,6 +25,7 @@ from kubectl_nodelife.engine.calls.call import (
     OK,
     Answer,
     Call,
+    Conversation,
     Get,
     ListObjects,
     Read,
@@ -33,7 +34,6 @@ from kubectl_nodelife.engine.calls.call import (
     WaitUntil,
     request_of_call,
 )
-from kubectl_nodelife.engine.calls.steps import Conversation
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.workload import DaemonSet
 

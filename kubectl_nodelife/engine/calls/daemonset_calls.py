@@ -24,15 +24,13 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.calls.call import (
     CONFLICT,
     Body,
+    Conversation,
     Delete,
     Get,
     OwnerAlive,
     Patch,
     Post,
     Result,
-)
-from kubectl_nodelife.engine.calls.steps import (
-    Conversation,
     as_seen,
     conflict,
     failed,

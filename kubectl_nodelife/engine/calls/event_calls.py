@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from kubectl_nodelife.engine.actions import RecordEvent
-from kubectl_nodelife.engine.calls.call import Body, Post
-from kubectl_nodelife.engine.calls.steps import Conversation, write
+from kubectl_nodelife.engine.calls.call import Body, Conversation, Post, write
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_time

@@ -21,16 +21,14 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.calls.call import (
     CONFLICT,
     OK,
+    UNCHANGED,
     Answer,
     Body,
+    Conversation,
     Get,
     Patch,
     Result,
     WaitUntil,
-)
-from kubectl_nodelife.engine.calls.steps import (
-    UNCHANGED,
-    Conversation,
     another,
     as_seen,
     failed,

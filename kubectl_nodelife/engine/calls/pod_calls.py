@@ -35,9 +35,11 @@ from kubectl_nodelife.engine.calls.call import (
     NOT_FOUND,
     OK,
     TOO_MANY_REQUESTS,
+    UNCHANGED,
     Answer,
     Body,
     Call,
+    Conversation,
     Delete,
     Evict,
     Get,
@@ -49,10 +51,6 @@ from kubectl_nodelife.engine.calls.call import (
     Precondition,
     Result,
     WaitUntil,
-)
-from kubectl_nodelife.engine.calls.steps import (
-    UNCHANGED,
-    Conversation,
     as_seen,
     conflict,
     failed,

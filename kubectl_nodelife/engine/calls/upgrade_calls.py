@@ -16,10 +16,16 @@ from kubectl_nodelife.engine.actions import (
     NodeMarkPatch,
     UpdateRun,
 )
-from kubectl_nodelife.engine.calls.call import CONFLICT, MERGE, NOT_FOUND, Body, Delete, Patch, Post
-from kubectl_nodelife.engine.calls.steps import (
+from kubectl_nodelife.engine.calls.call import (
+    CONFLICT,
+    MERGE,
+    NOT_FOUND,
     UNCHANGED,
+    Body,
     Conversation,
+    Delete,
+    Patch,
+    Post,
     as_seen,
     conflict,
     same,

@@ -5,8 +5,7 @@
 and its depth are bounded as in the API server; beyond the bounds it is `NotEvaluated`.
 """
 
-from kubectl_nodelife.kube.cel.cost import Budget, CelError, NotEvaluated, Unknown
 from kubectl_nodelife.kube.cel.evaluation import evaluate
-from kubectl_nodelife.kube.cel.values import Partial
+from kubectl_nodelife.kube.cel.values import Budget, CelError, NotEvaluated, Partial, Unknown
 
 __all__ = ["Budget", "CelError", "NotEvaluated", "Partial", "Unknown", "evaluate"]

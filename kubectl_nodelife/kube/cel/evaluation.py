@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.kube.cel import functions
-from kubectl_nodelife.kube.cel.cost import (
+from kubectl_nodelife.kube.cel.parser import Node, parse
+from kubectl_nodelife.kube.cel.values import (
     CREATE_LIST,
     CREATE_MAP,
     PER_CALL_LIMIT,
@@ -21,12 +22,8 @@ from kubectl_nodelife.kube.cel.cost import (
     CelError,
     Meter,
     NotEvaluated,
-    Unknown,
-    no_overload,
-)
-from kubectl_nodelife.kube.cel.parser import Node, parse
-from kubectl_nodelife.kube.cel.values import (
     Optional,
+    Unknown,
     add,
     arithmetic,
     compare,
@@ -35,6 +32,7 @@ from kubectl_nodelife.kube.cel.values import (
     field,
     key_of,
     negate,
+    no_overload,
     value_of_key,
 )
 

@@ -13,14 +13,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from kubectl_nodelife.kube.cel.cost import CelError, Meter, no_overload, size, traversal
 from kubectl_nodelife.kube.cel.values import (
     INT_MIN,
     UINT_MAX,
+    CelError,
+    Meter,
     Uint,
     checked_int,
     checked_uint,
     is_number,
+    no_overload,
+    size,
+    traversal,
 )
 
 Function = Callable[..., Any]

@@ -12,8 +12,7 @@ import re
 from collections.abc import Generator
 from typing import Any, Final
 
-from kubectl_nodelife.kube.cel.cost import NotEvaluated, Unknown
-from kubectl_nodelife.kube.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
+from kubectl_nodelife.kube.cel.values import INT_MAX, INT_MIN, UINT_MAX, NotEvaluated, Uint, Unknown
 
 Node = tuple[Any, ...]
 Rule = Generator["Rule", Any, Any]

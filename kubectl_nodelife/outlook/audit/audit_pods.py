@@ -12,10 +12,9 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE
 from kubectl_nodelife.kubelet.conditions import CONTAINERS_READY, INITIALIZED, READY
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for

@@ -29,10 +29,9 @@ import msgspec
 
 from kubectl_nodelife.engine.actions import DeletePod, SetPodReady
 from kubectl_nodelife.engine.calls import Request, request_of
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.meta import Time, controller_of
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.kube.wellknown import (
     FALSE,
     TAINT_NODE_NOT_READY,

@@ -24,7 +24,7 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
-from kubectl_nodelife.kube.workload import ControllerRevision
+from kubectl_nodelife.kube.workload import ControllerRevision, default_pod_template
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     Rollback,
     RolloutState,
@@ -35,7 +35,6 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
 )
 from kubectl_nodelife.outlook.daemonset.truth_table import NOT_SCHEDULED, trouble_of
 from kubectl_nodelife.outlook.daemonset.view import SetView
-from kubectl_nodelife.workloads.daemonset_defaults import default_pod_template
 
 DEFAULT_GRACE_SECONDS = 30
 

@@ -29,7 +29,6 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
     taint_is_wanted,
 )
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Lease, Node
@@ -48,6 +47,7 @@ from kubectl_nodelife.kube.wellknown import (
     TRUE,
     UNKNOWN,
 )
+from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.diverge.observations import (
     CORDONED,
     DRAINED,

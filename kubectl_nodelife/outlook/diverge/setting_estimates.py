@@ -13,8 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
-from kubectl_nodelife.kube.duration import format_duration
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.outlook.diverge.observations import (
     CERTAIN,

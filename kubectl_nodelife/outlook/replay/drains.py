@@ -20,11 +20,10 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.document import document
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time, human_duration
 from kubectl_nodelife.kube.wellknown import TRUE
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.outlook.replay import replay_line

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE, condition_field
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod
@@ -18,6 +17,7 @@ from kubectl_nodelife.kube.wellknown import (
     TRUE,
     UNKNOWN,
 )
+from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.replay import replay_line
 from kubectl_nodelife.outlook.replay.replay_line import EVENT, JOURNAL, OBJECT, Actor, ReplayLine
 

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import MIRRORING_KEYS
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.field_managers import FieldManager
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
@@ -20,6 +19,7 @@ from kubectl_nodelife.kube.wellknown import (
     DELETION_BY_TAINT_MANAGER,
     EVICTION_BY_EVICTION_API,
 )
+from kubectl_nodelife.kube.workload import Event
 
 CONTROLLER: Final = "controller"
 KUBELET: Final = "kubelet"

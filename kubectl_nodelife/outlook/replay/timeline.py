@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.document import document
-from kubectl_nodelife.kube.core import Event
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_micro_time
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNSCHEDULABLE, TRUE
+from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.replay import lines
 from kubectl_nodelife.outlook.replay.drains import DRAIN, drains
 from kubectl_nodelife.outlook.replay.lines import DECISIONS

@@ -1,7 +1,7 @@
 """Acts are played on the joined present, beside the present without them: `what-if`.
 
     words or a file --> acts --> scenario events --> question: two plays of the present
-                                                       |           (sim/present, sim/branch)
+                                                       |           (sim/present)
                                service_levels follows each play and counts what serves
                                                        |
                                                     answer: what differs, as a document

@@ -16,11 +16,10 @@ import msgspec
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.duration import parse_duration
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.selectors import matches, parse_selector
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, parse_duration
 from kubectl_nodelife.sim.events import read_events
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent

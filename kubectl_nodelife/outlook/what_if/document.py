@@ -14,9 +14,8 @@ import msgspec
 
 from kubectl_nodelife.drain.results import DEGRADED, FULL
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.duration import human_duration
 from kubectl_nodelife.kube.names import first_names
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.question import Played
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject

@@ -25,16 +25,14 @@ from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if.acts import TOLERATION_SECONDS, Act
 from kubectl_nodelife.outlook.what_if.service_levels import ServiceLevels
+from kubectl_nodelife.sim.api import DefaultTolerationSeconds, template_of
 from kubectl_nodelife.sim.attached_volumes import AttachedVolumes
-from kubectl_nodelife.sim.branch import Branch
-from kubectl_nodelife.sim.defaults import DefaultTolerationSeconds, template_of
 from kubectl_nodelife.sim.events import ScenarioEvent, read_events
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.joined import joined_kubelets, last_sign
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
-from kubectl_nodelife.sim.present import Present, join
-from kubectl_nodelife.sim.run import Run
-from kubectl_nodelife.sim.run_summary import RunSummary, tell
+from kubectl_nodelife.sim.present import Branch, Present, join
+from kubectl_nodelife.sim.run import Run, RunSummary, tell
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, HIGHEST_SCORE, PASS_DRIFT_NS
 from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, Timing

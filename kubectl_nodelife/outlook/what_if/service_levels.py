@@ -21,11 +21,10 @@ from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import LabelSelector, controller_of
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
-from kubectl_nodelife.kube.selectors import matches, parse_selector
+from kubectl_nodelife.kube.selectors import SelectorIndex, matches, parse_selector
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.sim.machines import Reach
 from kubectl_nodelife.sim.world import World
-from kubectl_nodelife.workloads.matching import SelectorIndex
 
 SERVICE = "Service"
 

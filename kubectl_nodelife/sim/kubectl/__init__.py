@@ -1,6 +1,6 @@
 """`kubectl drain`, request by request.
 
 `options`, `filters` and `conversation` are kubectl's own, without I/O: a live drain uses them as
-well. `drain` plays the conversation in a virtual cluster, and `cluster` is what the process asks of
-whatever cluster it drains, what comes back, and what client-go does below.
+well. `drain` plays the conversation in a virtual cluster, and `cluster` has the requests to the
+cluster that is drained, their answers, and what client-go does below.
 """

@@ -1,4 +1,4 @@
-"""The cluster as a `kubectl drain` process asks for it: requests, the API server's answers to an
+"""The cluster as a `kubectl drain` process uses it: requests, the API server's answers to an
 eviction or a deletion, a clock, the pods it watches.
 
 Below it is what client-go does: a rate limit, and retries of its own. It follows client-go
@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
-from kubectl_nodelife.engine.ratelimit import TokenBucket
+from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
-from kubectl_nodelife.workloads.eviction import EvictionRefused
-from kubectl_nodelife.workloads.scales import OwnerLookup
+from kubectl_nodelife.workloads.budgets import EvictionRefused
+from kubectl_nodelife.workloads.owners import OwnerLookup
 
 GATE_NAMESPACE: Final = "namespace-terminating"
 """The gate of a refusal because the pod's namespace is being deleted."""
@@ -72,7 +72,7 @@ class Clock(Protocol):
         """Make a call that changes something or may; one that lies in the past is made now."""
 
     def ask_again_at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
-        """Make a call that only asks again: if nothing else is left to happen, nothing will."""
+        """Make a call that only repeats a request: alone it changes nothing."""
 
     def alarm_at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
         """Make a call at that very instant, such as a deadline."""
@@ -149,10 +149,10 @@ def client_bucket() -> TokenBucket:
 def noticed_ns(
     last_ns: int, deadline_ns: int, pause_ns: int, retry_after_seconds: int, answers: int
 ) -> int:
-    """When kubectl, refused at `last_ns` and for ever, sees that its deadline is over.
+    """When kubectl, refused at `last_ns` and ever after, detects that its deadline is over.
 
-    It looks before every try, `pause_ns` after the answer to the one before; the client repeats
-    that try `RETRIES` times where the server names a time, and `answers` have come so far.
+    It checks before every try, `pause_ns` after the answer to the one before; the client repeats
+    a try `RETRIES` times where the server sends Retry-After, and `answers` have come so far.
     """
     wait_ns = retry_after_seconds * SECOND_NS
     first_ns = last_ns + wait_ns * (RETRIES + 1 - answers) + pause_ns

@@ -1,11 +1,11 @@
 """The conversation of `kubectl drain` with the API server about one node, without I/O.
 
 Follows k8s.io/kubectl, pkg/drain/drain.go and filters.go (v1.36), and of pkg/cmd/drain/drain.go
-what is printed. `NodeRun` is told what came of each request and at which instant, and says what
-follows: which pods go, whether another try may be made, when the next look is due, when a pod or
-the whole turn is over, and each line that kubectl prints. It sends nothing and knows no clock:
+what is printed. `NodeRun` is given the result of each request and its instant, and returns what
+follows: which pods go, whether another try may be made, when the next GET is due, when a pod or
+the whole turn is over, and each line that kubectl prints. It sends nothing and has no clock:
 `drain.py` plays it on virtual time, `acts/node_drain.py` on a real cluster. What is below kubectl
-(its rate limit, repetitions that the server's Retry-After asks for) is the player's.
+(its rate limit, repetitions that the server's Retry-After asks for) is left to these two.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from kubectl_nodelife.engine.calls.pod_calls import (
     after_eviction,
 )
 from kubectl_nodelife.engine.calls.pod_calls import GONE as NOT_THERE
-from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.selectors import matches
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_duration
 from kubectl_nodelife.sim.kubectl.cluster import PodT
 from kubectl_nodelife.sim.kubectl.filters import (
     DELETE,
@@ -35,8 +34,8 @@ from kubectl_nodelife.sim.kubectl.filters import (
     warnings,
 )
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.workloads.eviction import EvictionRefused
-from kubectl_nodelife.workloads.scales import OwnerLookup
+from kubectl_nodelife.workloads.budgets import EvictionRefused
+from kubectl_nodelife.workloads.owners import OwnerLookup
 
 LOOK_NS: Final = 1 * SECOND_NS
 """The interval of `waitForDelete`."""
@@ -97,10 +96,10 @@ class PodDeletion(Generic[PodT]):
 class NodeRun(Generic[PodT]):
     """One node's turn. See the module.
 
-    `decisions`: what the filters said of each pod that was listed. `refused`: one of them objected
-    and nothing was touched. `left`: how many targets are not over. `deadline_ns`: when --timeout is
-    over, None before it runs. `end_ns` is None for a turn that never ends. `suffix`: what a dry run
-    adds to its lines.
+    `decisions`: the filters' decision on each pod that was listed. `refused`: one of them objected
+    and nothing was touched. `left`: how many targets are not finished. `deadline_ns`: when
+    --timeout is over, None before it runs. `end_ns` is None for a turn that never ends. `suffix`:
+    what a dry run adds to its lines.
     """
 
     __slots__ = (
@@ -156,9 +155,9 @@ class NodeRun(Generic[PodT]):
     # --- which pods ------------------------------------------------------------------------------
 
     def listed(self, pods: Iterable[PodT], owners: OwnerLookup, time_ns: int) -> None:
-        """The node's pods and what owns them, as kubectl found them at `time_ns` (since the epoch).
+        """Take the node's pods and their owners, as kubectl read them at `time_ns` since the epoch.
 
-        All of them go that the filters let go; where a filter refuses one, none is touched.
+        All pods go that the filters let go; where a filter refuses one, none is touched.
         """
         options = self._options
         selector = options.selector() if options.pod_selector else None
@@ -185,7 +184,7 @@ class NodeRun(Generic[PodT]):
             self.deadline_ns = now_ns + self._options.timeout_ns
 
     def may_try(self, target: PodDeletion[PodT], now_ns: int) -> bool:
-        """True if another eviction may be sent. That --timeout is over is noticed here."""
+        """True if another eviction may be sent. An expired --timeout is detected here."""
         if target.outcome is not None:
             return False
         if self._say is not None:
@@ -205,7 +204,7 @@ class NodeRun(Generic[PodT]):
         *,
         terminating: bool = False,
     ) -> str:
-        """The next step after the answer to an eviction, as `after_eviction` says it."""
+        """The next step after the answer to an eviction, as `after_eviction` returns it."""
         then = after_eviction(code, terminating=terminating, going=target.actor.going)
         if then == WAIT:
             target.waits_ns = now_ns
@@ -233,7 +232,7 @@ class NodeRun(Generic[PodT]):
         self._say(f"error when evicting {what} (will retry after 5s): {message}", True)
 
     def deleted(self, target: PodDeletion[PodT], code: int, message: str, now_ns: int) -> bool:
-        """The answer to a DELETE: whether the next pod is deleted; a hard error ends the node."""
+        """Take the answer to a DELETE; True if the next one follows. A hard error ends the node."""
         if after_eviction(code, terminating=False, going=False) not in (WAIT, NOT_THERE):
             for other in self.targets:
                 self.finish(other, FAILED, message if other is target else "")
@@ -244,7 +243,7 @@ class NodeRun(Generic[PodT]):
     # --- waiting ---------------------------------------------------------------------------------
 
     def seen(self, target: PodDeletion[PodT], time_ns: int) -> bool:
-        """The pod has been read, at `time_ns` since the epoch: whether it is waited for no more."""
+        """Take the pod as read at `time_ns` since the epoch. True if the wait for it is over."""
         if target.actor.gone:
             self.finish(target, GONE)
         elif self.skips(target, time_ns):
@@ -252,13 +251,13 @@ class NodeRun(Generic[PodT]):
         return target.outcome is not None
 
     def skips(self, target: PodDeletion[PodT], time_ns: int) -> bool:
-        """True if --skip-wait-for-delete-timeout lets the pod be."""
+        """True if --skip-wait-for-delete-timeout ends the wait for the pod."""
         return skips_deleted(target.actor.pod, self._options.skip_wait_seconds, time_ns)
 
     def next_look_ns(self, target: PodDeletion[PodT], seen_ns: int, at_least: int = 0) -> int:
         """At the ticker's next tick; one that came while a GET was under way is kept.
 
-        `at_least`: a tick before which nothing can be seen.
+        `at_least`: a tick before which nothing can have changed.
         """
         since_ns = target.waits_ns
         assert since_ns is not None
@@ -269,13 +268,13 @@ class NodeRun(Generic[PodT]):
         return next_ns if next_ns > seen_ns else seen_ns
 
     def expire(self) -> None:
-        """--timeout is over. Those that wait give up; who retries sees it before the next try."""
+        """--timeout is over. Waits for pods end; retries detect it before the next try."""
         for target in self.targets:
             if target.waits_ns is not None:
                 self.finish(target, TIMED_OUT)
 
     def finish(self, target: PodDeletion[PodT], outcome: str, message: str = "") -> None:
-        """The pod is over. Once all are, `left` is 0."""
+        """Finish the pod. Once all are finished, `left` is 0."""
         if target.outcome is not None:
             return
         target.outcome, target.message = outcome, message
@@ -339,7 +338,7 @@ def aggregate(errors: list[str]) -> str:
 
 
 def unable(node: str, error: str) -> str:
-    """That a node is not drained."""
+    """The message that a node is not drained."""
     return f'error: unable to drain node "{node}" due to error: {error}, continuing command...'
 
 

@@ -1,9 +1,9 @@
 """Plays `kubectl drain` on virtual time: when each request is sent, and when it is answered.
 
-What kubectl does is `conversation.py`. Here is what lies around it, after pkg/cmd/drain/drain.go
-and client-go: all nodes are cordoned first, then drained one after another, and a node that fails
-does not stop the next; requests stand in line at the client's own rate limit, and those that the
-server answers with Retry-After are repeated below kubectl. Left out: dry runs and paging.
+What kubectl does is in `conversation.py`. The rest is here, after pkg/cmd/drain/drain.go and
+client-go: all nodes are cordoned first, then drained one after another, and a node that fails does
+not stop the next; requests queue at the client's own rate limit, and those that the server answers
+with Retry-After are repeated below kubectl. Left out: dry runs and paging.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from kubectl_nodelife.sim.kubectl.conversation import (
 )
 from kubectl_nodelife.sim.kubectl.filters import asked_daemon_set
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.workloads.eviction import EvictionRefused
+from kubectl_nodelife.workloads.budgets import EvictionRefused
 
 FEW: Final = 4
-"""So many pods can be looked at every second within kubectl's own rate limit."""
+"""How many pods can be read every second within kubectl's own rate limit."""
 PLAYED_NS: Final = 10 * MINUTE_NS
-"""A deadline that is nearer is waited for, request by request; when a process notices that one is
-over that is further away is reckoned."""
+"""Up to a deadline that is nearer, each request is played; for a later deadline, the instant at
+which the process detects that it is over is computed."""
 _APART_NS: Final = 15 * MILLISECOND_NS
-"""How far the jitter of the API server's back-off sets requests apart that met in a conflict."""
+"""How far apart the API server's back-off jitter puts requests that met in a conflict."""
 
 
 class KubectlDrain(Generic[PodT]):
-    """One `kubectl drain NODE...` process in a world. `runs` holds the turns that it came to."""
+    """One `kubectl drain NODE...` process in a world. `runs` holds the turns that have begun."""
 
     def __init__(
         self,
@@ -88,9 +88,9 @@ class KubectlDrain(Generic[PodT]):
         on_node: Callable[[NodeRun[PodT]], None] | None,
         moved: dict[object, object],
     ) -> KubectlDrain[PodT]:
-        """The same process in a fork of the cluster; what it has put down is the caller's to move.
+        """The same process in a fork of the cluster; the caller moves the calls that are due.
 
-        `listed`: a pod as it is there; `moved` notes what each turn and each of its targets became.
+        `listed`: a pod as it is there; `moved` maps each turn and each of its targets to its copy.
         """
         other = copy(self)
         other._cluster, other._clock, other._on_node = cluster, cluster.clock, on_node
@@ -100,7 +100,7 @@ class KubectlDrain(Generic[PodT]):
         return other
 
     def start(self, at_ns: int, *, cordon: bool = True) -> None:
-        """The command is called at that instant. `cordon` False: the nodes are cordoned already."""
+        """The command is run at that instant. `cordon` False: the nodes are cordoned already."""
         self._clock.at(at_ns + self._times.startup_ns, self._begin, cordon)
 
     def _begin(self, cordon: bool) -> None:
@@ -247,7 +247,7 @@ class KubectlDrain(Generic[PodT]):
             self._clock.ask_again_at(read_ns, self._try, run, target)
 
     def _look(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
-        """GET the pod that is on its way out: at once, and then every second."""
+        """GET the pod that is being deleted: at once, and then every second."""
         if target.outcome is not None:
             return
         seen_ns = self._core.reserve(self._clock.now_ns) + self._times.request_ns
@@ -270,7 +270,7 @@ class KubectlDrain(Generic[PodT]):
         since_ns, goes_ns, at_least = target.waits_ns, target.actor.goes_ns, 0
         assert since_ns is not None
         if run.left <= FEW and goes_ns is not None and not self._may_skip:
-            # So few stand in line that none waits for another: the looks in between find nothing.
+            # So few requests queue that none delays another: the GETs in between find nothing.
             at_least = (goes_ns - since_ns) // LOOK_NS
         next_ns = run.next_look_ns(target, seen_ns, at_least)
         self._clock.ask_again_at(next_ns, self._look, run, target)
@@ -337,13 +337,12 @@ class KubectlDrain(Generic[PodT]):
         self._end_if_over(run)
         self._look_at(run, left, index + 1, since_ns, rounds)
 
-    # --- the end of hope -------------------------------------------------------------------------
+    # --- no further progress ---------------------------------------------------------------------
 
     def settled(self) -> bool:
-        """Nothing moves in the world: whether this process will never get any further either.
+        """Called when nothing is left to happen: True if this process makes no progress either.
 
-        A turn with a deadline that is far away is brought to its end at once; the process then goes
-        on.
+        A turn with a deadline that is far away is ended at once; the process then goes on.
         """
         run = self.runs[-1] if self.runs else None
         if self.ended_ns is not None:
@@ -371,14 +370,14 @@ class KubectlDrain(Generic[PodT]):
         return target.refusal is not None and target.version == self._cluster.version
 
     def answered(self) -> bool:
-        """True if whatever is asked again gets the answer it had, until something changes."""
+        """True if every repeated request gets the same answer, until something changes."""
         run = self.runs[-1] if self.runs else None
         if run is None or run.end_ns is not None:
             return True
         return all(self._is_answered(run, t) for t in run.targets if t.outcome is None)
 
     def _given_up(self, run: NodeRun[PodT], unfinished: list[PodDeletion[PodT]]) -> int:
-        """When the last of them notices that the time is over."""
+        """When the last of them detects that the time is over."""
         assert run.deadline_ns is not None
         end_ns = max(run.deadline_ns, self._clock.now_ns)
         pause_ns = EVICTION_RETRY_NS + 2 * self._times.request_ns

@@ -19,7 +19,7 @@ from kubectl_nodelife.sim.kubectl.options import (
     FLAG_IGNORE_DAEMONSETS,
     DrainOptions,
 )
-from kubectl_nodelife.workloads.scales import OwnerLookup
+from kubectl_nodelife.workloads.owners import OwnerLookup
 
 DELETE: Final = "delete"
 KEEP: Final = "keep"
@@ -29,8 +29,8 @@ REFUSE: Final = "refuse"
 class Decision(NamedTuple):
     """kubectl's decision on one pod: DELETE, KEEP or REFUSE, and the filter that made it.
 
-    `gate` is the plan's word for the filter, `none` for a pod that is simply deleted; `message` is
-    kubectl's warning or error, "" where it says nothing.
+    `gate` is the plan's name for the filter, `none` for a pod that is simply deleted; `message` is
+    kubectl's warning or error, "" where there is none.
     """
 
     verb: str
@@ -109,7 +109,7 @@ def faults(
 ) -> tuple[FilterObjection, ...]:
     """Everything that kubectl would object to, one after another, as flags are added.
 
-    Empty for a pod that it deletes or keeps without a word.
+    Empty for a pod that it deletes or keeps without a message.
     """
     found: list[FilterObjection] = []
     while True:

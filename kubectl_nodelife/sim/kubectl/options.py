@@ -6,9 +6,9 @@ import shlex
 from dataclasses import dataclass, replace
 
 from kubectl_nodelife.engine.profiles import Profile
-from kubectl_nodelife.kube.duration import format_duration
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.selectors import parse_selector
+from kubectl_nodelife.kube.times import format_duration
 
 FLAG_FORCE = "--force"
 FLAG_IGNORE_DAEMONSETS = "--ignore-daemonsets"
@@ -20,8 +20,8 @@ class DrainOptions:
     """kubectl drain's flags with their defaults and meanings.
 
     `grace_period_seconds` negative: the pod's own. `timeout_ns` 0: for ever, else per node.
-    `skip_wait_seconds` 0: never skip. `daemon_sets_by_kind` is no flag but how old kubectl is:
-    until v1.33 an owner of kind DaemonSet counted as one whatever its API group.
+    `skip_wait_seconds` 0: never skip. `daemon_sets_by_kind` is not a flag but depends on kubectl's
+    release: until v1.33 an owner of kind DaemonSet counted as one whatever its API group.
     """
 
     force: bool = False
@@ -36,7 +36,7 @@ class DrainOptions:
 
     @property
     def requested_grace(self) -> int | None:
-        """gracePeriodSeconds of the delete options, None where they name none."""
+        """gracePeriodSeconds of the delete options, None where they set none."""
         return None if self.grace_period_seconds < 0 else self.grace_period_seconds
 
     def selector(self) -> LabelSelector:

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import Ended, nodelife
 from tests.loopback import play, sandbox
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import nodelife
 from tests.loopback import client, play, sandbox
 

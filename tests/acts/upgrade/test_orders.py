@@ -22,7 +22,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     encode_mark,
 )
 from kubectl_nodelife.controllers.upgrade.policy import policy_from, shown_policy
-from kubectl_nodelife.sandbox.listening import Sandbox
+from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import Ended, nodelife
 from tests.acts.test_repair import KUBE_SYSTEM
 from tests.loopback import client, play, sandbox

@@ -1,23 +1,39 @@
-"""A certificate for a server on loopback, made afresh for one run of the sandbox.
+"""TLS on loopback: the socket, its certificate, made afresh for one run of the sandbox, and a
+private kubeconfig for clients.
 
-kubectl sends a token only over TLS. The key lives as long as the sandbox and vouches for this
+kubectl sends a token only over TLS. The key exists as long as the sandbox and is valid for this
 machine's loopback addresses only. No package of an installed archive makes certificates, and those
 that do (cryptography) would be a quarter of its size: so the two certificates, an authority and a
-server, are put together here, with ECDSA on P-256. Not for anything that must stay secret: the
+server, are put together here, with ECDSA on P-256. Do not use it for what must stay secret: the
 arithmetic takes a time that depends on the key.
 
 Follows RFC 5280 (certificates), RFC 5480 and RFC 5758 (elliptic curves in them), RFC 5915 (the
 key's form), FIPS 186-5 section 6.4 (ECDSA).
+
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import ipaddress
+import json
+import logging
+import os
 import secrets
-from base64 import encodebytes
+import shutil
+import ssl
+import tempfile
+from base64 import b64encode, encodebytes
 from datetime import UTC, datetime, timedelta
+from types import TracebackType
 from typing import Final, NamedTuple
+
+from aiohttp import web
+
+from kubectl_nodelife.sandbox.cluster import SandboxCluster
+from kubectl_nodelife.sandbox.server import ApiServer
 
 _ADDRESSES: Final = ("127.0.0.1", "::1")
 _VALID: Final = timedelta(days=365)
@@ -36,7 +52,7 @@ _Point = tuple[int, int] | None  # None: the point at infinity
 class ServerKeyPair(NamedTuple):
     """A certificate with the authority that signed it behind it, and its key; both PEM.
 
-    The certificate is what the server sends and, for it holds the authority, what a client trusts.
+    The server sends the certificate; since it includes the authority, clients trust it.
     """
 
     certificate: str
@@ -213,3 +229,161 @@ def _pem(kind: str, content: bytes) -> str:
     text = encodebytes(content).decode().replace("\n", "")
     lines = [text[at : at + 64] for at in range(0, len(text), 64)]
     return "\n".join([f"-----BEGIN {kind}-----", *lines, f"-----END {kind}-----", ""])
+
+
+CONTEXT = "sandbox"
+HOST = "127.0.0.1"
+
+
+class Sandbox:
+    """A cluster that is served. Use it as an asynchronous context manager.
+
+    `kubeconfig` is the path of a file that is removed with the sandbox; `folder` is its folder.
+    """
+
+    def __init__(
+        self,
+        cluster: SandboxCluster,
+        server: ApiServer,
+        token: str,
+        access_log: logging.Logger | None = None,
+    ) -> None:
+        self._access_log = access_log
+        self.cluster = cluster
+        self.server = server
+        self.token = token
+        self.url = ""
+        self.folder = ""
+        self.kubeconfig = ""
+        self._keys: ServerKeyPair | None = None
+        self._runner: web.AppRunner | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._port = 0
+
+    @property
+    def faults(self) -> object:
+        """The server's faults, to be set."""
+        return self.server.faults
+
+    async def __aenter__(self) -> Sandbox:
+        self.folder = tempfile.mkdtemp(prefix="nodelife-sandbox-")
+        self._keys = make_certificate()
+        try:
+            await self.listen()
+        except BaseException:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        self.kubeconfig = os.path.join(self.folder, "kubeconfig")
+        write_private(self.kubeconfig, json.dumps(self._document(), indent=2) + "\n")
+        self._task = asyncio.create_task(self.cluster.run(), name="cluster")
+        return self
+
+    async def __aexit__(
+        self,
+        type_: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if self._task is not None:
+                self._task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._task  # raises if the loop ended by itself
+        finally:
+            await self.hang_up()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    async def listen(self) -> None:
+        """Open the socket; the same port as before, if there was one."""
+        assert self._keys is not None
+        self._runner = web.AppRunner(
+            self.server.app, access_log=self._access_log, shutdown_timeout=0.2
+        )
+        await self._runner.setup()
+        site = web.TCPSite(
+            self._runner, HOST, self._port, ssl_context=_tls(self._keys, self.folder)
+        )
+        await site.start()
+        self._port = self._runner.addresses[0][1]
+        self.url = f"https://{HOST}:{self._port}"
+
+    async def hang_up(self) -> None:
+        """Close the socket and every connection; the cluster keeps running."""
+        if self._runner is not None:
+            self.server.go_down()
+            await self._runner.cleanup()
+            self._runner = None
+            self.server.faults.down = False
+
+    async def run_until(self, stopped: asyncio.Event) -> None:
+        """Serve until `stopped` is set. A bug that ends the cluster's loop is raised."""
+        assert self._task is not None
+        waiting = asyncio.create_task(stopped.wait())
+        await asyncio.wait({waiting, self._task}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self._task.done():
+            await self._task
+
+    def _document(self) -> dict[str, object]:
+        assert self._keys is not None
+        authority = b64encode(self._keys.certificate.encode()).decode()
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": CONTEXT,
+            "clusters": [
+                {
+                    "name": CONTEXT,
+                    "cluster": {
+                        "server": self.url,
+                        "certificate-authority-data": authority,
+                        "disable-compression": True,
+                    },
+                }
+            ],
+            "users": [{"name": CONTEXT, "user": {"token": self.token}}],
+            "contexts": [{"name": CONTEXT, "context": {"cluster": CONTEXT, "user": CONTEXT}}],
+        }
+
+
+def make_sandbox(
+    cluster: SandboxCluster, git_version: str, *, bookmark_s: float = 60.0, verbose: bool = False
+) -> Sandbox:
+    """A sandbox around the cluster, not yet listening. `verbose`: log requests to stderr."""
+    if verbose:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    token = secrets.token_urlsafe(24)
+    server = ApiServer(
+        cluster.api,
+        git_version=git_version,
+        token=token,
+        wake=cluster.wake,
+        now_ns=cluster.clock,
+        bookmark_s=bookmark_s,
+    )
+    log = logging.getLogger("kubectl_nodelife.sandbox") if verbose else None
+    return Sandbox(cluster, server, token, log)
+
+
+def write_private(path: str, text: str) -> None:
+    """Write a new file that only this user can read."""
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+
+
+def _tls(keys: ServerKeyPair, folder: str) -> ssl.SSLContext:
+    """A server's context.
+
+    The library reads keys from files only, so these files exist for a moment.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    paths = [os.path.join(folder, name) for name in ("tls.crt", "tls.key")]
+    try:
+        for path, text in zip(paths, keys, strict=True):
+            write_private(path, text)
+        context.load_cert_chain(*paths)
+    finally:
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)
+    return context

@@ -21,8 +21,8 @@ import msgspec
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.notify.notices import FIRING, NotedCondition, Notice, NoticeBoard
-from kubectl_nodelife.daemon.notify.options import NotifyOptions, where
+from kubectl_nodelife.daemon.notices import FIRING, NotedCondition, Notice, NoticeBoard
+from kubectl_nodelife.daemon.options import NotifyOptions, where
 from kubectl_nodelife.kube.times import SECOND_NS
 
 COMMAND_SECONDS: Final = 10.0
