@@ -18,7 +18,7 @@ import asyncio
 import gc
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from kubectl_nodelife.daemon.controller_host import ControllerHost, events_of
 from kubectl_nodelife.daemon.feed import ChangeSettings, Feed, ManagerBegan, Message
@@ -51,6 +51,24 @@ Seen = tuple[int | None, Sequence[Put | Gone | Unreadable | Outcome]]
 """When something was seen, None for now, and what."""
 
 
+class DecisionRole:
+    """What a task decides for: here, to plan beside the controllers that run in the cluster.
+
+    `one_instant`: all that was seen since the last decision counts as seen now. `warms_up_anew`:
+    after a change of flags no node is called lost for a grace period.
+    """
+
+    one_instant: ClassVar[bool] = False
+    warms_up_anew: ClassVar[bool] = False
+
+    def note(self, item: News, now_ns: int) -> None:
+        """Look at news before they are taken in."""
+
+    def begins_warm(self) -> bool:
+        """True if the first decisions may call a node lost."""
+        return False
+
+
 class DecisionTask:
     """See the module. `cold_until_ns`: before that no node is called lost for silence.
 
@@ -68,15 +86,17 @@ class DecisionTask:
         read_settings: Callable[[Cache], Awaitable[Settings]] | None = None,
         host: Any = None,
         read_leases: ReadLeases | None = None,
+        role: DecisionRole | None = None,
     ) -> None:
         """`read_settings` is asked for the settings each time before the controllers begin,
-        `read_leases` for all Leases of nodes before a node is called lost. `host`: one that
-        enforces, instead of one that plans only.
+        `read_leases` for all Leases of nodes before a node is called lost. `host`, `role`:
+        those of a task that enforces, instead of one that plans only.
         """
         self.feed = feed
         self.clock = clock
         self.settings = settings
         self.host: ControllerHost = ControllerHost(ledger) if host is None else host
+        self.role = role or DecisionRole()
         self.gate = DecisionGate(feed, clock)
         self.leases = LeaseCheck(read_leases, clock, feed.queue)
         self.read: set[str] = set()
@@ -178,6 +198,7 @@ class DecisionTask:
                 seen.append((None, self._leases_read(item, seen)))
             else:
                 self.last_news_ns = self.clock.now_ns()
+                self.role.note(item, self.last_news_ns)
                 seen = await self._note(item, seen)
         if self.host.engine is None:
             self._fill(seen)
@@ -243,11 +264,15 @@ class DecisionTask:
     # Ticks
 
     def _ticks(self, seen: Iterable[Seen]) -> Iterator[Tick]:
-        """Ticks of the events that were seen, in small batches.
+        """Ticks of the events that were seen, in small batches, or one where the role asks for it.
 
         Each event counts from when it came. Where we are behind, nothing falls due in the time that
         is still to be read: a heartbeat that waits in the queue is no silence.
         """
+        if self.role.one_instant and not self.gate.waiting():
+            if together := [event for _, events in seen for event in events]:
+                yield self._decision_ns(None), together
+            return
         for at_ns, events in seen:
             for position in range(0, len(events), _EVENTS_AT_ONCE):
                 batch = events[position : position + _EVENTS_AT_ONCE]
@@ -302,6 +327,12 @@ class DecisionTask:
             lifecycle.memory.change_settings(settings, self.clock.now_ns())
         if order.done is not None and not order.done.done():
             order.done.set_result(None)
+        if self.role.warms_up_anew and self.host.engine and before.flags != settings.flags:
+            self._watch_afresh("the settings have changed")
+
+    def begin_anew(self, because: str) -> None:
+        """Withdraw what was decided with the next news, and let the controllers begin anew."""
+        self._anew_because = because
 
     # Leases past the watch
 
@@ -409,6 +440,8 @@ class DecisionTask:
         self.cold_since_ns = self.clock.now_ns()
         self.cold_until_ns = self.cold_since_ns + self.settings.node_monitor_grace_period_ns
         self.cold_because = because
+        if self.role.begins_warm() and not self.synced.is_set():
+            self.cold_until_ns = self.cold_since_ns
 
 
 def collect_seldom() -> None:

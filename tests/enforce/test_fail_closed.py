@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
+from kubectl_nodelife.daemon.decisions import DecisionTask
+from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingRole
 from kubectl_nodelife.daemon.enforce.tripwires import GoneNodes, Tripwires
 from kubectl_nodelife.daemon.enforce.write_gate import Pause, WriteGate
 from kubectl_nodelife.daemon.intents import Intents
@@ -50,8 +51,10 @@ def test_a_cluster_behind_another_name_stops_every_write() -> None:
         clock = DaemonClock(lambda: NOW, wall=lambda: NOW, steady=lambda: NOW, awake=lambda: NOW)
         host = EnforcingHost(JOIN, lambda names: None, ActionNumbers())
         settings = make_settings("v1.36")
-        task = EnforcingTask(
-            *(cast(Any, feed), clock, Ledger(), settings, ["pod-gc"], cast(Any, None), host)
+        role = EnforcingRole(host, {}, lambda because: None)
+        task = DecisionTask(
+            *(cast(Any, feed), clock, Ledger(), settings, ["pod-gc"], cast(Any, None), host),
+            role=role,
         )
         host.join(settings, ["pod-gc"])
         one = SimpleNamespace(

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
 import pytest
 
-from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.enforce.host import EnforcingTask
+from kubectl_nodelife.daemon.enforce.host import EnforcingHost, EnforcingRole
 from kubectl_nodelife.live.news import ListNews
 
 
@@ -22,20 +18,9 @@ from kubectl_nodelife.live.news import ListNews
         pytest.param([("Pod", "9"), ("Pod", "")], False, id="not-known"),
     ],
 )
-def test_time_runs_back(
-    lists: list[tuple[str, str]], restored: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def nothing(self: Any, item: Any, seen: Any) -> Any:
-        return seen
-
-    monkeypatch.setattr(DecisionTask, "_note", nothing)
-    task = EnforcingTask.__new__(EnforcingTask)
+def test_time_runs_back(lists: list[tuple[str, str]], restored: bool) -> None:
     said: list[str] = []
-    task.newest, task.on_time_back = {}, said.append
-
-    async def run() -> None:
-        for kind, version in lists:
-            await task._note(ListNews(kind, [], version=version), [])
-
-    asyncio.run(run())
+    role = EnforcingRole(EnforcingHost.__new__(EnforcingHost), {}, said.append)
+    for kind, version in lists:
+        role.note(ListNews(kind, [], version=version), 7)
     assert bool(said) is restored

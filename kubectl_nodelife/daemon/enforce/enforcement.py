@@ -20,7 +20,7 @@ from kubectl_nodelife.daemon import server
 from kubectl_nodelife.daemon.cluster_checks import ClusterChecks
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
-from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingTask
+from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingRole
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.lease_reread import LeaseReread
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
@@ -144,7 +144,7 @@ class Enforcement:
         )
         self._faults = FaultBreaker(self.guard, orders.controllers, clock.now_ns)
         self._target = target
-        self._task: EnforcingTask | None = None
+        self._task: DecisionTask | None = None
         self._executor: LiveExecutor | None = None
         self._newest: dict[str, int] = {}
         self._parts = self._make_parts()
@@ -295,7 +295,8 @@ class Enforcement:
         feed = self._daemon.tee.open()
         begin = JOIN if self.began_ns else self.orders.begin  # taints are stripped once, if at all
         host = EnforcingHost(begin, self._note_begin, self._ledger.numbers, self._faults.note)
-        task = EnforcingTask(
+        self._restored = ""
+        task = DecisionTask(
             feed,
             self._clock,
             self._ledger,
@@ -303,9 +304,9 @@ class Enforcement:
             self.orders.controllers,
             self._daemon.settings,
             host,
+            role=EnforcingRole(host, self._newest, self._time_back),
         )
         task.on_bug = self._faults.note
-        task.newest, task.on_time_back, self._restored = self._newest, self._time_back, ""
         executor = self._make_executor(host.cache, task, feed)
         host.executor = self._executor = executor
         host.tripwires = self._tripwires = self._set_tripwires(host.cache, task)
@@ -332,7 +333,7 @@ class Enforcement:
             self._gone_nodes.keep(self._clock.now_ns())
             self._task = self._executor = None
 
-    async def _until_closed(self, task: EnforcingTask, running: asyncio.Task[None]) -> None:
+    async def _until_closed(self, task: DecisionTask, running: asyncio.Task[None]) -> None:
         """Until the Lease is lost, or writing was not allowed for a monitor period."""
         closed_ns = 0
         while True:
@@ -361,7 +362,7 @@ class Enforcement:
                 self._announcer.ended(because)
                 return
 
-    def _make_executor(self, cache: Cache, task: EnforcingTask, feed: TeeFeed) -> LiveExecutor:
+    def _make_executor(self, cache: Cache, task: DecisionTask, feed: TeeFeed) -> LiveExecutor:
         now_ns, put = self._clock.now_ns, feed.queue.put_nowait
 
         def deliver(event: Event) -> None:
@@ -398,7 +399,7 @@ class Enforcement:
         )
         return LiveExecutor(port, writers, WorkerSlots(cache, daemon_set_syncs(task.settings)))
 
-    def _set_tripwires(self, cache: Cache, decisions: EnforcingTask) -> Tripwires:
+    def _set_tripwires(self, cache: Cache, decisions: DecisionTask) -> Tripwires:
         names, gone = self.orders.controllers, self._gone_nodes
         tripwires = self._last = Tripwires(self.guard, cache, names, gone, self._last)
         tripwires.ask_writer = WriterLookup(self._side.call, self.guard, self._kept.keep).ask
@@ -426,7 +427,7 @@ class Enforcement:
         """One has opened, or some were closed."""
         self._kept.keep()
         if breaker is not None and breaker.rule == ALL_AT_ONCE and self._task is not None:
-            self._task.go_cold(breaker.because)
+            self._task.begin_anew(breaker.because)
         if breaker is not None:
             self._announcer.opened(breaker)
 
@@ -441,7 +442,7 @@ class Enforcement:
             until_ns = now_ns + self._task.settings.node_monitor_grace_period_ns
             self._gate.quiet_until_ns = until_ns
             log.info(
-                "nothing is written before %s, to see whether somebody else does; "
+                "nothing is written before %s, to see whether another program does; "
                 "--assume-stopped=%s skips that",
                 format_micro_time(until_ns),
                 ",".join(sorted(unsaid)),

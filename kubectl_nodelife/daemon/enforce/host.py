@@ -15,14 +15,14 @@ from kubectl_nodelife.controllers.daemonset import DaemonSetController
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.podgc import PodGCController
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
-from kubectl_nodelife.daemon.decisions import ChangeSettings, DecisionTask, Seen
+from kubectl_nodelife.daemon.decisions import DecisionRole
 from kubectl_nodelife.daemon.enforce.tripwires import ShownObjects, Tripwires
 from kubectl_nodelife.daemon.logs import log_bug
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.engine import QUARANTINED, Engine
 from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
-from kubectl_nodelife.engine.loop import Executor, Tick
+from kubectl_nodelife.engine.loop import Executor
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.settlement import is_newer
@@ -195,61 +195,42 @@ class EnforcingHost:
         return is_newer(known, event.obj.metadata.resource_version)
 
 
-class EnforcingTask(DecisionTask):
-    """A decision task whose host enforces. As a restarted controller it does not begin cold:
-    upstream's own grace periods begin anew.
+class EnforcingRole(DecisionRole):
+    """The role of a task whose host writes in the controllers' place.
+
+    All that was seen counts as one instant: upstream's workers find the caches as they are by then,
+    and a revision that was made right before its set was changed must count in the set's sync. As a
+    restarted controller it does not begin cold, since upstream's own grace periods begin anew.
     """
 
-    def _ticks(self, seen: Iterable[Seen]) -> Iterator[Tick]:
-        """All that was seen as one: upstream's workers find the caches as they are by then.
+    one_instant = True
+    warms_up_anew = True
 
-        A revision that was made right before its set was changed must count in the set's sync.
+    def __init__(
+        self, host: EnforcingHost, newest: dict[str, int], on_time_back: Callable[[str], None]
+    ) -> None:
+        """`newest`: kind -> the highest version of a list of it, over all terms. `on_time_back`
+        gets why the cluster's data must have been restored.
         """
-        yield from super()._ticks(seen) if self.gate.waiting() else self._at_once(seen)
+        self._host, self._newest, self._on_time_back = host, newest, on_time_back
 
-    def _at_once(self, seen: Iterable[Seen]) -> Iterator[Tick]:
-        events = [event for _, batch in seen for event in batch]
-        if events:
-            yield self._decision_ns(None), events
-
-    newest: dict[str, int]
-    """Kind -> the highest version of a list of it, over all terms."""
-    on_time_back: Callable[[str], None]
-
-    def go_cold(self, because: str) -> None:
-        """Withdraw what was decided, and begin anew: no harm for a grace period."""
-        self._anew_because = because
-
-    async def _note(self, item: News, seen: list[Seen]) -> list[Seen]:
-        """A list that is older than one before it: etcd was restored, and all we know is wrong."""
+    def note(self, item: News, now_ns: int) -> None:
+        """Find a list that is older than one before it, since all that is known is wrong then; and
+        a watch that broke: if many nodes stop reporting now, this process may be cut off.
+        """
         if isinstance(item, ListNews) and item.version.isdecimal():
-            version, before = int(item.version), self.newest.get(item.kind, 0)
-            self.newest[item.kind] = version
+            version, before = int(item.version), self._newest.get(item.kind, 0)
+            self._newest[item.kind] = version
             if version < before:
-                self.on_time_back(
+                self._on_time_back(
                     f"the list of {item.kind} is of version {version}, and one before it was of "
                     f"{before}: the cluster's data were restored"
                 )
         if isinstance(item, KindPhase) and item.phase == FAILING:
-            self._note_trouble()
-        return await super()._note(item, seen)
+            host = self._host
+            if host.tripwires is not None and host.engine is not None:
+                host.tripwires.trouble(now_ns)
 
-    def _note_trouble(self) -> None:
-        """A watch broke: if many nodes fall silent now, we may be the ones cut off."""
-        host = self.host
-        if isinstance(host, EnforcingHost) and host.tripwires is not None and host.engine:
-            host.tripwires.trouble(self.clock.now_ns())
-
-    def _change_settings(self, order: ChangeSettings) -> None:
-        """Another idea of what silence means is tried out for a grace period first."""
-        changed = order.settings.flags != self.settings.flags
-        super()._change_settings(order)
-        if changed and self.host.engine is not None:
-            self._watch_afresh("the settings have changed")
-
-    def _note_cold(self, because: str) -> None:
-        super()._note_cold(because)
-        host = self.host
-        restarted = isinstance(host, EnforcingHost) and host.restarted
-        if restarted and not self.synced.is_set():
-            self.cold_until_ns = self.cold_since_ns
+    def begins_warm(self) -> bool:
+        """True for a host that begins as a restarted controller."""
+        return self._host.restarted

@@ -250,8 +250,8 @@ class Tripwires:
         recent = self._trouble_ns and self._is_trouble_recent(now_ns)
         if recent and silent and silent > SILENT_SHARE * len(self._cache.nodes):
             because = (
-                f"{silent} of {len(self._cache.nodes)} nodes fell silent while the connection to "
-                "the API server was in trouble"
+                f"{silent} of {len(self._cache.nodes)} nodes stopped reporting while the "
+                "connection to the API server was in trouble"
             )
             self._open(ALL_AT_ONCE, because, now_ns, recovery_passes=True)
 

@@ -20,7 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
-from kubectl_nodelife.daemon.enforce.host import EnforcingTask
+from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.logs import log, log_bug
@@ -148,7 +148,7 @@ class WriteGate:
         left_ns = self.quiet_until_ns - self._now_ns()
         return "watching for other writers for one grace period first" if left_ns > 0 else ""
 
-    def view(self, cache: Cache, task: EnforcingTask) -> WriteConditions:
+    def view(self, cache: Cache, task: DecisionTask) -> WriteConditions:
         """The conditions for a write at this moment."""
         now_ns = self._now_ns()
         blind = self.watching_because() or task.stands_still
