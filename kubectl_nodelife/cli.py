@@ -88,7 +88,7 @@ VERBS: dict[str, tuple[str, str]] = {
     ),
     "replay": (
         "kubectl_nodelife.commands.replay:replay",
-        "Tell the last hour as one timeline, and who did what.",
+        "Show the last hour as one timeline, and who did what.",
     ),
     "daemon": (
         "kubectl_nodelife.commands.daemon:daemon",

@@ -292,7 +292,7 @@ class NodeDrain:
         if answer.code == NOT_FOUND or (node is not None and node.uid != self._node.uid):
             raise Overtaken("the node is gone")
         if isinstance(node, Node) and not node.spec.unschedulable:
-            raise Overtaken("somebody uncordoned it")
+            raise Overtaken("another client uncordoned it")
 
 
 class _FoundSets:

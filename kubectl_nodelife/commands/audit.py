@@ -43,7 +43,8 @@ def audit_command(
     output: Output,
     where: Where,
 ) -> int:
-    """Pods whose Ready fits neither their containers nor their node, and pods that nobody releases.
+    """Pods whose Ready fits neither their containers nor their node, and pods that
+    no component releases.
 
     For each: the class, since when, the fields that it stands on, upstream's issues about it, what
     to do, and what that risks.

@@ -52,8 +52,8 @@ def diverge(
 ) -> int:
     """Say where the cluster's controllers do not do what our copy of their logic would.
 
-    Writes that are missing, late or somebody else's; a controller manager that stands still, or one
-    of its controllers; other settings than are assumed, and which are likely. Answered by the
+    Writes that are missing, late or of another client; a controller manager that does nothing, or
+    one of its controllers; other settings than are assumed, and which are likely. Answered by the
     daemon, from what it saw in the last hour. With -f: what a dump shows undone, or done by others.
 
     \b

@@ -14,7 +14,7 @@ from kubectl_nodelife.report import terminal
 @click.group(cls=SpellingGroup)
 @connection_flags
 def snapshot(connection: Connection) -> None:
-    """A cluster in a file, for later or for somebody else: `-f FILE` answers as the cluster did."""
+    """A cluster in a file, for later or for a colleague: `-f FILE` answers as the cluster did."""
 
 
 @snapshot.command()

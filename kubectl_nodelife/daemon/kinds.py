@@ -16,7 +16,7 @@ from kubectl_nodelife.live.news import ABSENT, REFUSED, KindState
 NEEDS: Final[Mapping[str, tuple[frozenset[str], str]]] = {
     "node-lifecycle": (
         frozenset({"Node", "Lease"}),
-        "when a silent node becomes Unknown and is tainted",
+        "when a node whose kubelet does not report becomes Unknown and is tainted",
     ),
     "taint-eviction": (frozenset({"Node", "Pod"}), "when taints evict pods"),
     "daemonset": (

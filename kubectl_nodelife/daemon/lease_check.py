@@ -69,7 +69,7 @@ class LeaseCheck:
         if now_ns > lost_ns:
             _, name = lifecycle.memory.expiry.first() or (0, "a node")
             why = f" ({self._error})" if self._error else ""
-            self.waiting = f"{name} is silent: its Lease is read once more{why}"
+            self.waiting = f"{name} does not report: its Lease is read once more{why}"
         return bool(self.waiting)
 
     def take(

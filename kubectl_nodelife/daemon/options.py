@@ -81,7 +81,7 @@ class MetricsOptions(msgspec.Struct, frozen=True):
         said = f"metrics can be read from other machines at {self.bind_address}"
         if not self.tls_cert_file:
             said += ", unencrypted: names of zones among them"
-        return [said if self.token_file else f"{said}, by anybody who reaches it"]
+        return [said if self.token_file else f"{said}, by all who reach it"]
 
 
 class NotifyOptions(msgspec.Struct, frozen=True):
@@ -117,7 +117,7 @@ class NotifyOptions(msgspec.Struct, frozen=True):
                 remedy=f"they are {', '.join(EVENTS)}",
             )
         if self.events and not (self.command or self.webhook):
-            raise BadInput("nobody is notified", on="--notify-on", remedy="give --webhook as well")
+            raise BadInput("no one is notified", on="--notify-on", remedy="give --webhook as well")
         if self.webhook and not _may_be_sent_to(self.webhook):
             raise BadInput(
                 "a webhook is https, or http on this machine",

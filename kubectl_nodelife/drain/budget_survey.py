@@ -105,7 +105,7 @@ def survey(
     double = _two_budgets(snapshot, budgets, members)
     warnings = []
     if not snapshot.was_read("PodDisruptionBudget"):
-        warnings.append("no budgets were read: this says nothing about the cluster")
+        warnings.append("no budgets were read: nothing is known about the cluster's")
     under_two = [PodUnderTwo(pod, names) for pod, names in double.items()]
     return BudgetSurvey(views, under_two, _pools(snapshot, views, double, pool_label), warnings)
 

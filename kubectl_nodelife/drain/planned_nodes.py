@@ -24,7 +24,7 @@ from kubectl_nodelife.workloads.scheduling import NodeInfo, static_reason
 from kubectl_nodelife.workloads.scoring import HighestScore
 from kubectl_nodelife.workloads.topology import anti_affinity_terms
 
-REASON_SILENT: Final = "node(s) had a silent kubelet"
+REASON_SILENT: Final = "node(s) had a kubelet that does not report"
 
 
 class NodeIndex:

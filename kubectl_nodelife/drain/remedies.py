@@ -351,7 +351,7 @@ def scale_up(
                 f' -p \'{{"spec":{{"minReplicas":{wanted}}}}}\''
             )
     if pods is not None:
-        risk = "it takes room, and lasts until somebody scales down"
+        risk = "it takes room, and lasts until a user scales down"
         yield ScaledUp(text, risk, (*pods, *(_with_more(o, more) for o in scaled)))
 
 

@@ -345,7 +345,7 @@ def _blocked(
 ) -> str:
     """Why the pod can never go, where no run is needed to know; "" otherwise."""
     if silent and pod.status.phase not in TERMINAL_PHASES:
-        return "its kubelet is silent"
+        return "its kubelet does not report"
     if finalizers_that_hold(pod):
         return f"a finalizer holds {pod.namespace}/{pod.name}"
     if options.disable_eviction:

@@ -70,7 +70,7 @@ def _replacement(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
     if len(chain) > 1:
         who += f" (of {chain[-1]})"
     if rule.when == NOBODY:
-        yield f"Nobody: {rule.why}."
+        yield f"Nothing: {rule.why}."
     elif rule.when == WHEN_GONE:
         once = f"{who} makes the next only when this object is gone"
         if chain[0].startswith("StatefulSet/"):
@@ -112,7 +112,7 @@ def _drained(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
     elif refused and found.verdict != KEPT:
         yield f"Its replacement has nowhere to go: {', '.join(refused)}."
     if found.verdict == UNKNOWN and outcome.lacking:
-        yield f"Not known, for want of what was not read: {', '.join(outcome.lacking)}."
+        yield f"Not known, because some kinds were not read: {', '.join(outcome.lacking)}."
 
 
 def _verdict(found: PodPlan) -> str:

@@ -67,7 +67,7 @@ def node_sections(
     if terms:
         yield ExplainedQuestion("When would its pods be evicted?", list(_when(of_node)), terms)
     elif of_node.ready == "True" and of_node.sign_age_ns is None and of_node.classic is None:
-        unknown = "Not known: no Lease of it was read, so how long it has been silent is unknown."
+        unknown = "Not known: no Lease of it was read, so its kubelet's last heartbeat is unknown."
         yield ExplainedQuestion("When would its pods be evicted?", [unknown])
     yield ExplainedQuestion(
         "How fast does its zone go, and why?", list(_zone(zone, of_node, outlook))

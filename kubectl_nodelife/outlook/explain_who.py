@@ -105,7 +105,7 @@ def _other_taint(node: Node, taint: Taint, line: ReplayLine | None, now_ns: int)
     if writer is None:
         return f"Taint {taint}: who set it is unknown: {_why_not(node)}."
     last = f"{replay_line.of_manager(writer.name)} {_ago(writer.time_ns, now_ns)}"
-    return f"Taint {taint} by {last} or by somebody before: only the list's last write is kept."
+    return f"Taint {taint} by {last} or by an earlier client: only the list's last write is kept."
 
 
 def _drains(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
@@ -113,7 +113,7 @@ def _drains(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
     if line is not None:
         yield (
             f"Drained by {line.actor} {_when(line, now_ns)}: {line.detail} ({line.why}); "
-            f"'kubectl nodelife replay --drain {node.name}' tells more."
+            f"'kubectl nodelife replay --drain {node.name}' shows more."
         )
 
 
@@ -155,7 +155,7 @@ def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
         told = "; ".join(acting.values())
         yield f"Several take it out of service, and the first that is done puts it back: {told}."
     elif foreign and not any(taint.key in FOREIGN_TAINTS for taint in node.spec.taints):
-        yield f"Its mark says who is at work on it: {foreign}."
+        yield f"Its mark names what is at work on it: {foreign}."
 
 
 def _mark(node: Node) -> NodeMark | None:
@@ -182,7 +182,7 @@ def _upgrade(node: Node) -> Iterator[str]:
         reason = f": {mark.reason}" if mark.reason else ""
         yield (
             f"Upgrade run {mark.run}{cordon}: {mark.state} since {mark.since or 'unknown'}{reason}"
-            f"; 'kubectl nodelife upgrade status {node.name}' tells more."
+            f"; 'kubectl nodelife upgrade status {node.name}' shows more."
         )
 
 

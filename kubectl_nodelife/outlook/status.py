@@ -171,7 +171,7 @@ def not_told(view: ClusterView) -> Iterator[str]:
     if not view.unread.get("Lease"):
         yield from _without_leases(view.cache)
     if view.unread.get("Node") == "":
-        yield "no nodes were read: there is nothing to tell about them"
+        yield "no nodes were read: nothing is known about them"
     if view.unread.get("Pod") == "":
         yield "no pods were read: evictions are not evaluated"
 

@@ -133,7 +133,7 @@ def _enforcement(found: dict[str, Any] | None) -> Iterable[str]:
     because = "; ".join(filter(None, [found["because"], *found["breakers"]]))
     held = f" (held: {because})" if because else ""
     yield f"  enforces: {', '.join(found['controllers'])}{held}"
-    yield f"  lease: {found['lease']['name']}, held by {found['lease']['holder'] or 'nobody'}"
+    yield f"  lease: {found['lease']['name']}, held by {found['lease']['holder'] or 'no process'}"
     writes = ", ".join(f"{count} {word}" for word, count in found["writes"].items())
     left = ", ".join(f"{count} {name}" for name, count in found.get("capsLeft", {}).items())
     caps = f"{found['caps']}, left: {left}" if left else found["caps"]

@@ -128,7 +128,7 @@ class ContainerEvents:
             started = bool(event.started)
             made = machine.set_container_startup(own.uid, container_id, started, now_ns)
             what = f"container {name} has {'' if started else 'not '}started"
-        self._tell(pod, own, made, what, f"{what}, as the kubelet believes already", None)
+        self._tell(pod, own, made, what, f"{what}, as the kubelet has it already", None)
 
     def _set_pod_status(
         self,

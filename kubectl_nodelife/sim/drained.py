@@ -254,7 +254,7 @@ class KubectlProcesses:
         causes: dict[str, Action] = {}
         names = tuple(node.name for node in nodes)
         for node in nodes:
-            why = f"somebody calls {options.command(*names)}"
+            why = f"a user runs {options.command(*names)}"
             causes[node.name] = self._world.api.note(told(node, "DrainStarted", why))
         under = WorldUnderDrain(self._world, len(self._running), options, causes)
         process: KubectlDrain[ListedPod]

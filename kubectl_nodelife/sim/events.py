@@ -260,7 +260,7 @@ def _read_event(value: Any, at: FieldPath) -> ScenarioEvent:
         raise at.fault("lacks the field at", "say when it happens, such as at: 60s")
     verbs = [key for key in event if key != "at"]
     if len(verbs) != 1:
-        found = f"has {' and '.join(verbs)}" if verbs else "says nothing that happens"
+        found = f"has {' and '.join(verbs)}" if verbs else "names nothing that happens"
         raise at.fault(found, f"give exactly one of {', '.join(_READERS)}")
     place = at.key(verbs[0])
     what = _READERS[verbs[0]](event[verbs[0]], place)

@@ -108,7 +108,7 @@ class Machines:
     def lose(self, name: str, for_ns: int | None, *, link: bool) -> None:
         """The machine, or with `link` only its connection, goes off; `for_ns` None: for good."""
         if link:
-            why = "its connection is cut: its kubelet is silent, its pods go on serving"
+            why = "its connection is cut: its kubelet does not report, its pods go on serving"
             done = self._silence(name, "LinkLost", why, None)
         else:
             why = "its machine is off: its containers and its kubelet have ended"
@@ -139,12 +139,13 @@ class Machines:
 
     def reboot(self, name: str, down_ns: int, back: Return, cause: Action | None) -> None:
         """The machine goes down now, and is back after `down_ns`."""
-        done = self._silence(name, "Rebooting", "the machine reboots: its kubelet is silent", cause)
+        why = "the machine reboots: its kubelet does not report"
+        done = self._silence(name, "Rebooting", why, cause)
         self._after(down_ns, self._booted, name, back, done)
 
     def update_kubelet(self, name: str, back: Return, cause: Action | None) -> None:
         """The kubelet is exchanged: it stops, and starts again with what `back` makes of it."""
-        why = "the kubelet is exchanged: it is silent while it restarts"
+        why = "the kubelet is exchanged: it does not report while it restarts"
         done = self._silence(name, "KubeletStopped", why, cause)
         self._after(KUBELET_RESTART_NS, self._started, name, back, done)
 

@@ -50,7 +50,7 @@ from kubectl_nodelife.sim.world import Faults, World
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady, is_on_its_way
 
 _MEANS: Final = {
-    "Lease": "no node is lost for its silence alone",
+    "Lease": "no node is lost because its kubelet alone does not report",
     "ControllerRevision": "DaemonSets are held as up to date",
     "DaemonSet": "pods of DaemonSets are not made again",
     "PodDisruptionBudget": "no budget holds an eviction up",

@@ -126,7 +126,7 @@ class Script:
         """The controllers lose their connection to the API server, or regain it."""
         reason = "ConnectionLost" if event.lost else "ConnectionRestored"
         why = (
-            "the controllers lose the API server: they hear of nothing, and their writes fail"
+            "the controllers lose the API server: they receive nothing, and their writes fail"
             if event.lost
             else "the controllers reach the API server again and list everything anew"
         )
@@ -157,7 +157,7 @@ class Script:
             cause: Action | None = None
             about = self._api.store.nodes.get(name) or ("Node", "", name)
             if event.heartbeats == "stop":
-                why = "the kubelet falls silent: no lease renewals, no status"
+                why = "the kubelet stops reporting: no Lease renewals, no status"
                 cause = self._api.note(told(about, "HeartbeatsStopped", why))
             elif event.heartbeats == "start":
                 why = "the kubelet starts: it renews its lease and posts its status"

@@ -293,7 +293,7 @@ class StatusManagers:
         manager.watched.discard(pod.uid)
         if cached is not None:
             machine.remove_orphaned_statuses(machine.statuses.keys() - {pod.uid})
-            why = f"the pod is gone: its kubelet drops what it believed, version {cached.version}"
+            why = f"the pod is gone: its kubelet drops its cached status, version {cached.version}"
             self.api.note(told(pod, "OrphanedStatusRemoved", why))
 
     def _batch(self, node: str, at_ns: int) -> None:

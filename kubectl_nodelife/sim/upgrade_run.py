@@ -236,7 +236,7 @@ class VirtualUpgrades:
                 spec=LeaseSpec(lease_transitions=0),
             )
         )
-        api.put("Lease", lease, self._tell("UpgradeStarted", "somebody types upgrade start"))
+        api.put("Lease", lease, self._tell("UpgradeStarted", "a user runs upgrade start"))
 
     def command(self, event: UpgradeCommandEvent) -> None:
         """A user runs a command, or the leader's process dies."""
@@ -246,7 +246,7 @@ class VirtualUpgrades:
                 leader.alive = False
             return
         verb = Verb(event.command)
-        self._tell(f"Upgrade{verb.value.capitalize()}", f"somebody types upgrade {verb.value}")
+        self._tell(f"Upgrade{verb.value.capitalize()}", f"a user runs upgrade {verb.value}")
         self.request(UpgradeRequest(verb=verb, by="simulation"))
 
     def request(self, request: UpgradeRequest) -> None:

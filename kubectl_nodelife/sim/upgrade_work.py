@@ -106,8 +106,8 @@ class VirtualWork:
             self._drained[new.name] += 1
         elif after == NodeState.WORKING and before != after:
             mode = self._policy.work.mode
-            nobody_starts = mode is WorkMode.REPLACE and not self._policy.work.command
-            if mode is WorkMode.WAIT or nobody_starts:
+            none_starts = mode is WorkMode.REPLACE and not self._policy.work.command
+            if mode is WorkMode.WAIT or none_starts:
                 self._begin(new.name, cause, lambda: None)
 
     def _job_changed(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:

@@ -172,7 +172,7 @@ def _missing(node: NodeReadiness, alive: bool) -> tuple[str, ...]:
         return ("that the machine is off: its kubelet reports, so it is on",)
     missing = []
     if node.heartbeat_ns is None:
-        missing.append("a heartbeat: none was read, so nothing says how long the node is silent")
+        missing.append("a heartbeat: none was read, so the age of the last one is unknown")
     if not node.has_taint(TAINT_NODE_SHUTDOWN):
         missing.append(
             "that the machine is powered off, seen at the machine, its management board or the"

@@ -205,7 +205,7 @@ def test_it_holds_while_somebody_has_uncordoned_the_node() -> None:
                     break
             await uncordon(served)
             async for line in process.stderr:
-                if b"held: somebody uncordoned it" in line:
+                if b"held: another client uncordoned it" in line:
                     break
             assert not await is_cordoned(reader), "it does not cordon against a person's word"
             process.send_signal(signal.SIGTERM)

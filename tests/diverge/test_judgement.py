@@ -68,7 +68,7 @@ def test_a_lease_that_writes_contradict_tells_nothing() -> None:
 def test_without_the_lease_silence_tells() -> None:
     made = judged(20, LOST, lease=UNREADABLE)
     assert kinds(made) == ["stalled", "missing"]
-    assert "(its lease says nothing: it may not be read)" in made.because
+    assert "(its Lease gives no answer: it may not be read)" in made.because
     assert made.findings[0].sure == "likely"
     assert kinds(judged(20, LOST, lease=UNREADABLE, last_write_ns=at(5))) == ["missing"]
 
@@ -244,7 +244,7 @@ FOREIGN = ObservedWrite(at(50), TAINTED, "n1", detail="dedicated=x:NoExecute", r
         (OWN, None, ""),
         (replace(OWN, author=PERSON, explained=True), None, ""),
         (replace(FOREIGN, author=PERSON), "other-actor", "dedicated=x:NoExecute by kubectl-taint"),
-        (FOREIGN, "other-actor", "by somebody else"),
+        (FOREIGN, "other-actor", "by another client"),
         (replace(FOREIGN, detail="karpenter.sh/disrupted:NoSchedule"), "other-actor", "Karpenter"),
         (replace(FOREIGN, detail="a=b:PreferNoSchedule"), None, ""),
         (replace(FOREIGN, what=UNTAINTED), None, ""),

@@ -1,4 +1,4 @@
-"""`diverge -f`: what one moment of a cluster shows undone, too early, or done by somebody else."""
+"""`diverge -f`: what one moment of a cluster shows undone, too early, or done by another client."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def guarded_pair(**pod_more: Any) -> list[Json]:
         pytest.param(
             [*node("a1"), *node("a2", lease="2026-01-01T00:00:00Z")],
             {},
-            "silent kubelet",
+            "had a kubelet that does not report",
             id="the-other-kubelet-is-dead",
         ),
     ],

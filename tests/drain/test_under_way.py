@@ -135,7 +135,7 @@ def test_a_drain_waits_for_evictions_by_the_taint_manager() -> None:
 
 
 def test_what_stays_and_what_is_not_known() -> None:
-    """A StatefulSet's pod on a lost node is stuck for as long as its kubelet is silent."""
+    """A StatefulSet's pod on a lost node is stuck for as long as its kubelet does not report."""
     found = {f"{w.kind}/{w.name}": w for w in plan_of_two_zones().workloads}
     assert found["StatefulSet/db"].seconds is None
     assert outage_length(found["StatefulSet/db"]) == "does not end by itself"

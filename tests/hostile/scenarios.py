@@ -51,7 +51,7 @@ TARGETS: dict[str, Target] = {
 
 
 def instead(body: bytes, code: int = 200) -> Lie:
-    """The request is swallowed, and answered by somebody else."""
+    """The request is swallowed, and answered by another client."""
     return lambda sent: Fault(reaches=False, code=code, body=body)
 
 

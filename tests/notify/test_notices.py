@@ -86,7 +86,7 @@ def test_a_condition_is_told_once_and_taken_back() -> None:
         (NotifyOptions(webhook="https://h:port/x"), "https"),
         (NotifyOptions(command="say 'x"), "quotation"),
         (NotifyOptions(command="say", events=("nothing",)), "no event 'nothing'"),
-        (NotifyOptions(events=("nodeLost",)), "nobody is notified"),
+        (NotifyOptions(events=("nodeLost",)), "no one is notified"),
     ],
 )
 def test_flags_that_make_no_sense(options: NotifyOptions, words: str) -> None:

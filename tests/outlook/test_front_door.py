@@ -55,7 +55,7 @@ def test_a_pod_of_a_statefulset_is_there_at_most_once(ask: Ask) -> None:
 
 def test_kubectl_refuses_a_bare_pod_and_says_which_flag_lifts_that(ask: Ask) -> None:
     told = questions(ask, [node("a1"), pod("lone", "a1")], "pod", "lone")
-    assert told["Who replaces it, and when?"] == "Nobody: no controller owns it."
+    assert told["Who replaces it, and when?"] == "Nothing: no controller owns it."
     assert "--force lifts that" in told["What would a drain of its node do to it?"]
 
 

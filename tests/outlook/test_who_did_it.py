@@ -83,7 +83,7 @@ def test_taints_are_told_by_whose_they_are(ask: Ask) -> None:
     ]
     wrote_it = wrote("kubectl-taint", "00:58:00", "f:taints")
     assert told(ask, with_managers(wrote_it, spec={"taints": taints})) == [
-        "Taint dedicated=gpu:NoSchedule by kubectl-taint (a user) 2m ago or by somebody before: "
+        "Taint dedicated=gpu:NoSchedule by kubectl-taint (a user) 2m ago or by an earlier client: "
         "only the list's last write is kept.",
         "Taint karpenter.sh/disrupted:NoSchedule is one of Karpenter: it drains the node and "
         "deletes it.",
@@ -144,7 +144,7 @@ def test_a_drain_is_named_by_the_pods_that_leave(ask: Ask) -> None:
     cordoned = with_managers(wrote("kubectl", "00:58:00", "f:unschedulable"), spec=CORDON)
     assert told(ask, cordoned, going)[1] == (
         "Drained by kubectl (a user) 110s ago (2026-01-01T00:58:10Z): 1 pod left (pods were "
-        "evicted through the Eviction API); 'kubectl nodelife replay --drain a1' tells more."
+        "evicted through the Eviction API); 'kubectl nodelife replay --drain a1' shows more."
     )
 
 
@@ -164,7 +164,7 @@ def test_one_program_that_cordons_and_marks_is_no_conflict(ask: Ask) -> None:
     kured = with_managers(wrote("kured", "00:50:00", "f:unschedulable"), spec=CORDON)
     kured["metadata"]["annotations"] = rebooting
     assert told(ask, kured)[-1] == (
-        "Its mark says who is at work on it: kured reboots it (annotation "
+        "Its mark names what is at work on it: kured reboots it (annotation "
         "weave.works/kured-reboot-in-progress)."
     )
 
@@ -180,5 +180,5 @@ def test_an_upgrade_run_is_named_with_its_state(ask: Ask) -> None:
     made = a1(metadata={"annotations": {"nodelife.dev/upgrade": mark}}, spec=CORDON)
     assert told(ask, made)[-1] == (
         "Upgrade run r1, which cordoned it and uncordons it: Working since 2026-01-01T00:59:00Z; "
-        "'kubectl nodelife upgrade status a1' tells more."
+        "'kubectl nodelife upgrade status a1' shows more."
     )

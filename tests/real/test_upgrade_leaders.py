@@ -273,7 +273,7 @@ def intervene(cluster: Fleet, leader: Operator) -> None:
             f"{name}'s cordon is theirs", lambda n=name: cluster.mark(n).get("cordon") == "theirs"
         )
     for name, what in ((W1, "was edited"), (S0, "was removed")):
-        said = f"node {name}: annotation {ANNOTATION} {what} by somebody else"
+        said = f"node {name}: annotation {ANNOTATION} {what} by another client"
         cluster.until(said, lambda text=said: text in leader.said())
         assert f"kubectl uncordon {name};" in leader.said()
         assert f"kubectl annotate node {name} {ANNOTATION}-" in leader.said()

@@ -233,7 +233,7 @@ def test_a_kubelet_that_reports_not_ready_goes_on() -> None:
 @pytest.mark.parametrize(
     ("age_s", "expected"),
     [(4, {}), (20, {"a1": 155.031})],
-    ids=["its kubelet renews its Lease", "its kubelet is silent"],
+    ids=["its kubelet renews its Lease", "its kubelet does not report"],
 )
 def test_a_node_that_is_deleted_and_made_again(age_s: float, expected: dict[str, float]) -> None:
     """Made at 101 s and seen at 105 s, with a status of before; its grace period is 50 s."""

@@ -30,7 +30,7 @@ NAMES = sorted(folder.name for folder in DRAINS.iterdir() if (folder / "outcome.
 
 
 def setting_of(name: str, recorded: Recorded, *, drained: bool) -> Setting:
-    """The cluster that was recorded; `drained`: somebody calls the command at once."""
+    """The cluster that was recorded; `drained`: a user runs the command at once."""
     here = FieldPath("recorded")
     nodes = Targets(nodes=recorded.nodes)
     events = [ScenarioEvent(0, DrainEvent(nodes, recorded.options), here)] if drained else []

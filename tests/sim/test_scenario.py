@@ -94,7 +94,7 @@ NODE = node("a1")
         ),
         ({"events": {}}, "spec.events: expected a list, found a mapping"),
         ({"events": [{"cordon": {"nodes": ["a1"]}}]}, "spec.events[0]: lacks the field at"),
-        ({"events": [{"at": "1s"}]}, "spec.events[0]: says nothing that happens"),
+        ({"events": [{"at": "1s"}]}, "spec.events[0]: names nothing that happens"),
         (
             {"events": [{"at": "1s", "cordon": {"nodes": ["a1"]}, "delete": {}}]},
             "spec.events[0]: has cordon and delete; give exactly one",

@@ -22,7 +22,7 @@ def test_a_person_who_removes_the_annotation_is_told_what_takes_the_other_marks_
     s.put(replace(node, metadata=replace(node.metadata, annotations=annotations)))
     s.run(60)
     told = s.controller.hands_off["x"]
-    assert f"{ANNOTATION} was removed by somebody else; the run leaves it alone" in told
+    assert f"{ANNOTATION} was removed by another client; the run leaves it alone" in told
     assert "kubectl uncordon x; kubectl annotate node x nodelife.dev/upgrade-" in told
     assert "kubectl label node x nodelife.dev/upgrade-state-" in told
     assert s.node("x").spec.unschedulable and not s.went_through("x")
@@ -43,7 +43,7 @@ def test_a_leader_that_slept_leaves_alone_what_it_said_it_would(how: str) -> Non
     s.lead(s.epoch + 1)
     s.controller.take_over(before)
     s.run(60)
-    assert f"was {how} by somebody else" in told and s.controller.hands_off["x"] == told
+    assert f"was {how} by another client" in told and s.controller.hands_off["x"] == told
     found = (s.node("x").metadata.annotations or {}).get(ANNOTATION)
     assert found == changed.get(ANNOTATION) and not s.went_through("x")
 

@@ -71,7 +71,7 @@ def test_another_order_is_told_which_run_is_led_by_whom_since_when_and_what_diff
         goes_on(s, Stand(retries=3))
     said = str(refused.value)
     assert said.startswith("run r1 (Running, begun 3m ago) has another order: retries is 1 there")
-    assert "; nobody leads it" in said
+    assert "; no process leads it" in said
 
 
 def test_marks_go_last_so_that_they_tell_of_what_is_left() -> None:

@@ -335,7 +335,7 @@ def test_an_annotation_edited_by_another_hand_is_left_alone() -> None:
     s.run(200)
     assert (
         s.went_through("x") == []
-        and "edited by somebody else" in s.controller.memory.hands_off["x"]
+        and "edited by another client" in s.controller.memory.hands_off["x"]
     )
 
 

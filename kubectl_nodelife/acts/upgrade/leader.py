@@ -371,8 +371,8 @@ def used_up(session: ActSession) -> str:
     if total is None or sent < total:
         return ""
     return (
-        f"it has sent {sent} writes, twice what its plan needs: somebody undoes what it does; "
-        "look at `upgrade status`, then start it again"
+        f"it has sent {sent} writes, twice what its plan needs: another program undoes what it "
+        "does; look at `upgrade status`, then start it again"
     )
 
 

@@ -81,7 +81,7 @@ def check_start(
     if run.policy != policy_digest(policy):
         raise Refused(
             f"{run_told(lease, now_ns)} has another order: {differences(run, policy)}; "
-            f"{(lease and lease.spec.holder_identity) or 'nobody'} leads it",
+            f"{(lease and lease.spec.holder_identity) or 'no process'} leads it",
             remedy="type the same order, or `upgrade resume` with what shall change, or `abort`",
         )
     return run.run

@@ -72,7 +72,7 @@ _LEAD_OPTIONS = (
         default="60s",
         show_default=True,
         metavar="DURATION",
-        help="So long a silent leader keeps the Lease.",
+        help="How long a leader that does not renew keeps the Lease.",
     ),
 )
 

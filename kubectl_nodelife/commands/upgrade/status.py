@@ -36,7 +36,7 @@ _CHANGING = (
     metavar="NS",
     help="Where the run's Lease is.",
 )
-@click.option("--exit-code", is_flag=True, help="Exit with 4 where somebody has to look.")
+@click.option("--exit-code", is_flag=True, help="Exit with 4 where a person has to look.")
 @output_flags("table", "wide", "json", "yaml", "name", "markdown")
 @connection_flags
 def status(

@@ -39,7 +39,7 @@ class NodeEvent(StrEnum):
     PROOF_FAILED = "a check or its canary failed, in a run of `upgrade prove`"
     SOAKED = "nothing broke for as long as `--node-soak` says"
     FAILED = "the work failed, or it was not proven, or broke after its release"
-    INTERVENED = "somebody intervened, or it is unknown whether the work ran"
+    INTERVENED = "a person intervened, or it is unknown whether the work ran"
     RETRIED = "a person asks for `--retry`"
     ASSUMED_DONE = "a person asks for `--assume-done`"
     SKIPPED = "a person asks for `--skip`"

@@ -40,7 +40,7 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     name = node.name
     progress = p.progress(name, mark)
     if not node.spec.unschedulable and not p.document.proof_only:
-        hold(p, node, mark, "uncordoned by somebody else while it was drained")
+        hold(p, node, mark, "uncordoned by another client while it was drained")
         return
     if name in p.document.given_back:
         give_back(p, node, mark, p.document.given_back[name], entry=True)

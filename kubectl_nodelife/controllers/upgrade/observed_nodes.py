@@ -226,7 +226,7 @@ class ObservedNodes:
         by_us = text in memory.sent_marks.get(name, ())
         if uid == shown.uid and text != known and not by_us and not self._is_older(text):
             what = "was removed" if text is None else "was edited"
-            memory.hands_off[name] = f"annotation {ANNOTATION} {what} by somebody else"
+            memory.hands_off[name] = f"annotation {ANNOTATION} {what} by another client"
         memory.marks[name] = (shown.uid, text)
 
     def _is_older(self, text: str | None) -> bool:

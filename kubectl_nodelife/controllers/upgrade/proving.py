@@ -63,7 +63,7 @@ def prove(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """One pass over a node in Proving."""
     proof = p.memory.proof_of(node.name, p.now_ns)
     if not node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE):
-        hold(p, node, mark, f"taint {TAINT_UNPROVEN} was taken off by somebody else")
+        hold(p, node, mark, f"taint {TAINT_UNPROVEN} was taken off by another client")
         return
     if is_cordoned_meanwhile(node, mark):
         _cordoned_meanwhile(p, node, mark, proof)
@@ -91,7 +91,7 @@ def _cordoned_meanwhile(p: UpgradePass, node: Node, mark: NodeMark, proof: Proof
     if proof.deleted_ns is not None or proof.passed or (pod is not None and pod.spec.node_name):
         leave_cordon(p, node, mark)
     else:
-        because = "cordoned by somebody else while it was proven"
+        because = "cordoned by another client while it was proven"
         hold(p, node, mark, because, cordon=CordonOwner.THEIRS)
 
 

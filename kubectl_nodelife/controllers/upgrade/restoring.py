@@ -160,4 +160,4 @@ def update_mark(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> Non
 def leave_cordon(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """Another program or person put a cordon on the node: it is theirs, and stays."""
     theirs = replace(mark, cordon=CordonOwner.THEIRS)
-    update_mark(p, node, theirs, "cordoned by somebody else, whose cordon stays")
+    update_mark(p, node, theirs, "cordoned by another client, whose cordon stays")

@@ -55,7 +55,7 @@ _OURS: Final = (TAINT_UNPROVEN, TAINT_OUTDATED, TAINT_NODE_UNSCHEDULABLE)
 def settle(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """One pass over a node in Settling."""
     if is_uncordoned(node, mark):
-        hold(p, node, mark, "uncordoned by somebody else before it was proven")
+        hold(p, node, mark, "uncordoned by another client before it was proven")
         return
     if is_cordoned_meanwhile(node, mark):
         leave_cordon(p, node, mark)

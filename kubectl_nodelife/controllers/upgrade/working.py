@@ -208,7 +208,7 @@ RUN_AGAIN: Final = f"{UNKNOWN}; run again, for that does no harm"
 def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """One pass over a node in Working."""
     if is_uncordoned(node, mark):
-        hold(p, node, mark, "uncordoned by somebody else; the work may still be running")
+        hold(p, node, mark, "uncordoned by another client; the work may still be running")
         return
     p.progress(node.name, mark)
     seen = p.memory.work_of(node.name, mark.try_)
@@ -301,7 +301,7 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> N
         )
         return
     if not _is_for(job, node, mark):
-        hold(p, node, mark, f"Job {namespace}/{name} was made by somebody else")
+        hold(p, node, mark, f"Job {namespace}/{name} was made by another client")
         return
     ended = {c.type: c for c in job.status.conditions if c.status == "True"}
     if "Complete" in ended:

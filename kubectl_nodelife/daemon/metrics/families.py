@@ -205,7 +205,7 @@ _OURSELVES: Final = (
     _gauge("nodelife_lease_held", "", "1", "1 while this process holds the Lease of the writer."),
     _gauge("nodelife_paused", "", "1", "1 while enforcing is paused."),
     _gauge("nodelife_synced", "", "1", "1 once all kinds were read."),
-    _gauge("nodelife_warming_up", "", "1", "1 while no node is called lost for silence yet."),
+    _gauge("nodelife_warming_up", "", "1", "1 while no missing heartbeat counts yet."),
     _gauge("nodelife_watch_up", "kind", "5", "1 while the kind is watched, where it may be read."),
     _gauge(
         "nodelife_watch_last_event_timestamp_seconds",

@@ -184,7 +184,7 @@ NOTES: Final[dict[str, ClassNote]] = {
     LAGGING: ClassNote(
         WRONG,
         "a condition says something else than the container statuses beside it; one write of the"
-        " kubelet sets both, so somebody else wrote, or the kubelet has not looked since",
+        " kubelet sets both, so another client wrote, or the kubelet has not looked since",
         "look at the kubelet's log on that node; a restart of the kubelet writes them anew",
         "a restart of the kubelet leaves containers alone",
         (f"{_K}87615",),

@@ -145,7 +145,7 @@ def _rollout_oddities(view: SetView) -> Iterator[str]:
     if view.daemon_set.spec.update_strategy.type == ROLLING_UPDATE:
         yield f"an update is under way: {have}"
     else:
-        yield f"{have}, which stays until somebody deletes it"
+        yield f"{have}, which stays until it is deleted"
 
 
 def set_sections(sets: DaemonSets, key: Key) -> Iterator[ExplainedQuestion]:

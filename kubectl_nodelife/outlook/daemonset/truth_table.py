@@ -147,5 +147,5 @@ def _waits(view: SetView, node: str, pods: list[Pod]) -> str:
     if view.knows_updated and node in view.node_index.with_old:
         if view.daemon_set.spec.update_strategy.type == ROLLING_UPDATE:
             return "wait for its turn in the update"
-        return "leave the old pod until somebody deletes it"
+        return "leave the old pod until it is deleted"
     return ""

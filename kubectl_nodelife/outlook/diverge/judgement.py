@@ -158,7 +158,7 @@ def _of_the_manager(
     elif due_ns is not None:
         wrote_since = record.last_write_ns is not None and record.last_write_ns >= due_ns
         if record.lease.error and not wrote_since:
-            why = f"(its lease says nothing: {record.lease.error})"
+            why = f"(its Lease gives no answer: {record.lease.error})"
             yield _stalled(record, waiting, now_ns, why, LIKELY)
         else:
             yield from _silent_controllers(record, waiting, now_ns)
@@ -319,8 +319,8 @@ def _of_leaders(record: Observations) -> Iterator[Divergence]:
                 object_kind="Lease",
                 namespace="kube-system",
                 name="kube-controller-manager",
-                message=f"{holder or 'nobody'} leads now: a new leader gives every node a fresh "
-                "grace period, and takes off the NoExecute taints of all that it finds",
+                message=f"{holder or 'no process'} leads now: a new leader gives every node a "
+                "fresh grace period, and takes off the NoExecute taints of all that it finds",
                 sure=CERTAIN,
                 note=True,
                 detail=holder,
@@ -420,7 +420,7 @@ def _message(group: list[ObservedWrite]) -> str:
             return f"{seen.node} was cordoned{by}"
         case "drained":
             pods = "1 pod" if len(group) == 1 else f"{len(group)} pods"
-            return f"{pods} of {seen.node} left through the Eviction API: somebody drains it"
+            return f"{pods} of {seen.node} left through the Eviction API: it is being drained"
     who = by or ": a person, an autoscaler or a cloud controller; no controller here does that"
     return f"node {seen.node} ({ready}) was deleted{who}"
 
@@ -432,7 +432,7 @@ def _by(author: WriteAuthor | None) -> str:
 def _owner(taint: str) -> str:
     """Whose taint it is by its key, where no author is named."""
     owner = owner_of_taint(taint)
-    return f" ({owner})" if owner else " by somebody else"
+    return f" ({owner})" if owner else " by another client"
 
 
 def divergence_document(
