@@ -19,7 +19,7 @@ THRESHOLDS = gc.get_threshold()
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The switch that rewrites the narrations."""
     parser.addoption("--update-golden", action="store_true", help="write the narrations anew")
-    parser.addoption("--seeds", type=int, default=30, help="seeds of the simulations")
+    parser.addoption("--seeds", type=int, default=20, help="seeds of the simulations")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -109,8 +109,8 @@ class Find(Exception):
         self.steps = steps
 
 
-def clusters(seed: int) -> list[dict[str, Any]]:
-    """Documents of a generated cluster, and of dumps where NODELIFE_DUMPS names some."""
+def clusters(seed: int, most: int = 200) -> list[dict[str, Any]]:
+    """Documents of a generated cluster, and where NODELIFE_DUMPS names dumps, `most` of each file."""
     made = []
     for obj in generate(Generate(2, 2, pods_per_node=3, daemon_sets=2, seed=seed), T0, "v1.36.3"):
         kind = kind_named(kind_of(obj))
@@ -122,7 +122,7 @@ def clusters(seed: int) -> list[dict[str, Any]]:
         if path.stat().st_size < 5 << 20:
             items = json.loads(path.read_text()).get("items") or []
             found = [i for i in items if isinstance(i, dict) and i.get("kind") in KINDS]
-            made += found[:200]
+            made += found[:most]
     return made
 
 
