@@ -1,6 +1,6 @@
 """The disruption controller and the Eviction API of the virtual cluster.
 
-The arithmetic is in `workloads.budget_ledger` and the decision in `workloads.eviction`; this module
+The arithmetic is in `workloads.budget_ledger` and the decision in `workloads.budgets`; this module
 has when a budget's status is updated (shortly after one of its pods changed) and what an eviction
 writes. Follows pkg/controller/disruption and pkg/registry/core/pod/storage/eviction.go. Left out:
 admission, and namespaces that are being deleted.

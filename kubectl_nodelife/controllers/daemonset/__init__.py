@@ -4,7 +4,7 @@ Follows `pkg/controller/daemon`. Split by noun; each file's header names what it
 
     controller           changes in, actions out; tracked_set: each set as it is known
     handlers             which sets must be synced, and when (the queue)
-    sync, sync_context   one sync from top to bottom, in steps; execute: its creates and deletes
+    sync, sync_context   one sync from top to bottom, in steps
     history              revisions: which is current, and how it is made
     node_status_index    what each node is to the set, and the counts of the status
     placement            on which nodes, and by which rule

@@ -177,7 +177,7 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
     """The flags of `upgrade plan` and `upgrade start`, with their defaults.
 
     `canary`: how many nodes the first step takes, or `canary_nodes`: which. `unhealthy`: `skip` or
-    `include` nodes that were NotReady before. `window`: as given, `windows.py` reads them.
+    `include` nodes that were NotReady before. `window`: as given, `parse_window` reads them.
     `drain`: kubectl drain's own flags by their names, passed to the drain planner as they are.
     `target`, `require`: TYPE=STATUS conditions. `canary_template`: a pod of the user's own.
     """

@@ -1,7 +1,7 @@
 """Finds out what became of the writes of a process that ended in the middle.
 
 A journal of writes that was begun before it was known which cluster it is of was moved to the
-cluster's folder, under another name (`daemon.ownership`). What it left open is settled as well, and
+cluster's folder, under another name (`daemon.process`). What it left open is settled as well, and
 what it says that only a person ends, a pause or a breaker, holds on.
 """
 
