@@ -110,7 +110,7 @@ class Find(Exception):
 
 
 def clusters(seed: int, most: int = 200) -> list[dict[str, Any]]:
-    """Documents of a generated cluster, and where NODELIFE_DUMPS names dumps, `most` of each file."""
+    """Documents of a generated cluster, and of dumps in NODELIFE_DUMPS, `most` of each file."""
     made = []
     for obj in generate(Generate(2, 2, pods_per_node=3, daemon_sets=2, seed=seed), T0, "v1.36.3"):
         kind = kind_named(kind_of(obj))
