@@ -160,7 +160,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _run(arguments)
         terminal.flush()
     except BaseException as error:
-        return tell(error, arguments)
+        return report_error(error, arguments)
     return code
 
 
@@ -178,7 +178,7 @@ def _run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else errors.EXIT_DONE
 
 
-def tell(error: BaseException, arguments: Sequence[str]) -> int:
+def report_error(error: BaseException, arguments: Sequence[str]) -> int:
     """Say on stderr what `error` means to the user, and return the exit code for it."""
     _settle_stdout()
     match error:

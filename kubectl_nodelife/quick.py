@@ -55,7 +55,7 @@ def main() -> int:
         except BaseException as error:
             from kubectl_nodelife import cli
 
-            return cli.tell(error, arguments)
+            return cli.report_error(error, arguments)
     from kubectl_nodelife import cli
 
     if arguments[:1] == ["__complete"]:

@@ -356,7 +356,7 @@ def keys_read(expressions: Iterable[str]) -> set[str]:
             parsed.append(parse(text))
         except Unknown:  # nor will it be evaluated
             continue
-    if not any(_speaks_of(node, _ANNOTATIONS) for node in parsed):
+    if not any(_mentions(node, _ANNOTATIONS) for node in parsed):
         return set()
     return {key for node in parsed for part in _parts(node) for key in _keys_of(part)}
 
@@ -389,7 +389,7 @@ def _may_be_annotations(base: Node) -> bool:
     return False
 
 
-def _speaks_of(node: Node, word: str) -> bool:
+def _mentions(node: Node, word: str) -> bool:
     return any(part == ("literal", word) or (part[:1] == ("select",) and part[2] == word)
                for part in _parts(node))  # fmt: skip
 
@@ -408,8 +408,8 @@ def _parts(node: Any) -> Iterator[tuple[Any, ...]]:
 def names_objects_only(event: dict[str, Any]) -> bool:
     """True if the message of an Event, as the API writes it, may stay."""
     source = event.get("source")
-    told_by = source.get("component") if isinstance(source, dict) else ""
-    component, reason = event.get("reportingComponent") or told_by, event.get("reason")
+    source_component = source.get("component") if isinstance(source, dict) else ""
+    component, reason = event.get("reportingComponent") or source_component, event.get("reason")
     if component == "kubelet":
         return reason in _KUBELET_REASONS
     return component in _SOURCES and reason not in _QUOTING_REASONS

@@ -7,7 +7,7 @@ from pathlib import Path
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.sim.present import Branch
-from kubectl_nodelife.sim.run import Run, RunSummary, run, tell
+from kubectl_nodelife.sim.run import Run, RunSummary, run, summarize_run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble, parse_scenario
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from kubectl_nodelife.sim.world import Faults
@@ -22,7 +22,7 @@ def simulate_file(path: Path) -> RunSummary:
 def simulate_scenario(scenario: Scenario) -> RunSummary:
     """The story of a scenario without a snapshot."""
     setting = assemble(scenario)
-    return tell(play(setting), make_settings(setting.profile, scenario.flags))
+    return summarize_run(play(setting), make_settings(setting.profile, scenario.flags))
 
 
 def play(setting: Setting, faults: Faults | None = None, until_ns: int | None = None) -> Run:

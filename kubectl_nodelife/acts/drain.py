@@ -62,7 +62,7 @@ _TRIES: Final = 5
 LOOK_S: Final = 1.0
 LOOKS_AT_LEAST: Final = 2
 """Owners take a moment to make successors."""
-TOLD_AFTER: Final = 30
+LOOKS_BEFORE_WARNING: Final = 30
 
 
 class WaveRun(msgspec.Struct):
@@ -90,7 +90,7 @@ class DrainOrder(msgspec.Struct, frozen=True):
     because: str = ""
 
 
-Tell = Callable[[str], None]
+Show = Callable[[str], None]
 Replan = Callable[[Sequence[str]], Awaitable[DrainPlan]]
 
 
@@ -98,7 +98,7 @@ class Drain:
     """See the module. `cordoned`: nodes that this run cordoned; `runs`: waves that were begun."""
 
     def __init__(
-        self, session: ActSession, order: DrainOrder, replan: Replan, tell: Tell, warn: Tell
+        self, session: ActSession, order: DrainOrder, replan: Replan, show: Show, warn: Show
     ) -> None:
         self.cordoned: list[Node] = []
         self.drained: list[str] = []
@@ -106,7 +106,7 @@ class Drain:
         self._session = session
         self._order = order
         self._replan = replan
-        self._tell = tell
+        self._show = show
         self._warn = warn
         self._suffix = " (server dry run)" if session.order.dry_run else ""
         self._conditions = (
@@ -141,7 +141,7 @@ class Drain:
             result = await carrier.carry_out(_cordon_of(node, unschedulable=False), node)
             if result.ok:
                 self.cordoned.remove(node)
-                self._tell(f"node/{node.name} uncordoned")
+                self._show(f"node/{node.name} uncordoned")
             else:
                 self._warn(f"node/{node.name} could not be uncordoned: {result.message}")
         await carrier.stop()
@@ -166,7 +166,7 @@ class Drain:
         if not isinstance(node, Node):
             raise Failed(f"cannot be read: {answer.message}", on=f"node {name}")
         if node.spec.unschedulable:
-            self._tell(f"node/{name} already cordoned{self._suffix}")
+            self._show(f"node/{name} already cordoned{self._suffix}")
             return node
         carrier = make_carrier(self._session)
         result = await carrier.carry_out(_cordon_of(node, unschedulable=True), node)
@@ -176,7 +176,7 @@ class Drain:
         if result.changed and not self._session.order.dry_run:
             self.cordoned.append(node)
             await self._check_cordon(name)
-        self._tell(f"node/{name} cordoned{self._suffix}")
+        self._show(f"node/{name} cordoned{self._suffix}")
         return node
 
     async def _check_cordon(self, name: str) -> None:
@@ -190,7 +190,7 @@ class Drain:
     async def _pause_between(self) -> None:
         waves = self._order.waves
         if waves is not None and waves.maintenance_ns:
-            self._tell(f"maintenance: {waves.maintenance_ns // SECOND_NS}s before the next wave")
+            self._show(f"maintenance: {waves.maintenance_ns // SECOND_NS}s before the next wave")
             await asyncio.sleep(waves.maintenance_ns / SECOND_NS)
             await self._await_replacements(self.runs[-1].nodes)
 
@@ -198,16 +198,16 @@ class Drain:
         """Wait while what is left could not be carried out, if the plan had said it could."""
         if self._order.plan.verdict in (NEVER, REFUSED):
             return
-        told = ""
+        warned_of = ""
         while True:
             plan = await self._replan(names)
             if plan.verdict not in (NEVER, REFUSED):
-                if told:
-                    self._tell("goes on")
+                if warned_of:
+                    self._show("goes on")
                 return
             because = why_not(plan)
-            if because != told:
-                told = because
+            if because != warned_of:
+                warned_of = because
                 self._warn(f"held before the next wave, for the plan is overtaken: {because}")
             await asyncio.sleep(HOLD_S)
 
@@ -222,7 +222,7 @@ class Drain:
                 self._warn(unable(name, error))
             else:
                 self.drained.append(name)
-                self._tell(f"node/{name} drained{self._suffix}")
+                self._show(f"node/{name} drained{self._suffix}")
         if self._order.waves is not None and not self._session.order.dry_run:
             await self._await_replacements(wave.nodes)
         run.seconds = time.monotonic() - self._began
@@ -254,7 +254,7 @@ class Drain:
                 self._session,
                 node,
                 self._order.options,
-                self._tell,
+                self._show,
                 self._warn,
                 self._order.chunk_size,
             )
@@ -277,7 +277,7 @@ class Drain:
             if answer.code == 404 or (found is not None and found.uid != node.uid):
                 return "the node is gone"
             if isinstance(found, Node) and found.spec.unschedulable:
-                self._tell(f"node/{node.name} is cordoned again")
+                self._show(f"node/{node.name} is cordoned again")
                 return ""
             await asyncio.sleep(HOLD_S)
 
@@ -339,18 +339,18 @@ class DrainConditions:
             if not isinstance(found, Node) or found.uid != node.uid:
                 result = Result(answer.code, answer.message or "it is another node now")
                 break
-            told = {DRAIN_IN_PROGRESS: in_progress, DRAINED: drained}
-            result = await carrier.carry_out(self._action(found, reason, told), found)
+            wanted = {DRAIN_IN_PROGRESS: in_progress, DRAINED: drained}
+            result = await carrier.carry_out(self._action(found, reason, wanted), found)
             if result.code != CONFLICT:
                 break
         await carrier.stop()
         if not result.ok:
             self._warn(f"node {node.name}: its conditions could not be set: {result.message}")
 
-    def _action(self, node: Node, reason: str, told: dict[str, bool]) -> SetNodeConditions:
+    def _action(self, node: Node, reason: str, wanted: dict[str, bool]) -> SetNodeConditions:
         now = Time(self._session.now_ns() // SECOND_NS * SECOND_NS)
         conditions = []
-        for type_, holds in told.items():
+        for type_, holds in wanted.items():
             status = TRUE if holds else FALSE
             before = node.status.condition(type_)
             same = before is not None and before.status == status
@@ -383,7 +383,7 @@ async def await_replacements(
         ]
         if not waited and looks >= LOOKS_AT_LEAST:
             return
-        if looks == TOLD_AFTER:
+        if looks == LOOKS_BEFORE_WARNING:
             names = ", ".join(f"{pod.namespace}/{pod.name}" for pod in waited)
             warn(f"held before the next wave: replacements are not Ready: {names}")
 

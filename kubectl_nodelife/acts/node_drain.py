@@ -74,14 +74,14 @@ Target = PodDeletion[SeenPod]
 
 
 class NodeDrain:
-    """See the module. `tell` receives lines for people, `warn` warnings and errors."""
+    """See the module. `show` receives lines for people, `warn` warnings and errors."""
 
     def __init__(
         self,
         session: ActSession,
         node: Node,
         options: DrainOptions,
-        tell: Callable[[str], None],
+        show: Callable[[str], None],
         warn: Callable[[str], None],
         chunk_size: int = 500,
     ) -> None:
@@ -89,21 +89,23 @@ class NodeDrain:
         self._session = session
         self._node = node
         self._options = options
-        self._tell = tell
+        self._show = show
         self._warn = warn
         self._chunk_size = chunk_size
         self._held = ""
         self._refusals: dict[str, str] = {}
         suffix = " (server dry run)" if session.order.dry_run else ""
-        self._turn: NodeRun[SeenPod] = NodeRun(node.name, options, say=self._say, suffix=suffix)
+        self._turn: NodeRun[SeenPod] = NodeRun(
+            node.name, options, say=self._show_line, suffix=suffix
+        )
 
     @property
     def pods(self) -> Sequence[Target]:
         """The pods that are to go."""
         return self._turn.targets
 
-    def _say(self, line: str, is_error: bool) -> None:
-        (self._warn if is_error else self._tell)(line)
+    def _show_line(self, line: str, is_error: bool) -> None:
+        (self._warn if is_error else self._show)(line)
 
     async def run(self) -> str:
         """Drain the node: "" where it is drained, else why it is not. Raises Overtaken."""
@@ -203,7 +205,7 @@ class NodeDrain:
     async def _remove(self, carrier: Carrier, target: Target) -> None:
         pod, turn, action = target.actor.pod, self._turn, self._action(target.actor.pod)
         if self._options.disable_eviction:
-            self._tell(f"deleting pod {pod.namespace}/{pod.name}{turn.suffix}")
+            self._show(f"deleting pod {pod.namespace}/{pod.name}{turn.suffix}")
         elif not turn.may_try(target, self._session.now_ns()):
             return
         result = await carrier.carry_out(action, pod)

@@ -85,14 +85,14 @@ class ActSession:
         server_ns = self._clock.now_ns(steady_ns())
         return time.time_ns() if server_ns is None else server_ns
 
-    async def check(self, say: Callable[[str], None]) -> None:
+    async def check(self, warn: Callable[[str], None]) -> None:
         """All that must hold before the first write. Raises Refused, Unreachable."""
         order = self.order
-        check_transport(self.target, say, insecure=order.insecure)
+        check_transport(self.target, warn, insecure=order.insecure)
         checks = self.checks
         await checks.right_cluster()
         await checks.versions(order.groups)
-        await checks.permission(order.rights, order.grant or ASK_FOR_RIGHTS, say)
+        await checks.permission(order.rights, order.grant or ASK_FOR_RIGHTS, warn)
         await checks.kill_switch_absent()
         if order.needs_clock:
             await checks.clock_agrees()
@@ -117,18 +117,18 @@ async def act_session(
     target: Target,
     environ: Mapping[str, str],
     identity: str,
-    say: Callable[[str], None],
+    warn: Callable[[str], None],
 ) -> AsyncIterator[ActSession]:
     """Check everything, then yield a session that may write.
 
-    `say` receives warnings. Raises Refused, Unreachable.
+    `warn` receives warnings. Raises Refused, Unreachable.
     """
     session = ActSession(order, target, environ, open_journal(environ, identity))
     tasks: list[asyncio.Task[None]] = []
     try:
-        await session.check(say)
+        await session.check(warn)
         await settle_unsettled(session.intents, session.reader)
-        await _settle_others(session, say)
+        await _settle_others(session, warn)
         loop = asyncio.get_running_loop()
         watching = (session.kill_switch.run(), session.intents.run(session.now_ns))
         tasks = [loop.create_task(work) for work in watching]
@@ -140,7 +140,7 @@ async def act_session(
         await session.close()
 
 
-async def _settle_others(session: ActSession, say: Callable[[str], None]) -> None:
+async def _settle_others(session: ActSession, warn: Callable[[str], None]) -> None:
     """Settle what acts before this one have left open, those of moved journals among them."""
     own = session.intents
     for path in sorted(glob.glob(f"{glob.escape(os.path.dirname(own.path))}/{PATTERN}")):
@@ -152,7 +152,7 @@ async def _settle_others(session: ActSession, say: Callable[[str], None]) -> Non
             continue  # an act that is under way
         try:
             if left := await settle_moved(own, other, session.reader):
-                say(f"{path}: the outcome of {left} writes is unknown")
+                warn(f"{path}: the outcome of {left} writes is unknown")
         finally:
             await other.close()
 

@@ -106,9 +106,9 @@ def answer(
     where.check()
     query = {**query, **on_this_screen()}
     if not where.filename:
-        told = None if where.direct else ask(where.connection, question, seconds, **query)
-        if told is not None:
-            return show(told, exit_code=exit_code)
+        response = None if where.direct else ask(where.connection, question, seconds, **query)
+        if response is not None:
+            return show(response, exit_code=exit_code)
         say_first_look(FIRST_LOOK)
     return show(_direct_answer(where, question, query), exit_code=exit_code)
 
@@ -220,11 +220,11 @@ def say_first_look(text: str) -> None:
     none, the line is put there each time.
     """
     path = os.path.join(runtime_folder(os.environ), _FIRST_LOOK_FILE)
-    if not _said_lately(path):
+    if not _shown_lately(path):
         terminal.note(text)
 
 
-def _said_lately(path: str) -> bool:
+def _shown_lately(path: str) -> bool:
     folder = os.path.dirname(path)
     try:
         make_private(folder)
@@ -250,18 +250,18 @@ def draw_each_second(
     screen = LiveScreen(newest_last=newest_last)
     drawn = False
     while True:
-        told = ask()
-        if told is None and drawn:
+        response = ask()
+        if response is None and drawn:
             raise Unreachable(
                 "the daemon has ended: no more lines come",
                 remedy="see 'kubectl nodelife daemon logs'",
             )
-        if told is None:
+        if response is None:
             raise no_daemon()
-        for warning in told.get("warnings", ()):
+        for warning in response.get("warnings", ()):
             if not terminal.was_warned(warning):
                 terminal.warn(warning)
                 screen.begin_anew()
-        screen.show(str(told.get("text") or told.get("note") or ""))
+        screen.show(str(response.get("text") or response.get("note") or ""))
         drawn = True
         time.sleep(_DRAWN_EVERY_S)

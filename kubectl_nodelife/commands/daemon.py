@@ -129,7 +129,7 @@ def start(
     except AlreadyRuns as already:
         terminal.note(f"{already}: nothing to do")
         return
-    _tell_beginning(known, instance)
+    _report_start(known, instance)
 
 
 def begin(connection: Connection) -> None:
@@ -140,7 +140,7 @@ def begin(connection: Connection) -> None:
     known, instance = _instance(connection)
     with contextlib.suppress(AlreadyRuns):
         spawn(_run_arguments(connection, None, ()), _log(instance), _secrets(connection))
-    _tell_beginning(known, instance)
+    _report_start(known, instance)
 
 
 @daemon.command("run")
@@ -190,7 +190,7 @@ def run(
         metrics=metrics_of(given),
         notify=notify_of(given),
         answer_port=given["serve_answers"] or 0,
-        tell=_tell,
+        report=_write_line,
     )
     return run_daemon(options, make_answers)
 
@@ -209,14 +209,14 @@ def stop(every: bool, force: bool, connection: Connection) -> int:
     """
     refuse_via(connection)
     chosen = _all_instances() if every else [_instance(connection)[1]]
-    ended = [instance for instance in chosen if instance.stop(force=force, tell=_tell_left)]
+    ended = [instance for instance in chosen if instance.stop(force=force, warn=_note_leftover)]
     if not ended:
         terminal.note("no daemon runs")
         return EXIT_UNREACHABLE
     return EXIT_DONE
 
 
-def _tell_left(line: str) -> None:
+def _note_leftover(line: str) -> None:
     terminal.note(f"stays behind: {line}")
 
 
@@ -231,7 +231,7 @@ def restart_command(connection: Connection) -> None:
     """
     known, instance = _instance(connection)
     restart(instance, _log(instance), _secrets(connection))
-    _tell_beginning(known, instance)
+    _report_start(known, instance)
 
 
 @daemon.command("status")
@@ -285,7 +285,7 @@ def logs(follow: bool, tail: int, connection: Connection) -> None:
 daemon.add_command(daemon_install.install)
 
 
-def _tell(line: str) -> None:
+def _write_line(line: str) -> None:
     terminal.write(f"{line}\n")
     terminal.flush()
 
@@ -343,7 +343,7 @@ def _health(instance: Instance) -> dict[str, Any]:
         }
 
 
-def _tell_beginning(known: CachedIdentity, instance: Instance) -> None:
+def _report_start(known: CachedIdentity, instance: Instance) -> None:
     """Wait a little for the first sight of the cluster, and say how it went."""
     end = time.monotonic() + SYNC_SECONDS
     health: dict[str, Any] = {}

@@ -70,8 +70,8 @@ def diverge(
         _watch(connection, query, output)
         return 0
     made = made or _of_daemon(connection, query)
-    for said in made["notEvaluated"]:
-        terminal.warn(said)
+    for sentence in made["notEvaluated"]:
+        terminal.warn(sentence)
     output.show(DivergencePage(made))
     return _CODES.get(made["verdict"], 0) if exit_code else 0
 
@@ -119,16 +119,16 @@ def _watch(connection: Connection, query: dict[str, Any], output: Output) -> Non
     answers = ask.follow(connection, "diverge", **query)
     if answers is None:
         raise ask.no_daemon(_ONLY_A_DAEMON)
-    told: set[object] = set()
-    verdict, said, widths = "", "", Widths()
+    shown: set[object] = set()
+    verdict, warned, widths = "", "", Widths()
     for answer in answers:
         made = answer["document"]
         for sentence in made["notEvaluated"]:
-            if sentence not in said:
+            if sentence not in warned:
                 terminal.warn(sentence)
-        said = "\n".join(made["notEvaluated"])
-        news = [item for item in made["items"] if same(item) not in told]
-        told = {same(item) for item in made["items"]}
+        warned = "\n".join(made["notEvaluated"])
+        news = [item for item in made["items"] if same(item) not in shown]
+        shown = {same(item) for item in made["items"]}
         if output.format == "json":
             terminal.write(_one_line(made))
         elif output.format == "name":

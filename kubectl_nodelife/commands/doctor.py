@@ -90,12 +90,12 @@ def _program() -> Finding:
     from kubectl_nodelife.report.doctor import OK, WARNING, Finding
 
     found = installation()
-    said = f"v{__version__} by {found.by}, Python {platform.python_version()}"
+    text = f"v{__version__} by {found.by}, Python {platform.python_version()}"
     on_path = shutil.which(PROGRAM)
     if on_path is None:
-        return Finding("program", WARNING, f"{said}; {PROGRAM} is not on PATH",
+        return Finding("program", WARNING, f"{text}; {PROGRAM} is not on PATH",
                        "put a link to it on PATH, or kubectl does not find it")  # fmt: skip
-    return Finding("program", OK, f"{said}, {on_path}")
+    return Finding("program", OK, f"{text}, {on_path}")
 
 
 def _kubectl() -> Finding:
@@ -189,14 +189,14 @@ def _daemon(identity: str) -> Finding:
     except client.NotRunning:
         return Finding("daemon", OK, "none runs", "to watch: kubectl nodelife daemon start")
     version, warnings = str(health.get("version")), list(health.get("warnings") or ())
-    said = f"v{version}, pid {health.get('pid')}"
+    text = f"v{version}, pid {health.get('pid')}"
     if version != __version__:
-        return Finding("daemon", WARNING, f"{said}, and this is v{__version__}",
+        return Finding("daemon", WARNING, f"{text}, and this is v{__version__}",
                        "run: kubectl nodelife daemon restart")  # fmt: skip
     if warnings or not health.get("synced"):
         what = str(warnings[0]) if warnings else "still reading the cluster"
-        return Finding("daemon", WARNING, f"{said}: {what}", "see: kubectl nodelife daemon status")
-    return Finding("daemon", OK, said)
+        return Finding("daemon", WARNING, f"{text}: {what}", "see: kubectl nodelife daemon status")
+    return Finding("daemon", OK, text)
 
 
 def _journal(identity: str) -> Finding:

@@ -30,7 +30,12 @@ _KINDS = {
     "zones": "Zone",
 }
 _WITHOUT_NAMESPACE = frozenset({"Node", "Zone"})
-_TOLD = {"node": "Node", "pod": "Pod", "daemonset": "DaemonSet", "budget": "PodDisruptionBudget"}
+_EXPLAINED_KINDS = {
+    "node": "Node",
+    "pod": "Pod",
+    "daemonset": "DaemonSet",
+    "budget": "PodDisruptionBudget",
+}
 _MOST_NAMED = 5
 _WAYS = "write 'node NAME', 'zone NAME', or one of pod, daemonset, budget with 'NAME -n NS'"
 
@@ -80,9 +85,9 @@ def explain(
     if kind not in _WITHOUT_NAMESPACE:
         query["namespace"] = namespace or ask.namespace_for(where)
     beside = kind == "Pod" or (kind == "Node" and not taint)
-    told = _from_daemon_and_look(where, query) if beside else None
-    if told is not None:
-        return ask.show(told)
+    response = _from_daemon_and_look(where, query) if beside else None
+    if response is not None:
+        return ask.show(response)
     if kind == "PodDisruptionBudget":
         where = where._replace(no_daemon=True)
     return ask.answer(where, "explain", query)
@@ -96,8 +101,8 @@ def _found(where: Where, name: str) -> tuple[str, ...]:
     from kubectl_nodelife.commands.cluster.look import KindsToRead, look
     from kubectl_nodelife.errors import NotFound
 
-    view = look(where, KindsToRead(tuple(_TOLD.values()), needed=()))
-    words = {kind: word for word, kind in _TOLD.items()}
+    view = look(where, KindsToRead(tuple(_EXPLAINED_KINDS.values()), needed=()))
+    words = {kind: word for word, kind in _EXPLAINED_KINDS.items()}
     objects = {
         (words[type(obj).__name__], obj.namespace, obj.name)
         for obj in view.objects
@@ -122,12 +127,12 @@ def _from_daemon_and_look(where: Where, query: dict[str, Any]) -> dict[str, Any]
     """
     if where.filename or where.direct or where.connection.via:
         return None
-    told = ask.ask(where.connection, "explain", **{**query, "output": "json"})
-    if told is None:
+    response = ask.ask(where.connection, "explain", **{**query, "output": "json"})
+    if response is None:
         return None
     from kubectl_nodelife.commands.answering.explain import with_look
 
-    return with_look(where, told, {**query, **ask.on_this_screen()})
+    return with_look(where, response, {**query, **ask.on_this_screen()})
 
 
 def parse_subject(words: tuple[str, ...], namespace: str | None) -> tuple[str, str, str]:

@@ -96,8 +96,8 @@ def repair(
     output.show(page)
     if not sends:
         return 0
-    say = terminal.write if output.format in ("table", "wide") else terminal.note
-    return send_repairs(steps, where.connection, act, say)
+    show = terminal.write if output.format in ("table", "wide") else terminal.note
+    return send_repairs(steps, where.connection, act, show)
 
 
 class Audited(NamedTuple):

@@ -27,7 +27,7 @@ from kubectl_nodelife.kube.kinds import Kind, kind_named
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import HOUR_NS
-from kubectl_nodelife.kube.unreadable import Unreadable, told
+from kubectl_nodelife.kube.unreadable import Unreadable, unreadable_sentences
 from kubectl_nodelife.kube.workload import Event, PodDisruptionBudget
 from kubectl_nodelife.outlook.replay.drains import drain_review
 from kubectl_nodelife.outlook.replay.lines import last_seen_ns
@@ -96,8 +96,8 @@ def read_traces(connection: Connection, since_ns: int) -> Traces:
         "context": target.context or None,
         "server": target.server,
     }
-    told = [*(changes or ()), *acts] if changes or acts else changes
-    return Traces(ReplaySources(told, *lists), source, now_ns, warnings)
+    recorded = [*(changes or ()), *acts] if changes or acts else changes
+    return Traces(ReplaySources(recorded, *lists), source, now_ns, warnings)
 
 
 def _journal(
@@ -157,7 +157,7 @@ async def _read(
     if all(isinstance(found, ApiError) for found in lists):
         remedy = "see 'kubectl nodelife rbac'"
         raise Failed(cast(ApiError, lists[1]).what, on="nodes", remedy=remedy)
-    warnings += told(aside)
+    warnings += unreadable_sentences(aside)
     now_ns = server_now_ns(client)
     return cast(Any, tuple([] if isinstance(f, ApiError) else f for f in lists)), now_ns
 

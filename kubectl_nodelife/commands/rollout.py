@@ -66,8 +66,8 @@ def status(
     query = _query(STATUS, where, name, output)
     if not watch:
         return ask.answer(where, QUESTION, query)
-    for told in ask.watch(where, QUESTION, {**query, "timeout": _seconds(timeout) or None}):
-        ask.show(told)
+    for response in ask.watch(where, QUESTION, {**query, "timeout": _seconds(timeout) or None}):
+        ask.show(response)
         terminal.flush()
     return 0
 

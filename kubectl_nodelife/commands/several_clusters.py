@@ -311,12 +311,12 @@ def _answer_of(
     from kubectl_nodelife.report.clusters import ClusterAnswer
 
     try:
-        text, said = child.communicate(timeout=seconds)
+        text, stderr = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         _end(child)
         error = f"no answer within {seconds:g}s; give it longer by {timeout_flag}"
         return ClusterAnswer(name, EXIT_UNREACHABLE, "", error=error)
-    lines = said.splitlines()
+    lines = stderr.splitlines()
     if child.returncode in (EXIT_DONE, EXIT_NO):
         return ClusterAnswer(name, child.returncode, text, notes=tuple(lines))
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]

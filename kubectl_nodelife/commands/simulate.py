@@ -70,7 +70,7 @@ def simulate(
     """
     from kubectl_nodelife.report.narration import NarrationPage
     from kubectl_nodelife.sim.present import assumed_of
-    from kubectl_nodelife.sim.run import tell
+    from kubectl_nodelife.sim.run import summarize_run
     from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, assemble
 
     scenario = _read_scenario(filename, profile)
@@ -88,12 +88,12 @@ def simulate(
         settings, names, pass_drift_ns=PASS_DRIFT_NS, workers_seed=workers_seed
     )
     done = _play(setting, controllers, until_ns, _decider_for(setting, settings))
-    story = tell(done, settings, _zone_metrics(controllers))
+    summary = summarize_run(done, settings, _zone_metrics(controllers))
     if only is not None:
-        story = _narrow(story, done, *only)
+        summary = _narrow(summary, done, *only)
     if not setting.cluster.nodes:
         terminal.warn("the cluster has no nodes")
-    output.show(NarrationPage(story))
+    output.show(NarrationPage(summary))
 
 
 def _read_scenario(filename: str, profile: str | None) -> Scenario:
@@ -244,7 +244,7 @@ def _play(
         )
 
 
-def _narrow(story: RunSummary, done: Run, kind: str, name: str) -> RunSummary:
+def _narrow(summary: RunSummary, done: Run, kind: str, name: str) -> RunSummary:
     """The story of `node NAME` or `pod NS/NAME`. Raises BadInput."""
     from kubectl_nodelife.sim.run import narrowed
 
@@ -260,7 +260,7 @@ def _narrow(story: RunSummary, done: Run, kind: str, name: str) -> RunSummary:
                 on="--only",
                 remedy="write --only node NAME or --only pod NAMESPACE/NAME",
             )
-    found = narrowed(story, done, full, key)
+    found = narrowed(summary, done, full, key)
     if found is None:
         raise BadInput(
             f"{full.lower()} {name} never exists in this scenario",

@@ -110,7 +110,7 @@ def status(
         ask.draw_each_second(
             lambda: ask.ask(where.connection, "status", **query, **ask.on_this_screen())
         )
-    for told in ask.for_ever(ask.watch(where, "status", query)):
-        ask.show(told)
+    for response in ask.for_ever(ask.watch(where, "status", query)):
+        ask.show(response)
         terminal.flush()
     return 0

@@ -42,13 +42,13 @@ def top(connection: Connection) -> int:
             remedy="pip install 'kubectl-nodelife[top]', or use: kubectl nodelife status -w",
         ) from None
     _ask(connection, "", "trouble", 1)  # what is wrong is said before the screen is taken
-    said = WallApp(
+    failure = WallApp(
         lambda words, sort, limit: _ask(connection, words, sort, limit),
         lambda node: _explain(connection, node),
         lambda node: _what_if(connection, node),
     ).run()
-    if said:
-        raise Unreachable(said)
+    if failure:
+        raise Unreachable(failure)
     return 0
 
 
@@ -70,17 +70,17 @@ def _ask(connection: Connection, words: str, sort: str, limit: int) -> Wall:
     from kubectl_nodelife.outlook.wall import Wall
 
     query: dict[str, Any] = {"filter": words or None, "sort": sort, "limit": limit}
-    told = ask.ask(connection, "wall", **query)
-    if told is None:
+    response = ask.ask(connection, "wall", **query)
+    if response is None:
         raise ask.no_daemon()
-    return msgspec.convert(told["document"], Wall)
+    return msgspec.convert(response["document"], Wall)
 
 
 def _explain(connection: Connection, node: str) -> str:
-    told = ask.ask(connection, "explain", kind="Node", name=node)
-    if told is None:
+    response = ask.ask(connection, "explain", kind="Node", name=node)
+    if response is None:
         raise ask.no_daemon()
-    return str(told.get("text", ""))
+    return str(response.get("text", ""))
 
 
 def _what_if(connection: Connection, node: str) -> str:

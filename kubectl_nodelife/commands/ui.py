@@ -54,22 +54,22 @@ def ui(
       kubectl nodelife ui --stop
     """
     if stop:
-        told = ask.ask(connection, "ui-stop")
-        closed = str(told.get("closed", "")) if told is not None else ""
+        response = ask.ask(connection, "ui-stop")
+        closed = str(response.get("closed", "")) if response is not None else ""
         terminal.note(f"closed {closed}" if closed else "no page is open")
         return
     query: dict[str, Any] = {"port": _port(port), "lasts": _seconds(duration)}
     if read_only_token:
         query["readOnly"] = 1
-    told = ask.ask(connection, "ui", **query)
-    if told is None:
+    response = ask.ask(connection, "ui", **query)
+    if response is None:
         from kubectl_nodelife.commands.daemon import begin
 
         begin(connection)
-        told = ask.ask(connection, "ui", **query)
-    if told is None:
+        response = ask.ask(connection, "ui", **query)
+    if response is None:
         raise ask.no_daemon()
-    address = f"{told['url']}#token={told['token']}"
+    address = f"{response['url']}#token={response['token']}"
     if print_url:
         terminal.write(f"{address}\n")
     else:

@@ -122,7 +122,7 @@ class _Pods:
             try:
                 return await forward(self._client, pod)
             except NodelifeError as error:
-                failure = failure or _told(error, pod)
+                failure = failure or _with_pod(error, pod)
                 self._found.remove(pod)
         if known:
             return await self.open()
@@ -130,7 +130,7 @@ class _Pods:
         raise failure
 
 
-def _told(error: NodelifeError, pod: PodPort) -> NodelifeError:
+def _with_pod(error: NodelifeError, pod: PodPort) -> NodelifeError:
     if getattr(error, "code", 0) == 403:
         error.remedy = REMEDY
     error.on = f"{pod}: {error.on}"

@@ -54,7 +54,7 @@ _OPTIONS = (
     ),
 )
 ROLLOUT = "rollout"
-Say = Callable[[str], None]
+Show = Callable[[str], None]
 
 
 class ActFlags(NamedTuple):
@@ -144,7 +144,7 @@ class Ordered(NamedTuple):
 
 
 def send_repairs(
-    steps: Sequence[RepairStep], connection: Connection, act: ActFlags, say: Say
+    steps: Sequence[RepairStep], connection: Connection, act: ActFlags, show: Show
 ) -> int:
     """Ask, and send the request of each step that has one. The exit code. Raises NodelifeError."""
     from kubectl_nodelife.daemon.cluster_checks import Right
@@ -160,7 +160,7 @@ def send_repairs(
         else Right("", "pods", "", "delete", order.seen.namespace)
         for order in orders
     }
-    return _send(REPAIR, orders, tuple(sorted(rights)), connection, act, say)
+    return _send(REPAIR, orders, tuple(sorted(rights)), connection, act, show)
 
 
 def send_rollback(
@@ -190,7 +190,7 @@ def _send(
     rights: tuple[Right, ...],
     connection: Connection,
     act: ActFlags,
-    say: Say,
+    show: Show,
 ) -> int:
     import asyncio
 
@@ -209,7 +209,7 @@ def _send(
     async def work() -> int:
         session = act_session(order, target, environ(), identity_of(connection), terminal.warn)
         async with session as open_session:
-            carrier = make_carrier(open_session, _tell_held)
+            carrier = make_carrier(open_session, _note_held)
             suffix = " (server dry run)" if dry_run else ""
             failed = 0
 
@@ -219,7 +219,7 @@ def _send(
                 result = await carrier.carry_out(ordered.action, ordered.seen)
                 failed += not result.ok
                 if result.ok:
-                    say(f"{ordered.name} {ordered.done}{suffix}\n")
+                    show(f"{ordered.name} {ordered.done}{suffix}\n")
                 else:
                     terminal.note(f"error: {ordered.name}: {_why(result)}")
 
@@ -232,7 +232,7 @@ def _send(
     return run_interruptible(work)
 
 
-def _tell_held(action: Action, because: str) -> None:
+def _note_held(action: Action, because: str) -> None:
     terminal.note(f"held: {because}")
 
 

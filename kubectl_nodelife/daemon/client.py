@@ -167,9 +167,9 @@ def _without_error(answer: dict[str, Any]) -> dict[str, Any]:
         raise OtherProtocol(answer["protocol"], str(answer.get("version")))
     error = answer.get("error")
     if error:
-        told = error if isinstance(error, dict) else {"what": error}
-        what, on, remedy = (str(told.get(name, "")) for name in ("what", "on", "remedy"))
-        code = told.get("exitCode")
+        details = error if isinstance(error, dict) else {"what": error}
+        what, on, remedy = (str(details.get(name, "")) for name in ("what", "on", "remedy"))
+        code = details.get("exitCode")
         raise DaemonError(what or "?", on, remedy, code if isinstance(code, int) else EXIT_FAILED)
     return answer
 

@@ -30,7 +30,7 @@ CLUSTER_MARK: Final = "kube-system-uid"
 RIGHTS: Final = "the role of `kubectl nodelife rbac --mode enforce` lets it be read"
 _REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _AT_ONCE: Final = 8
-_TOLD: Final = 5
+_MOST_NAMED: Final = 5
 
 
 class Right(NamedTuple):
@@ -154,7 +154,7 @@ class ClusterChecks:
         if found:
             for right in found if len(found) > 1 else ():
                 say(f"a right is missing: {right}; to ask again: {right.can_i()}")
-            names = first_names([str(right) for right in found], _TOLD, "; ")
+            names = first_names([str(right) for right in found], _MOST_NAMED, "; ")
             raise Refused(
                 f"these rights are missing: {names}",
                 on=self._target.user_name or "this user",

@@ -167,15 +167,17 @@ def blind_warnings(watcher: DecisionTask) -> list[str]:
 
 def journal_warnings(journal: Journal) -> list[str]:
     """Sentences on what is wrong with the journal."""
-    said = [journal.warning] if journal.warning else []
+    sentences = [journal.warning] if journal.warning else []
     if journal.error:
-        said.append(
+        sentences.append(
             f"the journal cannot be written ({journal.error}): {journal.waiting()} changes are "
             "kept in memory, and lost if the daemon ends"
         )
     if journal.dropped:
-        said.append(f"{journal.dropped} changes were dropped, because memory has a limit as well")
-    return said
+        sentences.append(
+            f"{journal.dropped} changes were dropped, because memory has a limit as well"
+        )
+    return sentences
 
 
 def _outlook(watcher: DecisionTask, now_ns: int) -> Outlook:
@@ -203,22 +205,22 @@ def _source(watcher: DecisionTask, cluster: WatchedCluster, now_ns: int) -> dict
 
 
 def _warnings(watcher: DecisionTask, now_ns: int) -> list[str]:
-    said = []
+    lines = []
     if not watcher.synced.is_set():
-        said.append(f"still reading: {_progress(watcher)}; what depends on it is not evaluated")
-    said += blind_warnings(watcher)
+        lines.append(f"still reading: {_progress(watcher)}; what depends on it is not evaluated")
+    lines += blind_warnings(watcher)
     if watcher.is_cold(now_ns) and watcher.synced.is_set():
         left = format_duration((watcher.cold_until_ns - now_ns) // SECOND_NS * SECOND_NS)
-        said.append(
+        lines.append(
             f"{WARMING_UP}{watcher.cold_because}; no node is called lost before "
             f"{left} more have been watched"
         )
     skew_ns = watcher.clock.skew_ns()
     if abs(skew_ns) > SKEW_WARNED_NS:
-        said.append(clock_warning(skew_ns))
+        lines.append(clock_warning(skew_ns))
     quarantine = watcher.host.cache.quarantine
-    kinds = [w for w in kind_warnings(watcher.feed.states) if not any(w in line for line in said)]
-    return [*said, *kinds, *quarantine.lines()]
+    kinds = [w for w in kind_warnings(watcher.feed.states) if not any(w in line for line in lines)]
+    return [*lines, *kinds, *quarantine.lines()]
 
 
 def clock_warning(skew_ns: int) -> str:

@@ -233,7 +233,7 @@ class DecisionTask:
             self.held.listed(item.kind)
             return [*kept, (None, await self._listed(item))]
         if isinstance(item, OtherCluster):
-            if because := self.gate.believe(item):
+            if because := self.gate.accept(item):
                 self._watch_afresh(because)
             return seen
         if self.host.engine is None:
@@ -344,8 +344,8 @@ class DecisionTask:
 
     def _leases_read(self, read: LeasesRead, seen: list[Seen]) -> list[Put | Gone | Outcome]:
         """Renewals that the watch has not shown; a watch that should have is built anew."""
-        told = self.held.told("Lease", seen)
-        newer, lies = self.leases.take(read, self.host.lifecycle, self.host.cache, told)
+        shown = self.held.newest("Lease", seen)
+        newer, lies = self.leases.take(read, self.host.lifecycle, self.host.cache, shown)
         if lies:
             log.warning("the watch of Leases brings no renewals: it is opened anew")
             self.feed.relist(["Lease"])
@@ -479,7 +479,7 @@ class HeldEvents:
         """A list of the kind holds all that was held of it, and newer."""
         self.objects = {key: event for key, event in self.objects.items() if key[0] != kind}
 
-    def told(self, kind: str, seen: Iterable[Seen]) -> dict[Key, KubeObject]:
+    def newest(self, kind: str, seen: Iterable[Seen]) -> dict[Key, KubeObject]:
         """The newest of each object of a kind that came, and is not in the cache yet: held back, or
         just `seen`.
         """

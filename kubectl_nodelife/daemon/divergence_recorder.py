@@ -324,12 +324,12 @@ class DivergenceRecorder:
 
     async def watch(self, query: Query) -> AsyncIterator[dict[str, Any]]:
         """The judgement, again whenever there is something else to say."""
-        told: object = None
+        sent: object = None
         while True:
             made = await self.answer(query)
             fingerprint = _fingerprint(made["document"])
-            if fingerprint != told:
-                told = fingerprint
+            if fingerprint != sent:
+                sent = fingerprint
                 yield made
             await asyncio.sleep(WATCH_SECONDS)
 
@@ -445,8 +445,8 @@ class LeaseWatch:
             if is_open:
                 self.stale[-1] = msgspec.structs.replace(self.stale[-1], end_ns=now_ns)
         elif not is_open:
-            said = _time_ns(self._renew)
-            renewed_ns = min(self.observation.renewed_ns, said or self.observation.renewed_ns)
+            stated_ns = _time_ns(self._renew)
+            renewed_ns = min(self.observation.renewed_ns, stated_ns or self.observation.renewed_ns)
             self.observation = msgspec.structs.replace(self.observation, renewed_ns=renewed_ns)
             self.stale.append(UnwatchedSpan(renewed_ns, None, "the lease was not renewed"))
             del self.stale[:-_MOST_SPANS]

@@ -132,14 +132,14 @@ class DecisionGate:
             self._demand([news.kind], because)
         return because
 
-    def believe(self, news: OtherCluster) -> str:
+    def accept(self, news: OtherCluster) -> str:
         """Decide nothing while this is another cluster. Why silence counts afresh, once it is not
         any more: all kinds are listed anew then.
         """
         before = bool(self.other_cluster)
-        self.other_cluster.pop(news.said_by, None)
+        self.other_cluster.pop(news.reported_by, None)
         if news.because:
-            self.other_cluster[news.said_by] = news.because
+            self.other_cluster[news.reported_by] = news.because
         if not before or self.other_cluster:
             return ""
         because = "another cluster was in this one's place"

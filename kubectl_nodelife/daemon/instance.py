@@ -133,16 +133,16 @@ class Instance:
             time.sleep(0.05)
         return True
 
-    def stop(self, *, force: bool, tell: Callable[[str], None] = lambda line: None) -> bool:
+    def stop(self, *, force: bool, warn: Callable[[str], None] = lambda line: None) -> bool:
         """Ask the daemon to end, and wait. False: none ran. `force`: by signals if it does not.
 
-        `tell` receives each thing that is left behind. Raises Failed.
+        `warn` receives each thing that is left behind. Raises Failed.
         """
         if not self.is_taken():
             return False
         try:
             for line in ask(self.socket, "stop", seconds=5.0).get("leftBehind", ()):
-                tell(str(line))
+                warn(str(line))
         except NodelifeError as error:
             if not force:
                 if isinstance(error, NotRunning):

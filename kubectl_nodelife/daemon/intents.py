@@ -181,9 +181,9 @@ class Intents:
 
         def written(batch: Future[None]) -> None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-                loop.call_soon_threadsafe(tell, batch.exception())
+                loop.call_soon_threadsafe(resolve, batch.exception())
 
-        def tell(error: BaseException | None) -> None:
+        def resolve(error: BaseException | None) -> None:
             failed = error if isinstance(error, sqlite3.Error) else None
             is_bug = error is not None and failed is None
             if not is_bug:

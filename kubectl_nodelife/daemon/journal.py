@@ -94,7 +94,7 @@ class Journal:
             if self._waiting or self._settlements:
                 await self._write(insist)
             if changed:
-                self._tell(changed)
+                self._notify(changed)
 
     async def select(self, wanted: ChangeFilter, limit: int | None = None) -> list[ChangeRecord]:
         """The changes noted so far, those included that could not be written."""
@@ -199,7 +199,7 @@ class Journal:
             kept = self._waiting[0].id
             self._settlements = [s for s in self._settlements if s.id >= kept]
 
-    def _tell(self, changed: list[ChangeRecord]) -> None:
+    def _notify(self, changed: list[ChangeRecord]) -> None:
         for listener in list(self._listeners):
             try:
                 listener.put_nowait(changed)

@@ -53,12 +53,12 @@ def runnable(names: Iterable[str], missing: Iterable[str]) -> list[str]:
 
 def warnings(states: Mapping[str, KindState]) -> list[str]:
     """Sentences on the kinds that may not be read, and on what is not evaluated for that reason."""
-    said = []
+    sentences = []
     missing = out_of_reach(states)
     for kind, error in missing.items():
         lost = [what for needs, what in NEEDS.values() if kind in needs]
-        said.append(f"{kind} cannot be read ({error}): not evaluated: {'; '.join(lost)}")
-    return said + failing(states)
+        sentences.append(f"{kind} cannot be read ({error}): not evaluated: {'; '.join(lost)}")
+    return sentences + failing(states)
 
 
 def failing(states: Mapping[str, KindState]) -> list[str]:

@@ -77,10 +77,10 @@ class LeaseCheck:
         read: LeasesRead,
         lifecycle: NodeLifecycleController | None,
         cache: Cache,
-        told: Mapping[tuple[str, str], KubeObject],
+        shown: Mapping[tuple[str, str], KubeObject],
     ) -> tuple[list[Lease], bool]:
-        """Renewals that the watch has not shown, and whether it should have. `told`: Leases that it
-        has, and which are not in the cache yet.
+        """Renewals that the watch has not shown, and whether it should have. `shown`: Leases that
+        it has, and which are not in the cache yet.
         """
         self._task = None
         self._error = read.error
@@ -94,7 +94,7 @@ class LeaseCheck:
         newer = [
             lease
             for lease in read.leases
-            if _is_newer(lease, told.get(lease.key) or cache.get("Lease", lease.key))
+            if _is_newer(lease, shown.get(lease.key) or cache.get("Lease", lease.key))
         ]
         until_ns = self._clock.now_ns() + self._margin_ns(lifecycle)
         lies = any(

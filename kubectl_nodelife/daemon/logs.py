@@ -104,13 +104,13 @@ class QuarantineLog:
     """Remembers what it has logged."""
 
     def __init__(self) -> None:
-        self._told: set[Ref] = set()
+        self._logged: set[Ref] = set()
 
-    def tell(self, quarantine: Quarantine) -> None:
+    def log_changes(self, quarantine: Quarantine) -> None:
         """Log what came and went since the last time; of many only the first."""
         present = quarantine.unreadable
-        came = [ref for ref in present if ref not in self._told]
-        went = [ref for ref in self._told if ref not in present]
+        came = [ref for ref in present if ref not in self._logged]
+        went = [ref for ref in self._logged if ref not in present]
         for ref in came[:MOST_AT_ONCE]:
             log.warning("%s cannot be read (%s): in quarantine", words(ref), present[ref].why)
         for ref in went[:MOST_AT_ONCE]:
@@ -118,7 +118,7 @@ class QuarantineLog:
         more = max(0, len(came) - MOST_AT_ONCE) + max(0, len(went) - MOST_AT_ONCE)
         if more:
             log.warning("and %d objects more, of %d in quarantine", more, len(present))
-        self._told = set(present)
+        self._logged = set(present)
 
 
 def take_in(cache: Cache, events: Iterable[Event], now_ns: int) -> None:

@@ -96,13 +96,15 @@ class Outbox:
 
 
 def _summing_up(notice: Notice) -> Notice:
-    said = f"{MOST_AN_HOUR} notices were sent within an hour; more are left out until it is over"
+    sentence = (
+        f"{MOST_AN_HOUR} notices were sent within an hour; more are left out until it is over"
+    )
     return msgspec.structs.replace(
         notice,
         key="tooManyNotices",
         event="tooManyNotices",
         state=FIRING,
-        sentence=said,
+        sentence=sentence,
         command="kubectl nodelife status",
     )
 

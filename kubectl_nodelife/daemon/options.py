@@ -78,10 +78,10 @@ class MetricsOptions(msgspec.Struct, frozen=True):
         """The warning for an address that others can reach."""
         if self.is_local:
             return []
-        said = f"metrics can be read from other machines at {self.bind_address}"
+        warning = f"metrics can be read from other machines at {self.bind_address}"
         if not self.tls_cert_file:
-            said += ", unencrypted: names of zones among them"
-        return [said if self.token_file else f"{said}, by all who reach it"]
+            warning += ", unencrypted: names of zones among them"
+        return [warning if self.token_file else f"{warning}, by all who reach it"]
 
 
 class NotifyOptions(msgspec.Struct, frozen=True):
@@ -154,7 +154,7 @@ def _is_loopback(host: str) -> bool:
 class Options(msgspec.Struct, frozen=True):
     """How a daemon was asked for. `ready_fd`: the pipe to its parent, None in the foreground.
 
-    `arguments` start another one like it, apart from secrets. `orders`: what it enforces; `tell`:
+    `arguments` start another one like it, apart from secrets. `orders`: what it enforces; `report`:
     prints the line that says so. `metrics`: what it serves to scrapers; `notify`: what it notifies.
     `answer_port`: of loopback, where it answers; 0: nowhere.
     """
@@ -169,7 +169,7 @@ class Options(msgspec.Struct, frozen=True):
     metrics: MetricsOptions = MetricsOptions()
     notify: NotifyOptions = NotifyOptions()
     answer_port: int = 0
-    tell: Callable[[str], None] = len  # type: ignore[assignment]
+    report: Callable[[str], None] = len  # type: ignore[assignment]
 
 
 def from_anywhere(options: Options) -> Options:

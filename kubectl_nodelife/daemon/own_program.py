@@ -167,8 +167,8 @@ class HandOver:
             log.error("%s does not take over: that is no version", program)
             return False
         if ended.code != 0:
-            said = (ended.stdout + ended.stderr).decode(errors="replace").strip()
-            log.error("%s does not take over: %s", program, said)
+            output = (ended.stdout + ended.stderr).decode(errors="replace").strip()
+            log.error("%s does not take over: %s", program, output)
         return ended.code == 0
 
 

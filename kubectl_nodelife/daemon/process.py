@@ -46,7 +46,7 @@ from kubectl_nodelife.daemon.settings import (
     load_config,
     resolve_settings,
 )
-from kubectl_nodelife.daemon.spawning import tell_parent
+from kubectl_nodelife.daemon.spawning import notify_parent
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.live.auth import Session
@@ -68,7 +68,7 @@ def run_daemon(options: Options, make_answers: MakeAnswers) -> int:
         return _run(options, make_answers)
     except NodelifeError as error:
         word = {"error": str(error), "already": isinstance(error, AlreadyRuns)}
-        tell_parent(options.ready_fd, word)
+        notify_parent(options.ready_fd, word)
         raise
 
 
@@ -200,8 +200,8 @@ def _take(folder: str, about: Mapping[str, Any]) -> int:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         with open(lock, encoding="utf-8") as file:
-            said = file.read()
-        raise AlreadyRuns(f"a daemon writes this cluster's journal already ({said})") from None
+            holder = file.read()
+        raise AlreadyRuns(f"a daemon writes this cluster's journal already ({holder})") from None
     os.ftruncate(lock, 0)
     os.write(lock, ", ".join(f"{name} {value}" for name, value in about.items()).encode())
     return lock

@@ -60,7 +60,7 @@ from kubectl_nodelife.daemon.settings import (
     load_config,
     resolve_settings,
 )
-from kubectl_nodelife.daemon.spawning import tell_parent
+from kubectl_nodelife.daemon.spawning import notify_parent
 from kubectl_nodelife.daemon.ui.host import PageHost
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
@@ -179,7 +179,7 @@ class Daemon:
         self.target = target = client.session.target
         self.instance = instance
         self.journal = journal
-        self.said, self.settings_said = list[str](), list[str]()
+        self.kubeconfig_warnings, self.settings_warnings = list[str](), list[str]()
         self.departure = HandOver(OwnProgram(options.environ), options)
         self._began = time.monotonic()
         self._stop = asyncio.Event()
@@ -235,7 +235,11 @@ class Daemon:
     def look(self) -> ClusterView:
         """The cluster as it can be shown now, with warnings about this daemon."""
         view = look(self.watcher, self.journal, self.cluster)
-        view.warnings += [*self.said, *self.settings_said, *self.departure.program.warnings()]
+        view.warnings += [
+            *self.kubeconfig_warnings,
+            *self.settings_warnings,
+            *self.departure.program.warnings(),
+        ]
         return view
 
     def _blind(self) -> list[str]:
@@ -273,7 +277,7 @@ class Daemon:
         )
         for warning in connection_warnings(self.target):
             log.warning("%s", warning)
-        tell_parent(self.options.ready_fd, {"ready": True, "pid": os.getpid()})
+        notify_parent(self.options.ready_fd, {"ready": True, "pid": os.getpid()})
         os.chdir("/")
         files = (*self._kubeconfig_files(), self.config_path)
         watch = FileWatch(files, self.reload)
@@ -369,12 +373,12 @@ class Daemon:
 
     async def _order_reload(self, query: Query) -> dict[str, Any]:
         await self.reload()
-        return {"reloaded": True, "warnings": [*self.said, *self.settings_said]}
+        return {"reloaded": True, "warnings": [*self.kubeconfig_warnings, *self.settings_warnings]}
 
     async def reload(self) -> None:
         """Read config and kubeconfig anew; what cannot be read changes nothing, and is logged."""
         log.info("reads its files again")
-        self.said = []
+        self.kubeconfig_warnings = []
         await self._look_at_kubeconfig()
         if self.watcher.synced.is_set():
             cache = self.watcher.host.cache
@@ -387,7 +391,9 @@ class Daemon:
             target = target_now(self.options, self.instance.identity, self.target.context)
             same = cluster_identity(target) == self.instance.identity
         except (NodelifeError, OSError) as error:
-            self.said.append(f"the kubeconfig is of no use any more ({error}): {kept}")
+            self.kubeconfig_warnings.append(
+                f"the kubeconfig is of no use any more ({error}): {kept}"
+            )
             return
         elsewhere = f"context {target.context!r} leads to {target.server} as {target.user_name!r}"
         await self.source.queue.put(OtherCluster("kubeconfig", "" if same else elsewhere))
@@ -400,7 +406,7 @@ class Daemon:
 
     def _decide(self, cache: Cache) -> Settings:
         """Settings from all that is known; the ones in force where the user's word is wrong."""
-        target, said = self.target, []
+        target, warnings = self.target, []
         flags = self.options.profile, self.options.assignments
         try:
             config = load_config(self.config_path)
@@ -410,12 +416,12 @@ class Daemon:
             )
             self._take_limits(config)
         except BadInput as error:
-            said.append(f"{error}: left out")
+            warnings.append(f"{error}: left out")
             bare = RequestedSettings(config=load_config(os.devnull))
             decided = resolve_settings(bare, self._running, cache, target.server, target.context)
             if self.watcher.synced.is_set():
                 decided = replace(decided, settings=self.watcher.settings)
-        self.settings_said = [*said, *decided.warnings]
+        self.settings_warnings = [*warnings, *decided.warnings]
         log.info("follows %s (%s)", decided.settings.profile.name, decided.profile_origin)
         return decided.settings
 
@@ -428,7 +434,7 @@ class Daemon:
 
     async def _keep(self) -> None:
         """Look after oneself: is the socket still there, and the program; say what changed."""
-        told = ""
+        logged = ""
         reread_at = time.monotonic() + _REREAD_SECONDS
         while True:
             await asyncio.sleep(_KEEP_SECONDS)
@@ -437,11 +443,11 @@ class Daemon:
                 successor = self.departure.successor
                 log.warning("ends: %s%s", because, f"; {successor} takes over" * bool(successor))
                 self._stop.set()
-            self._quarantine_log.tell(self.watcher.host.cache.quarantine)
+            self._quarantine_log.log_changes(self.watcher.host.cache.quarantine)
             now = "; ".join([self._state_line(), *self.departure.program.warnings()])
-            if now != told:
+            if now != logged:
                 log.info("%s", now)
-                told = now
+                logged = now
             if time.monotonic() > reread_at and self.watcher.synced.is_set():
                 reread_at = time.monotonic() + _REREAD_SECONDS
                 cache = self.watcher.host.cache
@@ -475,15 +481,19 @@ class Daemon:
         }
         if self.enforcement is not None:
             more |= {"mode": "enforce", "enforcement": self.enforcement.state()}
-        said = [*self.said, *self.settings_said, *connection_warnings(self.target)]
+        warnings = [
+            *self.kubeconfig_warnings,
+            *self.settings_warnings,
+            *connection_warnings(self.target),
+        ]
         if self.options.metrics.bind_address:
             more["metrics"] = self.options.metrics.url
-            said += self.options.metrics.warnings()
+            warnings += self.options.metrics.warnings()
         if port := self.answer_port.port:
             more["answers"] = f"{ADDRESS}:{port}"
-            said += port_warning(port, in_pod="KUBERNETES_SERVICE_HOST" in self.options.environ)
-        said += [*spread_warnings(self.client.clock), *self.departure.program.warnings()]
-        return health(self.watcher, self.journal, self.cluster, more, said)
+            warnings += port_warning(port, in_pod="KUBERNETES_SERVICE_HOST" in self.options.environ)
+        warnings += [*spread_warnings(self.client.clock), *self.departure.program.warnings()]
+        return health(self.watcher, self.journal, self.cluster, more, warnings)
 
     def _kubeconfig_files(self) -> tuple[str, ...]:
         return kubeconfig_files(self.options.overrides.kubeconfig, self.options.environ)
@@ -512,7 +522,7 @@ def upgrade_answer(
 ) -> Answer:
     """The answer; the Lease is read for each question, and a child plays the rest of the run."""
 
-    def told(lease: Lease | None, query: Query) -> dict[str, Any]:
+    def status_of(lease: Lease | None, query: Query) -> dict[str, Any]:
         view = look()
         names = query.get("node", ())
         nodes = list(view.cache.nodes.values())
@@ -521,7 +531,7 @@ def upgrade_answer(
         return {**status, "warnings": [*view.warnings, *status["warnings"]]}
 
     async def upgrade_now(query: Query) -> dict[str, Any]:
-        return await forked.answer(lambda: read_run(client), lambda lease: told(lease, query))
+        return await forked.answer(lambda: read_run(client), lambda lease: status_of(lease, query))
 
     return upgrade_now
 

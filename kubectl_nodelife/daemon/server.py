@@ -229,9 +229,9 @@ def health(
     journal: Journal,
     cluster: WatchedCluster,
     more: dict[str, Any],
-    said: list[str],
+    warnings: list[str],
 ) -> dict[str, Any]:
-    """The daemon's state as JSON. `more` is what only the process has; `said`: its warnings."""
+    """The daemon's state as JSON. `more` and `warnings` are what only the process has."""
     now_ns = watcher.clock.now_ns()
     quarantine = watcher.host.cache.quarantine
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -260,7 +260,7 @@ def health(
         },
         "quarantine": quarantine.documents(),
         "warnings": [
-            *said,
+            *warnings,
             *(f"{why}: nothing is decided" for why in watcher.gate.other_cluster.values()),
             *failing(watcher.feed.states),
             *quarantine.lines(),

@@ -71,7 +71,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, rename="camel"):
     max_response_size: str = ""
 
 
-NOTHING_SAID: Final = ClusterConfig()
+EMPTY_CONFIG: Final = ClusterConfig()
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -85,7 +85,7 @@ class Config(msgspec.Struct, frozen=True):
         for name in (server, f"{server}/", context):
             if name and name in self.clusters:
                 return self.clusters[name]
-        return NOTHING_SAID
+        return EMPTY_CONFIG
 
 
 def load_config(path: str) -> Config:
@@ -114,12 +114,12 @@ def load_config(path: str) -> Config:
     return Config(path, sections)
 
 
-def _section(path: str, name: str, said: Any) -> ClusterConfig:
+def _section(path: str, name: str, raw: Any) -> ClusterConfig:
     where = f"clusters.{name}"
-    _check_keys(path, where, said, _KEYS["clusters"])
-    _check_keys(path, f"{where}.caps", said.get("caps") or {}, _KEYS["caps"])
+    _check_keys(path, where, raw, _KEYS["clusters"])
+    _check_keys(path, f"{where}.caps", raw.get("caps") or {}, _KEYS["caps"])
     try:
-        section = msgspec.convert({"name": name, **said}, ClusterConfig)
+        section = msgspec.convert({"name": name, **raw}, ClusterConfig)
     except msgspec.ValidationError as error:
         raise BadInput(str(error), on=f"{path}: {where}") from None
     parse_size(section.max_response_size, f"{path}: {where}.maxResponseSize")

@@ -144,7 +144,7 @@ def filled_pipe(content: bytes) -> int:
     return readable
 
 
-def tell_parent(ready_fd: int | None, word: dict[str, Any]) -> None:
+def notify_parent(ready_fd: int | None, word: dict[str, Any]) -> None:
     """Say through the pipe how the start went, once."""
     if ready_fd is None:
         return

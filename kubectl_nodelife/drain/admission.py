@@ -447,12 +447,12 @@ def _is_asked(admission: Admission, webhook: Webhook, pod: Pod) -> bool:
 
 def _selects(webhook: Webhook) -> str:
     """Its selectors in kubectl's syntax. An Eviction has no labels of its own."""
-    said = []
+    clauses = []
     for what, selector in (
         ("namespaces", webhook.namespace_selector),
         ("objects", webhook.object_selector),
     ):
         if selector is not None and format_selector(selector):
-            said.append(f"{what} with {format_selector(selector)}")
-    said += [f"where {condition.expression}" for condition in webhook.match_conditions]
-    return ", ".join(said) or "every eviction"
+            clauses.append(f"{what} with {format_selector(selector)}")
+    clauses += [f"where {condition.expression}" for condition in webhook.match_conditions]
+    return ", ".join(clauses) or "every eviction"

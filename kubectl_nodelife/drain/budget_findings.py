@@ -244,7 +244,7 @@ class Advice:
     def why_refused(self, actor: PlannedPod, ledger: BudgetLedger, refusal: EvictionRefused) -> str:
         """Why the budget refuses, in a sentence with the numbers as they are at the end."""
         budget = ledger.budget
-        told = numbers(budget)
+        counts = numbers(budget)
         if refusal.gate == "pdb-stale":
             failure = sync_failure(budget.status)
             return (
@@ -258,8 +258,10 @@ class Advice:
             return f"the sync of budget {budget.name} failed, so nothing may go: {failure}"
         if refusal.gate == "unready-under-pdb":
             policy = budget.spec.unhealthy_pod_eviction_policy or "IfHealthyBudget"
-            return f"it is not Ready, and {told}; {policy} protects it until the others are healthy"
-        return f"{told}; {self._why_none(actor, ledger)}"
+            return (
+                f"it is not Ready, and {counts}; {policy} protects it until the others are healthy"
+            )
+        return f"{counts}; {self._why_none(actor, ledger)}"
 
     def _why_none(self, actor: PlannedPod, ledger: BudgetLedger) -> str:
         status = ledger.budget.status

@@ -235,8 +235,8 @@ def _pools(
         namespace, _, pod_name = name.partition("/")
         pod = snapshot.find("Pod", namespace, pod_name)
         if isinstance(pod, Pod) and pod.spec.node_name:
-            told = f"{namespace}/{'+'.join(budgets)}"
-            blocking.setdefault(pod.spec.node_name, set()).add(told)
+            combined = f"{namespace}/{'+'.join(budgets)}"
+            blocking.setdefault(pod.spec.node_name, set()).add(combined)
     pools: dict[tuple[str, str], PoolView] = {}
     for node in snapshot.nodes.values():
         label, value = pool_of(node.metadata.labels, pool_label)

@@ -442,8 +442,8 @@ def _late_kubelets(play: Play) -> list[str]:
     late = sorted(snapshot.late.items())
     if not late or play.world.controllers is None:
         return []
-    told = [f"{name} ({human_duration(snapshot.now_ns - at_ns)} ago)" for name, at_ns in late]
-    return [f"kubelets that last reported too long ago stay silent: {first_names(told, 5)}"]
+    kubelets = [f"{name} ({human_duration(snapshot.now_ns - at_ns)} ago)" for name, at_ns in late]
+    return [f"kubelets that last reported too long ago stay silent: {first_names(kubelets, 5)}"]
 
 
 def if_late_were_slow(slow: Play) -> list[str]:

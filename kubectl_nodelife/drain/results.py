@@ -221,7 +221,7 @@ class EvictionWebhook(msgspec.Struct, frozen=True, rename="camel"):
     failing: str
     pods: list[str]
 
-    def told(self) -> str:
+    def sentence(self) -> str:
         """In a sentence: which webhook is asked about what, and what comes of no answer."""
         names = first_names(self.pods, _MOST_NAMES)
         asked = f"is asked about {names} (it selects {self.selects})"

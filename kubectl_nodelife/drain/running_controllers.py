@@ -27,7 +27,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS
 from kubectl_nodelife.sim.joined import joined_kubelets
-from kubectl_nodelife.sim.kubelet_state import Heard, KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletTerms
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting
 from kubectl_nodelife.sim.world import World
 
@@ -44,7 +44,9 @@ def in_trouble(node: Node, cache: Cache, now_ns: int, settings: Settings) -> boo
     return sign_of_life(node, cache, now_ns, settings.leases_count).is_late(now_ns)
 
 
-def heard_kubelets(store: Cache, now_ns: int, settings: Settings) -> dict[str, Heard]:
+def reporting_kubelets(
+    store: Cache, now_ns: int, settings: Settings
+) -> dict[str, HeartbeatSchedule]:
     """The kubelets that go on where those that are late are slow, by node."""
     scenario = Scenario("", "plan", join=True)
     setting = Setting(scenario, settings.profile, now_ns, store, frozenset()).under(settings)
@@ -54,7 +56,7 @@ def heard_kubelets(store: Cache, now_ns: int, settings: Settings) -> dict[str, H
 class JoinedControllers:
     """The controllers at the moment of a plan, joined once and forked for each of its plays.
 
-    `heard`: the kubelets that go on; `overdue`: what the controllers do at that very moment.
+    `reporting`: the kubelets that go on; `overdue`: what the controllers do at that very moment.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class JoinedControllers:
         store: Cache,
         now_ns: int,
         settings: Settings,
-        heard: Mapping[str, Heard],
+        reporting: Mapping[str, HeartbeatSchedule],
         *,
         daemon_sets: bool = False,
     ) -> None:
@@ -72,12 +74,12 @@ class JoinedControllers:
         names = (*NAMES, "daemonset") if daemon_sets else NAMES
         made = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
         posts_ns = KubeletTerms().for_leases(settings.leases_count).post_every_ns
-        self.heard = heard
-        self.silent = store.nodes.keys() - heard.keys()
+        self.reporting = reporting
+        self.silent = store.nodes.keys() - reporting.keys()
         self.engine = Engine(made, store.copy(), join=True)
         beats = [
             Heartbeats(name, beats.first_ns, beats.every_ns, None, beats.post_ns, posts_ns)
-            for name, beats in heard.items()
+            for name, beats in reporting.items()
         ]
         self.overdue = [decided for decided in self.engine.turns(now_ns, beats) if decided]
 

@@ -41,7 +41,7 @@ from kubectl_nodelife.workloads.budgets import budget_index, can_ignore_budgets
 from kubectl_nodelife.workloads.force_advice import ForceAdvice, Release, force_advice
 from kubectl_nodelife.workloads.node_readiness import (
     NodeReadiness,
-    kubelet_speaks,
+    kubelet_reports,
     node_readiness,
 )
 from kubectl_nodelife.workloads.topology import anti_affinity_terms
@@ -298,8 +298,8 @@ class PlanSnapshot:
     @cached_property
     def _silent(self) -> dict[str, str]:
         """The nodes whose kubelet is silent, and why."""
-        told = ((name, self._why_silent(name, node)) for name, node in self.nodes.items())
-        return {name: why for name, why in told if why is not None}
+        reasons = ((name, self._why_silent(name, node)) for name, node in self.nodes.items())
+        return {name: why for name, why in reasons if why is not None}
 
     def readiness(self, node_name: str) -> NodeReadiness:
         """The facts of a node, for advice about pods that hang on it."""
@@ -319,7 +319,7 @@ class PlanSnapshot:
 
     def _why_silent(self, node_name: str, node: Node) -> str | None:
         of_node = self.readiness(node_name)
-        if of_node.heartbeat_from_lease and kubelet_speaks(
+        if of_node.heartbeat_from_lease and kubelet_reports(
             of_node, self.release.heartbeat_ns, self.now_ns
         ):
             return None

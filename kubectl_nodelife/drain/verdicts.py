@@ -265,17 +265,17 @@ class Judge:
         if controllers is None or until_ns is None:
             return ""
         keys = {ledger.budget.key for ledger in actor.ledgers}
-        told = []
+        deletions = []
         for at_ns, action in controllers.deleted:
             gone = self._world.actors.get(action.pod_uid)
             after_ns = at_ns - self._snapshot.now_ns
             if gone is None or after_ns > until_ns:
                 continue
             if keys & {ledger.budget.key for ledger in gone.ledgers}:
-                told.append(
+                deletions.append(
                     f"{action.controller} deletes {action.pod} at {human_duration(after_ns)}"
                 )
-        return first_names(told, 3)
+        return first_names(deletions, 3)
 
     def _stranded(self, actor: PlannedPod) -> bool:
         replacement = actor.replacement

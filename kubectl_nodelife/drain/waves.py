@@ -433,11 +433,11 @@ def _why_worse(worse: _CordonCost, better: _CordonCost) -> str:
     if worse.homeless != better.homeless:
         return f"{worse.homeless} replacements would stay Pending, not {better.homeless}"
     if worse.dark_s != better.dark_s:
-        told = [_seconds(cost.dark_s) for cost in (worse, better)]
-        return f"workloads would have no Ready pod for {told[0]} in all, not {told[1]}"
+        times = [_seconds(cost.dark_s) for cost in (worse, better)]
+        return f"workloads would have no Ready pod for {times[0]} in all, not {times[1]}"
     if worse.end_ns != better.end_ns:
-        told = [_seconds(cost.end_ns / SECOND_NS) for cost in (worse, better)]
-        return f"it would take {told[0]}, not {told[1]}"
+        times = [_seconds(cost.end_ns / SECOND_NS) for cost in (worse, better)]
+        return f"it would take {times[0]}, not {times[1]}"
     return f"{counted(worse.moves, 'pod')} would be evicted, not {better.moves}"
 
 

@@ -29,7 +29,7 @@ from kubectl_nodelife.drain.planned_nodes import PlannedNodes, cordoned, uncordo
 from kubectl_nodelife.drain.running_controllers import (
     JoinedControllers,
     RunningControllers,
-    heard_kubelets,
+    reporting_kubelets,
 )
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -209,8 +209,8 @@ class PlanTerms(LearntTerms, frozen=True, kw_only=True):
         found = why_held(pod, node, snapshot, due_ns, self._why_silent(node))
         if found is None and node in self.silent and not snapshot.out_of_service(node):
             late = human_duration(snapshot.now_ns - snapshot.late[node])
-            told = f"the kubelet of {node} last reported {late} ago: nothing ends the pod"
-            return "kubelet-unreachable", f"{told} until it reports again"
+            reason = f"the kubelet of {node} last reported {late} ago: nothing ends the pod"
+            return "kubelet-unreachable", f"{reason} until it reports again"
         return found
 
 
@@ -241,16 +241,16 @@ class PlanWorld(KubectlRequests):
         moving = self._fill(store)
         uids = frozenset(pod.uid for pod in moving if pod.spec.node_name)
         joined = self._join(store, late_renew) if controllers else None
-        heard = self.snapshot.late.keys() & joined.heard.keys() if joined is not None else set()
-        self.landing.take_pods_again(heard)
+        slow = self.snapshot.late.keys() & joined.reporting.keys() if joined is not None else set()
+        self.landing.take_pods_again(slow)
         self._terms = PlanTerms(
             scope=scope,
             times=scope.times,
             timing=timing,
             start_ns=self.snapshot.now_ns,
             starting=uids,
-            silent=frozenset(self.snapshot.late.keys() - heard if joined is not None else ()),
-            slow=frozenset(heard),
+            silent=frozenset(self.snapshot.late.keys() - slow if joined is not None else ()),
+            slow=frozenset(slow),
         )
         api = Api(None, self.snapshot.now_ns, store)  # nothing reads action by action
         super().__init__(World(api, self._terms, end_ns=_NO_END_NS), {})
@@ -310,13 +310,13 @@ class PlanWorld(KubectlRequests):
             return None
         if late_renew not in scope.joined:
             silent = () if late_renew else snapshot.late
-            found = heard_kubelets(store, snapshot.now_ns, snapshot.settings)
-            heard = {name: beats for name, beats in found.items() if name not in silent}
+            found = reporting_kubelets(store, snapshot.now_ns, snapshot.settings)
+            reporting = {name: beats for name, beats in found.items() if name not in silent}
             scope.joined[late_renew] = JoinedControllers(
                 store,
                 snapshot.now_ns,
                 snapshot.settings,
-                heard,
+                reporting,
                 daemon_sets=bool(scope.daemon_sets),
             )
         return scope.joined[late_renew]

@@ -33,7 +33,7 @@ from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
 
 NODE_LIFECYCLE: Final = "node-lifecycle"
 
-Lane = tuple[str, str, Hashable]
+QueueKey = tuple[str, str, Hashable]
 """The key of writes that go one after another: (controller, which part of it, what about)."""
 
 _FIRST_OF_MORE: Final = (SetNodeConditions, AddTaints, SetPodCondition, SetPodPhase)
@@ -48,7 +48,7 @@ class FailedWrite(msgspec.Struct, frozen=True):
     at_ns: int
 
 
-def lane(action: Action, cache: Cache) -> Lane:
+def queue_key(action: Action, cache: Cache) -> QueueKey:
     """Where the action has its turn."""
     controller = action.controller
     if controller != NODE_LIFECYCLE:
@@ -68,7 +68,7 @@ def others_depend_on(action: Action, result: Result) -> bool:
 
 
 def depends_on(action: Action, decided_ns: int, failed: FailedWrite) -> bool:
-    """True if the action, of the same lane, is not to be carried out either: of a pod that could
+    """True if the action, of the same queue, is not to be carried out either: of a pod that could
     not be patched everything, of one that was gone its event, of an exchange of taints the second
     half; of a node that could not be called lost everything, and the NoExecute taint that was
     decided before that was known.
@@ -83,7 +83,7 @@ def depends_on(action: Action, decided_ns: int, failed: FailedWrite) -> bool:
     return not isinstance(first, AddTaints) or isinstance(action, RemoveTaints)
 
 
-def is_heard_of(action: Action, failed: FailedWrite) -> bool:
+def learns_of_failure(action: Action, failed: FailedWrite) -> bool:
     """True if the controller learns that the action was not carried out: where a node could not be
     written it is decided anew, with all that depends on it.
     """

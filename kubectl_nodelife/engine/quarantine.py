@@ -32,7 +32,13 @@ from kubectl_nodelife.kube.errors import where_raised
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
-from kubectl_nodelife.kube.unreadable import MOST_TOLD, NAMELESS, Ref, Unreadable, told
+from kubectl_nodelife.kube.unreadable import (
+    MOST_SENTENCES,
+    NAMELESS,
+    Ref,
+    Unreadable,
+    unreadable_sentences,
+)
 from kubectl_nodelife.kube.value_checks import as_unreadable
 
 MOST_LISTED: Final = 1_000
@@ -170,9 +176,9 @@ class Quarantine:
             f"bug in controller {bug.controller} at {words(bug.about)} "
             f"({bug.what()}): "
             "what it decides there is off, everything else goes on"
-            for bug in islice(self.bugs.values(), MOST_TOLD)
+            for bug in islice(self.bugs.values(), MOST_SENTENCES)
         ]
-        return told(self.unreadable.values()) + bugs
+        return unreadable_sentences(self.unreadable.values()) + bugs
 
     def documents(self) -> list[dict[str, Any]]:
         """Each entry as JSON, as `daemon status` has it."""

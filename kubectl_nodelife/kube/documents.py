@@ -117,7 +117,7 @@ def yaml_documents(
     text: bytes | Iterator[bytes],
     source: str,
     take_item: TakeItem | None = None,
-    begins_list: BeginsList = lambda told: True,
+    begins_list: BeginsList = lambda members: True,
 ) -> Iterator[Any]:
     """Each YAML document as plain objects, without the items of a List if these are taken one by
     one. The text may come in pieces. Raises InputError, with line and column.

@@ -43,20 +43,20 @@ def places_raised(error: BaseException) -> str:
     return "".join(_blocks(error, set()))
 
 
-def _blocks(error: BaseException, told: set[int]) -> Iterator[str]:
-    told.add(id(error))
+def _blocks(error: BaseException, seen: set[int]) -> Iterator[str]:
+    seen.add(id(error))
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
-    if before is not None and id(before) not in told:
-        yield from _blocks(before, told)
+    if before is not None and id(before) not in seen:
+        yield from _blocks(before, seen)
         yield "\nwhich led to\n\n"
     yield "Traceback (most recent call last):\n"
     yield from traceback.format_tb(error.__traceback__)
     yield f"{type(error).__name__}\n"
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
-            if id(inner) not in told:
+            if id(inner) not in seen:
                 yield "\nwhich holds\n\n"
-                yield from _blocks(inner, told)
+                yield from _blocks(inner, seen)
 
 
 def where_raised(error: BaseException) -> str:

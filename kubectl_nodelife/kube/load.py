@@ -147,10 +147,10 @@ def _passed_over(reader: ObjectReader, text: bytes) -> bool:
     if _MORE_YAML.search(text, 1):
         return False
     heads = _YAML_HEAD.findall(text)
-    told = {name: value.decode() for name, value in heads}
-    if len(heads) != 2 or len(told) != 2:
+    members = {name: value.decode() for name, value in heads}
+    if len(heads) != 2 or len(members) != 2:
         return False
-    version, kind = told[b"apiVersion"], told[b"kind"]
+    version, kind = members[b"apiVersion"], members[b"kind"]
     of_items = kind.removesuffix("List")
     if not of_items or find_kind(version, kind) or find_kind(version, of_items):
         return False
@@ -165,7 +165,7 @@ def _finished(reader: ObjectReader) -> Loaded:
         what = "holds no Kubernetes object"
         raise NotKubernetes(what, source=reader.source, remedy=_NAME_A_DUMP)
     reader.refuse_if_nothing_is_readable()
-    reader.tell_done()
+    reader.report_done()
     return reader.loaded
 
 
@@ -246,8 +246,8 @@ class LargeJson:
         while (found := self._next_items()) is not None:
             items = found.items
             if not around.kind:  # it follows the items, and some of them may rely on it
-                late += [bytes(item) for item in items if not _tells_kind(item)]
-                items = [item for item in items if _tells_kind(item)] if late else items
+                late += [bytes(item) for item in items if not _has_kind(item)]
+                items = [item for item in items if _has_kind(item)] if late else items
             reader.read_items(items, path, around.api_version, kind)
             reader.items_before += len(items)
             self._text = self._text[_after_comma(self._text, found.end) :]
@@ -330,7 +330,7 @@ def _after_comma(text: bytes, end: int) -> int:
     return match.end() if match is not None else end
 
 
-def _tells_kind(item: Json | msgspec.Raw) -> bool:
+def _has_kind(item: Json | msgspec.Raw) -> bool:
     if HEAD.match(item) is not None:
         return True
     try:
@@ -395,14 +395,14 @@ class _YamlItems:
         self._documents = 0
         self._late: list[Any] = []
 
-    def begin(self, told: dict[Any, Any]) -> bool:
+    def begin(self, members: dict[Any, Any]) -> bool:
         """True if what has these members before its items is a List."""
-        version, kind = (told.get(key) or "" for key in ("apiVersion", "kind"))
+        version, kind = (members.get(key) or "" for key in ("apiVersion", "kind"))
         return not kind or (isinstance(kind, str) and is_list(str(version), kind, True))
 
-    def take(self, told: dict[Any, Any], number: int, item: Any) -> None:
+    def take(self, members: dict[Any, Any], number: int, item: Any) -> None:
         """Read one, or keep it."""
-        version, kind = (told.get(key) or "" for key in ("apiVersion", "kind"))
+        version, kind = (members.get(key) or "" for key in ("apiVersion", "kind"))
         if self._late or not (kind or (isinstance(item, dict) and item.get("kind"))):
             self._late.append(_packed(item))
             return

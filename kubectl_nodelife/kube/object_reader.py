@@ -96,7 +96,7 @@ class ObjectReader:
         self._progress = progress
         self._heads: dict[bytes, Head | None] = {}
         self._pod: Pod | None = None
-        self._told = 0
+        self._reported = 0
         self._fault_found: InputError | None = None
         self._in_list = False
 
@@ -105,7 +105,7 @@ class ObjectReader:
         if self._fault_found is not None and not self.loaded.objects:
             raise self._fault_found
 
-    def tell_done(self) -> None:
+    def report_done(self) -> None:
         """Report to the progress how many items there were in all."""
         if self._progress is not None:
             self._progress(self.done)
@@ -366,8 +366,8 @@ class ObjectReader:
 
     def _advance(self, count: int) -> None:
         self.done += count
-        if self._progress is not None and self.done >= self._told + _PROGRESS_STEP:
-            self._told = self.done
+        if self._progress is not None and self.done >= self._reported + _PROGRESS_STEP:
+            self._reported = self.done
             self._progress(self.done)
 
     def _kind_by_path(self, raw: dict[str, Any]) -> tuple[str, str]:

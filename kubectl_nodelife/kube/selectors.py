@@ -348,7 +348,6 @@ def _field_matches(requirement: LabelSelectorRequirement, node: Node) -> bool:
 Item = TypeVar("Item")
 
 
-
 Entry = tuple[int, LabelSelector, Item]
 
 

@@ -20,7 +20,7 @@ from kubectl_nodelife.kube.names import LONGEST_NAME
 Ref = tuple[str, tuple[str, str]]
 """(kind, (namespace, name)) of an object."""
 
-MOST_TOLD: Final = 20
+MOST_SENTENCES: Final = 20
 """So many are listed one by one where people read."""
 
 _LONGEST_REASON: Final = 200
@@ -110,15 +110,15 @@ def version_of(document: bytes) -> str:
     return text_member(dict(object_members(document)).get(b"metadata", b""), b"resourceVersion")
 
 
-def told(unreadable: Iterable[Unreadable]) -> list[str]:
+def unreadable_sentences(unreadable: Iterable[Unreadable]) -> list[str]:
     """A sentence about each for people, and a last one for those that are too many to list."""
     lines = [
         f"{_bounded(str(found), _LONGEST_SUBJECT)} cannot be read ({found.why}): decisions about it"
         " and what depends on it are off"
         for found in unreadable
     ]
-    more = len(lines) - MOST_TOLD
-    return lines if more <= 0 else [*lines[:MOST_TOLD], f"{more} more objects cannot be read"]
+    more = len(lines) - MOST_SENTENCES
+    return lines if more <= 0 else [*lines[:MOST_SENTENCES], f"{more} more objects cannot be read"]
 
 
 def reason(why: object) -> str:

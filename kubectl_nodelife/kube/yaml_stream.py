@@ -145,7 +145,7 @@ class YamlStream:
         self._resolve: Callable[..., str] = _Scalars().resolve
 
     def documents(
-        self, take_item: TakeItem | None = None, begins_list: BeginsList = lambda told: True
+        self, take_item: TakeItem | None = None, begins_list: BeginsList = lambda members: True
     ) -> Iterator[Any]:
         """Each document as plain objects. With `take_item` the items of a List are passed to it as
         they come, and left out of the document.
@@ -173,20 +173,20 @@ class YamlStream:
         is_mapping = isinstance(begin, yaml.MappingStartEvent)
         if take_item is None or not is_mapping or begin.anchor or begin.tag:
             return self._value(begin)
-        told: dict[Any, Any] = {}
+        members: dict[Any, Any] = {}
         while not isinstance(key := self._next(), yaml.MappingEndEvent):
             events = [begin, *self._gather(key)]
             value = self._next()
-            if _are_items(key, value) and ITEMS not in told and begins_list(told):
-                told[ITEMS] = []
+            if _are_items(key, value) and ITEMS not in members and begins_list(members):
+                members[ITEMS] = []
                 number = 0
                 while not isinstance(item := self._next(), yaml.SequenceEndEvent):
-                    take_item(told, number, self._value(item))
+                    take_item(members, number, self._value(item))
                     number += 1
                 continue
             member = self._built([*events, *self._gather(value), _END])
-            told = {**member, **told} if _is_merge(key) else {**told, **member}
-        return told
+            members = {**member, **members} if _is_merge(key) else {**members, **member}
+        return members
 
     def _value(self, begin: Any) -> Any:
         """The value that begins with this event."""

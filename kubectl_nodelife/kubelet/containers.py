@@ -67,7 +67,8 @@ def with_container_statuses(pod: Pod, now_ns: int) -> PodStatus:
         status = replace(
             status,
             container_statuses=tuple(
-                _as_phase_says(container.name, status, now_ns) for container in pod.spec.containers
+                _status_from_phase(container.name, status, now_ns)
+                for container in pod.spec.containers
             ),
             init_container_statuses=init or None,
         )
@@ -191,7 +192,7 @@ def _stepped(status: ContainerStatus, step: ContainerStep, now_ns: int) -> Conta
     return replace(status, ready=False, started=False, state=state, last_state=last)
 
 
-def _as_phase_says(name: str, status: PodStatus, now_ns: int) -> ContainerStatus:
+def _status_from_phase(name: str, status: PodStatus, now_ns: int) -> ContainerStatus:
     if status.phase in ("", "Pending"):
         waiting = ContainerState(waiting=ContainerStateWaiting(reason=CREATING))
         return ContainerStatus(name=name, started=False, state=waiting)

@@ -105,7 +105,7 @@ class PodStatusMachine:
         self.pods.set(pod)
         self.settled = False
 
-    def believe(self, pod: Pod, status: PodStatus, api_uid: str) -> None:
+    def adopt(self, pod: Pod, status: PodStatus, api_uid: str) -> None:
         """Take the pod over from a kubelet that had reported `status`: version 1, and sent.
 
         `api_uid`: the pod's, or that of its mirror.

@@ -218,13 +218,13 @@ class ActionSender:
         waited, so that it may not be wanted any more.
         """
         action, port = item.action, self._port
-        told = ""
+        reported = ""
         while True:
             now_ns = port.now_ns()
             admission = port.guard.admit(action, port.view(), now_ns)
             if self.stopped:
                 return Result(HELD, "enforcing has ended")
-            if (told or waited) and not self._stands(item):
+            if (reported or waited) and not self._stands(item):
                 return NOT_WANTED
             if admission == GO:
                 return None
@@ -232,11 +232,11 @@ class ActionSender:
                 port.recorder.held(action, admission.because, 0)
                 return Result(HELD, admission.because)
             assert isinstance(admission, Hold)
-            if admission.because != told:
-                told = admission.because
-                port.recorder.held(action, told, admission.until_ns)
+            if admission.because != reported:
+                reported = admission.because
+                port.recorder.held(action, reported, admission.until_ns)
             if now_ns - item.decided_ns > port.patience_ns and not _is_patient(action):
-                return Result(HELD, told)
+                return Result(HELD, reported)
             await asyncio.sleep(min(0.5, max(0.01, (admission.until_ns - now_ns) / SECOND_NS)))
 
     def _stands(self, item: QueuedAction) -> bool:
@@ -428,8 +428,8 @@ class ActionSender:
             evidence = self._port.evidence
             if evidence is None:
                 raise Superseded(_NO_EVIDENCE)
-            if heard := evidence.heard_since(action, node, item.decided_ns):
-                raise Superseded(heard)
+            if sign_of_life := evidence.reported_since(action, node, item.decided_ns):
+                raise Superseded(sign_of_life)
         elif node is not None and node.is_ready and _is_news(node, item.seen):
             raise Moot(f"node {node.name} is Ready again")
 

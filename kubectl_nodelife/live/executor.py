@@ -1,10 +1,11 @@
 """Carries actions out on a real cluster: in which order, how many at once, and what came of them.
 
 Actions on one object (for a pass of the node lifecycle controller: on one node and its pods) go
-through one lane, one after another; lanes run beside one another, as many as upstream has workers
-(`worker_slots.py`). How one action becomes requests is `action_sender.py`. What came of it is
-delivered as an `Outcome`, and where the answer showed a newer object, that first. Where an action
-fails, those of the same decision that depend on it are not sent (`engine/dependent_writes.py`).
+through one queue, one after another; queues run beside one another, as many as upstream has
+workers (`worker_slots.py`). How one action becomes requests is `action_sender.py`. What came of it
+is delivered as an `Outcome`, and where the answer showed a newer object, that first. Where an
+action fails, those of the same decision that depend on it are not sent
+(`engine/dependent_writes.py`).
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.calls.call import NO_ANSWER
 from kubectl_nodelife.engine.dependent_writes import (
     FailedWrite,
-    Lane,
+    QueueKey,
     depends_on,
-    is_heard_of,
     is_of_pass,
     is_of_taint_loop,
+    learns_of_failure,
     others_depend_on,
+    queue_key,
 )
-from kubectl_nodelife.engine.dependent_writes import lane as lane_of
 from kubectl_nodelife.engine.events import Outcome, Put
 from kubectl_nodelife.engine.settlement import is_newer
 from kubectl_nodelife.kube.meta import KubeObject
@@ -50,7 +51,7 @@ from kubectl_nodelife.live.executor_port import ExecutorPort as ExecutorPort
 from kubectl_nodelife.live.worker_slots import WorkerSlots
 
 
-class _Lane(msgspec.Struct):
+class _Queue(msgspec.Struct):
     items: deque[QueuedAction]
     failed: FailedWrite | None = None
     """The last error."""
@@ -70,7 +71,7 @@ class LiveExecutor:
         self._port = port
         self._slots = slots or WorkerSlots(port.cache)
         self._sender = ActionSender(port, self.controllers, self._slots)
-        self._lanes: dict[Lane, _Lane] = {}
+        self._queues: dict[QueueKey, _Queue] = {}
         self._of_passes: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -82,7 +83,7 @@ class LiveExecutor:
     @property
     def busy(self) -> int:
         """How many actions wait or are on their way."""
-        return sum(len(lane.items) + 1 for lane in self._lanes.values())
+        return sum(len(queue.items) + 1 for queue in self._queues.values())
 
     def is_in_pass(self, controller: str) -> bool:
         """True if writes of the controller's last pass wait or are on their way."""
@@ -97,14 +98,14 @@ class LiveExecutor:
         seen = self._port.cache.get(*action.target)
         if not isinstance(action, RecordEvent):
             self._port.recorder.planned(action, seen, now_ns)
-        key = lane_of(action, self._port.cache)
-        lane = self._lanes.get(key)
+        key = queue_key(action, self._port.cache)
+        queue = self._queues.get(key)
         item = QueuedAction(action, seen, now_ns)
         self._of_passes[action.controller] += is_of_pass(action)
-        if lane is not None:
-            lane.items.insert(_place_of(item, lane.items), item)
+        if queue is not None:
+            queue.items.insert(_place_of(item, queue.items), item)
             return
-        self._lanes[key] = _Lane(deque([item]))
+        self._queues[key] = _Queue(deque([item]))
         self._spawn(self._work(key))
 
     async def stop(self, gives_up: Callable[[], bool] = lambda: False) -> None:
@@ -121,14 +122,14 @@ class LiveExecutor:
 
     def drop(self) -> None:
         """Forget what waits: it is decided anew."""
-        for lane in self._lanes.values():
-            self._clear(lane, "it is decided anew")
+        for queue in self._queues.values():
+            self._clear(queue, "it is decided anew")
 
-    # Lanes
+    # Queues
 
-    def _clear(self, lane: _Lane, because: str) -> None:
-        while lane.items:
-            self._leave(lane.items.popleft(), because)
+    def _clear(self, queue: _Queue, because: str) -> None:
+        while queue.items:
+            self._leave(queue.items.popleft(), because)
 
     def _leave(self, item: QueuedAction, because: str) -> None:
         """It is not carried out; nothing waits for its outcome."""
@@ -141,22 +142,22 @@ class LiveExecutor:
             self._port.recorder.ended(item.action, result, self._port.now_ns())
 
     def _cancel(self, action: CancelEviction) -> None:
-        lane = self._lanes.get(lane_of(action, self._port.cache))
-        if lane is not None:
-            self._clear(lane, action.because)
+        queue = self._queues.get(queue_key(action, self._port.cache))
+        if queue is not None:
+            self._clear(queue, action.because)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _work(self, key: Lane) -> None:
-        lane = self._lanes[key]
+    async def _work(self, key: QueueKey) -> None:
+        queue = self._queues[key]
         try:
-            while lane.items and not self._sender.stopped:
-                item = lane.items.popleft()
+            while queue.items and not self._sender.stopped:
+                item = queue.items.popleft()
                 try:
-                    await self._take(lane, item)
+                    await self._take(queue, item)
                 except GivenUp as error:
                     self._note_end(item, Result(NO_ANSWER, str(error)))
                     raise
@@ -168,13 +169,13 @@ class LiveExecutor:
                     self._leave(item, result.message)
                     self._port.deliver(Outcome(item.action, HELD, result.message))
         finally:
-            del self._lanes[key]
+            del self._queues[key]
 
-    async def _take(self, lane: _Lane, item: QueuedAction) -> None:
+    async def _take(self, queue: _Queue, item: QueuedAction) -> None:
         action = item.action
-        failed = lane.failed
+        failed = queue.failed
         if failed is not None and depends_on(action, item.decided_ns, failed):
-            if is_heard_of(action, failed):
+            if learns_of_failure(action, failed):
                 self._end(item, failed.result)
             else:
                 self._leave(item, "it is decided anew with what it depends on")
@@ -185,13 +186,13 @@ class LiveExecutor:
                 events.put(action)
             self._leave(item, "")
             return
-        item.following = lane.items
+        item.following = queue.items
         result = await self._sender.carry_out(item)
         self._end(item, result)
         if result.ok:
             return
         if others_depend_on(action, result):
-            lane.failed = FailedWrite(action, item.decided_ns, result, self._port.now_ns())
+            queue.failed = FailedWrite(action, item.decided_ns, result, self._port.now_ns())
 
     def _end(self, item: QueuedAction, result: Result) -> None:
         port, action = self._port, item.action

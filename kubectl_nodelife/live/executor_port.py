@@ -57,7 +57,7 @@ class NodeLossCheck(Protocol):
     async def check_loss(self, node: str) -> Result:
         """Ok where nothing newer is there than the cache knows, `NOT_SENT` where there is."""
 
-    def heard_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
+    def reported_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
         """The news of the kubelet since the decision, "" for none."""
 
 
@@ -77,7 +77,7 @@ class ControllerWriter(msgspec.Struct):
     """None: it records no Events, as kubectl does not."""
 
 
-def _dropped(told: object) -> None:
+def _dropped(item: object) -> None:
     """An outcome or a bug of which nothing else is kept."""
 
 

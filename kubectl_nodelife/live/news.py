@@ -72,10 +72,10 @@ class KindPhase(NamedTuple):
 
 class OtherCluster(NamedTuple):
     """It is said that another cluster is meant or seen than so far: what is seen from now on is not
-    of the first one. `because` "": that is over. `said_by`: each of them is believed by itself.
+    of the first one. `because` "": that is over. `reported_by`: each of them is believed by itself.
     """
 
-    said_by: str
+    reported_by: str
     because: str
 
 

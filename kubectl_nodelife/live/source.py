@@ -304,14 +304,14 @@ class KindFollower:
                 await self._or_relist(self._same_cluster.confirm(asked_ns))
                 await self._enter(WATCHING)
             async for chunk in self._chunks(response):
-                told = stream.nameless
+                noted = stream.nameless
                 if initial is not None:
                     initial = await self._take_initial(stream, chunk, initial, asked_ns)
                 else:
                     await self._take(stream, chunk)
-                told = max(told, stream.nameless_initially)
-                if stream.nameless > told and initial is None:
-                    self._note_nameless(stream, stream.nameless - told)
+                noted = max(noted, stream.nameless_initially)
+                if stream.nameless > noted and initial is None:
+                    self._note_nameless(stream, stream.nameless - noted)
 
     def _list_later(self, because: str) -> None:
         """A list has an object without a name: another one may have not."""

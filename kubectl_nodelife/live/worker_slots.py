@@ -32,7 +32,7 @@ from kubectl_nodelife.engine.dependent_writes import (
     is_of_node_queue,
     is_of_pod_queue,
     is_of_taint_loop,
-    lane,
+    queue_key,
 )
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.wellknown import (
@@ -110,7 +110,7 @@ class WorkerSlots:
     def of(self, action: Action) -> tuple[Slots, Hashable]:
         """Which slots the action needs one of, and for which key."""
         if action.controller == NODE_LIFECYCLE:
-            return self._of_node_lifecycle(action), lane(action, self._cache)[2]
+            return self._of_node_lifecycle(action), queue_key(action, self._cache)[2]
         if action.controller == "pod-gc" and self._is_in_turn(action):
             return self._in_turn, action.target
         if action.controller == "daemonset":

@@ -32,9 +32,9 @@ _CONDITION: Final = re.compile(r"(?P<type>\S+)=(?P<status>\w+)(?: \((?P<reason>.
 
 def changes_seen(lines: Iterable[ReplayLine]) -> list[dict[str, Any]]:
     """The contract's Changes among these lines, numbered as they come."""
-    told = [line for line in lines if line.family in _WRITES]
-    ids = {line: number for number, line in enumerate(told, 1)}
-    return [_change(line, ids) for line in told]
+    writes = [line for line in lines if line.family in _WRITES]
+    ids = {line: number for number, line in enumerate(writes, 1)}
+    return [_change(line, ids) for line in writes]
 
 
 def _change(line: ReplayLine, ids: Mapping[ReplayLine, int]) -> dict[str, Any]:

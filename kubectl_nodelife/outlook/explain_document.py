@@ -204,24 +204,24 @@ def plan_snapshot(view: ClusterView) -> PlanSnapshot:
 
 
 def continued(
-    told: dict[str, Any], view: ClusterView, kind: str, namespace: str, name: str
+    explanation: dict[str, Any], view: ClusterView, kind: str, namespace: str, name: str
 ) -> Explanation:
     """A daemon's explanation of a pod or a node, with what depends on kinds that it does not watch.
 
     `view`: of a node at least the node itself and its pods.
     """
-    sections = {section["question"]: _from_document(section) for section in told["answers"]}
+    sections = {section["question"]: _from_document(section) for section in explanation["answers"]}
     more = _more_of_node if kind == "Node" else _more_of_pod
     sections |= {section.question: section for section in more(view, namespace, name)}
     return Explanation(
         kind=kind,
         namespace=namespace,
         name=name,
-        source=told["source"],
-        profile=told["profile"],
-        moment=told["moment"],
+        source=explanation["source"],
+        profile=explanation["profile"],
+        moment=explanation["moment"],
         sections=list(sections.values()),
-        warnings=[*told["warnings"], *view.warnings],
+        warnings=[*explanation["warnings"], *view.warnings],
     )
 
 

@@ -30,7 +30,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.workloads.owners import NEVER as NOBODY
+from kubectl_nodelife.workloads.owners import NEVER as NEVER_REPLACED
 from kubectl_nodelife.workloads.owners import WHEN_GONE, replacement_of, stays_on_its_node
 
 _MOST = 8
@@ -69,7 +69,7 @@ def _replacement(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
     who = chain[0] if chain else ""
     if len(chain) > 1:
         who += f" (of {chain[-1]})"
-    if rule.when == NOBODY:
+    if rule.when == NEVER_REPLACED:
         yield f"Nothing: {rule.why}."
     elif rule.when == WHEN_GONE:
         once = f"{who} makes the next only when this object is gone"
@@ -142,7 +142,7 @@ def webhook_section(snapshot: PlanSnapshot, pods: Sequence[Pod]) -> ExplainedQue
         for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
         if not snapshot.was_read(kind)
     ]
-    sentences = [found.told() for found in eviction_webhooks(Admission(snapshot), pods)]
+    sentences = [found.sentence() for found in eviction_webhooks(Admission(snapshot), pods)]
     if unread:
         sentences.append(f"Not all is known: no {' and no '.join(unread)} was read.")
     return ExplainedQuestion(
@@ -166,13 +166,13 @@ def _sections(view: BudgetView, double: dict[str, list[str]]) -> Iterator[Explai
     yield ExplainedQuestion("How many of its pods may go now, and why?", list(_allowed(view)))
     yield ExplainedQuestion("Whose pods are they?", list(_pods(view)))
     yield ExplainedQuestion("Which nodes does it hold?", [_nodes(view)])
-    told = [f"{f.what}{'; ' + f.remedy if f.remedy else ''}" for f in view.findings]
-    told += [
+    problems = [f"{f.what}{'; ' + f.remedy if f.remedy else ''}" for f in view.findings]
+    problems += [
         f"{pod} has two budgets, {' and '.join(names)}: the Eviction API refuses it for ever; "
         "narrow one of the selectors"
         for pod, names in double.items()
     ]
-    sentences = [f"{_begun(text)}." for text in told]
+    sentences = [f"{_begun(text)}." for text in problems]
     yield ExplainedQuestion("Is something wrong with it?", sentences or [_NOTHING_WRONG])
 
 

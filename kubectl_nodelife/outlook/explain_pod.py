@@ -38,8 +38,8 @@ def pod_sections(
     yield ExplainedQuestion("Where is it, and how is it?", list(_where(outlook, pod, node)))
     if pod.metadata.deletion_timestamp is not None:
         because = why_terminating(outlook, node, pod)
-        told = [because[0].upper() + because[1:], *what_can_hold_it(outlook, node, pod)]
-        yield ExplainedQuestion("Why is it Terminating?", told)
+        sentences = [because[0].upper() + because[1:], *what_can_hold_it(outlook, node, pod)]
+        yield ExplainedQuestion("Why is it Terminating?", sentences)
     elif node is not None:
         yield from _eviction(outlook, pod, node)
     if node is not None:

@@ -94,7 +94,7 @@ def _taints(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
 
 
 def _other_taint(node: Node, taint: Taint, line: ReplayLine | None, now_ns: int) -> str:
-    if line is not None and line.actor != replay_line.NOBODY_KNOWN:
+    if line is not None and line.actor != replay_line.UNKNOWN_ACTOR:
         then = replay_line.what_next(line.actor, node.name).partition(" (")[0]
         return f"Taint {taint} {_when(line, now_ns)} by {line.actor}{f': {then}' if then else ''}."
     owner = replay_line.owner_of_taint(taint.key)
@@ -136,7 +136,7 @@ def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
     acting: dict[str, str] = {}
 
     def note(actor: Actor, what: str) -> None:
-        if actor.kind not in (KUBELET, CONTROLLER) and actor != replay_line.NOBODY_KNOWN:
+        if actor.kind not in (KUBELET, CONTROLLER) and actor != replay_line.UNKNOWN_ACTOR:
             name = "a person" if actor.kind in (USER, US) else actor.name
             acting.setdefault(name, f"{name} ({what})")
 
@@ -152,8 +152,8 @@ def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
     if foreign and not any(name.partition("-")[0] in foreign.lower() for name in acting):
         acting[foreign] = foreign
     if len(acting) > 1:
-        told = "; ".join(acting.values())
-        yield f"Several take it out of service, and the first that is done puts it back: {told}."
+        actors = "; ".join(acting.values())
+        yield f"Several take it out of service, and the first that is done puts it back: {actors}."
     elif foreign and not any(taint.key in FOREIGN_TAINTS for taint in node.spec.taints):
         yield f"Its mark names what is at work on it: {foreign}."
 

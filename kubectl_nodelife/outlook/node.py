@@ -238,12 +238,14 @@ class Outlook:
         if ready is None:
             low_ns = noticed_ns + grace_ns  # of its creation, which no pass had to notice
         else:
-            heard_ns = noticed_ns if phase_known else self._heard_ns(node.name, noticed_ns, sign_ns)
-            low_ns = heard_ns + lost_after_ns(grace_ns, period_ns)
+            last_sign_ns = (
+                noticed_ns if phase_known else self._last_sign_ns(node.name, noticed_ns, sign_ns)
+            )
+            low_ns = last_sign_ns + lost_after_ns(grace_ns, period_ns)
         high_ns = low_ns if phase_known and ready is not None else low_ns + period_ns
         return Range(max(0, low_ns - self.now_ns), max(0, high_ns - self.now_ns))
 
-    def _heard_ns(self, name: str, noticed_ns: int, sign_ns: int | None) -> int:
+    def _last_sign_ns(self, name: str, noticed_ns: int, sign_ns: int | None) -> int:
         """When the last sign of life came, which a pass of ours noticed then: that of a controller
         whose passes we do not know did within a period of it. `sign_ns`: as its author dates it,
         which is taken where its arrival was not seen.

@@ -190,52 +190,52 @@ def _lost(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
 def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     unknown = outlook.ready == "Unknown"
     state = "unreachable" if unknown else "not-ready"
-    says = (
+    cause = (
         "its kubelet stopped posting (Ready is Unknown)"
         if unknown
         else f"its kubelet reports Ready=False ({outlook.reason or 'no reason given'})"
     )
     if outlook.classic is not None:
-        return _lost_without_taints(outlook, outlook.classic, state, says)
+        return _lost_without_taints(outlook, outlook.classic, state, cause)
     key = f"node.kubernetes.io/{state}"
     if outlook.queued is not None:
         missing = "" if outlook.node.has_taint(key, NO_SCHEDULE) else _no_taint_at_all(key)
         turn, place = outlook.queued.turn, outlook.queued.position + 1
         if turn is None:
-            because = f"{says}; waits for its NoExecute taint, but its zone is stopped{missing}"
+            because = f"{cause}; waits for its NoExecute taint, but its zone is stopped{missing}"
             return NodeVerdict(state, because, NextAction(f"AddTaint {key}:NoExecute", None))
-        because = f"{says}; number {place} in its zone's queue for a NoExecute taint{missing}"
+        because = f"{cause}; number {place} in its zone's queue for a NoExecute taint{missing}"
         return NodeVerdict(state, because, within(f"AddTaint {key}:NoExecute", turn))
     upcoming = _next_deletion(outlook, now_ns)
     if upcoming is not None:
         count = len(outlook.timers)
         because = (
-            f"{says}; tainted, {count} {'pods wait' if count > 1 else 'pod waits'} for deletion"
+            f"{cause}; tainted, {count} {'pods wait' if count > 1 else 'pod waits'} for deletion"
         )
         return NodeVerdict(state, because, upcoming)
     if _tainted(outlook.node, key):
-        because = f"{says}; tainted; the pods left on it tolerate that for ever or are leaving"
+        because = f"{cause}; tainted; the pods left on it tolerate that for ever or are leaving"
         return NodeVerdict(state, because, None)
-    return NodeVerdict(state, says, None)
+    return NodeVerdict(state, cause, None)
 
 
 def _lost_without_taints(
-    outlook: NodeOutlook, classic: ClassicEviction, state: str, says: str
+    outlook: NodeOutlook, classic: ClassicEviction, state: str, cause: str
 ) -> NodeVerdict:
     """Pods are evicted when pod-eviction-timeout is over and the zone's queue comes to the node."""
     timeout = f"pod-eviction-timeout {format_duration(classic.timeout_ns)}"
     if classic.evicted:
         stay = "those left belong to DaemonSets, are Terminating or came later"
-        return NodeVerdict(state, f"{says}; its pods were evicted after {timeout}: {stay}", None)
+        return NodeVerdict(state, f"{cause}; its pods were evicted after {timeout}: {stay}", None)
     if classic.first_to_go is None:
-        return NodeVerdict(state, f"{says}; no pod is on it that would be evicted", None)
+        return NodeVerdict(state, f"{cause}; no pod is on it that would be evicted", None)
     left = classic.left
-    because = f"{says}; its pods are evicted after {timeout}, counted since {classic.clock}"
+    because = f"{cause}; its pods are evicted after {timeout}, counted since {classic.clock}"
     if outlook.queued is not None:
         left, place = outlook.queued.turn, outlook.queued.position + 1
-        because = f"{says}; number {place} in its zone's queue for the eviction of its pods"
+        because = f"{cause}; number {place} in its zone's queue for the eviction of its pods"
         if left is None:
-            because = f"{says}; waits for the eviction of its pods, but its zone is stopped"
+            because = f"{cause}; waits for the eviction of its pods, but its zone is stopped"
     elif left is None:
         return NodeVerdict(state, f"{because}, which was not read", None)
     action = "DeletePod {}/{}".format(*classic.first_to_go)

@@ -162,7 +162,7 @@ def choose_nodes(
     return sorted(wanted or (node.name for node in found))
 
 
-def not_told(view: ClusterView) -> Iterator[str]:
+def missing_parts(view: ClusterView) -> Iterator[str]:
     """Sentences on what a status or an explanation lacks because Leases or pods were not read."""
     for kind, what in _NOT_EVALUATED.items():
         error = view.unread.get(kind)

@@ -97,7 +97,7 @@ def upgrade_status(
     """
     warnings: list[str] = []
     view = _nodes_of_run(nodes, lease, now_ns, evidence, warnings)
-    run, policy, said, present = view.run, view.policy, view.said, view.nodes
+    run, policy, report, present = view.run, view.policy, view.report, view.nodes
     every = view.rows()
     rows = view.rows(names) if names else every
     for name in names:
@@ -113,12 +113,12 @@ def upgrade_status(
         request=_request(lease, warnings),
         step=_step(run),
         budgets=_budgets(run, policy, list(present.values()), view.marks),
-        gates=_gates(run, policy, now_ns, said),
-        holds=[{"what": what, "because": why} for what, why in said.holds.items()],
+        gates=_gates(run, policy, now_ns, report),
+        holds=[{"what": what, "because": why} for what, why in report.holds.items()],
         counts=dict(sorted(Counter(row["state"] for row in every).items())),
         nodes=rows,
         estimate=_estimate(view, progress, warnings),
-        lowest=_lowest(said),
+        lowest=_lowest(report),
         failures=sorted(run.failed) if run is not None else [],
         notEvaluated=list(_not_evaluated(view)),
         warnings=warnings,
@@ -160,7 +160,7 @@ def _nodes_of_run(
         of_others=of_others,
         run=run,
         policy=policy,
-        said=_report(run, lease, is_led=is_led),
+        report=_report(run, lease, is_led=is_led),
         is_led=is_led,
         now_ns=now_ns,
         lease=lease,
@@ -298,7 +298,7 @@ def _counted(
 
 
 def _gates(
-    run: RunDocument | None, policy: UpgradePolicy | None, now_ns: int, said: LeaderReport
+    run: RunDocument | None, policy: UpgradePolicy | None, now_ns: int, report: LeaderReport
 ) -> list[Json]:
     """The gates that hold: pause and window by Lease and clock, the others as was reported."""
     found: list[Json] = []
@@ -313,10 +313,10 @@ def _gates(
             until = f"; the next opens {format_time(opens)}" if opens is not None else ""
             because = f"no window is open{until}"
             found.append({"gate": "window", "because": because, "toldSecondsAgo": None})
-    ago = seconds_since(now_ns, said.at)
+    ago = seconds_since(now_ns, report.at)
     return found + [
         {"gate": gate, "because": why, "toldSecondsAgo": ago}
-        for gate, why in said.gates.items()
+        for gate, why in report.gates.items()
         if gate not in ("paused", "window")
     ]
 
@@ -326,23 +326,23 @@ def _report(run: RunDocument | None, lease: Lease | None, *, is_led: bool) -> Le
     points do; of a leader that went its gates and holds do not, and what nodes waited for is its
     last.
     """
-    said = report_on(lease)
-    if run is None or (said.run and said.run != run.run):
+    report = report_on(lease)
+    if run is None or (report.run and report.run != run.run):
         return LeaderReport()
     if run.phase in OVER:
-        return LeaderReport(run=run.run, lowest=said.lowest)
+        return LeaderReport(run=run.run, lowest=report.lowest)
     if is_led:
-        return said
-    last = {name: f"before its leader went: {text}" for name, text in said.waits.items()}
-    return replace(said, gates={}, holds={}, waits=last)
+        return report
+    last = {name: f"before its leader went: {text}" for name, text in report.waits.items()}
+    return replace(report, gates={}, holds={}, waits=last)
 
 
-def _lowest(said: LeaderReport) -> Json:
+def _lowest(report: LeaderReport) -> Json:
     """The fewest nodes that were available in each scope, as the leaders saw it."""
 
     lows = {
         scope_of(key): {"available": available, "at": at}
-        for key, (available, at) in said.lowest.items()
+        for key, (available, at) in report.lowest.items()
     }
     every = lows.get(CLUSTER, {})
     return {
@@ -373,7 +373,7 @@ def _estimate(view: RunNodes, progress: Progress | None, warnings: list[str]) ->
         view.nodes,
         marks,
         waiting,
-        view.said.drain_seconds,
+        view.report.drain_seconds,
         view.now_ns,
     )
     try:
@@ -406,7 +406,7 @@ def _not_evaluated(view: RunNodes) -> Iterator[str]:
             "gates blind, zone, displaced, proof and command, what each node waits for, and what"
             " holds a claim are unknown: no leader answers"
         )
-    elif not view.said.at:
+    elif not view.report.at:
         yield "gates, and what nodes wait for: the leader has reported nothing so far"
     for kind, why in view.evidence.unread.items() if view.evidence is not None else ():
         yield f"checks that need {kind}: {why}"
@@ -425,7 +425,7 @@ class RunNodes:
     """The nodes of a run. `marks`: None for an annotation that cannot be read. `of_others`: the
     marks of other runs.
 
-    `said`: the leader's last report; `is_led`: whether it still runs. `evidence` None: checks are
+    `report`: the leader's last report; `is_led`: whether it still runs. `evidence` None: checks are
     not evaluated.
     """
 
@@ -434,7 +434,7 @@ class RunNodes:
     of_others: Mapping[str, NodeMark]
     run: RunDocument | None
     policy: UpgradePolicy | None
-    said: LeaderReport
+    report: LeaderReport
     is_led: bool
     now_ns: int
     lease: Lease | None
@@ -467,7 +467,7 @@ class RunNodes:
             because = f"{mark.state} in run {mark.run}; this run leaves it alone"
             yield self._row(name, SKIPPED, because) | {"run": mark.run}
         for name, why in self._unclaimed():
-            held = self.said.holds.get(name, "its turn has not come")
+            held = self.report.holds.get(name, "its turn has not come")
             yield self._row(name, SKIPPED if why else WAITING, why or held)
         run = self.run
         for name, entry in run.step.nodes.items() if run is not None else ():
@@ -487,7 +487,7 @@ class RunNodes:
             if name in run.given_back:
                 yield name, run.given_back[name]
             elif not over and is_selected(node, policy):
-                yield name, self.said.skipped.get(name) or why_skipped(node, policy)
+                yield name, self.report.skipped.get(name) or why_skipped(node, policy)
 
     def _row(self, name: str, state: str, because: str) -> Json:
         node = self.nodes.get(name)
@@ -504,11 +504,11 @@ class RunNodes:
         }
 
     def _marked(self, name: str, mark: NodeMark, checking: UpgradePass | None) -> Json:
-        waits_for = self.said.waits.get(name, "") if self.said.at > mark.since else ""
+        waits_for = self.report.waits.get(name, "") if self.report.at > mark.since else ""
         checks = []
         if checking is not None:
-            said = waits_for if self.is_led else ""
-            checks = checks_of(checking, self.nodes[name], mark, said)
+            reported = waits_for if self.is_led else ""
+            checks = checks_of(checking, self.nodes[name], mark, reported)
         waiting = [f"{c.check}: {c.because}" for c in checks if c.result == WAITS]
         because = waits_for or mark.reason or next(iter(waiting), "")
         return self._row(name, str(mark.state), because) | {

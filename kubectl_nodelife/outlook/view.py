@@ -14,7 +14,7 @@ from typing import Any, Final
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.unreadable import Unreadable, told
+from kubectl_nodelife.kube.unreadable import Unreadable, unreadable_sentences
 from kubectl_nodelife.outlook.node import Outlook, join_controllers
 
 WARMING_UP: Final = "warming up: "
@@ -87,7 +87,7 @@ class ClusterView:
         other.cache = self.cache.copy()
         other.cache.fill(objects, self.now_ns, unreadable)
         other.unread = {**self.unread, **unread}
-        other.warnings = [*self.warnings, *told(unreadable)]
+        other.warnings = [*self.warnings, *unreadable_sentences(unreadable)]
         return other
 
     @cached_property

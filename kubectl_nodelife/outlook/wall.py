@@ -173,7 +173,7 @@ class LiveNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
     low_s: float | None = None
     high_s: float | None = None
 
-    def says_the_same(self, other: LiveNode) -> bool:
+    def shows_the_same(self, other: LiveNode) -> bool:
         """True if it is the same but for what instants move by within themselves."""
         moved = (_moved(self.low_s, other.low_s), _moved(self.high_s, other.high_s))
         if max(moved) > SAME_SECONDS:
@@ -217,26 +217,26 @@ def delta(before: LiveFrame, after: LiveFrame) -> tuple[LiveFrame, dict[str, Any
     A row that says the same stays the one that was sent, so that small moves add up to one that is
     sent.
     """
-    told: dict[str, Any] = {}
+    changes: dict[str, Any] = {}
     rows, changed, known_rows = dict(after.nodes), [], before.nodes
     for name, row in after.nodes.items():
         old = known_rows.get(name)
         if old is row:
             continue
-        if old is not None and row.says_the_same(old):
+        if old is not None and row.shows_the_same(old):
             rows[name] = old
         else:
             changed.append(row)
     if changed:
-        told["nodes"] = changed
+        changes["nodes"] = changed
     if known_rows.keys() != rows.keys() and (gone := [n for n in known_rows if n not in rows]):
-        told["gone"] = gone
+        changes["gone"] = gone
     for field in ("source", "zones", "warnings"):
         value = getattr(after, field)
         if value != getattr(before, field):
-            told[field] = value
+            changes[field] = value
     known = msgspec.structs.replace(after, nodes=rows)
-    return known, {"now": after.now_s, **told} if told else {}
+    return known, {"now": after.now_s, **changes} if changes else {}
 
 
 class _Quiet(msgspec.Struct, gc=False):

@@ -109,9 +109,9 @@ def _roll_outs(cache: Cache) -> Iterator[WorkInProgress]:
         wanted = status.desired_number_scheduled
         done = min(status.updated_number_scheduled, status.number_available)
         if status.observed_generation < obj.metadata.generation:
-            says = "its controller has not seen its latest change yet"
+            sentence = "its controller has not seen its latest change yet"
         elif done < wanted:
-            says = (
+            sentence = (
                 f"{status.updated_number_scheduled} of {wanted} pods are of the newest template, "
                 f"{status.number_available} are available"
             )
@@ -119,7 +119,7 @@ def _roll_outs(cache: Cache) -> Iterator[WorkInProgress]:
             continue
         namespace = obj.metadata.namespace
         command = f"kubectl nodelife rollout status daemonset/{obj.name} -n {namespace}"
-        yield WorkInProgress("DaemonSet", obj.name, done, wanted, says, command, namespace)
+        yield WorkInProgress("DaemonSet", obj.name, done, wanted, sentence, command, namespace)
 
 
 def nodes_emptied(cache: Cache) -> set[str]:
@@ -154,9 +154,9 @@ def _emptied(cache: Cache, names: Collection[str]) -> Iterator[WorkInProgress]:
             continue
         going = sum(pod.metadata.deletion_timestamp is not None for pod in pods)
         verb = "is" if going == 1 else "are"
-        says = f"cordoned; {counted(len(pods), 'pod')} left to move, {going} {verb} Terminating"
+        sentence = f"cordoned; {counted(len(pods), 'pod')} left to move, {going} {verb} Terminating"
         command = f"kubectl nodelife drain-plan {name}"
-        yield WorkInProgress("Node", name, 0, len(pods), says, command)
+        yield WorkInProgress("Node", name, 0, len(pods), sentence, command)
 
 
 def moving(cache: Cache, node: str) -> list[Pod]:

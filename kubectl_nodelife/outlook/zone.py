@@ -175,15 +175,15 @@ class ZoneBrake(msgspec.Struct, frozen=True):
         else:
             nodes = "1 more node" if self.after.lost == 1 else f"{self.after.lost} more nodes"
             begins = f"losing {nodes} {self.after.effect}"
-        says = [begins]
+        clauses = [begins]
         if self.held:
             nodes = counted(len(self.held), "waiting node")
-            says.append(f"it holds {nodes} with {counted(self.held_pods, 'pod')}")
+            clauses.append(f"it holds {nodes} with {counted(self.held_pods, 'pod')}")
         if self.timers_running:
             running = self.timers_running
             timers = f"timers of {running} pods run" if running > 1 else "timer of 1 pod runs"
-            says.append(f"the {timers} on, whatever the brake")
-        return "; ".join(says)
+            clauses.append(f"the {timers} on, whatever the brake")
+        return "; ".join(clauses)
 
 
 def zone_after(memory: Memory, settings: Settings, zone: str, lost: int) -> ZoneAfterLoss:

@@ -106,17 +106,17 @@ def _pairs(title: str, pairs: Json | None) -> Iterator[str]:
 
 
 def _annotations(annotations: Json) -> Iterator[str]:
-    told: list[str] = []
+    lines: list[str] = []
     for key, value in sorted(annotations.items()):
         if key == _SKIPPED_ANNOTATION:
             continue
         text = str(value).removesuffix("\n")
         if len(text) + len(key) + 2 > _LONGEST_ANNOTATION or "\n" in text:
-            told.append(f"{key}:")
-            told += [f"  {_shortened(line)}" for line in text.split("\n")]
+            lines.append(f"{key}:")
+            lines += [f"  {_shortened(line)}" for line in text.split("\n")]
         else:
-            told.append(f"{key}: {text}")
-    yield from _column("Annotations", told)
+            lines.append(f"{key}: {text}")
+    yield from _column("Annotations", lines)
 
 
 def _shortened(line: str) -> str:
@@ -152,11 +152,11 @@ def _containers(label: str, containers: Any) -> Iterator[str]:
 
 
 def _ports(title: str, numbered: list[tuple[Any, Json]]) -> str:
-    told = [
+    ports = [
         f"{number}/{port.get('protocol', 'TCP')}" + (f" ({port['name']})" if "name" in port else "")
         for number, port in numbered
     ]
-    return f"    {title}{'s' if len(told) > 1 else ''}:\t{', '.join(told) or NONE}"
+    return f"    {title}{'s' if len(ports) > 1 else ''}:\t{', '.join(ports) or NONE}"
 
 
 def _probe(probe: Json) -> str:
@@ -246,7 +246,7 @@ def _volumes(volumes: Any) -> Iterator[str]:
 
 
 def _topology_spread(constraints: Any) -> Iterator[str]:
-    told = []
+    lines = []
     for constraint in sorted(constraints, key=lambda c: str(c.get("topologyKey", ""))):
         line = (
             f"{constraint.get('topologyKey', '')}:{constraint.get('whenUnsatisfiable', '')}"
@@ -255,8 +255,8 @@ def _topology_spread(constraints: Any) -> Iterator[str]:
         if constraint.get("labelSelector") is not None:
             selector = msgspec.convert(constraint["labelSelector"], LabelSelector)
             line += f" for selector {format_selector(selector)}"
-        told.append(line)
-    yield from _column("Topology Spread Constraints", told)
+        lines.append(line)
+    yield from _column("Topology Spread Constraints", lines)
 
 
 def _by_key(tolerations: Any) -> list[Json]:
@@ -441,15 +441,15 @@ class RolloutPage:
 
     def news(self) -> str:
         """The page without its table, for following."""
-        told = [self.outlook.state.message.rstrip("\n"), *(f"  {s}" for s in self._sentences())]
-        return "\n".join(told) + "\n"
+        lines = [self.outlook.state.message.rstrip("\n"), *(f"  {s}" for s in self._sentences())]
+        return "\n".join(lines) + "\n"
 
     def _sentences(self) -> Iterator[str]:
         outlook = self.outlook
         if outlook.error:
             yield f"the update cannot go on: {outlook.error}"
-        if outlook.not_told:
-            yield outlook.not_told
+        if outlook.missing_parts:
+            yield outlook.missing_parts
         if not outlook.old_nodes:
             return
         have = (

@@ -64,8 +64,8 @@ def headlines(plan: DrainPlan) -> list[str]:
         text += f"; it needs {' '.join(plan.flags_needed)}"
         if plan.with_flags is not None:
             then = plan.with_flags
-            told = _ending(then)
-            text += f". Then: {told[:1].lower()}{told[1:]}"
+            ending = _ending(then)
+            text += f". Then: {ending[:1].lower()}{ending[1:]}"
     noticed = list(_noticed(then))
     return [text, f"Meanwhile {', and '.join(noticed)}"] if noticed else [text]
 
@@ -104,8 +104,8 @@ def consequences(plan: DrainPlan) -> Iterator[str]:
     if kept_here:
         needed = FLAG_DELETE_EMPTYDIR_DATA
         needed = f" ({needed})" if needed in plan.flags_needed else ""
-        told = [f"{_name(pod)} ({', '.join(pod.data_lost)})" for pod in kept_here]
-        yield f"emptyDir data lost{needed}: {first_names(told, _NAMED)}"
+        losses = [f"{_name(pod)} ({', '.join(pod.data_lost)})" for pod in kept_here]
+        yield f"emptyDir data lost{needed}: {first_names(losses, _NAMED)}"
     if plan.together is not None and plan.with_flags is None:
         yield _together(plan.together, len(plan.nodes))
 
@@ -228,7 +228,9 @@ def _blocks(plan: DrainPlan, wide: bool, not_seen: str) -> Iterable[Block]:
     if wide and plan.budgets:
         yield Table(_BUDGET_COLUMNS, [_budget_row(budget) for budget in plan.budgets])
     if plan.with_flags is None:
-        yield "\n".join([*(f"webhook {hook.told()}" for hook in plan.webhooks), *_footnotes(plan)])
+        yield "\n".join(
+            [*(f"webhook {hook.sentence()}" for hook in plan.webhooks), *_footnotes(plan)]
+        )
 
 
 def blockers(plan: DrainPlan) -> list[PodPlan]:
@@ -282,9 +284,9 @@ def not_read(plan: DrainPlan) -> Iterable[str]:
     kinds: dict[str, list[str]] = {}
     for missing in plan.not_evaluated:
         kinds.setdefault(missing.why, []).append(missing.kind)
-    told = [f"{', '.join(names)} ({why})" for why, names in kinds.items()]
-    if told:
-        yield f"not evaluated, because not read: {'; '.join(told)}"
+    clauses = [f"{', '.join(names)} ({why})" for why, names in kinds.items()]
+    if clauses:
+        yield f"not evaluated, because not read: {'; '.join(clauses)}"
 
 
 def _verdict(verdict: str) -> str:

@@ -78,7 +78,7 @@ def page(plan: DrainPlan, source: dict[str, Any]) -> str:
         workloads=_workloads(shown),
         pods=pods,
         more_pods=more_pods,
-        webhooks=[hook.told() for hook in shown.webhooks[:_MOST_NOTES]],
+        webhooks=[hook.sentence() for hook in shown.webhooks[:_MOST_NOTES]],
         notes=_notes(shown),
     )
 
@@ -88,16 +88,16 @@ def _title(plan: DrainPlan) -> str:
 
 
 def _blockers(plan: DrainPlan) -> Blockers:
-    told: dict[tuple[str, str], list[PodPlan]] = {}
+    by_reason: dict[tuple[str, str], list[PodPlan]] = {}
     for pod in blockers(plan):
         if pod.gate != "none" or pod.verdict == NEVER:
-            told.setdefault((pod.gate, pod.reason), []).append(pod)
+            by_reason.setdefault((pod.gate, pod.reason), []).append(pod)
     shown = []
-    for (gate, reason), pods in list(told.items())[:_MOST_BLOCKERS]:
+    for (gate, reason), pods in list(by_reason.items())[:_MOST_BLOCKERS]:
         names = first_names([f"{pod.namespace}/{pod.name}" for pod in pods], 5)
         blocker = {"gate": gate, "names": names, "reason": reason}
         shown.append({**blocker, "remedy": pods[0].remedy, "hint": pods[0].hint})
-    return Blockers(shown, len(told) - len(shown))
+    return Blockers(shown, len(by_reason) - len(shown))
 
 
 def _budgets(plan: DrainPlan) -> tuple[list[dict[str, Any]], int]:
@@ -106,12 +106,12 @@ def _budgets(plan: DrainPlan) -> tuple[list[dict[str, Any]], int]:
     moved.sort(key=lambda budget: min(p.allowed for p in budget.points) if budget.points else 0)
     last, shown = horizon(plan), []
     for budget in moved[:_MOST_BUDGETS]:
-        told = (
+        text = (
             f"{budget.rule}: {budget.healthy} healthy of {budget.expected},"
             f" {budget.desired} needed, {budget.allowed} may go"
         )
         name = f"{budget.namespace}/{budget.name}"
-        shown.append({"name": name, "told": told, "chart": budget_chart(budget, last)})
+        shown.append({"name": name, "text": text, "chart": budget_chart(budget, last)})
     return shown, len(moved) - len(shown)
 
 

@@ -48,8 +48,8 @@ class DrainReviewPage:
             spent = [[b.namespace, b.name, b.desired, _seconds(b.zero_s)] for b in review.budgets]
             yield Table(_BUDGET_COLUMNS, spent)
         refused = review.refused
-        told = "\n".join(f"refused: {one}" for one in refused)
-        yield told or "refused evictions: not known; the API server keeps no trace of them"
+        refusals = "\n".join(f"refused: {one}" for one in refused)
+        yield refusals or "refused evictions: not known; the API server keeps no trace of them"
 
     def document(self) -> object:
         """The DrainReview document."""

@@ -122,7 +122,7 @@ def _cordon(names: Iterable[str], *, first_time: bool) -> Iterator[str]:
 
 
 def _waves(plan: DrainPlan, nodes: dict[str, NodePlan]) -> Iterator[str]:
-    told = {node.name: node for node in plan.nodes}
+    by_name = {node.name: node for node in plan.nodes}
     for number, wave in enumerate(plan.waves, start=1):
         yield ""
         when = "never" if wave.start is None else f"at {clock(wave.start)}"
@@ -131,7 +131,7 @@ def _waves(plan: DrainPlan, nodes: dict[str, NodePlan]) -> Iterator[str]:
         yield comment(f"wave {number} of {len(plan.waves)}: {count}, {when}{until}")
         for name in wave.nodes:
             if name not in nodes:
-                yield comment(f"{told[name].verdict}: {told[name].command}")
+                yield comment(f"{by_name[name].verdict}: {by_name[name].command}")
         names = [name for name in wave.nodes if name in nodes]
         if names:
             yield f'if [ "$FROM" -le {number} ]; then'

@@ -41,7 +41,7 @@ _MATTERED = {
 }
 
 
-_TELLING_EVENTS = frozenset({"FailedPlacement"})
+_SHOWN_EVENTS = frozenset({"FailedPlacement"})
 """Events of controllers that are shown without -o wide: of what they are about there is no other
 record."""
 
@@ -49,33 +49,33 @@ record."""
 class NarrationPage:
     """A `RunSummary` as an answer."""
 
-    def __init__(self, story: RunSummary) -> None:
-        self._story = story
+    def __init__(self, summary: RunSummary) -> None:
+        self._summary = summary
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The narration, the losses, the end, the settings."""
-        story = self._story
-        lines = list(_each(story.records) if wide else _folded(story.records))
+        summary = self._summary
+        lines = list(_each(summary.records) if wide else _folded(summary.records))
         yield Table(_COLUMNS, lines) if lines else "Nothing happened."
-        if story.nodes:
-            rows = [_node_row(loss) for loss in story.nodes]
+        if summary.nodes:
+            rows = [_node_row(loss) for loss in summary.nodes]
             yield from _cut(_NODE_COLUMNS, rows, "nodes that were lost", wide)
-        if story.workloads:
-            rows = [_workload_row(loss) for loss in story.workloads]
+        if summary.workloads:
+            rows = [_workload_row(loss) for loss in summary.workloads]
             yield from _cut(_WORKLOAD_COLUMNS, rows, "workloads that lost pods", wide)
-        yield _ending(story)
-        settings = _settings(story)
+        yield _ending(summary)
+        settings = _settings(summary)
         if settings:
             yield settings
 
     def document(self) -> object:
         """The contract's Timeline."""
-        return self._story.document()
+        return self._summary.document()
 
     def names(self) -> Iterable[str]:
         """kind/name of each object to which something happened, in that order."""
         seen: dict[str, None] = {}
-        for record in self._story.records:
+        for record in self._summary.records:
             seen.setdefault(object_name(record))
         return seen
 
@@ -158,27 +158,27 @@ def _cut(
     yield f"... and {len(rows) - _SHOWN} more {of} (-o wide shows all)"
 
 
-def _ending(story: RunSummary) -> str:
+def _ending(summary: RunSummary) -> str:
     """How things stand at the end."""
-    pods: dict[str, int] = story.final["pods"]
-    at = format_duration(story.duration_ns)
-    not_ready = sum(node["ready"] != "True" for node in story.final["nodes"])
+    pods: dict[str, int] = summary.final["pods"]
+    at = format_duration(summary.duration_ns)
+    not_ready = sum(node["ready"] != "True" for node in summary.final["nodes"])
     lines = [
-        f"At the end, {at} after the start: {counted(len(story.final['nodes']), 'node')}, "
+        f"At the end, {at} after the start: {counted(len(summary.final['nodes']), 'node')}, "
         f"{not_ready} not ready; "
         f"{counted(pods['total'], 'pod')}, {pods['notReady']} not ready, "
         f"{pods['terminating']} terminating, {pods['unbound']} without a node; "
         f"{pods['gone']} of the first pods are gone."
     ]
-    for zone in story.final["zones"]:
+    for zone in summary.final["zones"]:
         if zone["state"] not in (None, "Normal"):
             name = zone["name"] or "the nodes without a zone"
             lines.append(
                 f"Zone {name} is in {zone['state']}: {zone['notReady']} of {zone['nodes']} nodes "
                 f"not ready, tainted at {zone['rate']:g} nodes a second."
             )
-    if "upgrade" in story.final:
-        lines.append(_upgraded(story.final["upgrade"]))
+    if "upgrade" in summary.final:
+        lines.append(_upgraded(summary.final["upgrade"]))
     return "\n".join(lines)
 
 
@@ -195,22 +195,22 @@ def _upgraded(came: dict[str, Any]) -> str:
     )
 
 
-def _settings(story: RunSummary) -> str:
+def _settings(summary: RunSummary) -> str:
     """The settings that decided something, with where each comes from."""
     happened: dict[str, None] = {}
-    for r in story.records:
+    for r in summary.records:
         happened.update(dict.fromkeys(_kinds_of(r)))
     flags = dict.fromkeys(
         flag for kind in _MATTERED if kind in happened for flag in _MATTERED[kind]
     )
     shown = [
-        f"  {flag}={story.settings.flags[flag]} ({story.settings.origins[flag]})"
+        f"  {flag}={summary.settings.flags[flag]} ({summary.settings.origins[flag]})"
         for flag in flags
-        if flag in story.settings.flags
+        if flag in summary.settings.flags
     ]
     if not shown:
         return ""
-    return "\n".join([f"Settings that mattered (profile {story.settings.profile.name}):", *shown])
+    return "\n".join([f"Settings that mattered (profile {summary.settings.profile.name}):", *shown])
 
 
 def _kinds_of(record: Record) -> Iterator[str]:
@@ -243,7 +243,7 @@ def joined_records(records: Sequence[Record]) -> Iterator[tuple[Record, str]]:
         if (
             first.action == "RecordEvent"
             and first.controller != CLUSTER
-            and first.detail["reason"] not in _TELLING_EVENTS
+            and first.detail["reason"] not in _SHOWN_EVENTS
         ):
             continue
         if first.action == "SetNodeCondition":
@@ -275,8 +275,8 @@ def _conditions(records: Iterable[Record]) -> str:
 
 def record_words(record: Record) -> str:
     """A record's own words; those of an Event with its message."""
-    said = record.detail.get("message") if record.action == "RecordEvent" else None
-    detail = ": ".join(filter(None, (_detail(record), said)))
+    message = record.detail.get("message") if record.action == "RecordEvent" else None
+    detail = ": ".join(filter(None, (_detail(record), message)))
     return " ".join(filter(None, (record.action, detail)))
 
 

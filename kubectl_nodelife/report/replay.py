@@ -13,9 +13,9 @@ from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 from kubectl_nodelife.outlook.replay.timeline import (
     NOT_READY,
     StateSpan,
+    is_about_nodes,
     replay_document,
     state_spans,
-    tells_of_nodes,
 )
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, WARN, ColoredText
@@ -67,7 +67,7 @@ class ReplayPage:
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The lines, then the lanes. The day is given where there are two."""
         short = clock(self.since_ns)[:_DAY] == clock(self.until_ns)[:_DAY]
-        shown = [line for line in self.lines if self._whole or tells_of_nodes(line)]
+        shown = [line for line in self.lines if self._whole or is_about_nodes(line)]
         if self.lines:
             yield "\n".join(self._headlines())
         yield Table(_COLUMNS, [_row(folded, short) for folded in fold(shown)])
@@ -197,14 +197,14 @@ def lanes(spans: Sequence[StateSpan], begin_ns: int, end_ns: int) -> list[Block]
         Column("what"),
     )
     blocks: list[Block] = [
-        Table(columns, [_lane_row(span, begin_ns, end_ns) for span in spans[:MOST]])
+        Table(columns, [_bar_row(span, begin_ns, end_ns) for span in spans[:MOST]])
     ]
     if len(spans) > MOST:
         blocks.append(f"and {counted(len(spans) - MOST, 'more bar')} (-o html has all)")
     return blocks
 
 
-def _lane_row(span: StateSpan, begin_ns: int, end_ns: int) -> list[object]:
+def _bar_row(span: StateSpan, begin_ns: int, end_ns: int) -> list[object]:
     until_ns = end_ns if span.end_ns is None else span.end_ns
     lasted = human_duration(max(0, until_ns - span.begin_ns))
     return [

@@ -33,7 +33,7 @@ from kubectl_nodelife.report.replay import (
     why,
 )
 
-_MOST_LANES: Final = 60
+_MOST_CHART_ROWS: Final = 60
 _MOST_MARKS: Final = 4000
 """Of all lanes."""
 _MOST_ROWS: Final = 5000
@@ -69,7 +69,7 @@ class Mark(NamedTuple):
     x: str
     kind: str
     number: int
-    told: str
+    title: str
 
 
 class StateBar(NamedTuple):
@@ -79,10 +79,10 @@ class StateBar(NamedTuple):
     width: str
     y: int
     kind: str
-    told: str
+    title: str
 
 
-class Lane(NamedTuple):
+class ChartRow(NamedTuple):
     """A row of the picture."""
 
     label: str
@@ -99,7 +99,7 @@ class Chart(NamedTuple):
     left: int
     top: int
     ticks: list[Tick]
-    lanes: list[Lane]
+    lanes: list[ChartRow]
     more: int
 
 
@@ -129,21 +129,21 @@ def _chart(replay: ReplayPage, folded: Sequence[FoldedLines], rows: int) -> Char
     begin_ns = min(line.time_ns for line in lines)
     last_ns = max(line.time_ns for line in lines)
     end_ns = max(last_ns, replay.until_ns, begin_ns + SECOND_NS)
-    lanes, drawn, left = _lanes(folded, rows), [], _MOST_MARKS
+    by_name, drawn, left = _chart_rows(folded, rows), [], _MOST_MARKS
     bars = _bars(lines, begin_ns, end_ns)
-    for row, (name, happened) in enumerate(list(lanes.items())[:_MOST_LANES]):
+    for row, (name, happened) in enumerate(list(by_name.items())[:_MOST_CHART_ROWS]):
         on_top = sorted(happened[:left], key=lambda one: one[1].actor.kind == USER)
         marks = [_mark(one, line, begin_ns, end_ns) for one, line in on_top]
         y = _TOP + _ROW * row + _ROW // 2
         own = [bar._replace(y=y + bar.y) for bar in bars.get(name, ())]
-        drawn.append(Lane(name[:26], y, own, marks))
+        drawn.append(ChartRow(name[:26], y, own, marks))
         left -= len(marks)
     ticks = []
     for tick in range(_TICKS + 1):
         at_ns = begin_ns + (end_ns - begin_ns) * tick // _TICKS
         ticks.append(Tick(_x(at_ns, begin_ns, end_ns), clock(at_ns)[11:19]))
     height = _TOP + _ROW * len(drawn) + 8
-    return Chart(_WIDTH, height, _LEFT, _TOP, ticks, drawn, len(lanes) - len(drawn))
+    return Chart(_WIDTH, height, _LEFT, _TOP, ticks, drawn, len(by_name) - len(drawn))
 
 
 def _bars(lines: Sequence[ReplayLine], begin_ns: int, end_ns: int) -> dict[str, list[StateBar]]:
@@ -156,32 +156,32 @@ def _bars(lines: Sequence[ReplayLine], begin_ns: int, end_ns: int) -> dict[str, 
         height = 0 if zone else STATES.index(span.state) * _BAR - 2 * _BAR
         ends = "" if span.end_ns is None else f" to {clock(span.end_ns)}"
         what = f" {span.what}" if span.what else ""
-        told = f"{span.state}{what} since {clock(span.begin_ns)}{ends}"[:_LONGEST_TITLE]
-        bar = StateBar(f"{x:.1f}", f"{max(2.0, right - x):.1f}", height, _KINDS[span.state], told)
+        title = f"{span.state}{what} since {clock(span.begin_ns)}{ends}"[:_LONGEST_TITLE]
+        bar = StateBar(f"{x:.1f}", f"{max(2.0, right - x):.1f}", height, _KINDS[span.state], title)
         found.setdefault(f"zone {span.name}" if zone else span.name, []).append(bar)
     return found
 
 
 def _mark(one: FoldedLines, line: ReplayLine, begin_ns: int, end_ns: int) -> Mark:
-    told = f"{clock(line.time_ns)} {who(line)}: {what(one)}"[:_LONGEST_TITLE]
-    return Mark(_x(line.time_ns, begin_ns, end_ns), line.actor.kind, one.number, told)
+    title = f"{clock(line.time_ns)} {who(line)}: {what(one)}"[:_LONGEST_TITLE]
+    return Mark(_x(line.time_ns, begin_ns, end_ns), line.actor.kind, one.number, title)
 
 
-def _lanes(
+def _chart_rows(
     folded: Iterable[FoldedLines], rows: int
 ) -> dict[str, list[tuple[FoldedLines, ReplayLine]]]:
     """Node -> what happened to it and to pods on it, the first line of those that are one.
 
     Zones and the rest have a lane too. What has no row has no mark.
     """
-    lanes: dict[str, list[tuple[FoldedLines, ReplayLine]]] = {}
+    by_name: dict[str, list[tuple[FoldedLines, ReplayLine]]] = {}
     for one in folded:
         for line in one.lines:
             name = line.about_node or (f"zone {line.name}" if line.kind == "Zone" else "cluster")
-            lane = lanes.setdefault(name, [])
-            if one.number <= rows and (not lane or lane[-1][0] is not one):
-                lane.append((one, line))
-    return dict(sorted(lanes.items(), key=lambda lane: (lane[0] == "cluster", lane[0])))
+            entries = by_name.setdefault(name, [])
+            if one.number <= rows and (not entries or entries[-1][0] is not one):
+                entries.append((one, line))
+    return dict(sorted(by_name.items(), key=lambda item: (item[0] == "cluster", item[0])))
 
 
 def _x(at_ns: int, begin_ns: int, end_ns: int) -> str:

@@ -75,8 +75,8 @@ class StatusPage:
         flags = status.settings.items()
         if wide:
             yield "\n".join(f"{k}={v['value']} ({v['origin']})" for k, v in flags)
-        elif told := _assumed(status):
-            yield told
+        elif assumed := _assumed(status):
+            yield assumed
 
     def node_lines(
         self,
@@ -134,15 +134,15 @@ def _assumed(status: NodeLifeStatus) -> str:
         for flag, setting in status.settings.items()
         if flag in _CLOCKS and str(setting["origin"]).startswith(_DEFAULT)
     }
-    told = [
+    flags = [
         f"{flag}={setting['value']}"
         for flag, setting in status.settings.items()
         if flag in _CLOCKS and str(setting["origin"]) in origins
     ]
-    if not told:
+    if not flags:
         return ""
     whose = ", ".join(sorted(origins))
-    return f"times assume {', '.join(told)} ({whose}); --set FLAG=VALUE assumes others"
+    return f"times assume {', '.join(flags)} ({whose}); --set FLAG=VALUE assumes others"
 
 
 class ExplanationPage:
@@ -177,10 +177,10 @@ class ExplanationPage:
 
 def _answer(explanation: Explanation) -> Iterable[str]:
     """The first words about the object, and what its first sum comes to."""
-    said = [s for section in explanation.sections[:1] for s in section.sentences]
+    sentences = [s for section in explanation.sections[:1] for s in section.sentences]
     name = f"{explanation.namespace}/{explanation.name}".removeprefix("/")
     short = 2 if explanation.kind == "Pod" else 1
-    words = printable(" ".join(said[:short]))
+    words = printable(" ".join(sentences[:short]))
     if explanation.kind == "Node":
         yield f"Node {name} is {words.replace('pressure:', 'under pressure:', 1)}"
     else:

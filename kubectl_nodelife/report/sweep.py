@@ -56,14 +56,14 @@ class StudyPage:
 def headline(answer: StudyResult) -> str:
     """The runs that were played, in a sentence."""
     hours = answer.duration_seconds / 3600
-    told = (
+    text = (
         f"{answer.name}: {answer.runs:,} runs of {hours:g}h, {len(answer.points):,} points with "
         f"{answer.seeds:,} seeds"
     )
     missing = answer.planned - answer.runs
     if missing:
-        told += f"; {missing:,} runs are missing: --resume plays them"
-    return told
+        text += f"; {missing:,} runs are missing: --resume plays them"
+    return text
 
 
 def point_words(point: Mapping[str, Value]) -> str:

@@ -39,7 +39,7 @@ class _Whisker(NamedTuple):
     """A row of a plot: a mean with its interval, and where there is one, a range and a median."""
 
     label: str
-    told: str
+    title: str
     style: str
     y: int
     mean: str
@@ -65,7 +65,7 @@ class _Whiskers(NamedTuple):
 class _Spot(NamedTuple):
     """A point among two measures, with the arms of its intervals."""
 
-    told: str
+    title: str
     style: str
     x: str
     y: str
@@ -194,9 +194,9 @@ def _sign(interval: Interval) -> str:
 
 def _whisker(point: PointResult, found: Summary | Interval, scale: Scale, y: int) -> _Whisker:
     width = max(1.5, float(scale(found.high)) - float(scale(found.low)))
-    told = f"{point_words(point.point)}: {interval_words(found)}"
+    title = f"{point_words(point.point)}: {interval_words(found)}"
     return _Whisker(
-        *(_label(point), told, _style(point), y),
+        *(_label(point), title, _style(point), y),
         *(scale(found.mean), scale(found.low), f"{width:.1f}"),
     )
 

@@ -275,8 +275,8 @@ def _broken(text: str, cap: int) -> list[str]:
 
 def _below(cells: Sequence[tuple[str, str]], screen: Screen) -> list[str]:
     """The cells that have no room in the row, with their headers; empty ones are left out."""
-    told = "   ".join(f"{title}: {text}" for title, text in cells if text not in (NONE, ""))
-    return _notice(told, screen, "    ")
+    line = "   ".join(f"{title}: {text}" for title, text in cells if text not in (NONE, ""))
+    return _notice(line, screen, "    ")
 
 
 def _notice(text: str, screen: Screen, indent: str = "") -> list[str]:

@@ -123,7 +123,7 @@ def summary(plan: UpgradePlan) -> str:
     low, high = clock(plan.estimate.low), clock(plan.estimate.high)
     are = "is" if counts["claim"] == 1 else "are"
     text += f" {are} done in {steps}, in about {clock(plan.expected_seconds)} ({low} to {high})"
-    left = [f"{counts[word]} {said}" for word, said in (("skip", "skipped"), ("hold", "held"))
+    left = [f"{counts[word]} {label}" for word, label in (("skip", "skipped"), ("hold", "held"))
             if counts[word]]  # fmt: skip
     return ", ".join([text, *left])
 
@@ -174,12 +174,12 @@ def finding_lines(plan: UpgradePlan) -> Iterator[str]:
 
 def undone_lines(plan: UpgradePlan) -> Iterator[str]:
     """The changes that unblock the nodes that cannot be done, alike ones as one."""
-    told: dict[str, list[str]] = {}
+    by_change: dict[str, list[str]] = {}
     for node in plan.undone:
         if node.remedy is not None:
             text = f"{node.remedy.change} (risk: {node.remedy.risk})"
-            told.setdefault(text, []).append(node.name)
-    for text, names in told.items():
+            by_change.setdefault(text, []).append(node.name)
+    for text, names in by_change.items():
         yield f"to do {first_names(names, 5)}: {text}"
 
 

@@ -162,8 +162,8 @@ def _details(status: dict[str, Any]) -> Iterable[str]:
         if gate["because"] == status["because"]:
             continue  # a pause: the first line says it
         ago = gate["toldSecondsAgo"]
-        told = "" if ago is None else f" (reported {_span(ago)} ago)"
-        yield f"{_GATE} {gate['gate']}{told}: {gate['because']}"
+        reported = "" if ago is None else f" (reported {_span(ago)} ago)"
+        yield f"{_GATE} {gate['gate']}{reported}: {gate['because']}"
     held: dict[str, list[str]] = {}
     for hold in status["holds"]:
         held.setdefault(hold["because"], []).append(hold["what"])

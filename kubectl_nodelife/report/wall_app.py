@@ -66,8 +66,8 @@ def wall_lines(
 ) -> list[WallLine]:
     """As many lines as the screen has, or fewer. `age_s`: seconds since the document came."""
     if size.width < LEAST_WIDTH or size.height < LEAST_HEIGHT:
-        said = f"The terminal is too small: {size.width} x {size.height}."
-        return [WallLine(said), WallLine(f"It needs {LEAST_WIDTH} x {LEAST_HEIGHT}.")]
+        warning = f"The terminal is too small: {size.width} x {size.height}."
+        return [WallLine(warning), WallLine(f"It needs {LEAST_WIDTH} x {LEAST_HEIGHT}.")]
     stale = age_s > STALE_SECONDS
     shown_s = min(age_s, STALE_SECONDS)
     zones, nodes, following = _shares(made, size.height - 8)
@@ -101,10 +101,10 @@ def _headline(made: Wall, words: str, sort: str) -> WallLine:
     trouble = sum(1 for node in made.nodes if not node.fine)
     chosen = f", of those that {words!r} chooses" if words else ""
     by = f", sorted by {sort}" if sort and sort != "trouble" else ""
-    said = ", ".join(
+    counts = ", ".join(
         f"{n} {state}" for state, n in sorted(made.counts.items(), key=lambda c: -c[1])
     )
-    return WallLine(f"{counted(total, 'node')}{chosen}: {said}{by}", WARN if trouble else GOOD)
+    return WallLine(f"{counted(total, 'node')}{chosen}: {counts}{by}", WARN if trouble else GOOD)
 
 
 def _state(made: Wall, age_s: float) -> WallLine:
@@ -184,7 +184,7 @@ _SHARE: Final = 4.0
 
 Ask = Callable[[str, str, int], Wall]
 """By filter, key to sort by, and the most nodes. Raises NodelifeError."""
-Tell = Callable[[str], str]
+Describe = Callable[[str], str]
 """Text about a node. Raises NodelifeError."""
 
 
@@ -256,7 +256,7 @@ class WallApp(App[str]):
         Binding("ctrl+z", "suspend_process", "Suspend"),
     ]
 
-    def __init__(self, ask: Ask, explain: Tell, what_if: Tell) -> None:
+    def __init__(self, ask: Ask, explain: Describe, what_if: Describe) -> None:
         super().__init__()
         self._ask, self._explain, self._what_if = ask, explain, what_if
         self._wall: Wall | None = None
@@ -342,22 +342,22 @@ class WallApp(App[str]):
 
     def action_explain(self) -> None:
         """Say all that is known of the chosen node."""
-        self._tell(self._explain)
+        self._describe_chosen(self._explain)
 
     def action_what_if(self) -> None:
         """Say what its loss would do."""
-        self._tell(self._what_if)
+        self._describe_chosen(self._what_if)
 
-    def _tell(self, tell: Tell) -> None:
+    def _describe_chosen(self, describe: Describe) -> None:
         if self._chosen:
             self.notify(f"asking about {self._chosen} ...", markup=False, timeout=2)
-            work: Any = partial(self._told, tell, self._chosen)
+            work: Any = partial(self._show_description, describe, self._chosen)
             self.run_worker(work, thread=True, exclusive=True, group="tell")
 
-    def _told(self, tell: Tell, name: str) -> None:
+    def _show_description(self, describe: Describe, name: str) -> None:
         """In a thread."""
         try:
-            text = tell(name)
+            text = describe(name)
         except NodelifeError as error:
             text = f"error: {error}"
         self.call_from_thread(self._show_text, text)

@@ -58,7 +58,7 @@ class _Figure(NamedTuple):
     """The chart of a workload."""
 
     name: str
-    told: str
+    text: str
     chart: BudgetChart
     band: _Band | None
 
@@ -180,14 +180,14 @@ def _figure(workload: WorkloadFuture, last: float) -> _Figure:
     drawn = budget_chart(BudgetPlan(workload.namespace, name, "", 0, 0, 0, 0, points), last)
     lowest = {workload.low.lowest_serving, workload.lowest_serving, workload.high.lowest_serving}
     few = f"{min(lowest)}" if len(lowest) == 1 else f"{min(lowest)} to {max(lowest)}"
-    told = f"{workload.ready_before} ready before, lowest {few}"
+    text = f"{workload.ready_before} ready before, lowest {few}"
     band, between = None, _back_between(workload, last)
     if between is not None:
         scale = (SMALL.width - SMALL.left - SMALL.right) / last
         width = (between[1] - between[0]) * scale
         band = _Band(f"{SMALL.left + between[0] * scale:.1f}", f"{max(width, 1.5):.1f}")
-        told += f", back in {clock(between[0])} to {clock(between[1])}"
-    return _Figure(name, told, drawn, band)
+        text += f", back in {clock(between[0])} to {clock(between[1])}"
+    return _Figure(name, text, drawn, band)
 
 
 def _record(difference: Difference) -> tuple[str, ...]:

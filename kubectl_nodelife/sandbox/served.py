@@ -50,7 +50,7 @@ class ServedApi(Api):
             document = self._new_document(obj)
         else:
             document = merge_back(present.document(), encode(present.obj), encode(obj))
-        self._told(kind, self.served.put(kind, document), cause)
+        self._put_slice(kind, self.served.put(kind, document), cause)
 
     def load(self, kind: str, obj: KubeObject) -> None:
         """Store the initial objects, before there are watchers."""
@@ -68,7 +68,7 @@ class ServedApi(Api):
             self._schedule(document)
         entry = self.served.put(resource.kind, document)
         if resource.read:
-            self._told(resource.kind, entry, None)
+            self._put_slice(resource.kind, entry, None)
         return entry
 
     def _schedule(self, document: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ class ServedApi(Api):
         super().drop(resource.kind, key)
         return entry
 
-    def _told(self, kind: str, entry: StoredObject, cause: Action | None) -> None:
+    def _put_slice(self, kind: str, entry: StoredObject, cause: Action | None) -> None:
         super().put(kind, entry.obj, cause)
 
     def _new_document(self, obj: KubeObject) -> dict[str, Any]:

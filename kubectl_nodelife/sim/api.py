@@ -171,7 +171,7 @@ class Api:
         if type(obj) is Pod:
             before: Pod | None = old  # type: ignore[assignment]
             if before is None or not same_but_for_conditions(before, obj):
-                self._tell_pod(before, obj, cause)
+                self._notify_pod_listeners(before, obj, cause)
             else:
                 for on_conditions in self._conditions_listeners:
                     on_conditions(((before, obj, cause),))
@@ -199,7 +199,7 @@ class Api:
         self.changes += 1
         self.pending.append(Gone(kind, key, cause))
         if kind == "Pod":
-            self._tell_pod(cast(Pod, old), None, cause)
+            self._notify_pod_listeners(cast(Pod, old), None, cause)
         elif kind == "Node":
             for listener in self._node_listeners:
                 listener(cast(Node, old), None, cause)
@@ -225,7 +225,7 @@ class Api:
         )
         return replace(obj, metadata=meta)
 
-    def _tell_pod(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
+    def _notify_pod_listeners(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         for listener in self._pod_listeners:
             listener(old, new, cause)
 
@@ -260,7 +260,7 @@ def deletion(
     )
 
 
-def told(
+def event_record(
     obj: KubeObject | tuple[str, str, str],
     reason: str,
     because: str,
@@ -291,7 +291,6 @@ def told(
 
 
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
-
 
 
 class DefaultTolerationSeconds(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ from kubectl_nodelife.kube.storage import (
 )
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
-from kubectl_nodelife.sim.api import told
+from kubectl_nodelife.sim.api import event_record
 from kubectl_nodelife.sim.timeline import KUBELET
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.volumes import claim_names
@@ -99,7 +99,7 @@ class AttachedVolumes:
             holder = self._holder.get(claim, pod.spec.node_name)
             if holder != pod.spec.node_name:
                 why = f"its volume of claim {claim[1]} is attached to {holder}"
-                self._world.api.note(told(pod, "FailedAttachVolume", why, warning=True))
+                self._world.api.note(event_record(pod, "FailedAttachVolume", why, warning=True))
                 self.waits[pod.key] = holder
                 return True
         self._attach(pod)
@@ -164,7 +164,7 @@ class AttachedVolumes:
             if pod is not None and claim in self._claims(pod):
                 del self.waits[key]
                 why = f"the volume of its claim {claim[1]} is attached to {pod.spec.node_name}"
-                done = self._world.api.note(told(pod, "SuccessfulAttachVolume", why))
+                done = self._world.api.note(event_record(pod, "SuccessfulAttachVolume", why))
                 self._world.kubelets.start_pod(pod, done)
 
 

@@ -25,7 +25,7 @@ from kubectl_nodelife.kubelet.containers import (
 from kubectl_nodelife.kubelet.machine import MAX_WAITING_REQUESTS
 from kubectl_nodelife.kubelet.pods import is_mirror_pod
 from kubectl_nodelife.kubelet.reclaim import RUNNING_CONTAINERS, containers_are_stopped
-from kubectl_nodelife.sim.api import told
+from kubectl_nodelife.sim.api import event_record
 from kubectl_nodelife.sim.events import ContainerEvent, PodTargets, ResourcesEvent
 from kubectl_nodelife.sim.status_manager import StatusManager, StatusManagers
 
@@ -67,7 +67,7 @@ class ContainerEvents:
             if before != event.left:
                 words = ", ".join(event.left) or "nothing"
                 why = f"the node holds of the pod beyond its end: {words}"
-                cause = self._api.note(told(pod, "ResourcesLeft", why))
+                cause = self._api.note(event_record(pod, "ResourcesLeft", why))
                 if pod.uid in manager.stopped:
                     self._go_on(manager, pod, cause)
 
@@ -82,13 +82,15 @@ class ContainerEvents:
         else:
             why = "there is room again: changes are sent at once"
         word = "StatusChannelFull" if full else "StatusChannelFree"
-        self._api.note(told(("Node", "", node), word, why))
+        self._api.note(event_record(("Node", "", node), word, why))
 
     def _pods(self, targets: PodTargets) -> list[Pod]:
         found = [pod for pod in self._api.store.pods.values() if targets.match(pod)]
         for name in set(targets.names) - {pod.name for pod in found}:
             why = "the scenario names this pod, which does not exist now"
-            self._api.note(told(("Pod", targets.namespace, name), "NotFound", why, warning=True))
+            self._api.note(
+                event_record(("Pod", targets.namespace, name), "NotFound", why, warning=True)
+            )
         return [pod for pod in found if pod.spec.node_name]
 
     def _know(self, pod: Pod) -> Pod:
@@ -106,7 +108,7 @@ class ContainerEvents:
         names = _named(event, own)
         if not names:
             why = f"the pod has no container {event.container}"
-            self._api.note(told(pod, "StatusIgnored", why, warning=True))
+            self._api.note(event_record(pod, "StatusIgnored", why, warning=True))
             return
         if event.step is not None:
             if event.step.state != "waiting":
@@ -128,7 +130,7 @@ class ContainerEvents:
             started = bool(event.started)
             made = machine.set_container_startup(own.uid, container_id, started, now_ns)
             what = f"container {name} has {'' if started else 'not '}started"
-        self._tell(pod, own, made, what, f"{what}, as the kubelet has it already", None)
+        self._report_change(pod, own, made, what, f"{what}, as the kubelet has it already", None)
 
     def _set_pod_status(
         self,
@@ -154,7 +156,7 @@ class ContainerEvents:
         )
         why = illegal_transition(before, status, own.spec, machine.rules)
         if why is not None:
-            note = told(pod, "StatusRefused", f"the update is aborted: {why}", warning=True)
+            note = event_record(pod, "StatusRefused", f"the update is aborted: {why}", warning=True)
             self._api.note(note)
             return
         made = machine.set_pod_status(self._as_shown(pod, own), status, now_ns)
@@ -162,24 +164,26 @@ class ContainerEvents:
         given, left = len(step.message.encode()), len(kept.encode())
         if left < given:
             what += f", its message cut from {given} bytes to {left}"
-        self._tell(pod, own, made, what, f"{what}: the same status", cause)
+        self._report_change(pod, own, made, what, f"{what}: the same status", cause)
 
-    def _tell(
+    def _report_change(
         self, pod: Pod, own: Pod, made: bool, what: str, ignored: str, cause: Action | None
     ) -> None:
         machine = self._managers.of(pod.spec.node_name).machine
         if not made:
-            self._api.note(told(pod, "StatusIgnored", f"no new version: {ignored}", cause=cause))
+            self._api.note(
+                event_record(pod, "StatusIgnored", f"no new version: {ignored}", cause=cause)
+            )
             return
         version = machine.statuses[own.uid].version
         because = f"{what}: version {version}"
-        note = self._api.note(told(pod, "StatusChanged", because, cause=cause))
+        note = self._api.note(event_record(pod, "StatusChanged", because, cause=cause))
         if not machine.wakes_sender():
             why = f"the channel is full: version {version} waits for the batch"
-            self._api.note(told(pod, "StatusDeferred", why, cause=note))
+            self._api.note(event_record(pod, "StatusDeferred", why, cause=note))
         elif not self._kubelets.alive(pod.spec.node_name):
             why = f"the kubelet is cut off: version {version} waits"
-            self._api.note(told(pod, "StatusDeferred", why, cause=note))
+            self._api.note(event_record(pod, "StatusDeferred", why, cause=note))
         sentence = f"the kubelet of {pod.spec.node_name} reports version {version}: {what}"
         self._managers.accepted(pod, own.uid, sentence, note)
 
@@ -223,9 +227,9 @@ class ContainerEvents:
             waits = bool(manager.holds(pod.uid, machine.statuses[own.uid].status))
         if not waits and not machine.statuses[own.uid].is_finished:
             made = machine.terminate_pod(pod, self._api.now_ns)
-            self._tell(pod, own, made, "the kubelet is done with the pod", "", cause)
+            self._report_change(pod, own, made, "the kubelet is done with the pod", "", cause)
         if pod.key in self._api.store.pods:
-            self._managers.tell_holds(manager, pod)
+            self._managers.record_holds(manager, pod)
             self._managers.wake(pod.spec.node_name)
 
     def _as_shown(self, pod: Pod, own: Pod) -> Pod:

@@ -46,7 +46,7 @@ from kubectl_nodelife.kube.workload import (
     ReplicaSet,
     ScaleSpec,
 )
-from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, told
+from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, event_record
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH, is_active, replicas_of
 
@@ -273,14 +273,14 @@ class Deployments:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         if self._sets:
-            self._heard(cast(Pod, new or old), cause)
+            self._wake_owner(cast(Pod, new or old), cause)
 
     def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
         if self._sets:
             for _, pod, cause in changes:
-                self._heard(pod, cause)
+                self._wake_owner(pod, cause)
 
-    def _heard(self, pod: Pod, cause: Action | None) -> None:
+    def _wake_owner(self, pod: Pod, cause: Action | None) -> None:
         owner = controller_of(pod.metadata)
         uid = self._sets.get(owner.uid) if owner is not None else None
         if uid is not None:
@@ -349,7 +349,7 @@ class Deployments:
         if (done.replicas, done.available) == (wanted, wanted) and not any(map(replicas_of, old)):
             why = f'ReplicaSet "{new.name}" has successfully progressed.'
             cause = self._causes.get(deployment.uid)
-            self._api.note(told(deployment, "NewReplicaSetAvailable", why, cause=cause))
+            self._api.note(event_record(deployment, "NewReplicaSetAvailable", why, cause=cause))
             self._forget(deployment.uid)
             return
         later = [
@@ -414,7 +414,7 @@ class Deployments:
         up = "up" if count > before else "down"
         why = f"Scaled {up} replica set {one.name} from {before} to {count}"
         cause = self._causes.get(deployment.uid)
-        scaled = self._api.note(told(deployment, "ScalingReplicaSet", why, cause=cause))
+        scaled = self._api.note(event_record(deployment, "ScalingReplicaSet", why, cause=cause))
         one = replace(one, spec=replace(one.spec, replicas=count))
         self._api.put("ReplicaSet", one, scaled)
         self._wake(deployment.uid)

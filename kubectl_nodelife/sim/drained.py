@@ -17,7 +17,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
-from kubectl_nodelife.sim.api import CLUSTER, Api, deletion, told
+from kubectl_nodelife.sim.api import CLUSTER, Api, deletion, event_record
 from kubectl_nodelife.sim.kubectl.cluster import ACCEPTED, CONFLICT, MISSING, Answer, DrainedPod
 from kubectl_nodelife.sim.kubectl.conversation import GONE, SKIPPED, NodeRun, Say
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
@@ -117,7 +117,7 @@ class KubectlRequests:
         if answer is None:
             return CONFLICT
         if isinstance(answer, EvictionRefused):
-            self._tell_refusal(target, answer)
+            self._record_refusal(target, answer)
             return answer
         cause = self._set_disruption_target(pod)
         self._delete(pod, requested_grace, "kubectl drain evicts it", cause)
@@ -134,14 +134,16 @@ class KubectlRequests:
         self._delete(pod, requested_grace, "kubectl drain deletes it", self._cause_of(pod))
         return ACCEPTED
 
-    def _tell_refusal(self, target: AskedPod, refusal: EvictionRefused) -> None:
+    def _record_refusal(self, target: AskedPod, refusal: EvictionRefused) -> None:
         """Write a record, unless the last try got the same refusal."""
         why = refusal.cause or refusal.message
         if why != target.refusal:
             target.refusal = why
             pod = target.pod
             because = f"{refusal.code}: {why}"
-            refused = told(pod, "EvictionRefused", because, cause=self._cause_of(pod), warning=True)
+            refused = event_record(
+                pod, "EvictionRefused", because, cause=self._cause_of(pod), warning=True
+            )
             self._api.note(refused)
 
     def _set_disruption_target(self, pod: Pod) -> Action | None:
@@ -210,7 +212,7 @@ class WorldUnderDrain(KubectlRequests):
         for name in self.to_cordon(names):
             node = self._api.store.nodes[name]
             why = "kubectl drain cordons all its nodes first"
-            done = self._api.note(told(node, "Cordoned", why, cause=self._causes[name]))
+            done = self._api.note(event_record(node, "Cordoned", why, cause=self._causes[name]))
             spec = replace(node.spec, unschedulable=True)
             self._api.put("Node", replace(node, spec=spec), done)
 
@@ -219,12 +221,12 @@ class WorldUnderDrain(KubectlRequests):
         pods = sorted(self._api.store.pods_on(node), key=lambda pod: pod.key)
         return [ListedPod(self._api, pod) for pod in pods]
 
-    def tell_end(self, run: NodeRun[ListedPod]) -> None:
+    def record_end(self, run: NodeRun[ListedPod]) -> None:
         """Write a record of a node's turn that has ended."""
         reason, because, warning = _end_of(run, self._options)
         about = self._api.store.nodes.get(run.name) or ("Node", "", run.name)
         cause = self._causes[run.name]
-        self._api.note(told(about, reason, because, cause=cause, warning=warning))
+        self._api.note(event_record(about, reason, because, cause=cause, warning=warning))
 
 
 class KubectlProcesses:
@@ -244,7 +246,7 @@ class KubectlProcesses:
         for under, process in self._running:
             forked = under.fork(world)
             listed = partial(ListedPod.fork, api=world.api)
-            other._running.append((forked, process.fork(forked, listed, forked.tell_end, moved)))
+            other._running.append((forked, process.fork(forked, listed, forked.record_end, moved)))
         for place, (number, call, arguments) in self._calls.items():
             other._calls[place] = (number, call, tuple(_moved(a, moved) for a in arguments))
         return other
@@ -255,10 +257,10 @@ class KubectlProcesses:
         names = tuple(node.name for node in nodes)
         for node in nodes:
             why = f"a user runs {options.command(*names)}"
-            causes[node.name] = self._world.api.note(told(node, "DrainStarted", why))
+            causes[node.name] = self._world.api.note(event_record(node, "DrainStarted", why))
         under = WorldUnderDrain(self._world, len(self._running), options, causes)
         process: KubectlDrain[ListedPod]
-        process = KubectlDrain(under, options, names, on_node=under.tell_end, say=say)
+        process = KubectlDrain(under, options, names, on_node=under.record_end, say=say)
         self._running.append((under, process))
         process.start(self._world.api.now_ns)
 
@@ -296,8 +298,8 @@ def _moved(argument: Any, moved: dict[object, object]) -> Any:
 def _end_of(run: NodeRun[ListedPod], options: DrainOptions) -> tuple[str, str, bool]:
     """(reason, sentence, whether it is a warning) of a node's turn that has ended."""
     if run.refused:
-        said = dict.fromkeys(d.message for _, d in run.decisions if d.verb == REFUSE)
-        return "DrainRefused", f"kubectl touches nothing there: {'; '.join(said)}", True
+        messages = dict.fromkeys(d.message for _, d in run.decisions if d.verb == REFUSE)
+        return "DrainRefused", f"kubectl touches nothing there: {'; '.join(messages)}", True
     count = len(run.targets)
     if run.drained:
         return (

@@ -18,7 +18,7 @@ from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.service import Service, is_ready_endpoint, selects
-from kubectl_nodelife.sim.api import Api, told
+from kubectl_nodelife.sim.api import Api, event_record
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 
 LOST = "EndpointsLost"
@@ -97,7 +97,7 @@ class EndpointsController:
         if ready == (pod.name in one.ready):
             return
         if not one.lost and not one.back:
-            self._agenda.add(self._api.now_ns, KUBELET, self._tell, one.service.key)
+            self._agenda.add(self._api.now_ns, KUBELET, self._record_changes, one.service.key)
         if ready:
             one.ready[pod.name] = None
         else:
@@ -110,7 +110,7 @@ class EndpointsController:
         for change in changes:
             self._pod_changed(*change)
 
-    def _tell(self, key: Key, now_ns: int) -> None:
+    def _record_changes(self, key: Key, now_ns: int) -> None:
         one = self._endpoints[key]
         for reason, pods, verb in (
             (LOST, one.lost, "no traffic goes to"),
@@ -120,7 +120,7 @@ class EndpointsController:
                 names = ", ".join(sorted(pods))
                 because = f"{verb} {names}; ready endpoints: {len(one.ready)}"
                 warning = reason == LOST and not one.ready
-                done = told(one.service, reason, because, cause=one.cause, warning=warning)
+                done = event_record(one.service, reason, because, cause=one.cause, warning=warning)
                 self._api.note(done)
         one.lost, one.back, one.cause = set(), set(), None
 

@@ -1,5 +1,4 @@
-"""The events of a scenario: what they are, and how they are read from the document.
-"""
+"""The events of a scenario: what they are, and how they are read from the document."""
 
 from __future__ import annotations
 
@@ -98,12 +97,12 @@ def read_container(value: Any, at: FieldPath) -> ContainerEvent:
     container = mapping(value, at, (*_POD_TARGETS, "name", "ready", "started", *_STEP))
     targets = _pod_targets(container, at)
     name = text(container["name"], at.key("name")) if "name" in container else ""
-    said = [key for key in ("ready", "started", "state") if key in container]
-    if len(said) != 1:
+    given = [key for key in ("ready", "started", "state") if key in container]
+    if len(given) != 1:
         raise at.fault("says not what happens to the container", "give ready, started or state")
-    if said[0] != "state":
-        word = switch(container[said[0]], at.key(said[0]))
-        if said[0] == "ready":
+    if given[0] != "state":
+        word = switch(container[given[0]], at.key(given[0]))
+        if given[0] == "ready":
             return ContainerEvent(targets, name, ready=word)
         return ContainerEvent(targets, name, started=word)
     states = ("running", "waiting", "terminated")

@@ -21,21 +21,21 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH, NAMESPACE_NODE_LEASE
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.sim.api import made_uid
-from kubectl_nodelife.sim.kubelet_state import Heard
+from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule
 from kubectl_nodelife.sim.scenario import Setting
 
 _REVISION = "ControllerRevision"
 _ON_DELETE = "OnDelete"
 
 
-def joined_kubelets(setting: Setting) -> dict[str, Heard]:
+def joined_kubelets(setting: Setting) -> dict[str, HeartbeatSchedule]:
     """The kubelets that go on, by node name."""
-    heard = {}
+    kubelets = {}
     for node in (*setting.cluster.nodes.values(), *_nodes_that_are_gone(setting.cluster)):
         sign = last_sign(setting, node)
         if goes_on(node, sign, setting.start_ns, late_renew=setting.late_kubelets_renew):
-            heard[node.name] = _heard(setting, node, sign)
-    return heard
+            kubelets[node.name] = _heartbeats_of(setting, node, sign)
+    return kubelets
 
 
 def _nodes_that_are_gone(cluster: Cache) -> Iterator[Node]:
@@ -62,7 +62,7 @@ def goes_on(node: Node, sign: LastSignOfLife, now_ns: int, *, late_renew: bool =
     return not sign.is_late(now_ns)
 
 
-def _heard(setting: Setting, node: Node, sign: LastSignOfLife) -> Heard:
+def _heartbeats_of(setting: Setting, node: Node, sign: LastSignOfLife) -> HeartbeatSchedule:
     """When it renews and posts next; a phase that the scenario gives takes precedence."""
     now_ns, terms = setting.start_ns, setting.scenario.kubelet
     every_ns = terms.lease_renew_interval_ns or sign.every_ns
@@ -73,7 +73,7 @@ def _heard(setting: Setting, node: Node, sign: LastSignOfLife) -> Heard:
     ready = node.ready()
     posted = ready.last_heartbeat_time if ready is not None else None
     posted_ns = first_ns if posted is None else _uncut(int(posted), first_ns, every_ns)
-    return Heard(first_ns, every_ns, _next_of(posted_ns, terms.post_every_ns, now_ns))
+    return HeartbeatSchedule(first_ns, every_ns, _next_of(posted_ns, terms.post_every_ns, now_ns))
 
 
 def _uncut(posted_ns: int, first_ns: int, every_ns: int) -> int:

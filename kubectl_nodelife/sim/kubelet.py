@@ -32,7 +32,7 @@ from kubectl_nodelife.sim.api import CLUSTER, Api, deletion
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet_state import (
     Ending,
-    Heard,
+    HeartbeatSchedule,
     Kubelet,
     KubeletTerms,
     MachineFacts,
@@ -184,20 +184,20 @@ class Kubelets:
         for name in ("_on_start", "_on_run", "_on_stop"):
             setattr(self, name, [of_this_world(asked) for asked in getattr(self, name)])
 
-    def begin(self, heard: Mapping[str, Heard] | None = None) -> None:
+    def begin(self, joined: Mapping[str, HeartbeatSchedule] | None = None) -> None:
         """Take over the nodes and pods that are there at t=0: the ready nodes' kubelets start.
 
-        `heard`: the kubelets that are joined instead, which go on as they were; the others of the
+        `joined`: the kubelets that are joined instead, which go on as they were; the others of the
         nodes are silent.
         """
-        if heard is None:
+        if joined is None:
             self._start_all()
         else:
-            self._join_all(heard)
+            self._join_all(joined)
         for pod in list(self._api.store.pods.values()):
             if pod.metadata.deletion_timestamp is not None:
                 self._end(pod, None)
-            elif heard is not None and pod.spec.node_name and self.terms.awaits(pod):
+            elif joined is not None and pod.spec.node_name and self.terms.awaits(pod):
                 self._go_on(pod)
         self._api.on_node(self._node_changed)
         self._api.on_pod(self._pod_changed)
@@ -212,22 +212,22 @@ class Kubelets:
                 alive.append(node.name)
         self._agenda.add(first_ns, KUBELET, self._first_posts, tuple(alive))
 
-    def _join_all(self, heard: Mapping[str, Heard]) -> None:
+    def _join_all(self, joined: Mapping[str, HeartbeatSchedule]) -> None:
         """Where a controller wrote over a node's status, its kubelet corrects it with its next
         heartbeat; a kubelet that never posted does not begin to.
         """
         for node in self._api.store.nodes.values():
             own = own_conditions(node) if node.ready() is not None else {}
             self._kubelets[node.name] = self._make(node.name, own)
-            beats = heard.get(node.name)
+            beats = joined.get(node.name)
             if beats is not None and overwritten(own, node):
                 self._agenda.add(beats.first_ns, KUBELET, self._first_posts, (node.name,))
-        for name, beats in heard.items():
+        for name, beats in joined.items():
             kubelet = self._of(name, {})
             kubelet.alive, kubelet.first_ns = True, beats.first_ns
             self.silent.discard(name)
             kubelet.every_ns, kubelet.post_ns = beats.every_ns, beats.post_ns
-            self._tell(kubelet, None, None)
+            self._publish_heartbeats(kubelet, None, None)
 
     def _of(self, name: str, conditions: dict[str, NodeCondition]) -> Kubelet:
         """The kubelet of that name; a new one is silent, and sees these conditions."""
@@ -313,7 +313,7 @@ class Kubelets:
             return
         kubelet.alive = False
         self.silent.add(node)
-        self._tell(kubelet, self._api.now_ns, cause)
+        self._publish_heartbeats(kubelet, self._api.now_ns, cause)
 
     def start(self, node: str, cause: Action | None) -> None:
         """The kubelet starts (again): it renews and posts now, and takes care of its pods."""
@@ -341,12 +341,12 @@ class Kubelets:
         """From now on the kubelet sees these conditions; if alive, it posts a change at once."""
         kubelet = self._of(node, own_conditions(Node()))
         changed = False
-        for type_, told in conditions.items():
-            reason = told.reason or reason_of(type_, told.status)
-            new = NodeCondition(type_, told.status, reason, told.message)
+        for type_, reported in conditions.items():
+            reason = reported.reason or reason_of(type_, reported.status)
+            new = NodeCondition(type_, reported.status, reason, reported.message)
             seen = kubelet.conditions.get(type_)
-            plain = not told.reason and not told.message
-            if seen is None or seen.status != told.status or not (plain or alike(seen, new)):
+            plain = not reported.reason and not reported.message
+            if seen is None or seen.status != reported.status or not (plain or alike(seen, new)):
                 kubelet.conditions[type_] = new
                 changed = True
         if kubelet.alive and changed:
@@ -376,15 +376,17 @@ class Kubelets:
     def _next_post(self, kubelet: Kubelet, after_ns: int, cause: Action | None) -> None:
         """Count the report interval anew from a post at `after_ns`."""
         kubelet.post_ns = after_ns + self.terms.post_every_ns
-        self._tell(kubelet, None, cause)
+        self._publish_heartbeats(kubelet, None, cause)
 
-    def tell_of_all(self, stop_ns: int | None) -> None:
+    def publish_all(self, stop_ns: int | None) -> None:
         """Pass on the schedule of each that is alive; `stop_ns`: when its heartbeats end."""
         for kubelet in self._kubelets.values():
             if kubelet.alive:
-                self._tell(kubelet, stop_ns, None)
+                self._publish_heartbeats(kubelet, stop_ns, None)
 
-    def _tell(self, kubelet: Kubelet, stop_ns: int | None, cause: Action | None) -> None:
+    def _publish_heartbeats(
+        self, kubelet: Kubelet, stop_ns: int | None, cause: Action | None
+    ) -> None:
         self._api.pending.append(
             Heartbeats(
                 kubelet.name,

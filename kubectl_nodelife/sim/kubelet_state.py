@@ -123,7 +123,7 @@ class Kubelet:
         return other
 
 
-class Heard(msgspec.Struct, frozen=True):
+class HeartbeatSchedule(msgspec.Struct, frozen=True):
     """A kubelet that is alive already at t=0, and goes on: its next renewal and the interval of
     them, and its next status post without a change; ns.
     """

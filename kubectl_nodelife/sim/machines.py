@@ -32,7 +32,7 @@ from kubectl_nodelife.kube.pod import (
 from kubectl_nodelife.kube.storage import CSINode
 from kubectl_nodelife.kube.times import SECOND_NS, parse_duration, whole_seconds
 from kubectl_nodelife.kube.wellknown import LABEL_HOSTNAME, NO_SCHEDULE, TAINT_NODE_NOT_READY
-from kubectl_nodelife.sim.api import CLUSTER, Api, made_uid, told
+from kubectl_nodelife.sim.api import CLUSTER, Api, event_record, made_uid
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import MachineFacts
@@ -127,7 +127,9 @@ class Machines:
         self._set_reach(name, Reach.REACHED)
         about = self._api.store.nodes.get(name) or ("Node", "", name)
         why = "its connection is back: its kubelet renews its lease and posts its status"
-        self._kubelets.start(name, self._api.note(told(about, "LinkBack", why, cause=cause)))
+        self._kubelets.start(
+            name, self._api.note(event_record(about, "LinkBack", why, cause=cause))
+        )
 
     def _set_reach(self, name: str, reach: Reach) -> None:
         if reach is Reach.REACHED:
@@ -168,7 +170,7 @@ class Machines:
     def _silence(self, name: str, word: str, why: str, cause: Action | None) -> Action:
         about: KubeObject | tuple[str, str, str] = ("Node", "", name)
         about = self._api.store.nodes.get(name) or about
-        done = self._api.note(told(about, word, why, cause=cause))
+        done = self._api.note(event_record(about, word, why, cause=cause))
         self._kubelets.stop(name, done)
         return done
 
@@ -201,7 +203,7 @@ class Machines:
         if not back.drivers:
             self._lose_drivers(name, cause)
         why = "the kubelet starts: it renews its lease and posts its status"
-        kubelets.start(name, self._api.note(told(node, "KubeletStarted", why, cause=cause)))
+        kubelets.start(name, self._api.note(event_record(node, "KubeletStarted", why, cause=cause)))
 
     def _lose_drivers(self, name: str, cause: Action) -> None:
         found = self._api.store.get("CSINode", ("", name))
@@ -238,7 +240,7 @@ class Machines:
             ),
         )
         why = f"a new machine registers in place of {old.name}"
-        done = self._api.note(told(node, "Registered", why, cause=cause))
+        done = self._api.note(event_record(node, "Registered", why, cause=cause))
         self._api.put("Node", node, done)
         self._kubelets.start(name, done)
         if back.ready:

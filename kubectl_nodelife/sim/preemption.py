@@ -18,7 +18,7 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
 from kubectl_nodelife.kube.times import MILLISECOND_NS, whole_seconds
-from kubectl_nodelife.sim.api import CLUSTER, deletion, told
+from kubectl_nodelife.sim.api import CLUSTER, deletion, event_record
 from kubectl_nodelife.sim.timeline import OWNER
 from kubectl_nodelife.sim.world import World
 
@@ -128,7 +128,7 @@ class Preemption:
             f"{pod.namespace}/{pod.name} of priority {priority(pod)} needs its room,"
             f" and it has {priority(victim)}"
         )
-        preempted = api.note(told(victim, "Preempted", f"{why}: preempted on {node}"))
+        preempted = api.note(event_record(victim, "Preempted", f"{why}: preempted on {node}"))
         if self._marks:
             marked = SetPodCondition(
                 controller=CLUSTER,

@@ -29,7 +29,7 @@ from kubectl_nodelife.engine.events import Synced
 from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import human_duration
-from kubectl_nodelife.sim.api import Api, DefaultTolerationSeconds, told
+from kubectl_nodelife.sim.api import Api, DefaultTolerationSeconds, event_record
 from kubectl_nodelife.sim.attached_volumes import AttachedVolumes
 from kubectl_nodelife.sim.events import ScenarioEvent
 from kubectl_nodelife.sim.failing_writes import failing_writes
@@ -242,9 +242,9 @@ class Branch:
         world.advance(at_ns)
         why = "kube-controller-manager is started anew"
         api = world.api
-        api.note(told(("Controllers", "", "kube-controller-manager"), "Restarted", why))
+        api.note(event_record(("Controllers", "", "kube-controller-manager"), "Restarted", why))
         api.admission = admission
-        world.kubelets.tell_of_all(None)
+        world.kubelets.publish_all(None)
         api.pending.extend(Synced(kind) for kind in kinds)
         self.engine = Engine(controllers, api.store.copy(), kinds=kinds, numbers=api.numbers)
         self.host = EngineHost(self.engine, world, self.timeline)

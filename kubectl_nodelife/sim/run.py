@@ -223,7 +223,7 @@ class RunSummary(msgspec.Struct, frozen=True):
         }
 
 
-def tell(
+def summarize_run(
     run: Run, settings: Settings, zones: Mapping[str, Mapping[str, float]] | None = None
 ) -> RunSummary:
     """The summary of a whole run. `zones`: the controller's metrics at the end, by zone name."""
@@ -240,24 +240,24 @@ def tell(
     )
 
 
-def narrowed(story: RunSummary, run: Run, kind: str, key: Key) -> RunSummary | None:
+def narrowed(summary: RunSummary, run: Run, kind: str, key: Key) -> RunSummary | None:
     """The summary for one node with its pods, or for one pod; with the causes. None if it never
     existed.
     """
-    homes = _homes(run, story.records)
-    nodes = [loss for loss in story.nodes if kind == "Node" and loss.name == key[1]]
+    homes = _homes(run, summary.records)
+    nodes = [loss for loss in summary.nodes if kind == "Node" and loss.name == key[1]]
     if kind == "Node":
         about = {("Node", key), *(("Pod", pod) for pod, on in homes.items() if key[1] in on)}
         known = key[1] in run.setting.cluster.nodes
     else:
         about = {("Pod", key)}
         known = key in run.setting.cluster.pods
-    kept = [i for i, record in enumerate(story.records) if _about(record) in about]
+    kept = [i for i, record in enumerate(summary.records) if _about(record) in about]
     if not kept and not known:
         return None
-    records = _with_causes(story.records, kept)
+    records = _with_causes(summary.records, kept)
     only = f"{kind.lower()}/{'/'.join(filter(None, key))}"
-    return msgspec.structs.replace(story, records=records, nodes=nodes, workloads=[], only=only)
+    return msgspec.structs.replace(summary, records=records, nodes=nodes, workloads=[], only=only)
 
 
 def _about(record: Record) -> tuple[str, Key]:
@@ -406,7 +406,9 @@ def run(
     with without_collector(stay=True):  # `World.end` removes the cycles
         branch = Branch.begin(setting, controllers, duration_ns=duration_ns, faults=faults)
         world, timeline = branch.world, branch.timeline
-        source: TickSource = world if progress is None else _Told(world, setting.start_ns, progress)
+        source: TickSource = (
+            world if progress is None else _WithProgress(world, setting.start_ns, progress)
+        )
         upgrades = None
         if make_decider is not None:
             upgrades = VirtualUpgrades(world, timeline, make_decider, branch.host)
@@ -435,7 +437,7 @@ class _UntilUpgraded:
         return None if over else self._source.next(due_ns)
 
 
-class _Told:
+class _WithProgress:
     """A source that reports how far it is."""
 
     def __init__(self, source: TickSource, start_ns: int, progress: Progress) -> None:

@@ -26,7 +26,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
-from kubectl_nodelife.sim.api import Api, told
+from kubectl_nodelife.sim.api import Api, event_record
 from kubectl_nodelife.sim.timeline import OWNER, Agenda, NotForkableError
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node
 from kubectl_nodelife.workloads.placement_rules import SchedulerCache
@@ -92,7 +92,7 @@ class _Line:
         return next(iter(self.pods.values()))
 
 
-class ToldCache(SchedulerCache, Protocol):
+class NotifiedCache(SchedulerCache, Protocol):
     """The cluster as the scheduler sees it, which is notified of changes."""
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
@@ -141,7 +141,7 @@ class Scheduler:
         self.placement.end()
 
     def begin(
-        self, cache: ToldCache | None = None, placement: PlacementSimulator | None = None
+        self, cache: NotifiedCache | None = None, placement: PlacementSimulator | None = None
     ) -> None:
         """Count what is there, and find nodes for the pods that were never tried.
 
@@ -151,7 +151,7 @@ class Scheduler:
             classes = PodClasses()
             cache = StoreCache(self._api, classes, self._kinds_read)
             placement = PlacementSimulator(cache, self._scoring, classes, unstated_room=True)
-        self._cache: ToldCache = cache
+        self._cache: NotifiedCache = cache
         self.placement = placement
         if sum(self._api.store.pod_counts().values()) < len(self._api.store.pods):
             self._note_unbound()
@@ -237,7 +237,7 @@ class Scheduler:
                     line.failed(now_ns)
                     self._failed(pod)
                     continue
-                done = self._api.note(told(pod, "Scheduled", f"the pod fits on {node}"))
+                done = self._api.note(event_record(pod, "Scheduled", f"the pod fits on {node}"))
                 self._api.put("Pod", _bound(pod, node), done)
             self._leave(first.key)
             if line.pods:
@@ -314,7 +314,7 @@ class Scheduler:
             why = "no node meets the pod's demands now"
             if scheduled is not None and scheduled.status == "False":
                 why = scheduled.message
-            self._api.note(told(new, "FailedScheduling", why, cause=cause, warning=True))
+            self._api.note(event_record(new, "FailedScheduling", why, cause=cause, warning=True))
             self._failed(new)
         elif old.spec is not new.spec:
             name = self._line_of.get(old.key)

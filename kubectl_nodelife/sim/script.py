@@ -28,8 +28,8 @@ from kubectl_nodelife.sim.api import (
     as_created,
     as_updated,
     deletion,
+    event_record,
     refusal,
-    told,
 )
 from kubectl_nodelife.sim.drained import kubectl_of
 from kubectl_nodelife.sim.events import (
@@ -130,7 +130,7 @@ class Script:
             if event.lost
             else "the controllers reach the API server again and list everything anew"
         )
-        self._api.note(told(("Controllers", "", "kube-controller-manager"), reason, why))
+        self._api.note(event_record(("Controllers", "", "kube-controller-manager"), reason, why))
         if event.lost:
             self._world.cut_off()
         else:
@@ -144,7 +144,7 @@ class Script:
         for name in targets.nodes:
             if name not in nodes:
                 why = "the scenario names this node, which does not exist now"
-                self._api.note(told(("Node", "", name), "NotFound", why, warning=True))
+                self._api.note(event_record(("Node", "", name), "NotFound", why, warning=True))
         return [nodes[name] for name in targets.nodes if name in nodes]
 
     def _kubelet(self, event: KubeletEvent) -> None:
@@ -158,10 +158,10 @@ class Script:
             about = self._api.store.nodes.get(name) or ("Node", "", name)
             if event.heartbeats == "stop":
                 why = "the kubelet stops reporting: no Lease renewals, no status"
-                cause = self._api.note(told(about, "HeartbeatsStopped", why))
+                cause = self._api.note(event_record(about, "HeartbeatsStopped", why))
             elif event.heartbeats == "start":
                 why = "the kubelet starts: it renews its lease and posts its status"
-                cause = self._api.note(told(about, "HeartbeatsStarted", why))
+                cause = self._api.note(event_record(about, "HeartbeatsStarted", why))
             self._surround(name, event)
             if event.conditions:
                 kubelets.report(name, event.conditions, cause)
@@ -179,7 +179,7 @@ class Script:
             managers.of(name).failing = frozenset(event.failing_calls)
             words = ", ".join(event.failing_calls)
             why = f"its API calls fail: {words}" if words else "its API calls succeed again"
-            self._api.note(told(("Node", "", name), "StatusCalls", why))
+            self._api.note(event_record(("Node", "", name), "StatusCalls", why))
         if event.status_channel:
             events.fill_channel(name, event.status_channel == "full")
 
@@ -214,7 +214,7 @@ class Script:
         if node.spec.unschedulable == unschedulable:
             return
         reason = "Cordoned" if unschedulable else "Uncordoned"
-        cause = self._api.note(told(node, reason, _WHY))
+        cause = self._api.note(event_record(node, reason, _WHY))
         spec = replace(node.spec, unschedulable=unschedulable)
         self._api.put("Node", replace(node, spec=spec), cause)
 
@@ -229,14 +229,14 @@ class Script:
         if isinstance(new, Pod) and replace(new, status=cast(Pod, old).status) != old:
             new = self._api.admission.admit(new)
         if new != old and self._takes(new):
-            cause = self._api.note(told(new, "Patched", _WHY))
+            cause = self._api.note(event_record(new, "Patched", _WHY))
             self._api.put(kind, new, cause)
 
     def _takes(self, obj: KubeObject) -> bool:
         """True if the API server accepts the object; if not, a record is written."""
         why = refusal(obj)
         if why:
-            self._api.note(told(obj, "Refused", why, warning=True))
+            self._api.note(event_record(obj, "Refused", why, warning=True))
         return not why
 
     def _create(self, event: ApplyEvent) -> None:
@@ -262,18 +262,18 @@ class Script:
             )
             self._api.put(kind, pod, cause)
         else:
-            self._api.put(kind, obj, self._api.note(told(obj, "Created", _WHY)))
+            self._api.put(kind, obj, self._api.note(event_record(obj, "Created", _WHY)))
 
     def _delete(self, event: DeleteEvent) -> None:
         kind, key = event.kind.name, (event.namespace, event.name)
         obj = self._api.store.get(kind, key)
         if obj is None:
             why = "the scenario deletes this object, which does not exist now"
-            self._api.note(told((kind, *key), "NotFound", why, warning=True))
+            self._api.note(event_record((kind, *key), "NotFound", why, warning=True))
         elif isinstance(obj, Pod):
             self._delete_pod(obj, _WHY, None)
         else:
-            cause = self._api.note(told(obj, "Deleted", _WHY))
+            cause = self._api.note(event_record(obj, "Deleted", _WHY))
             self._api.drop(kind, key, cause)
             self._collect_garbage(obj, cause)
 
@@ -292,7 +292,7 @@ class Script:
         for kind in ("ReplicaSet", "ControllerRevision", "Job"):
             for obj in list(self._api.store.all(kind)):
                 if any(o.uid == owner.uid for o in obj.metadata.owner_references):
-                    done = self._api.note(told(obj, "Deleted", because, cause=cause))
+                    done = self._api.note(event_record(obj, "Deleted", because, cause=cause))
                     self._api.drop(kind, obj.key, done)
                     self._collect_garbage(obj, done)
 

@@ -39,7 +39,7 @@ from kubectl_nodelife.kubelet.machine import (
 from kubectl_nodelife.kubelet.pods import is_mirror_pod, static_pod_of
 from kubectl_nodelife.kubelet.reclaim import HOLDS, ReclaimTerms, containers_are_stopped, what_holds
 from kubectl_nodelife.kubelet.releases import StatusRules
-from kubectl_nodelife.sim.api import Api, deletion, told
+from kubectl_nodelife.sim.api import Api, deletion, event_record
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
@@ -74,7 +74,7 @@ class StatusManager:
         self.stopped: set[str] = set()
         self.held: dict[str, list[str]] = {}
         self.batch_at_ns: int | None = None
-        self.unheard: list[Pod] = []
+        self.pending_deletions: list[Pod] = []
 
     def fork(self) -> StatusManager:
         """A copy with the same cached statuses."""
@@ -83,13 +83,13 @@ class StatusManager:
         other.changed, other.left = dict(self.changed), dict(self.left)
         other.news = {uid: copy(news) for uid, news in self.news.items()}
         other.watched, other.stopped = set(self.watched), set(self.stopped)
-        other.held, other.unheard = dict(self.held), list(self.unheard)
+        other.held, other.pending_deletions = dict(self.held), list(self.pending_deletions)
         return other
 
     def could_have_running_containers(self, pod: Pod) -> bool:
         """True if something of the pod could still run."""
-        believed = self.machine.pod_status(pod.uid)
-        return not containers_are_stopped(believed or pod.status)
+        cached = self.machine.pod_status(pod.uid)
+        return not containers_are_stopped(cached or pod.status)
 
     def pod_resources_are_reclaimed(self, pod: Pod, status: PodStatus) -> bool:
         """True if nothing is left of a pod that was stopped; the objects of others are deleted by
@@ -172,7 +172,7 @@ class StatusManagers:
         if is_mirror_pod(pod):
             own = static_pod_of(pod)
             machine.observe(pod)
-        machine.believe(own, before.status, pod.uid)
+        machine.adopt(own, before.status, pod.uid)
         if before is not pod:
             machine.observe(pod)
             manager.news[own.uid] = PodNews(cause=cause)
@@ -200,7 +200,7 @@ class StatusManagers:
         manager = self._managers.get(node)
         if manager is None or manager.batch_at_ns is not None:
             return
-        if manager.machine.settled and not manager.changed and not manager.unheard:
+        if manager.machine.settled and not manager.changed and not manager.pending_deletions:
             return
         since_ns = self.kubelets.alive_since(node)
         if since_ns is not None:
@@ -267,7 +267,7 @@ class StatusManagers:
         if manager is None:
             return
         if not self.kubelets.alive(pod.spec.node_name):
-            manager.unheard.append(pod)
+            manager.pending_deletions.append(pod)
             return
         machine = manager.machine
         successor = self.api.store.pods.get(pod.key)
@@ -294,7 +294,7 @@ class StatusManagers:
         if cached is not None:
             machine.remove_orphaned_statuses(machine.statuses.keys() - {pod.uid})
             why = f"the pod is gone: its kubelet drops its cached status, version {cached.version}"
-            self.api.note(told(pod, "OrphanedStatusRemoved", why))
+            self.api.note(event_record(pod, "OrphanedStatusRemoved", why))
 
     def _batch(self, node: str, at_ns: int) -> None:
         manager = self.of(node)
@@ -309,11 +309,11 @@ class StatusManagers:
         if self._terms.pods_listed is not False:
             manager.machine.list_pods()
         self._send(node, manager.machine.sync_batch(at_ns))
-        unheard, manager.unheard = manager.unheard, []
-        for pod in unheard:
+        pending_deletions, manager.pending_deletions = manager.pending_deletions, []
+        for pod in pending_deletions:
             self._gone(pod)
         for pod in manager.machine.pods:
-            self.tell_holds(manager, pod)
+            self.record_holds(manager, pod)
         self.wake(node)
 
     def _send(self, node: str, calls: Calls) -> None:
@@ -333,7 +333,7 @@ class StatusManagers:
         if word in manager.failing:
             about = pod or ("Pod", call.namespace, call.name)
             why = f"the API server fails to {word} the pod: the next batch tries again"
-            self.api.note(told(about, "StatusSendFailed", why, warning=True))
+            self.api.note(event_record(about, "StatusSendFailed", why, warning=True))
             return CallRefused()
         if pod is None:
             return CallRefused(not_found=True)
@@ -370,7 +370,7 @@ class StatusManagers:
         self.api.drop("Pod", pod.key, done)
         return pod
 
-    def tell_holds(self, manager: StatusManager, pod: Pod) -> None:
+    def record_holds(self, manager: StatusManager, pod: Pod) -> None:
         """A record where resources hold a stopped pod's object, once for each set of them."""
         if pod.uid not in manager.stopped:
             return
@@ -380,7 +380,7 @@ class StatusManagers:
             manager.held[pod.uid] = holds
             words = "; ".join(HOLDS[word] for word in holds)
             why = f"its kubelet cannot let the object go: {words}"
-            self.api.note(told(pod, "PodHeld", why, warning=True))
+            self.api.note(event_record(pod, "PodHeld", why, warning=True))
 
 
 class PodNews(msgspec.Struct):
@@ -417,5 +417,7 @@ def patch_actions(pod: Pod, status: PodStatus, news: PodNews, version: int) -> I
             f"the kubelet of {node} sees that the status is not what it had reported, and sets it "
             "right"
         )
-        record = told(pod, "StatusPatched", f"{because} (version {version})", cause=news.cause)
+        record = event_record(
+            pod, "StatusPatched", f"{because} (version {version})", cause=news.cause
+        )
         yield replace(record, controller=NAME)

@@ -45,7 +45,7 @@ from kubectl_nodelife.engine.loop import EngineHost
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseSpec
 from kubectl_nodelife.kube.times import HOUR_NS, format_time
-from kubectl_nodelife.sim.api import RunRecorder, told
+from kubectl_nodelife.sim.api import RunRecorder, event_record
 from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.upgrade_course import Course
 from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
@@ -134,7 +134,7 @@ class VirtualLeader:
         """Its facts beside the cluster."""
         return HostState()
 
-    def hear(self, node: str, report: WorkReport) -> None:
+    def work_ended(self, node: str, report: WorkReport) -> None:
         """One of its commands has ended."""
         if self.alive:
             self.controller.work_report(node, report)
@@ -146,7 +146,7 @@ class VirtualLeader:
 
     def _carry_out(self, action: Action, now_ns: int) -> None:
         if isinstance(action, StartWork):
-            self._runs.work.start(action, self.hear)
+            self._runs.work.start(action, self.work_ended)
         elif isinstance(action, StopWork):
             self._runs.work.stop(action)
         elif action.writes:
@@ -236,24 +236,24 @@ class VirtualUpgrades:
                 spec=LeaseSpec(lease_transitions=0),
             )
         )
-        api.put("Lease", lease, self._tell("UpgradeStarted", "a user runs upgrade start"))
+        api.put("Lease", lease, self._record("UpgradeStarted", "a user runs upgrade start"))
 
     def command(self, event: UpgradeCommandEvent) -> None:
         """A user runs a command, or the leader's process dies."""
         if event.command == "leader-dies":
-            self._tell("LeaderDied", "the leader's process ends, and nothing else happens")
+            self._record("LeaderDied", "the leader's process ends, and nothing else happens")
             for leader in self.leaders:
                 leader.alive = False
             return
         verb = Verb(event.command)
-        self._tell(f"Upgrade{verb.value.capitalize()}", f"a user runs upgrade {verb.value}")
+        self._record(f"Upgrade{verb.value.capitalize()}", f"a user runs upgrade {verb.value}")
         self.request(UpgradeRequest(verb=verb, by="simulation"))
 
     def request(self, request: UpgradeRequest) -> None:
         """Leave a request for the leader; resume and abort start one where there is none."""
         lease = self._lease()
         if lease is None:
-            self._tell("NotFound", f"no run is there to {request.verb.value}", warning=True)
+            self._record("NotFound", f"no run is there to {request.verb.value}", warning=True)
             return
         annotations = {
             **(lease.metadata.annotations or {}),
@@ -345,7 +345,7 @@ class VirtualUpgrades:
         self.leaders.append(leader)
         self._last, self._acted_ns = controller, now_ns
         if self._joins:
-            self.work.go_on(controller.in_work(cache), leader.hear)
+            self.work.go_on(controller.in_work(cache), leader.work_ended)
         return leader
 
     def make_leader(self, controller: UpgradeController, epoch: int, cache: Cache) -> VirtualLeader:
@@ -356,6 +356,6 @@ class VirtualUpgrades:
         found = self.world.api.store.get("Lease", self.policy.lease_key)
         return found if isinstance(found, Lease) else None
 
-    def _tell(self, reason: str, because: str, *, warning: bool = False) -> Action:
+    def _record(self, reason: str, because: str, *, warning: bool = False) -> Action:
         about = ("Lease", *self.policy.lease_key)
-        return self.world.api.note(told(about, reason, because, warning=warning))
+        return self.world.api.note(event_record(about, reason, because, warning=warning))

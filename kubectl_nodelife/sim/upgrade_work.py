@@ -32,7 +32,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, Quantities
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.kube.workload import Condition, Job
-from kubectl_nodelife.sim.api import told
+from kubectl_nodelife.sim.api import event_record
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet_state import MachineFacts
 from kubectl_nodelife.sim.machines import KUBELET_RESTART_NS, Return
@@ -58,7 +58,7 @@ FLAP_COUNT: Final = 5
 _DONE: Final = 0
 _VERSION: Final = re.compile(r"v(\d+)\.(\d+)")
 
-Told = Callable[[str, WorkReport], None]
+OnReport = Callable[[str, WorkReport], None]
 """Gets the reports on the work on a node: the leader that started it."""
 
 
@@ -79,20 +79,22 @@ class VirtualWork:
         if self._policy.work.mode is WorkMode.JOB:
             self._api.on_object(self._job_changed)
 
-    def start(self, action: StartWork, tell: Told) -> None:
-        """The leader runs its command on the node; `tell` is called at its end."""
+    def start(self, action: StartWork, on_report: OnReport) -> None:
+        """The leader runs its command on the node; `on_report` is called at its end."""
         report = WorkReport(action.try_, _DONE)
-        self._begin(action.node, action, lambda: tell(action.node, report))
+        self._begin(action.node, action, lambda: on_report(action.node, report))
 
-    def go_on(self, marks: Mapping[str, NodeMark], tell: Told) -> None:
-        """The work on these nodes goes on, for as long as is left of its time; `tell` is called at
-        its end.
+    def go_on(self, marks: Mapping[str, NodeMark], on_report: OnReport) -> None:
+        """The work on these nodes goes on, for as long as is left of its time; `on_report` is
+        called at its end.
         """
         now_ns = self._api.now_ns
         for name, mark in marks.items():
             since = mark.work.started or mark.since
             spent_ns = max(0, now_ns - parse_time(since)) if since else 0
-            self._begin(name, None, partial(tell, name, WorkReport(mark.try_, _DONE)), spent_ns)
+            self._begin(
+                name, None, partial(on_report, name, WorkReport(mark.try_, _DONE)), spent_ns
+            )
 
     def stop(self, action: StopWork) -> None:
         """The leader ends its command: what it has not changed yet stays as it is."""
@@ -133,7 +135,9 @@ class VirtualWork:
         how = self._fault_of(name, self._tries)
         if why := self._changes_nothing(name, how):
             about = self._api.store.nodes.get(name) or ("Node", "", name)
-            self._api.note(told(about, "FaultWithoutEffect", why, cause=cause, warning=True))
+            self._api.note(
+                event_record(about, "FaultWithoutEffect", why, cause=cause, warning=True)
+            )
         terms = self._terms
         lasts_ns = self._lasts_ns(name)
         if spent_ns:
@@ -191,7 +195,9 @@ class VirtualWork:
         about: KubeObject | tuple[str, str, str] = ("Node", "", name)
         about = self._api.store.nodes.get(name) or about
         why = "its machine goes down, and never comes back"
-        self._world.kubelets.stop(name, self._api.note(told(about, "Lost", why, cause=cause)))
+        self._world.kubelets.stop(
+            name, self._api.note(event_record(about, "Lost", why, cause=cause))
+        )
 
     def _replace(self, name: str, lasts_ns: int, how: str, cause: Action | None) -> None:
         back = self._return(name, how)
@@ -250,9 +256,9 @@ class VirtualWork:
         for number in range(FLAP_COUNT):
             for half, status in ((1, "False"), (2, "True")):
                 after_ns = from_ns + (2 * number + half) * FLAP_NS
-                self._after(after_ns, partial(self._say, name, status, cause))
+                self._after(after_ns, partial(self._report_ready, name, status, cause))
 
-    def _say(self, name: str, ready: str, cause: Action | None, at_ns: int) -> None:
+    def _report_ready(self, name: str, ready: str, cause: Action | None, at_ns: int) -> None:
         if self._world.kubelets.alive(name):
             self._world.kubelets.report(name, {"Ready": ReportedCondition(ready)}, cause)
 

@@ -26,11 +26,11 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.dependent_writes import (
     FailedWrite,
-    Lane,
+    QueueKey,
     depends_on,
-    is_heard_of,
-    lane,
+    learns_of_failure,
     others_depend_on,
+    queue_key,
 )
 from kubectl_nodelife.engine.events import (
     NO_ANSWER,
@@ -58,7 +58,7 @@ from kubectl_nodelife.sim.endpoints import EndpointsController
 from kubectl_nodelife.sim.failing_writes import FailingWrites
 from kubectl_nodelife.sim.failing_writes import InjectedFault as InjectedFault
 from kubectl_nodelife.sim.kubelet import Kubelets
-from kubectl_nodelife.sim.kubelet_state import Heard, KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletTerms
 from kubectl_nodelife.sim.machines import Machines
 from kubectl_nodelife.sim.owners import WorkloadControllers
 from kubectl_nodelife.sim.scheduler import Scheduler
@@ -122,7 +122,7 @@ class World:
         self.disruption = DisruptionController(self.api, self.agenda, self.owners)
         self.endpoints = EndpointsController(self.api, self.agenda)
         self.failures: list[Outcome] = []
-        self._failed_now: dict[Lane, FailedWrite] = {}
+        self._failed_now: dict[QueueKey, FailedWrite] = {}
         self._begun = False
         self.end_ns = end_ns
         self._rounds = 0
@@ -188,11 +188,13 @@ class World:
         ]
         return [part for part in of_its_own if part is not None]
 
-    def begin(self, kinds: Iterable[str], heard: Mapping[str, Heard] | None = None) -> Cache:
+    def begin(
+        self, kinds: Iterable[str], joined: Mapping[str, HeartbeatSchedule] | None = None
+    ) -> Cache:
         """Start the cluster's own parts. Returns what a first list returns.
 
         The first tick is at this very instant: the scenario's events come first in it, and it
-        reports the `kinds` as synced. `heard`: kubelets that are joined (`Kubelets.begin`).
+        reports the `kinds` as synced. `joined`: kubelets that are joined (`Kubelets.begin`).
         """
         listed = self.api.store.copy()
         self.scheduler.begin()
@@ -200,7 +202,7 @@ class World:
         self.deployments.begin()
         self.disruption.begin()
         self.endpoints.begin()
-        self.kubelets.begin(heard)
+        self.kubelets.begin(joined)
         if self.managers is not None:
             self.managers.begin()
         self.api.pending.extend(Synced(kind) for kind in kinds)
@@ -263,13 +265,13 @@ class World:
         """True if it is not sent, since what it depends on failed at this instant."""
         if not self._failed_now:
             return False
-        failed = self._failed_now.get(lane(action, self.api.store))
+        failed = self._failed_now.get(queue_key(action, self.api.store))
         if failed is None or not depends_on(action, now_ns, failed):
             return False
         self.failures.append(Outcome(action, NOT_SENT))
-        if is_heard_of(action, failed):
-            heard = self.api.pending if self._withheld is None else self._shown
-            heard.append(Outcome(action, failed.result.code, failed.result.message))
+        if learns_of_failure(action, failed):
+            pending = self.api.pending if self._withheld is None else self._shown
+            pending.append(Outcome(action, failed.result.code, failed.result.message))
         return True
 
     def _all_go_well(self) -> bool:
@@ -281,7 +283,7 @@ class World:
         What they had received stays as it was, except heartbeats: these end.
         """
         if self._withheld is None:
-            self.kubelets.tell_of_all(self.api.now_ns)
+            self.kubelets.publish_all(self.api.now_ns)
             self._shown, self.api.pending, self._withheld = self.api.pending, [], []
 
     def reconnect(self) -> None:
@@ -289,7 +291,7 @@ class World:
         withheld, self._withheld = self._withheld, None
         if withheld is not None:
             self.api.pending[:0] = latest(withheld)
-            self.kubelets.tell_of_all(None)
+            self.kubelets.publish_all(None)
 
     def _fault(self, action: Action, now_ns: int) -> InjectedFault | None:
         """The failure of a write; None where it succeeds."""
@@ -416,7 +418,7 @@ class World:
         self.failures.append(outcome)
         if others_depend_on(action, result := Result(code, message)):
             now_ns = self.api.now_ns
-            at = lane(action, self.api.store)
+            at = queue_key(action, self.api.store)
             self._failed_now[at] = FailedWrite(action, now_ns, result, now_ns)
         kind, (_, name) = action.target
         if kind == "Node":

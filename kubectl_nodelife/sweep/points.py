@@ -101,7 +101,7 @@ def base_of_cluster(
 ) -> Base:
     """A cluster that was read. `events`, `kubelet`: as of Base."""
     documents = [encode(obj) for obj in _objects(cluster)]
-    told = [
+    inputs = [
         *documents,
         settings.profile.name,
         _flags(settings),
@@ -109,7 +109,7 @@ def base_of_cluster(
         list(events),
         repr(kubelet),
     ]
-    digest = sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
+    digest = sha256(msgspec.json.encode(inputs, order="sorted")).hexdigest()
     redact = Redaction(secrets.token_bytes(KEY_BYTES))
     for document in documents:
         redact.admit(document)

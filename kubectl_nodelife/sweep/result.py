@@ -246,8 +246,8 @@ class RunStore:
 
     def _line(self, number: int, measures: Mapping[str, float]) -> bytes:
         run = self._runs[number]
-        told = {"key": self._keys[number], "point": run.point, "seed": run.seed}
-        return msgspec.json.encode({**told, **measures}) + b"\n"
+        identity = {"key": self._keys[number], "point": run.point, "seed": run.seed}
+        return msgspec.json.encode({**identity, **measures}) + b"\n"
 
     def _known(self) -> dict[int, dict[str, float]]:
         """The runs that the file has of this study, by number."""
@@ -259,13 +259,13 @@ class RunStore:
         found: dict[int, dict[str, float]] = {}
         for line in lines:
             try:
-                told: Any = msgspec.json.decode(line)
+                record: Any = msgspec.json.decode(line)
             except msgspec.DecodeError:
                 continue
-            if isinstance(told, dict) and told.get("key") in numbers:
-                measures: dict[str, Any] = {name: told.get(name) for name in self._plan.measures}
+            if isinstance(record, dict) and record.get("key") in numbers:
+                measures: dict[str, Any] = {name: record.get(name) for name in self._plan.measures}
                 if all(isinstance(value, (int, float)) for value in measures.values()):
-                    found[numbers[told["key"]]] = measures
+                    found[numbers[record["key"]]] = measures
         return dict(sorted(found.items()))
 
     def _write_all(self, found: Mapping[int, Mapping[str, float]]) -> None:

@@ -54,11 +54,11 @@ class Plan(msgspec.Struct, frozen=True):
 
     def key(self, run: RunId) -> str:
         """The key that identifies a run among the runs of all studies."""
-        told = [
+        identity = [
             *(self.study, self.base.digest, self.version, repr(self.failures), repr(self.terms)),
             *(list(self.measures), sorted(run.point.items()), run.seed),
         ]
-        return sha256(msgspec.json.encode(told)).hexdigest()[:_KEY_LENGTH]
+        return sha256(msgspec.json.encode(identity)).hexdigest()[:_KEY_LENGTH]
 
 
 class RunId(NamedTuple):
@@ -90,8 +90,8 @@ class PointPlays:
         nodes, start_ns = self._question.cluster.nodes, setting.start_ns
         self._labels = {name: node.metadata.labels or {} for name, node in nodes.items()}
         kubelets = joined_kubelets(setting)
-        self._first_ns = {name: heard.first_ns - start_ns for name, heard in kubelets.items()}
-        self._every_ns = min((heard.every_ns for heard in kubelets.values()), default=0)
+        self._first_ns = {name: beats.first_ns - start_ns for name, beats in kubelets.items()}
+        self._every_ns = min((beats.every_ns for beats in kubelets.values()), default=0)
 
     def silences(self, seed: int) -> list[Silence]:
         """The failures under a seed."""

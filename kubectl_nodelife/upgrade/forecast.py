@@ -264,12 +264,12 @@ def within(seconds: float, clock: Callable[[], float], progress: Progress) -> Pr
     """The same progress for so many seconds of the clock; then it raises PlayGivenUp."""
     until = clock() + seconds
 
-    def told(done: int) -> None:
+    def bounded(done: int) -> None:
         if clock() > until:
             raise PlayGivenUp(f"its play took longer than {seconds:.0f}s")
         progress(done)
 
-    return told
+    return bounded
 
 
 class RemainingTime(NamedTuple):

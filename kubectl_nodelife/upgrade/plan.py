@@ -246,8 +246,8 @@ class _Planning:
         elif policy.expect_work_ns is not None:
             nodes = counted(self._measured.nodes, "node")
             source = f"the median of {nodes} of the run under way" if self._measured.nodes else ""
-            told = f"({source or '--expect-work'})"
-            lines.append(f"the work takes {format_duration(policy.expect_work_ns)} {told}")
+            basis = f"({source or '--expect-work'})"
+            lines.append(f"the work takes {format_duration(policy.expect_work_ns)} {basis}")
         else:
             lines.append("the work takes 10m by assumption: give --expect-work")
         _, middle, _ = phase_times(self._policy, self._renewal_ns)

@@ -411,8 +411,8 @@ def _why_none_allowed(pod: Pod, budget: PodDisruptionBudget) -> tuple[str, str]:
     """(gate, the cause's message) of a budget that allows nothing."""
     status, name = budget.status, budget.name
     condition = allowed_condition(status)
-    told = condition is not None and condition.status == "False" and bool(condition.message)
-    if condition is not None and told and condition.reason == SYNC_FAILED:
+    has_message = condition is not None and condition.status == "False" and bool(condition.message)
+    if condition is not None and has_message and condition.reason == SYNC_FAILED:
         # Checked first: the counts are not reliable when the sync failed.
         return GATE_SYNC_FAILED, (
             f"The disruption budget {name} does not allow evicting pods currently because it"
@@ -424,7 +424,7 @@ def _why_none_allowed(pod: Pod, budget: PodDisruptionBudget) -> tuple[str, str]:
             f"The disruption budget {name} needs {status.desired_healthy} healthy pods and has"
             f" {status.current_healthy} currently"
         )
-    if condition is not None and told:
+    if condition is not None and has_message:
         return gate, (
             f"The disruption budget {name} does not allow evicting pods currently"
             f" ({condition.reason}): {condition.message}"

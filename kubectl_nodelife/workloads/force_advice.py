@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_OUT_OF_SERVICE,
     UNKNOWN,
 )
-from kubectl_nodelife.workloads.node_readiness import NodeReadiness, kubelet_speaks
+from kubectl_nodelife.workloads.node_readiness import NodeReadiness, kubelet_reports
 
 TAINT_NODE_SHUTDOWN: Final = "node.cloudprovider.kubernetes.io/shutdown"
 OUT_OF_SERVICE: Final = f"{TAINT_NODE_OUT_OF_SERVICE}=nodeshutdown:NoExecute"
@@ -83,7 +83,7 @@ def release_of(settings: ReleaseSettings) -> Release:
 
 def force_advice(pod: Pod, node: NodeReadiness, release: Release, now_ns: int) -> ForceAdvice:
     """The advice for a pod that is terminating for too long."""
-    alive = kubelet_speaks(node, release.heartbeat_ns, now_ns)
+    alive = kubelet_reports(node, release.heartbeat_ns, now_ns)
     collected = node.has_taint(TAINT_NODE_OUT_OF_SERVICE) and release.collects_out_of_service
     gone = not pod.spec.node_name or not node.exists
     if gone or is_mirror(pod) or (collected and not node.is_ready):

@@ -79,7 +79,7 @@ def node_readiness(node: Node, renewed_ns: int | None) -> NodeReadiness:
     )
 
 
-def kubelet_speaks(node: NodeReadiness, grace_ns: int, now_ns: int) -> bool:
+def kubelet_reports(node: NodeReadiness, grace_ns: int, now_ns: int) -> bool:
     """True if the kubelet reports: by its heartbeat, or by the Ready condition where none was read.
 
     `grace_ns`: how old a heartbeat may be. Of a node that is Ready the status alone may be older by

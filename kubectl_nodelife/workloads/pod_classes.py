@@ -57,9 +57,9 @@ class Demands:
         if not others_keep_off and not has_rules(pod.spec):
             return self.plain
         labels = pod.metadata.labels or _NO_LABELS
-        told = sorted(item for item in labels.items() if item[0] not in _OWN_LABELS)
+        shared_labels = sorted(item for item in labels.items() if item[0] not in _OWN_LABELS)
         constraints = pod.spec.topology_spread_constraints
-        key = _encode((pod.namespace, told, constraints))
+        key = _encode((pod.namespace, shared_labels, constraints))
         found = self._classes.get(key)
         if found is None:
             found = self._classes[key] = PodClass(pod)

@@ -52,7 +52,7 @@ Siblings = Mapping[str, int]
 Test = Callable[[str], bool]
 """A test of a node, by its name."""
 
-_NOBODY: Final[Siblings] = {}
+_NO_SIBLINGS: Final[Siblings] = {}
 
 
 class Nodes(Protocol):
@@ -422,13 +422,13 @@ class OwnersPods:
         """Node -> pods of the pod's owner there."""
         owner = controller_of(pod.metadata) if len(cache.nodes) <= SMALL else None
         if owner is None:
-            return _NOBODY
+            return _NO_SIBLINGS
         if self._on is None:
             self._on = {}
             for placed, node in cache.placed(None):
                 if placed.status.phase not in TERMINAL_PHASES:
                     self._count(placed, node.name, 1)
-        return self._on.get(owner.uid, _NOBODY)
+        return self._on.get(owner.uid, _NO_SIBLINGS)
 
     def moved(self, pod: Pod | None, before: str, after: str) -> None:
         """The pod takes room on another node, or on none."""

@@ -71,8 +71,7 @@ def test_a_late_kubelet_stays_silent_as_in_every_forecast() -> None:
     web = pods_of(answer)["web-0"]
     assert (answer.verdict, web.gate) == ("never", "kubelet-unreachable")
     assert web.reason == (
-        "the kubelet of a1 last reported 39s ago: nothing ends the pod until it reports"
-        " again"
+        "the kubelet of a1 last reported 39s ago: nothing ends the pod until it reports again"
     )
 
 

@@ -264,13 +264,13 @@ class Process:
 
         enforcement_module.WritingSession = lambda *_, **__: network  # type: ignore
         daemon = SimpleNamespace(
-            options=SimpleNamespace(environ={}, tell=lambda text: None, assignments=()),
+            options=SimpleNamespace(environ={}, report=lambda text: None, assignments=()),
             target=SimpleNamespace(server="https://simulated"),
             client=SimulatedClient(network),
             journal=SimpleNamespace(ledger=Ledger(), fault=str),
             watcher=SimpleNamespace(clock=clock, settings=settings, synced=asyncio.Event()),
             tee=tee,
-            settings_said=[],
+            settings_warnings=[],
             settings=read_settings,
         )
         self.enforcement = Enforcement(orders, daemon, self.intents)  # type: ignore[arg-type]

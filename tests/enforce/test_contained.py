@@ -57,7 +57,7 @@ def enforcing(monkeypatch: pytest.MonkeyPatch, kept: Kept | None = None) -> Enfo
     monkeypatch.setattr(enforcement_module, "WritingSession", lambda *_, **__: SimpleNamespace())
     clock = SimpleNamespace(now_ns=lambda: NOW)
     daemon = SimpleNamespace(
-        options=SimpleNamespace(environ={}, tell=print, assignments=()),
+        options=SimpleNamespace(environ={}, report=print, assignments=()),
         target=SimpleNamespace(server="s"),
         client=SimpleNamespace(clock=None),
         journal=SimpleNamespace(ledger=Ledger(), fault=str),

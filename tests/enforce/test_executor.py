@@ -163,7 +163,7 @@ class Lab:
         self.on_evidence()
         return self.evidence
 
-    def heard_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
+    def reported_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
         renewal = self.cache.heartbeats[action.node].renewal(NOW) if self.cache.heartbeats else None
         return sign_of_life_since(action, node, renewal[1] if renewal else None, decided_ns)
 

@@ -143,11 +143,11 @@ def test_the_log_names_objects_and_quotes_nothing(caplog: pytest.LogCaptureFixtu
     quarantine.put(Unreadable("Pod", ("d", "p"), reason("requests['cpu']: 'hunter2' is none")), 0)
     logging.getLogger("nodelife").propagate = True
     with caplog.at_level(logging.INFO, "nodelife"):
-        told.tell(quarantine)
-        told.tell(quarantine)
+        told.log_changes(quarantine)
+        told.log_changes(quarantine)
         for number in range(1000):
             quarantine.put(Unreadable("Pod", ("d", f"q{number}"), "w"), 0)
-        told.tell(quarantine)
+        told.log_changes(quarantine)
         log_bug(quarantine.failed("c", "k", ValueError("hunter2"), 0))
     assert "hunter2" not in caplog.text
     assert "hunter2" not in str([quarantine.lines(), quarantine.documents()])

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.sim.run import tell
+from kubectl_nodelife.sim.run import summarize_run
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.random import judges
 from tests.random.judges import Replay
@@ -39,7 +39,7 @@ def simulated(seed: int, *, faults: bool) -> bytes:
     scenario = parse_scenario(json.dumps(weather(seed)).encode(), f"seed-{seed}")
     setting = assemble(scenario)
     done = play(setting, stormy_faults(seed) if faults else None)
-    told = tell(done, make_settings(setting.profile, scenario.flags))
+    told = summarize_run(done, make_settings(setting.profile, scenario.flags))
     return msgspec.json.encode(told.document())
 
 

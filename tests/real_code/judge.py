@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.sim.run import tell
+from kubectl_nodelife.sim.run import summarize_run
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.simulating import play
 from tests.traces.compare import CONTROLLERS, MAIN_FIELDS
@@ -122,7 +122,7 @@ def simulate(document: Json) -> Json:
     scenario = parse_scenario(json.dumps(document).encode(), "scenario")
     setting = assemble(scenario)
     done = play(setting)
-    story = tell(done, make_settings(setting.profile, scenario.flags))
+    story = summarize_run(done, make_settings(setting.profile, scenario.flags))
     timeline = msgspec.json.decode(msgspec.json.encode(story.document()))
     timeline["final"]["podList"] = [
         {

@@ -19,7 +19,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.sim.drained import kubectl_of
 from kubectl_nodelife.sim.events import DrainEvent, KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
-from kubectl_nodelife.sim.run import RunSummary, tell
+from kubectl_nodelife.sim.run import RunSummary, summarize_run
 from kubectl_nodelife.sim.scenario import Given, Scenario, Setting, assemble
 from kubectl_nodelife.sim.timeline import Record
 from tests.drain.recorded import DRAINS, Recorded, alike, counted, read
@@ -48,7 +48,7 @@ def played(name: str) -> tuple[Recorded, RunSummary]:
     recorded = read(DRAINS / name)
     setting = setting_of(name, recorded, drained=True)
     run = play(setting)
-    return recorded, tell(run, make_settings(setting.profile, {}))
+    return recorded, summarize_run(run, make_settings(setting.profile, {}))
 
 
 def named(record: Record) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.sim.run import RunSummary, narrowed, tell
+from kubectl_nodelife.sim.run import RunSummary, narrowed, summarize_run
 from kubectl_nodelife.sim.scenario import assemble
 from kubectl_nodelife.sim.timeline import Record
 from tests.sim.documents import Json, found, node, owner, pod, scenario, start, stop, story
@@ -97,7 +97,9 @@ def test_who_lost_what() -> None:
 def narrow(kind: str, namespace: str, name: str, **spec: object) -> RunSummary | None:
     setting = assemble(scenario(**{**LOST, **spec}))
     done = play(setting)
-    return narrowed(tell(done, make_settings(setting.profile, {})), done, kind, (namespace, name))
+    return narrowed(
+        summarize_run(done, make_settings(setting.profile, {})), done, kind, (namespace, name)
+    )
 
 
 def objects(told: RunSummary | None) -> set[str]:

@@ -104,7 +104,7 @@ def test_who_judges_few_nodes_says_the_same_as_who_judges_all(tmp_path: Path, se
         if told is not None and made.follows(told):
             told, _ = delta(told, made)
             for name, row in made.nodes.items():
-                assert row.says_the_same(told.nodes[name])
+                assert row.shows_the_same(told.nodes[name])
         else:
             told = made
         of.outlook.now_ns += chance.randrange(3 * SECOND_NS)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.commands.upgrade.leading import tell_course
+from kubectl_nodelife.commands.upgrade.leading import show_course
 from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.kube.times import MINUTE_NS
@@ -35,7 +35,7 @@ def played(**policy: Any) -> Course:
 
 def lines(course: Course, capsys: pytest.CaptureFixture[str]) -> tuple[list[str], int]:
     """What is said of the course, without the times, and the exit code."""
-    code = tell_course(course)
+    code = show_course(course)
     terminal.flush()
     said = capsys.readouterr().out.splitlines()
     return [line.partition(" ")[2] for line in said if line], code
@@ -91,7 +91,7 @@ def test_a_run_that_never_claims_a_node_says_what_holds_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     course = Course(held={"a1": ClaimHold("pool blue", "1 of 3 is unavailable already")})
-    code = tell_course(course)
+    code = show_course(course)
     terminal.flush()
     assert code == 1, "it is not over"
     said = capsys.readouterr().err

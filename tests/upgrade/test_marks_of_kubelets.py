@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.acts.upgrade.opening import check_image, check_start, order_told, strangers
+from kubectl_nodelife.acts.upgrade.opening import check_image, check_start, order_text, strangers
 from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.document import (
     RunDocument,
@@ -208,7 +208,7 @@ def test_flags_by_which_pods_are_lost_are_typed_again(
 
 def test_who_goes_on_is_told_the_order_of_the_lease() -> None:
     policy = policy_from({"maxUnavailable": "100%", "selector": "all=yes", "gate": "x"})
-    assert order_told(policy) == "selector all=yes, maxUnavailable 100%"
+    assert order_text(policy) == "selector all=yes, maxUnavailable 100%"
 
 
 def test_a_document_of_other_types_is_refused_with_a_line() -> None:

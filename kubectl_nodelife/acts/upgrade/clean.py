@@ -29,7 +29,7 @@ from kubectl_nodelife.kube.node import Lease, Node
 
 _TRIES: Final = 5
 
-Tell = Callable[[str], None]
+Show = Callable[[str], None]
 
 
 def check_over(lease: Lease | None) -> bool:
@@ -44,20 +44,20 @@ def check_over(lease: Lease | None) -> bool:
 
 
 class Cleaner:
-    """See the module. `tell` receives what was done, `warn` what could not be."""
+    """See the module. `show` receives what was done, `warn` what could not be."""
 
     def __init__(
         self,
         session: ActSession,
         carrier: Carrier,
-        tell: Tell,
-        warn: Tell,
+        show: Show,
+        warn: Show,
         *,
         release_failed: bool,
     ) -> None:
         self._session = session
         self._carrier = carrier
-        self._tell = tell
+        self._show = show
         self._warn = warn
         self._release_failed = release_failed
 
@@ -72,7 +72,7 @@ class Cleaner:
 
         `conditions`: the nodes on which conditions of a run are True.
         """
-        await lease.acquire(self._tell)
+        await lease.acquire(self._show)
         async with _renewed(lease):
             proof_only = check_over(await read_lease(self._session, lease.keeper.election.key[0]))
             clean = True
@@ -107,7 +107,7 @@ class Cleaner:
                 return True
             result = await self._carrier.carry_out(left.patch, answer.obj)
             if result.ok:
-                self._tell(f"node/{name}: {left.because}")
+                self._show(f"node/{name}: {left.because}")
                 return True
             if result.code != CONFLICT:
                 self._warn(f"node/{name}: {result.message}")
@@ -126,7 +126,7 @@ class Cleaner:
 
     def _note(self, what: str, done: str, ok: bool, message: str) -> bool:
         if ok:
-            self._tell(f"{what}: {done}")
+            self._show(f"{what}: {done}")
         else:
             self._warn(f"{what}: {message or 'refused'}")
         return ok

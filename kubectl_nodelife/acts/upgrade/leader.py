@@ -58,7 +58,7 @@ _REST: Final = 24
 first pass over a big fleet takes seconds, and is no reason to wait for a minute.
 """
 
-Tell = Callable[[str], None]
+Show = Callable[[str], None]
 
 
 MakeController = Callable[[int], UpgradeController]
@@ -92,8 +92,8 @@ class LeaderParts(msgspec.Struct):
     over: Callable[[bool, Collection[str]], int | None]
     work: WorkRunner | None = None
     gate: GateCommand | None = None
-    tell: Tell = lambda text: None
-    warn: Tell = lambda text: None
+    show: Show = lambda text: None
+    warn: Show = lambda text: None
 
 
 class Leader:
@@ -110,7 +110,7 @@ class Leader:
         self._beside: HostState | None = None
         self._asked_ns = 0
         self._waits = Waits()
-        self._told_hands_off: set[str] = set()
+        self._warned_hands_off: set[str] = set()
         self._executor = self._make_executor()
         self._stops: set[asyncio.Task[None]] = set()
 
@@ -193,8 +193,8 @@ class Leader:
         cache, now_ns = self._cache, self._cache.clock.now_ns()
         unseen, shut = cache.blind(), why_shut(self._session, self._lease)
         self._blind = unseen or shut
-        if waits := self._waits.told(unseen, shut):
-            self._parts.tell(waits)
+        if waits := self._waits.line(unseen, shut):
+            self._parts.show(waits)
         gate = self._parts.gate
         host = HostState(
             clock_ahead_ns=self._session.now_ns() - now_ns,
@@ -216,16 +216,14 @@ class Leader:
     def _report(self, controller: UpgradeController, last: UpgradePass) -> None:
         """Warn of nodes that are left alone; the report goes with the next renewal of the Lease."""
         for node, because in controller.hands_off.items():
-            if node not in self._told_hands_off:
-                self._told_hands_off.add(node)
+            if node not in self._warned_hands_off:
+                self._warned_hands_off.add(node)
                 self._parts.warn(f"node {node}: {because}")
         self._parts.lists.follow(last.to_list)
         report = encode_report(report_of(last))
         self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
 
-    def _decisions(
-        self, engine: LeaderEngine, host: HostState, now_ns: int
-    ) -> Iterator[Action]:
+    def _decisions(self, engine: LeaderEngine, host: HostState, now_ns: int) -> Iterator[Action]:
         """A pass where the cluster changed, or what is known beside it; and once a second, since no
         event shows that a Lease is not renewed.
         """
@@ -237,13 +235,13 @@ class Leader:
 
     def _start(self, action: Action, now_ns: int) -> None:
         if isinstance(action, StartWork):
-            self._say(action)
+            self._show(action)
             self._start_work(action)
         elif isinstance(action, StopWork):
-            self._say(action)
+            self._show(action)
             self._stop_work(action)
         elif not action.writes:
-            self._say(action)
+            self._show(action)
         else:
             if not isinstance(action, RecordEvent):
                 self._outstanding.add(action.id)
@@ -275,7 +273,7 @@ class Leader:
         self._outstanding.discard(outcome.action.id)
         if outcome.obj is not None:
             self._cache.put(outcome.obj)
-        self._cache.tell([outcome], self._cache.clock.now_ns())
+        self._cache.take_in([outcome], self._cache.clock.now_ns())
 
     # The work
 
@@ -298,14 +296,14 @@ class Leader:
 
     def _make_executor(self) -> LiveExecutor:
         session = self._session
-        self._events = EventSender(session.writer, session.now_ns, self._may_tell)
+        self._events = EventSender(session.writer, session.now_ns, self._may_send_event)
         self._event_tokens = TokenBucket(_EVENT_QPS, _EVENT_BURST)
         port = ExecutorPort(
             self._cache.cache,
             session.guard,
             self._view,
             IntentJournal(session.intents, session.now_ns, lambda: self._lease.epoch),
-            _Narrator(self._say, self._parts.warn),
+            _Narrator(self._show, self._parts.warn),
             session.now_ns,
             PATIENCE_NS,
             deliver=self._deliver,
@@ -319,7 +317,7 @@ class Leader:
             self._session.view(), leads=self._lease.keeper.leads(), blind=self._blind
         )
 
-    async def _may_tell(self) -> bool:
+    async def _may_send_event(self) -> bool:
         """True if an Event may be sent now, once there is a token for it."""
         now_ns = self._session.now_ns()
         wait_ns = self._event_tokens.reserve(now_ns) - now_ns
@@ -329,16 +327,16 @@ class Leader:
     def _deliver(self, event: Event) -> None:
         self._cache.queue.put_nowait(event)
 
-    def _say(self, action: Action) -> None:
+    def _show(self, action: Action) -> None:
         for line in sentences_of(action):
-            self._parts.tell(line)
+            self._parts.show(line)
 
 
 class _Narrator(Recorder):
     """Says what was done, held or refused."""
 
-    def __init__(self, say: Callable[[Action], None], warn: Tell) -> None:
-        self._say = say
+    def __init__(self, show: Callable[[Action], None], warn: Show) -> None:
+        self._show = show
         self._warn = warn
         self._held = ""
 
@@ -352,7 +350,7 @@ class _Narrator(Recorder):
 
     def ended(self, action: Action, result: Result, now_ns: int) -> None:
         if result.ok and result.changed:
-            self._say(action)
+            self._show(action)
         elif not result.ok and result.code not in (HELD, 409, 429):
             what = f"{about_of(action)}: {type(action).__name__} refused by the API server"
             self._warn(f"{what}, tried again in a minute: {result.message}")

@@ -84,10 +84,10 @@ class RunLease:
             raise Failed(f"cannot be read: {answer.message}", on=str(self))
         return _decoded(answer.raw)
 
-    async def acquire(self, say: Callable[[str], None]) -> None:
+    async def acquire(self, show: Callable[[str], None]) -> None:
         """Get it, from a holder that does not renew it as we watch. Raises Refused where it does.
 
-        `say` receives that, and for how long, we wait.
+        `show` receives that, and for how long, we wait.
         """
         keeper, seen, tries = self.keeper, "", 0
         while not await keeper.attempt():
@@ -98,7 +98,7 @@ class RunLease:
                 continue
             renewed = str(raw["spec"].get("renewTime"))
             if seen and renewed != seen:
-                run = run_told(_decoded(raw), self._now_ns())
+                run = run_text(_decoded(raw), self._now_ns())
                 raise Refused(
                     f"{keeper.election.holder} leads {run} and is alive",
                     on=str(self),
@@ -106,13 +106,13 @@ class RunLease:
                 )
             if not seen:
                 seconds = raw["spec"].get("leaseDurationSeconds")
-                say(
+                show(
                     f"{keeper.election.holder} led the upgrade last: waiting {seconds}s to see "
                     "whether it still does"
                 )
             seen = renewed
             await asyncio.sleep(min(1.0, keeper.election.terms.retry_period_ns / SECOND_NS))
-        self._tell(keeper.election.raw)
+        self._notify(keeper.election.raw)
 
     async def run(self) -> None:
         """Renew it in time and look at it in between, until cancelled or until another has it."""
@@ -123,11 +123,11 @@ class RunLease:
             if steady_ns() >= due_ns:
                 if await self.keeper.attempt():
                     due_ns = steady_ns() + election.terms.retry_period_ns
-                self._tell(election.raw)
+                self._notify(election.raw)
                 continue
             answer = await self._reader.call(Get("Lease", election.key))
             if answer.ok and answer.raw is not None:
-                self._tell(answer.raw)
+                self._notify(answer.raw)
             elif answer.code == NOT_FOUND:
                 due_ns = 0
 
@@ -138,7 +138,7 @@ class RunLease:
     def __str__(self) -> str:
         return f"lease {'/'.join(self.keeper.election.key)}"
 
-    def _tell(self, raw: dict[str, Any] | None) -> None:
+    def _notify(self, raw: dict[str, Any] | None) -> None:
         version = str(raw["metadata"].get("resourceVersion")) if raw is not None else ""
         if raw is None or version == self._version:
             return
@@ -147,7 +147,7 @@ class RunLease:
             self._on_lease(lease)
 
 
-def run_told(lease: Lease | None, now_ns: int) -> str:
+def run_text(lease: Lease | None, now_ns: int) -> str:
     """`run 1122-0915-3fa2 (Running, begun 3m ago)`; `the upgrade` where none can be read."""
     try:
         run = document_of(lease)

@@ -131,9 +131,9 @@ class LiveCache:
         kind = type(obj).__name__
         known = self.cache.get(kind, obj.key)
         if _is_newer(obj, known) if known is not None else kind == "Lease":
-            self.tell([Put(kind, obj)], self.clock.now_ns())
+            self.take_in([Put(kind, obj)], self.clock.now_ns())
 
-    def tell(self, events: Iterable[Event], at_ns: int) -> None:
+    def take_in(self, events: Iterable[Event], at_ns: int) -> None:
         """Bring events into the cache, and to the controller, which decides later."""
         if self.engine is None:
             take_in(self.cache, events, at_ns)
@@ -156,23 +156,23 @@ class LiveCache:
         now_ns = self.clock.now_ns()
         if isinstance(news, WatchNews):
             at_ns = self.clock.at_ns(news.seen_ns) if news.seen_ns else now_ns
-            self.tell((event for event in news.events if not self._is_old(event)), at_ns)
+            self.take_in((event for event in news.events if not self._is_old(event)), at_ns)
         elif isinstance(news, ListNews):
             self._gate.listed(news.kind, news.asked_ns)
             self.cache.quarantine.relisted(news.kind, news.unreadable, now_ns)
             self._read.add(news.kind)
-            self.tell(await events_of(news, self, self._slices), now_ns)
+            self.take_in(await events_of(news, self, self._slices), now_ns)
         elif isinstance(news, KindPhase):
             if because := self._gate.phase(news, self._settings.node_monitor_period_ns):
                 self._go_cold(because)
         elif isinstance(news, OtherCluster):
-            if because := self._gate.believe(news):
+            if because := self._gate.accept(news):
                 self._go_cold(because)
         else:
             return False
         for kind in self.unread():
             for obj in list(self.cache.all(kind)):
-                self.tell([Gone(kind, obj.key)], now_ns)
+                self.take_in([Gone(kind, obj.key)], now_ns)
         return True
 
     def _is_old(self, event: Event) -> bool:

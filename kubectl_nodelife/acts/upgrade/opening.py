@@ -23,7 +23,7 @@ import msgspec
 
 from kubectl_nodelife.acts.carrier import Carrier
 from kubectl_nodelife.acts.session import ActSession
-from kubectl_nodelife.acts.upgrade.lease import run_told
+from kubectl_nodelife.acts.upgrade.lease import run_text
 from kubectl_nodelife.acts.upgrade.run_edits import (
     beginning,
     document_or_refused,
@@ -52,7 +52,7 @@ from kubectl_nodelife.kube.times import format_time, to_datetime
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.upgrade.findings import ASK_FOR_IMAGE
 
-_TOLD = 5
+_MOST_NAMED = 5
 _DIGEST = "sha256:"
 _HIDDEN = {
     "work.digest": "the command or the Job",
@@ -80,7 +80,7 @@ def check_start(
         )
     if run.policy != policy_digest(policy):
         raise Refused(
-            f"{run_told(lease, now_ns)} has another order: {differences(run, policy)}; "
+            f"{run_text(lease, now_ns)} has another order: {differences(run, policy)}; "
             f"{(lease and lease.spec.holder_identity) or 'no process'} leads it",
             remedy="type the same order, or `upgrade resume` with what shall change, or `abort`",
         )
@@ -133,7 +133,7 @@ def _uncleared(run: RunDocument, nodes: Iterable[Node], policy: UpgradePolicy, e
         return run.run
     raise Refused(
         f"run {run.run} is {run.phase}, and its marks are still on {len(marked)} nodes: "
-        f"{first_names(marked, _TOLD, ', ')}",
+        f"{first_names(marked, _MOST_NAMED, ', ')}",
         remedy="`kubectl nodelife upgrade clean` takes them off",
     )
 
@@ -169,7 +169,7 @@ def strangers(nodes: Iterable[Node], last: RunDocument | None) -> str:
     runs = ", ".join(sorted(set(found.values())))
     return (
         f"{counted(len(found), 'node')} with marks of run {runs}, which the Lease does not know: "
-        f"{first_names(sorted(found), _TOLD, ', ')}; left alone. "
+        f"{first_names(sorted(found), _MOST_NAMED, ', ')}; left alone. "
         "`kubectl nodelife upgrade clean` shows them and takes them off"
     )
 
@@ -189,7 +189,7 @@ def differences(run: RunDocument, policy: UpgradePolicy) -> str:
     return "; ".join(found)
 
 
-def order_told(policy: UpgradePolicy) -> str:
+def order_text(policy: UpgradePolicy) -> str:
     """The fields of a policy that differ from the defaults; a Lease's writer may have set them."""
     default = dict(_fields(shown_policy(UpgradePolicy())))
     found = [

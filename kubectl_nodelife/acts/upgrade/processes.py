@@ -166,21 +166,21 @@ class GateCommand:
         try:
             process = _start(self._command, self._environ, subprocess.DEVNULL)
         except OSError as error:
-            self._tell(f"{what} cannot be started: {error}")
+            self._record(f"{what} cannot be started: {error}")
             return
         try:
             async with asyncio.timeout(self._limit_s):
                 code = await _ended(process)
         except TimeoutError:
-            self._tell(f"{what} took longer than {self._limit_s:g}s")
+            self._record(f"{what} took longer than {self._limit_s:g}s")
             await _end_group(process, TERM_SECONDS)
         except asyncio.CancelledError:
             _signal_group(process, signal.SIGTERM)
             raise
         else:
-            self._tell(f"{what} exited with {code}" if code else "")
+            self._record(f"{what} exited with {code}" if code else "")
 
-    def _tell(self, last: str) -> None:
+    def _record(self, last: str) -> None:
         self.last = last
         self.runs += 1
 

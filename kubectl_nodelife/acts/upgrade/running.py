@@ -21,7 +21,7 @@ import msgspec
 
 from kubectl_nodelife.acts.carrier import LiveCarrier
 from kubectl_nodelife.acts.session import ActOrder, ActSession, act_session
-from kubectl_nodelife.acts.upgrade.leader import Leader, LeaderParts, Tell
+from kubectl_nodelife.acts.upgrade.leader import Leader, LeaderParts, Show
 from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
@@ -98,7 +98,7 @@ class LeadOrder(msgspec.Struct):
     lease_duration_ns: int = LEASE_DURATION_NS
 
 
-async def lead(order: LeadOrder, tell: Tell, warn: Tell) -> int:
+async def lead(order: LeadOrder, show: Show, warn: Show) -> int:
     """Acquire the Lease, open the run, lead it; the exit code. Raises NodelifeError."""
     policy = order.policy
     act = ActOrder(
@@ -118,7 +118,7 @@ async def lead(order: LeadOrder, tell: Tell, warn: Tell) -> int:
     )
     opened = act_session(act, order.target, order.environ, order.identity, warn)
     async with opened as session, contextlib.AsyncExitStack() as stack:
-        run = _Running(order, session, tell, warn)
+        run = _Running(order, session, show, warn)
         stack.push_async_callback(run.close)
         with run.signals():
             return await run.run()
@@ -137,9 +137,9 @@ def request_seconds(lease_duration_ns: int) -> float:
 class _Running:
     """One leader's process."""
 
-    def __init__(self, order: LeadOrder, session: ActSession, tell: Tell, warn: Tell) -> None:
+    def __init__(self, order: LeadOrder, session: ActSession, show: Show, warn: Show) -> None:
         self._order, self._session = order, session
-        self._tell, self._warn = tell, warn
+        self._show, self._warn = show, warn
         self._client = Client(Session(order.target, order.environ))
         self._cache = LiveCache(self._client, READS, order.settings)
         namespace = order.policy.lease_namespace
@@ -153,28 +153,28 @@ class _Running:
 
     async def run(self) -> int:
         """Lead until the run is over."""
-        await self._lease.acquire(self._tell)
+        await self._lease.acquire(self._show)
         document = await self._opened()
         lease = await read_lease(self._session, self._order.policy.lease_namespace)
         if lease is not None:
             self._cache.put(lease)  # with what was asked for just now
         self._run, self._proof_only = document.run, document.proof_only
-        self._tell(f"run {document.run}: {document.phase}, epoch {self._lease.epoch}")
+        self._show(f"run {document.run}: {document.phase}, epoch {self._lease.epoch}")
         self._leader = leader = Leader(self._parts(document))
         code = await leader.run()
         if leader.ended_because:
             self._warn(f"ends: {leader.ended_because}")
         else:
-            self._tell_left()
+            self._show_left()
         return code
 
-    def _tell_left(self) -> None:
+    def _show_left(self) -> None:
         """The nodes that are left to a person, with kubectl's lines for them."""
         for left in leftovers(self._cache.cache.nodes.values()):
             if left.stays and left.state in (NodeState.FAILED, NodeState.HELD):
-                self._tell(f"node {left.node.name} is left to you: {left.because}")
+                self._show(f"node {left.node.name} is left to you: {left.because}")
                 for line in left.by_hand:
-                    self._tell(f"    {line}")
+                    self._show(f"    {line}")
 
     async def close(self) -> None:
         """Give the Lease up, and close everything."""
@@ -240,7 +240,7 @@ class _Running:
         parts = LeaderParts(
             self._session, self._cache, self._lease, lists, make_controller, self._over
         )
-        parts.tell, parts.warn = self._tell, self._warn
+        parts.show, parts.warn = self._show, self._warn
         if policy.work.runs_command:
             folder = os.path.join(
                 os.path.dirname(journal_path(dict(order.environ), order.identity)),
@@ -248,7 +248,7 @@ class _Running:
             )
             work = WorkRunner(policy.work.command, folder, order.environ, self._work_ended)
             parts.work = self._work = work
-            self._tell(f"the output of the work on each node goes to {folder}/NODE.log")
+            self._show(f"the output of the work on each node goes to {folder}/NODE.log")
         if policy.gate:
             parts.gate = GateCommand(policy.gate, order.environ)
         return parts
@@ -256,8 +256,8 @@ class _Running:
     def _work_ended(self, key: WorkKey, code: int) -> None:
         work = self._work
         if code and work is not None:
-            said = work.last_words(key.node) or "(no output)"
-            self._tell(f"node {key.node}: the work says: {said} ({work.log_path(key.node)})")
+            last_output = work.last_words(key.node) or "(no output)"
+            self._show(f"node {key.node}: the work says: {last_output} ({work.log_path(key.node)})")
         if self._leader is not None:
             self._leader.work_ended(key, code)
 

@@ -20,9 +20,9 @@ class Waits:
     """Why a leader waits, said once for each reason, and at last that it waits no more."""
 
     def __init__(self) -> None:
-        self._told = ""
+        self._last_reason = ""
 
-    def told(self, unseen: str, shut: str) -> str:
+    def line(self, unseen: str, shut: str) -> str:
         """The line that is due, "" for none.
 
         `unseen`: why the cluster is not seen, one reason for as long as it lasts: it counts down
@@ -30,9 +30,9 @@ class Waits:
         it is said whether the cluster is seen or not. Both are "" where they do not hold.
         """
         reason = shut or ("unseen" if unseen else "")
-        if reason == self._told:
+        if reason == self._last_reason:
             return ""
-        self._told = reason
+        self._last_reason = reason
         return f"waits: {shut or unseen}" if reason else "sees the whole cluster"
 
 
@@ -44,8 +44,8 @@ def sentences_of(action: Action) -> Iterable[str]:
         if record == "SetGate":
             yield _gate(detail, action.because)
             continue
-        said = SENTENCES.get(record)
-        text = said(detail) if said is not None else _plain(record, detail)
+        make_text = SENTENCES.get(record)
+        text = make_text(detail) if make_text is not None else _plain(record, detail)
         if cordon is not None:
             text = f"{'cordoned' if cordon else 'uncordoned'}, {text}"
         because = f": {action.because}" if action.because and record not in _SELF_EVIDENT else ""

@@ -25,7 +25,12 @@ from kubectl_nodelife.commands.answering.query import (
 from kubectl_nodelife.commands.answering.query import QUESTION as QUESTION
 from kubectl_nodelife.commands.cluster.look import KindsToRead, none_found
 from kubectl_nodelife.errors import BadInput, Failed, NotFound, Unreachable
-from kubectl_nodelife.outlook.daemonset.document import KINDS, daemon_sets, not_told, pods_take_room
+from kubectl_nodelife.outlook.daemonset.document import (
+    KINDS,
+    daemon_sets,
+    missing_parts,
+    pods_take_room,
+)
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     NO_HISTORY,
     RolloutError,
@@ -90,7 +95,7 @@ def reading(query: Query) -> KindsToRead:
     return KindsToRead(
         KINDS,
         needed=("DaemonSet",),
-        not_told=not_told,
+        missing_parts=missing_parts,
         namespace=word(query, "namespace"),
         pods_everywhere=pods_take_room,
     )
@@ -239,9 +244,9 @@ async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncIterator[
     question, timeout_seconds = _question_of(query), float(word(query, "timeout") or 0)
     ends = time.monotonic() + timeout_seconds
     on = _on((question.namespace, question.name))
-    told: object = None
+    last_fingerprint: object = None
     uid = ""
-    said: set[str] = set()
+    warned: set[str] = set()
     while True:
         looking = _looking(look(), question)
         try:
@@ -254,10 +259,10 @@ async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncIterator[
         if uid not in ("", outlook.view.daemon_set.uid):
             raise Failed(_DELETED, on=on)
         uid = outlook.view.daemon_set.uid
-        if outlook.fingerprint() != told:
-            told = outlook.fingerprint()
-            yield {"text": text, "warnings": [w for w in warnings if _same(w) not in said]}
-            said.update(map(_same, warnings))
+        if outlook.fingerprint() != last_fingerprint:
+            last_fingerprint = outlook.fingerprint()
+            yield {"text": text, "warnings": [w for w in warnings if _same(w) not in warned]}
+            warned.update(map(_same, warnings))
         if outlook.state.done:
             return
         if timeout_seconds and time.monotonic() > ends:

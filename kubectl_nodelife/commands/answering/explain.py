@@ -18,7 +18,7 @@ from kubectl_nodelife.drain.admission import WEBHOOK_KINDS
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.outlook.daemonset import document as daemonset
 from kubectl_nodelife.outlook.explain_document import Explanation, continued, explanation_of
-from kubectl_nodelife.outlook.status import KINDS, not_told
+from kubectl_nodelife.outlook.status import KINDS, missing_parts
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.status import ExplanationPage
@@ -29,15 +29,17 @@ def reading(query: Query) -> KindsToRead:
     match word(query, "kind"):
         case "DaemonSet":
             kinds = (*daemonset.KINDS, "Lease")
-            return KindsToRead(kinds, needed=("DaemonSet",), not_told=daemonset.not_told)
+            return KindsToRead(kinds, needed=("DaemonSet",), missing_parts=daemonset.missing_parts)
         case "Pod":
-            return KindsToRead(DRAIN_KINDS, needed=("Node", "Pod"), not_told=not_told)
+            return KindsToRead(DRAIN_KINDS, needed=("Node", "Pod"), missing_parts=missing_parts)
         case "PodDisruptionBudget":
             return KindsToRead(DRAIN_KINDS, needed=("Pod", "PodDisruptionBudget"))
         case _:
             more = () if word(query, "taint") else (*WEBHOOK_KINDS, "Event")
             fields = {"Event": about_node(word(query, "name"))}
-            return KindsToRead((*KINDS, *more), ("Node",), not_told=not_told, fields=fields)
+            return KindsToRead(
+                (*KINDS, *more), ("Node",), missing_parts=missing_parts, fields=fields
+            )
 
 
 def about_node(name: str) -> str:
@@ -49,10 +51,10 @@ def answer(view: ClusterView, query: Query) -> Response:
     """The explanation of a node, a pod or a taint. Raises Failed, BadInput."""
     words = (word(query, key) for key in ("kind", "namespace", "name", "taint"))
     made = explanation_of(view, *words)
-    return _told(made, query)
+    return _response_of(made, query)
 
 
-def with_look(where: Where, told: dict[str, Any], query: dict[str, Any]) -> Response | None:
+def with_look(where: Where, response: dict[str, Any], query: dict[str, Any]) -> Response | None:
     """A daemon's explanation of a pod or a node (the response with its document), and what a look
     shows of kinds that a daemon does not watch; None where the user may not look."""
     import json
@@ -62,12 +64,14 @@ def with_look(where: Where, told: dict[str, Any], query: dict[str, Any]) -> Resp
     try:
         view = look(where, _beside_a_daemon(kind, name))
     except Failed as refused:
-        terminal.warn(f"{_NOT_TOLD[kind]} unknown: {refused}")
+        terminal.warn(f"{_LEFT_UNKNOWN[kind]} unknown: {refused}")
         return None
-    return _told(continued(json.loads(str(told["text"])), view, kind, namespace, name), sent)
+    return _response_of(
+        continued(json.loads(str(response["text"])), view, kind, namespace, name), sent
+    )
 
 
-_NOT_TOLD: Final = {"Pod": "what a drain would do is", "Node": "Services and webhooks are"}
+_LEFT_UNKNOWN: Final = {"Pod": "what a drain would do is", "Node": "Services and webhooks are"}
 
 
 def _beside_a_daemon(kind: str, name: str) -> KindsToRead:
@@ -82,6 +86,6 @@ def _beside_a_daemon(kind: str, name: str) -> KindsToRead:
     return KindsToRead(("Node", "Pod", *WEBHOOK_KINDS, "Event"), ("Node", "Pod"), fields=fields)
 
 
-def _told(made: Explanation, query: Query) -> Response:
+def _response_of(made: Explanation, query: Query) -> Response:
     text = output_of(query).render(ExplanationPage(made))
     return {"text": text, "warnings": made.warnings}

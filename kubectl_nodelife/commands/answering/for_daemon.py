@@ -59,7 +59,7 @@ def make_answers(
 
     async def status_now(query: Query) -> Response:
         made = await sliced(status.steps(look(), query))
-        return await asyncio.to_thread(status.told, made, query)
+        return await asyncio.to_thread(status.response_of, made, query)
 
     async def wall_now(query: Query) -> Response:
         made = await sliced(_wall_steps(look(), query))
@@ -76,10 +76,12 @@ def make_answers(
 
     async def changes(query: Query) -> Response:
         found = await journal.select(_wanted(query, now_ns()), MOST_CHANGES)
-        said = [*blind(), *journal_warnings(journal)]
+        warnings = [*blind(), *journal_warnings(journal)]
         if len(found) == MOST_CHANGES:
-            said.append(f"only the newest {MOST_CHANGES} changes are shown; narrow with --since")
-        return {"items": await asyncio.to_thread(_documents, found), "warnings": said}
+            warnings.append(
+                f"only the newest {MOST_CHANGES} changes are shown; narrow with --since"
+            )
+        return {"items": await asyncio.to_thread(_documents, found), "warnings": warnings}
 
     return (
         {
@@ -125,7 +127,7 @@ def _forked_answer(
 
         def made(more: ListedOnce) -> Response:
             view = look().with_more(*more)
-            view.warnings += wanted.not_told(view)
+            view.warnings += wanted.missing_parts(view)
             response: Response = asked.answer(view, query)
             return response
 
@@ -151,13 +153,13 @@ def _replay_answer(
             wanted = ChangeFilter(since_ns=since_ns)
             return await list_kinds(replay.KINDS), await journal.select(wanted, MOST_CHANGES)
 
-        def told(found: tuple[ListedOnce, list[ChangeRecord]]) -> Response:
+        def make_response(found: tuple[ListedOnce, list[ChangeRecord]]) -> Response:
             listed, changes = found
             view = look().with_more([], listed.unread, listed.unreadable)
             response: Response = replay.answer(view, listed.objects, _documents(changes), query)
             return response
 
-        return await forked.answer(traces, told)
+        return await forked.answer(traces, make_response)
 
     return replay_now
 
@@ -166,14 +168,14 @@ async def _watch_status(look: ViewSource, query: Query) -> AsyncIterator[dict[st
     """All nodes, then each second those about which there is something else to say, the nodes that
     are gone, and the zones whose state changed."""
     lines = StatusLines(query)
-    said: set[str] = set()
+    warned: set[str] = set()
     while True:
         made = await sliced(status.steps(look(), query))
         text = lines.news(made)
-        warnings = [w for w in made.warnings if _NUMBER.sub("#", w) not in said]
+        warnings = [w for w in made.warnings if _NUMBER.sub("#", w) not in warned]
         if text or warnings:
             yield {"text": text, "warnings": warnings}
-        said = {_NUMBER.sub("#", w) for w in made.warnings}
+        warned = {_NUMBER.sub("#", w) for w in made.warnings}
         await asyncio.sleep(WATCH_SECONDS)
 
 
@@ -226,8 +228,8 @@ def _names(view: ClusterView, query: Query) -> Response:
     """
     prefix, namespace = word(query, "prefix"), word(query, "namespace")
     found = {
-        name: said
-        for name, said in _named(view.cache, word(query, "kind"), namespace)
+        name: description
+        for name, description in _named(view.cache, word(query, "kind"), namespace)
         if name.startswith(prefix)
     }
     return {"items": sorted(found.items())[:MOST_NAMES]}

@@ -16,8 +16,8 @@ from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.replay.timeline import (
     ReplayFilter,
     ReplaySources,
+    is_about_nodes,
     replay_document,
-    tells_of_nodes,
     timeline,
 )
 from kubectl_nodelife.outlook.view import ClusterView
@@ -42,6 +42,8 @@ def answer(
     nodes, pods = list(view.cache.nodes.values()), list(view.cache.all("Pod"))
     lines = timeline(ReplaySources(changes, events, nodes, pods), wanted)  # type: ignore[arg-type]
     if not (wanted.node or pod or wanted.quiet):
-        lines = [line for line in lines if tells_of_nodes(line)]
-    said = [f"{kind} cannot be read ({why}): left out" for kind, why in view.unread.items() if why]
-    return replay_document(lines, view.source, begin_ns, end_ns, [*view.warnings, *said])
+        lines = [line for line in lines if is_about_nodes(line)]
+    left_out = [
+        f"{kind} cannot be read ({why}): left out" for kind, why in view.unread.items() if why
+    ]
+    return replay_document(lines, view.source, begin_ns, end_ns, [*view.warnings, *left_out])

@@ -13,7 +13,13 @@ from kubectl_nodelife.commands.answering.query import (
     word,
 )
 from kubectl_nodelife.commands.cluster.look import KindsToRead
-from kubectl_nodelife.outlook.status import KINDS, NodeEntry, NodeLifeStatus, not_told, status_steps
+from kubectl_nodelife.outlook.status import (
+    KINDS,
+    NodeEntry,
+    NodeLifeStatus,
+    missing_parts,
+    status_steps,
+)
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.report.screen import ENDLESS
 from kubectl_nodelife.report.status import StatusPage
@@ -25,7 +31,7 @@ NOTHING_TO_SHOW = ("table", "wide", "name", "markdown")
 
 def reading(query: Query) -> KindsToRead:
     """Nodes, their Leases, and pods."""
-    return KindsToRead(KINDS, needed=("Node",), not_told=not_told)
+    return KindsToRead(KINDS, needed=("Node",), missing_parts=missing_parts)
 
 
 def steps(view: ClusterView, query: Query) -> Generator[None, None, NodeLifeStatus]:
@@ -50,7 +56,7 @@ def page(status: NodeLifeStatus, query: Query) -> StatusPage:
     )
 
 
-def told(status: NodeLifeStatus, query: Query) -> Response:
+def response_of(status: NodeLifeStatus, query: Query) -> Response:
     """The status as text. Raises BadInput."""
     output = output_of(query)
     text = ""
@@ -67,7 +73,7 @@ def told(status: NodeLifeStatus, query: Query) -> Response:
 
 def answer(view: ClusterView, query: Query) -> Response:
     """The status of the nodes asked for. Raises BadInput, Failed."""
-    return told(finished(steps(view, query)), query)
+    return response_of(finished(steps(view, query)), query)
 
 
 def finished(made: Generator[None, None, NodeLifeStatus]) -> NodeLifeStatus:
@@ -123,10 +129,10 @@ class StatusLines:
         if not before:
             return []
         changed = [zone for zone in status.zones if before.get(zone.name) != zone.state]
-        said = [
+        lines = [
             f"zone {z.name}: {before.get(z.name, 'new')} -> {z.state}: {z.why}\n" for z in changed
         ]
-        return said + [f"zone {name} is gone\n" for name in sorted(before.keys() - states.keys())]
+        return lines + [f"zone {name} is gone\n" for name in sorted(before.keys() - states.keys())]
 
 
 def _fingerprint(node: NodeEntry) -> object:

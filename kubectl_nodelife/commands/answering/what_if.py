@@ -22,7 +22,7 @@ from kubectl_nodelife.outlook.what_if import CONDITIONS
 from kubectl_nodelife.outlook.what_if.acts import Act, acts_of_file, read_acts
 from kubectl_nodelife.outlook.what_if.answer import make_answer
 from kubectl_nodelife.outlook.what_if.document import Both, chains
-from kubectl_nodelife.outlook.what_if.question import Question, play, story_of
+from kubectl_nodelife.outlook.what_if.question import Question, play, run_summary_of
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject, named_workloads
 from kubectl_nodelife.report.live_line import progress_bar
 from kubectl_nodelife.report.narration import NarrationPage
@@ -69,7 +69,7 @@ def answer(view: ClusterView, query: Query) -> Response:
 
         text = page(found)
     elif output == TIMELINE:
-        text = output_of({**query, "output": ["json"]}).render(NarrationPage(story_of(plays)))
+        text = output_of({**query, "output": ["json"]}).render(NarrationPage(run_summary_of(plays)))
     else:
         text = output_of(query).render(WhatIfPage(found))
     verdict = found.verdict

@@ -118,14 +118,14 @@ def _kinds_named(text: str) -> set[str]:
     return found
 
 
-def _not_told(view: ClusterView) -> Iterator[str]:
+def _unread_warnings(view: ClusterView) -> Iterator[str]:
     """Kinds that may not be read; the plan itself says what a dump lacks."""
     for kind, error in view.unread.items():
         if error:
             yield f"{kind} cannot be read ({error})"
 
 
-KINDS_TO_READ: Final = KindsToRead(KINDS, needed=("Node", "Pod"), not_told=_not_told)
+KINDS_TO_READ: Final = KindsToRead(KINDS, needed=("Node", "Pod"), missing_parts=_unread_warnings)
 
 
 def _key(obj: KubeObject) -> tuple[str, str]:

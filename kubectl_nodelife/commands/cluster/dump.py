@@ -46,7 +46,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.object_reader import Seen
 from kubectl_nodelife.kube.times import MINUTE_NS, format_micro_time, parse_time
-from kubectl_nodelife.kube.unreadable import Ref, Unreadable, told
+from kubectl_nodelife.kube.unreadable import Ref, Unreadable, unreadable_sentences
 from kubectl_nodelife.kube.wellknown import (
     ANNOTATION_MOMENT,
     ANNOTATION_RUNNING,
@@ -141,7 +141,11 @@ def read_dump(
             gc.enable()
             gc.freeze()
     found, noted = loaded.objects, loaded.annotations
-    warnings = [*_passed_over(loaded.unknown_kinds), *twice, *told(loaded.unreadable)]
+    warnings = [
+        *_passed_over(loaded.unknown_kinds),
+        *twice,
+        *unreadable_sentences(loaded.unreadable),
+    ]
     moment_ns, moment_origin = _moment(found, now, warnings, noted.get(ANNOTATION_MOMENT, ""))
     running = _running(noted.get(ANNOTATION_RUNNING, ""), warnings)
     chosen, profile_origin = _noted_profile(running, profile) or choose_profile(found, profile)
@@ -287,7 +291,7 @@ def _moment(
             warnings.append(f"the annotation {ANNOTATION_MOMENT} is no time")
     sign = newest_sign(objects)
     if sign is not None:
-        return sign.time_ns, f"newest sign of life, {sign.told_by}"
+        return sign.time_ns, f"newest sign of life, {sign.source}"
     warnings.append("nothing in the input says when it was taken: ages count from now")
     return time.time_ns(), OWN_CLOCK
 
@@ -296,7 +300,7 @@ class SignOfLife(NamedTuple):
     """When a node last gave a sign (ns since the epoch), and what it was."""
 
     time_ns: int
-    told_by: str
+    source: str
 
 
 class DumpPart(NamedTuple):
@@ -326,11 +330,11 @@ def of_newest_dump(parts: Sequence[DumpPart]) -> tuple[list[DumpPart], list[str]
     warnings = []
     for name in sorted(older, key=lambda name: -moments[name]):
         mine = [part for part in parts if part.dump == name]
-        told = {kind for part in mine for kind in part.loaded.kinds_read}
-        more = told - known
+        kinds = {kind for part in mine for kind in part.loaded.kinds_read}
+        more = kinds - known
         kept += [_only(part, more) for part in mine]
         known |= more - _HISTORY
-        if more == told:
+        if more == kinds:
             continue
         older_by = age(moments[name], newest_ns)
         rest = f"of it only {', '.join(sorted(more))} counts" if more else "nothing of it counts"

@@ -121,14 +121,14 @@ class SkippedFiles:
 
     def warnings(self) -> list[str]:
         """A sentence for each sort."""
-        told = []
+        sentences = []
         if self._strangers:
             named = first_names(self._strangers, _NAMED)
-            told.append(f"files without Kubernetes objects were skipped: {named}")
+            sentences.append(f"files without Kubernetes objects were skipped: {named}")
         if self._archives:
             named = first_names(self._archives, _NAMED)
-            told.append(f"archives inside were not opened: {named}")
-        return told
+            sentences.append(f"archives inside were not opened: {named}")
+        return sentences
 
 
 def dump_files(names: Sequence[str], skipped: SkippedFiles) -> Iterator[DumpFile]:

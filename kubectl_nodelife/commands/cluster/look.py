@@ -18,7 +18,7 @@ from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time
-from kubectl_nodelife.kube.unreadable import Unreadable, told
+from kubectl_nodelife.kube.unreadable import Unreadable, unreadable_sentences
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.report.live_line import progress_bar
 
@@ -35,13 +35,13 @@ class KindsToRead(NamedTuple):
     """A verb's reads. `kinds` in that order; without one of `needed` there is no answer.
 
     `namespace`: of namespaced kinds, "" for all. `pods_everywhere` says by the settings whether
-    pods of all namespaces are needed all the same. `not_told` words what cannot be answered for
-    lack of a kind. `fields`: kind -> the field selector by which a live cluster is asked for it.
+    pods of all namespaces are needed all the same. `missing_parts` words what cannot be answered
+    for lack of a kind. `fields`: kind -> the field selector of a live cluster's list.
     """
 
     kinds: Sequence[str]
     needed: Sequence[str]
-    not_told: Callable[[ClusterView], Iterable[str]] = lambda view: ()
+    missing_parts: Callable[[ClusterView], Iterable[str]] = lambda view: ()
     namespace: str = ""
     pods_everywhere: Callable[[Settings], bool] = lambda settings: False
     fields: Mapping[str, str] = {}
@@ -55,7 +55,7 @@ def look(where: Where, wanted: KindsToRead) -> ClusterView:
         view = view_of_dump(dump, wanted.kinds, where.assignments)
     else:
         view = _of_cluster(where, wanted)
-    view.warnings += wanted.not_told(view)
+    view.warnings += wanted.missing_parts(view)
     return view
 
 
@@ -128,7 +128,7 @@ async def _read(
             "time": format_micro_time(now_ns),
             "origin": "a first look, by the API server's clock",
         },
-        warnings=[*told(aside), *decided.warnings, *skew_warnings(client)],
+        warnings=[*unreadable_sentences(aside), *decided.warnings, *skew_warnings(client)],
         unread=unread,
         objects=[obj for objs in found.values() if isinstance(objs, list) for obj in objs],
         unreadable=aside,

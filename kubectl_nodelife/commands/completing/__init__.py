@@ -23,7 +23,7 @@ def complete(command: click.Command, words: Sequence[str]) -> int:
         found, directive = candidates(command, list(words[:-1]), words[-1] if words else "")
     except Exception:  # a TAB is no place for errors
         return 1
-    lines = [f"{value}\t{said}" if said else value for value, said in found]
+    lines = [f"{value}\t{description}" if description else value for value, description in found]
     terminal.write("\n".join([*lines, f":{directive}"]) + "\n")
     terminal.flush()
     return 0

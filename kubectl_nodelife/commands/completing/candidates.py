@@ -101,7 +101,7 @@ def candidates(command: click.Command, before: list[str], word: str) -> tuple[li
         found = _items(subject.shell_complete(ctx, rest))
     elif not of_help:
         directive, found = _values(ctx, subject, rest)
-    fitting = [(value, said) for value, said in found if value.startswith(rest)]
+    fitting = [(value, description) for value, description in found if value.startswith(rest)]
     if fitting and all(value.endswith("=") for value, _ in fitting):
         directive |= NO_SPACE
     return fitting, directive
@@ -191,11 +191,11 @@ def _zones(ctx: click.Context, word: str) -> Iterable[Candidate]:
     """The zones, which come as selectors of their nodes."""
     label = f"{LABEL_ZONE}="
     found = _ask(_connection(ctx), "zones", label + word)
-    return [(selector.removeprefix(label), said) for selector, said in found]
+    return [(selector.removeprefix(label), description) for selector, description in found]
 
 
 def _as_named(kind: str, found: Iterable[Candidate]) -> Iterable[Candidate]:
-    return [(f"{kind}/{name}", said) for name, said in found]
+    return [(f"{kind}/{name}", description) for name, description in found]
 
 
 def _without_given(
@@ -229,7 +229,7 @@ def _ask(
         return []
     if answer.get("server") != endpoint.known.server:
         return []
-    return [(str(name), str(said)) for name, said in answer.get("items", ())]
+    return [(str(name), str(description)) for name, description in answer.get("items", ())]
 
 
 def _contexts(connection: Connection) -> Iterable[Candidate]:

@@ -19,7 +19,7 @@ import click
 from kubectl_nodelife.commands.flags import Connection, connection_arguments, gathered_flags
 from kubectl_nodelife.commands.writing import environ, identity_of
 from kubectl_nodelife.daemon.paths import journal_path
-from kubectl_nodelife.daemon.spawning import NotStarted, read_secrets, spawn, tell_parent
+from kubectl_nodelife.daemon.spawning import NotStarted, notify_parent, read_secrets, spawn
 from kubectl_nodelife.errors import (
     EXIT_FAILED,
     EXIT_REFUSED,
@@ -109,12 +109,12 @@ def lead_run(
         parse_duration(flags.lease_duration),
     )
     try:
-        return asyncio.run(lead_the_run(order, _tell, terminal.warn))
+        return asyncio.run(lead_the_run(order, _write_line, terminal.warn))
     except asyncio.CancelledError:
         raise KeyboardInterrupt from None
 
 
-def tell_course(course: Course) -> int:
+def show_course(course: Course) -> int:
     """Say what the leader of a played run decides, each line with its time; the exit code that
     the run would have.
     """
@@ -125,7 +125,7 @@ def tell_course(course: Course) -> int:
     terminal.write("\n")  # after the plan
     for at_ns, action in course.decided:
         for line in sentences_of(action) if not isinstance(action, RecordEvent) else ():
-            _tell(f"(dry run) {line}", at_ns)
+            _write_line(f"(dry run) {line}", at_ns)
     if course.phase not in OVER and course.phase != RunPhase.PAUSED:
         for name, hold in sorted(course.held.items()):
             terminal.warn(f"node {name} is never claimed: {hold.because}")
@@ -185,7 +185,7 @@ def _most_writes(policy: UpgradePolicy, look: DrainLook) -> int:
     return 2 * (WRITES_A_NODE * len(nodes) + pods) + 100
 
 
-def _tell(text: str, at_ns: int | None = None) -> None:
+def _write_line(text: str, at_ns: int | None = None) -> None:
     """A line with its time, by default now; in a log, which may be days long, and on another day
     than today, with its date too.
     """
@@ -242,7 +242,7 @@ def detach(verb: str, order: Mapping[str, Any], connection: Connection, flags: L
     words += ["--insecure-enforce"] if flags.insecure else []
     handed_over = {"token": connection.token, "order": dict(order)}
     try:
-        said = spawn(
+        report = spawn(
             [*words, *connection_arguments(connection)],
             log,
             handed_over,
@@ -251,7 +251,7 @@ def detach(verb: str, order: Mapping[str, Any], connection: Connection, flags: L
         )
     except NotStarted as error:
         raise _BY_CODE.get(error.code, Failed)(error.what) from None
-    terminal.write(f"run {said.get('run')}: led in the background by process {said.get('pid')}")
+    terminal.write(f"run {report.get('run')}: led in the background by process {report.get('pid')}")
     terminal.write(f"its log: {log}")
     terminal.write(
         "`kubectl nodelife upgrade status -w` shows it, `upgrade pause` and `upgrade abort` end it"
@@ -291,18 +291,18 @@ class StartingTerminal:
         return connection._replace(token=self._handed_over.get("token") or connection.token)
 
     @contextlib.contextmanager
-    def told(self) -> Iterator[None]:
+    def reporting_errors(self) -> Iterator[None]:
         """Report errors inside to it as well."""
         try:
             yield
         except NodelifeError as error:
-            self._tell({"error": str(error), "code": error.exit_code})
+            self._send({"error": str(error), "code": error.exit_code})
             raise
 
-    def tell_leading(self, run: str) -> None:
+    def report_leading(self, run: str) -> None:
         """The Lease is ours, and the run is open."""
-        self._tell({"run": run, "pid": os.getpid()})
+        self._send({"run": run, "pid": os.getpid()})
 
-    def _tell(self, word: dict[str, Any]) -> None:
-        tell_parent(self._ready_fd, word)
+    def _send(self, word: dict[str, Any]) -> None:
+        notify_parent(self._ready_fd, word)
         self._ready_fd = None

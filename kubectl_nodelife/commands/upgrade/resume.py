@@ -79,7 +79,7 @@ def resume(
     if given["nodes"] or given["selector"]:
         raise BadInput("a run keeps its nodes", remedy="abort it, and start another")
     begun_by = StartingTerminal(detached)
-    with begun_by.told():
+    with begun_by.reporting_errors():
         if begun_by.order is not None:
             request = convert(begun_by.order["request"], UpgradeRequest)
             mapping = begun_by.order["given"]
@@ -117,7 +117,7 @@ def go_on(
 
     from msgspec import to_builtins
 
-    from kubectl_nodelife.acts.upgrade.opening import check_image, order_told
+    from kubectl_nodelife.acts.upgrade.opening import check_image, order_text
     from kubectl_nodelife.acts.upgrade.run_edits import open_document
     from kubectl_nodelife.controllers.upgrade.document import Verb
     from kubectl_nodelife.controllers.upgrade.policy import policy_of_spec, spec_digest, spec_with
@@ -143,7 +143,7 @@ def go_on(
         handed_over = {"request": to_builtins(request), "given": dict(order)}
         return detach(str(request.verb), handed_over, connection, lead)
     check_image(policy, given, run.run)
-    terminal.note(f"run {run.run} goes on as its Lease says: {order_told(policy)}")
+    terminal.note(f"run {run.run} goes on as its Lease says: {order_text(policy)}")
     look = _looked(policy, connection, lead)
     images = checked_images(connection, policy, look, claims=not aborts)
 
@@ -173,7 +173,7 @@ def _opening(
         await edit_run(session, carrier, namespace, asking(request), str(request.verb))
         opened = open_document(await read_lease(session, namespace))
         if begun_by is not None:
-            begun_by.tell_leading(opened.run)
+            begun_by.report_leading(opened.run)
         return opened
 
     return opening

@@ -175,7 +175,7 @@ async def _read_lease(client: Client, namespace: str) -> Lease | None:
 
 
 LEASE_RIGHTS: Final = ("get", "patch")
-HEARD_SECONDS: Final = 25.0
+LEADER_ANSWER_SECONDS: Final = 25.0
 _LOOK_SECONDS: Final = 1.0
 
 QPS: Final = 20.0
@@ -226,7 +226,7 @@ async def order_session(
     target = target_of(connection)
     opened = act_session(order, target, environ(), identity_of(connection), terminal.warn)
     async with opened as session:
-        carrier = LiveCarrier(session, TokenBucket(QPS, BURST), _tell_held)
+        carrier = LiveCarrier(session, TokenBucket(QPS, BURST), _note_held)
         try:
             yield session, carrier
         finally:
@@ -244,10 +244,10 @@ async def ask_leader(
 
     because = f"{request.verb} is asked for"
     lease = await edit_run(session, carrier, namespace, asking(request), because)
-    return await heard(session, namespace, lease)
+    return await is_taken_up(session, namespace, lease)
 
 
-async def heard(session: ActSession, namespace: str, asked: Lease) -> bool:
+async def is_taken_up(session: ActSession, namespace: str, asked: Lease) -> bool:
     """True if what was asked is struck off within the time in which a leader answers."""
     import asyncio
 
@@ -256,7 +256,7 @@ async def heard(session: ActSession, namespace: str, asked: Lease) -> bool:
 
     text = (asked.metadata.annotations or {}).get(ANNOTATION_REQUEST)
     try:
-        async with asyncio.timeout(HEARD_SECONDS):
+        async with asyncio.timeout(LEADER_ANSWER_SECONDS):
             while True:
                 lease = await read_lease(session, namespace)
                 notes = lease.metadata.annotations if lease is not None else None
@@ -275,5 +275,5 @@ def has_holder(lease: Lease | None) -> bool:
     return bool(lease is not None and lease.spec.holder_identity)
 
 
-def _tell_held(action: object, because: str) -> None:
+def _note_held(action: object, because: str) -> None:
     terminal.note(f"held: {because}")

@@ -19,7 +19,7 @@ from kubectl_nodelife.commands.upgrade.leading import (
     detach_flags,
     lead_flags,
     lead_run,
-    tell_course,
+    show_course,
 )
 from kubectl_nodelife.commands.upgrade.plan import check_named, look_for_upgrade, planned, rendered
 from kubectl_nodelife.commands.upgrade.run import read_run
@@ -72,13 +72,13 @@ def start(
     if dry_run and detached.detach:
         raise BadInput("--dry-run and --detach exclude each other")
     begun_by = StartingTerminal(detached)
-    with begun_by.told():
+    with begun_by.reporting_errors():
         order = begun_by.order
         policy = policy_of(given, connection) if order is None else policy_from(order)
         connection = begun_by.with_token(connection)
         prepared = _prepare(policy, connection, lead, dry_run=dry_run)
         if dry_run:
-            return tell_course(prepared.course)
+            return show_course(prepared.course)
         if not is_confirmed(lead.yes, prepared.todo, prepared.server):
             terminal.note("not confirmed: nothing was changed")
             return 0
@@ -146,7 +146,7 @@ def _lead(
 
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
         run = await open_run(session, carrier, prepared.nodes, policy)
-        begun_by.tell_leading(run.run)
+        begun_by.report_leading(run.run)
         return run
 
     return lead_run(policy, prepared.look, prepared.images, opening, connection, lead)

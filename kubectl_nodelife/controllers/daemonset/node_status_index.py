@@ -71,7 +71,7 @@ WORDS: Final = {
     "number_available": "available",
 }
 """The counts that people look at, and what they call them."""
-_told = attrgetter(*WORDS)
+_shown_counts = attrgetter(*WORDS)
 
 
 class IndexedBy(NamedTuple):
@@ -437,5 +437,5 @@ def status_differs(daemon_set: DaemonSet, tally: Tally, observe: bool) -> bool:
 
 def differences(reported: DaemonSetStatus, counted: DaemonSetStatus) -> list[str]:
     """Where the two differ, in words; `desired 3, counted 4`."""
-    both = zip(WORDS.values(), _told(reported), _told(counted), strict=True)
+    both = zip(WORDS.values(), _shown_counts(reported), _shown_counts(counted), strict=True)
     return [f"{word} {was}, counted {now}" for word, was, now in both if was != now]

@@ -222,8 +222,8 @@ def simulate(template: PodTemplate, node: Node, pods_on_node: Iterable[Pod]) -> 
     if shortage is None or not verdict.should_run:
         return verdict
     text = f"it has no room: {shortage}"
-    told = (f"Node didn't have enough resource: {shortage}",)
-    return PlacementDecision(True, False, True, RESOURCES, shortage, text, told)
+    failed_placements = (f"Node didn't have enough resource: {shortage}",)
+    return PlacementDecision(True, False, True, RESOURCES, shortage, text, failed_placements)
 
 
 def _is_left_out(pod: Pod, set_uid: str) -> bool:

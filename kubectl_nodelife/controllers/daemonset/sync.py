@@ -123,8 +123,8 @@ def _created(
     failures: Failures,
 ) -> Calls:
     """Take in the outcome of a batch of creates; the next one follows unless something failed."""
-    told = _note_failed_creates(sync, failures)
-    sync.told += [*_told_creates(sync, batch, failures), *told]
+    events = _note_failed_creates(sync, failures)
+    sync.events += [*_creation_events(sync, batch, failures), *events]
     if not sync.failed_calls:
         return sync.then(partial(_create_batch, create, batches[1:], revision_hash))
     position, size = batches[0]
@@ -175,7 +175,7 @@ def pod_name(context: SyncContext, node: str, taken: set[str]) -> str:
         attempt += 1
 
 
-def _told_creates(
+def _creation_events(
     context: SyncContext, batch: Sequence[CreatePod], failures: Failures
 ) -> list[Action]:
     failed = {f.action.target for f in failures}
@@ -187,18 +187,18 @@ def _told_creates(
 
 
 def _note_failed_creates(context: SyncContext, failures: Failures) -> list[Action]:
-    told: list[Action] = []
+    events: list[Action] = []
     for failure in failures:
         rules = context.rules
         if rules.terminating_namespace_is_fine and NAMESPACE_TERMINATING in failure.message:
             continue
         message = f"Error creating: {describe(failure)}"
-        told.append(context.event("Warning", "FailedCreate", message, failure.action))
+        events.append(context.event("Warning", "FailedCreate", message, failure.action))
         if rules.create_timeout_ignored and failure.code == GATEWAY_TIMEOUT:
             continue
         context.expectations.creation_observed(context.key)
         context.failed_calls.append(describe(failure))
-    return told
+    return events
 
 
 def _delete(delete: Sequence[PodToDelete], sync: SyncContext, _failures: Failures) -> Calls:
@@ -226,9 +226,9 @@ def _deleted(batch: Sequence[DeletePod], sync: SyncContext, failures: Failures) 
         failure = failed.get(action.target)
         if failure is None:
             message = f"Deleted pod: {action.pod}"
-            sync.told.append(sync.event("Normal", "SuccessfulDelete", message, action))
+            sync.events.append(sync.event("Normal", "SuccessfulDelete", message, action))
         else:
-            sync.told += _note_failed_delete(sync, failure)
+            sync.events += _note_failed_delete(sync, failure)
     return ()
 
 
@@ -308,13 +308,13 @@ def _manage_nodes(revision_hash: str, sync: SyncContext, _failures: Failures) ->
     create: list[tuple[str, str]] = []
     delete: list[PodToDelete] = []
     failed = 0
-    sync.told += _failed_placements(sync, node_index)
+    sync.events += _failed_placements(sync, node_index)
     for node, decision in decisions(sync, node_index, revision_hash):
         if decision.create_because:
             create.append((node, f"node {node}: {decision.create_because}"))
         delete += decision.delete
         failed += decision.failed_pods
-        sync.told += [sync.event(*event) for event in decision.events]
+        sync.events += [sync.event(*event) for event in decision.events]
         if decision.requeue_at_ns is not None:
             sync.requeue_at_ns.append(decision.requeue_at_ns)
     if node_index.strays and sync.rules.unscheduled_pods_of_missing_nodes_deleted:
@@ -390,7 +390,7 @@ def _failed_placements(context: SyncContext, node_index: NodeStatusIndex) -> Ite
 def rolling_update(sync: SyncContext, revision_hash: str) -> Calls:
     """The update step. Raises SyncError."""
     node_index = sync.tracked.refresh(sync.now, revision_hash)
-    sync.told += _failed_placements(sync, node_index)
+    sync.events += _failed_placements(sync, node_index)
     try:
         step = plan_update(sync.tracked, node_index, revision_hash, sync.now)
     except UpdateImpossibleError as error:
@@ -401,7 +401,7 @@ def rolling_update(sync: SyncContext, revision_hash: str) -> Calls:
 def update_status(sync: SyncContext, revision_hash: str, observe: bool) -> Calls:
     """Write the status if it differs; come back when minReadySeconds are over. Raises SyncError."""
     node_index = sync.tracked.refresh(sync.now, revision_hash)
-    sync.told += _failed_placements(sync, node_index)
+    sync.events += _failed_placements(sync, node_index)
     tally = node_index.tally
     if tally.ready != tally.available:
         sync.then(_come_back)

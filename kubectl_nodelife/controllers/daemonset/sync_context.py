@@ -56,7 +56,7 @@ class SyncContext:
 
     The set and its template stay as they were when the sync began, as upstream's copy does.
     `steps`: what is left to do, the next one last. `on_error`: what is done all the same after an
-    error. `told`: events that go out before the next calls. `error`: what it ends with, "" if well.
+    error. `events` go out before the next calls. `error`: what it ends with, "" if well.
     """
 
     tracked: TrackedSet
@@ -71,7 +71,7 @@ class SyncContext:
     requeue_at_ns: list[int] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     on_error: Step | None = None
-    told: list[Action] = field(default_factory=list)
+    events: list[Action] = field(default_factory=list)
     error: str = ""
 
     # What steps leave to later ones:
@@ -103,7 +103,7 @@ class SyncContext:
         other.tracked, other.index, other.cache = tracked, index, cache
         other.expectations, other.backoff = expectations, backoff
         other.requeue_at_ns, other.steps = list(self.requeue_at_ns), list(self.steps)
-        other.told, other.failed_calls = list(self.told), list(self.failed_calls)
+        other.events, other.failed_calls = list(self.events), list(self.failed_calls)
         return other
 
     def then(self, *steps: Step) -> Calls:
@@ -122,8 +122,8 @@ class SyncContext:
                 calls = ()
             failures = ()
             if calls:
-                return [*self._pop_told(), *calls]
-        return self._pop_told()
+                return [*self._pop_events(), *calls]
+        return self._pop_events()
 
     def _fail(self, error: str) -> None:
         """End the sync with an error: of the steps that are left only `on_error` is taken."""
@@ -131,9 +131,9 @@ class SyncContext:
         self.steps = [self.on_error] if self.on_error is not None else []
         self.on_error = None
 
-    def _pop_told(self) -> list[Action]:
-        told, self.told = self.told, []
-        return told
+    def _pop_events(self) -> list[Action]:
+        events, self.events = self.events, []
+        return events
 
     def event(
         self, type_: str, reason: str, message: str, cause: Action | None = None

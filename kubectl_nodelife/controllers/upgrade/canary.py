@@ -150,8 +150,8 @@ def _small(image: str) -> Manifest:
 def _digest(spec: Manifest) -> str:
     """Of what the policy says of the pod, not of what the node does."""
     of_node = ("affinity", "tolerations", "activeDeadlineSeconds")
-    told = {key: value for key, value in spec.items() if key not in of_node}
-    return short_hash(json.dumps(told, sort_keys=True))
+    of_policy = {key: value for key, value in spec.items() if key not in of_node}
+    return short_hash(json.dumps(of_policy, sort_keys=True))
 
 
 def canary_of(p: UpgradePass, node: Node) -> Pod | None:

@@ -222,8 +222,8 @@ def wait_for_passed_over(p: UpgradePass, pool: str) -> None:
         reasons = {}
         for candidate in p.passed_over:
             by, because = p.holds[candidate.name]
-            told = "no room" if by == BY_ROOM else "its budgets did not refill"
-            reasons[candidate.name] = f"{told}: {because}"
+            prefix = "no room" if by == BY_ROOM else "its budgets did not refill"
+            reasons[candidate.name] = f"{prefix}: {because}"
         p.edit(given_back={**p.next.given_back, **reasons})
 
 

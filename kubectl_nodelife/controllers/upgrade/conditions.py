@@ -38,11 +38,11 @@ def follow(p: UpgradePass) -> None:
         mark = p.marks.get(name)
         if p.is_busy(name) or name in p.strangers:
             continue
-        now, told = Time(p.clock_ns), f"upgrade {p.document.run}"
+        now, message = Time(p.clock_ns), f"upgrade {p.document.run}"
         if mark is None:
-            conditions = in_service(node, told, now)
+            conditions = in_service(node, message, now)
         else:
-            conditions = _changed(node, WANTED.get(mark.state, {}), told, now)
+            conditions = _changed(node, WANTED.get(mark.state, {}), message, now)
         if conditions:
             p.emit(
                 SetNodeConditions(
@@ -55,14 +55,16 @@ def follow(p: UpgradePass) -> None:
             )
 
 
-def in_service(node: Node, told: str, now: Time) -> tuple[NodeCondition, ...]:
+def in_service(node: Node, message: str, now: Time) -> tuple[NodeCondition, ...]:
     """Our conditions that are True and become False, for the node is no longer under work."""
     ours = (c for c in node.status.conditions if c.type in _IN_SERVICE and c.reason == REASON)
-    return _changed(node, {c.type: FALSE for c in ours if c.status == TRUE}, told, now)
+    return _changed(node, {c.type: FALSE for c in ours if c.status == TRUE}, message, now)
 
 
-def _changed(node: Node, wanted: dict[str, str], told: str, now: Time) -> tuple[NodeCondition, ...]:
+def _changed(
+    node: Node, wanted: dict[str, str], message: str, now: Time
+) -> tuple[NodeCondition, ...]:
     """The conditions that differ; what was never set need not be set to False."""
     found = {c.type: c.status for c in node.status.conditions}
     changed = [t for t, status in wanted.items() if found.get(t, FALSE) != status]
-    return tuple(NodeCondition(t, wanted[t], REASON, told, now, now) for t in changed)
+    return tuple(NodeCondition(t, wanted[t], REASON, message, now, now) for t in changed)

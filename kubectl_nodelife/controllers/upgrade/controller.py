@@ -176,15 +176,15 @@ class UpgradeController:
         memory.pending.ended(action, code, outcome.obj)
         if isinstance(action, NodeMarkPatch) and code in _REFUSED:
             memory.written_marks.pop(action.node, None)
-        said = outcome.message or f"code {code}"
+        message = outcome.message or f"code {code}"
         if code in _REFUSED and code not in _LOOK_AGAIN:
             wait_ns = HELD_NS if code == NOT_SENT else REFUSED_NS
-            memory.refused[action.target] = (now_ns + wait_ns, said)
+            memory.refused[action.target] = (now_ns + wait_ns, message)
         else:
             memory.refused.pop(action.target, None)
         if isinstance(action, CreateCanary) and code in _REFUSED and code not in _NOT_THE_CLUSTERS:
             proof = memory.proof_of(action.node, now_ns)
-            proof.refused, proof.refused_ns = said, now_ns
+            proof.refused, proof.refused_ns = message, now_ns
             proof.fault = f"the canary is refused: {proof.refused}"
         return self.wake(now_ns)
 
@@ -277,8 +277,8 @@ class UpgradeController:
                 continue
             known = mark is not None and node.uid == uid
             lines = release_by_hand(node, mark) if known and mark else (annotation_off(node),)
-            told = "; ".join(lines)
-            found[name] = f"{because}; the run leaves it alone. To take it out: {told}"
+            commands = "; ".join(lines)
+            found[name] = f"{because}; the run leaves it alone. To take it out: {commands}"
         return found
 
     @property
@@ -320,7 +320,7 @@ class UpgradeController:
         follow_gone_nodes(p)
         follow_scale_down(p)
         requests.do_asked(p)
-        self._tell_refused(p)
+        self._report_refused(p)
         for name, mark in list(p.marks.items()):
             if mark.state not in _MOVES_ON or p.is_busy(name):
                 continue
@@ -342,14 +342,14 @@ class UpgradeController:
         is_left = claiming.claim(p) if p.phase is not RunPhase.ABORTING else False
         ending.end(p, is_left=is_left)
 
-    def _tell_refused(self, p: UpgradePass) -> None:
+    def _report_refused(self, p: UpgradePass) -> None:
         """Name each object on which a write was refused, until it is tried again."""
-        for (kind, key), (until_ns, said) in list(self.memory.refused.items()):
+        for (kind, key), (until_ns, message) in list(self.memory.refused.items()):
             if p.is_over(until_ns, 0):
                 del self.memory.refused[kind, key]
             else:
                 name = key[1] if kind == "Node" else f"{kind} {'/'.join(key)}"
-                p.holds[name] = ("refused", said)
+                p.holds[name] = ("refused", message)
 
     def _is_failing(self, p: UpgradePass, name: str) -> bool:
         return name in p.document.failed or name in self.memory.failing

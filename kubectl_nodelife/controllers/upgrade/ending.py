@@ -51,11 +51,11 @@ def end(p: UpgradePass, *, is_left: bool) -> None:
     if p.phase is RunPhase.ABORTING:
         p.edit(phase=RunPhase.ABORTED, step=Step(), left=left)
     elif p.phase is RunPhase.RUNNING and not is_left and not p.document.asked:
-        told = f"{len(p.names_in(NodeState.DONE))} done"
-        told += f", {len(p.skipped)} skipped or left" if p.skipped else ""
-        told += f"; Failed or Held: {first_names(left, 5)}" if left else ""
+        summary = f"{len(p.names_in(NodeState.DONE))} done"
+        summary += f", {len(p.skipped)} skipped or left" if p.skipped else ""
+        summary += f"; Failed or Held: {first_names(left, 5)}" if left else ""
         step = replace(p.next.step, nodes={})
-        p.edit(phase=RunPhase.FINISHED, because=told, step=step, left=left)
+        p.edit(phase=RunPhase.FINISHED, because=summary, step=step, left=left)
 
 
 def clean_up(p: UpgradePass) -> bool:

@@ -48,7 +48,7 @@ def evaluate(p: UpgradePass) -> None:
         PAUSED: (p.document.because or "paused") if p.phase is RunPhase.PAUSED else "",
     }
     p.gates = {gate: because for gate, because in reasons.items() if because}
-    tell(p)
+    report_changes(p)
 
 
 def after_proofs(p: UpgradePass) -> None:
@@ -58,10 +58,10 @@ def after_proofs(p: UpgradePass) -> None:
         p.gates[PROOF] = because
     else:
         p.gates.pop(PROOF, None)
-    tell(p)
+    report_changes(p)
 
 
-def tell(p: UpgradePass) -> None:
+def report_changes(p: UpgradePass) -> None:
     """A SetGate for each gate that holds or lifts since it was last reported."""
     known = p.memory.gates
     for gate in sorted(known.keys() ^ p.gates.keys()):

@@ -127,8 +127,8 @@ def _lowest(p: UpgradePass) -> dict[str, tuple[int, str]]:
     seen every Lease renewed, and counts nodes as unavailable that are not.
     """
     known = p.memory.lowest
-    told = report_on(p.lease)
-    for key, low in told.lowest.items() if told.run == p.document.run else ():
+    report = report_on(p.lease)
+    for key, low in report.lowest.items() if report.run == p.document.run else ():
         if key not in known or low[0] < known[key][0]:
             known[key] = low
     for scope in p.fleet.counts.scopes() if BLIND not in p.gates else ():

@@ -149,7 +149,7 @@ class WorkProgress(msgspec.Struct):
     begun: str = ""
     sent: bool = False
     report: WorkReport | None = None
-    told: bool = False
+    reported: bool = False
 
 
 class ProofProgress(msgspec.Struct):

@@ -157,8 +157,8 @@ def _make(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress, pod:
     """Create the canary, after deleting one that ended, or that an older policy made."""
     if pod is not None:
         delete_canary(p, node, "made anew")
-        told = pod.status.reason or pod.status.phase
-        return f"P3: the canary ended ({told}) and is made anew"
+        reason = pod.status.reason or pod.status.phase
+        return f"P3: the canary ended ({reason}) and is made anew"
     manifest = wanted_canary(p, node, mark)
     if not manifest["spec"]["containers"][0].get("image"):
         proof.fault = "no image for the canary is known: give --canary-image"

@@ -154,7 +154,7 @@ def hold(
 
 def update_mark(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
     """A change of what the mark says, in the same state."""
-    p.change(node, mark, because, word=MarkNode, was=mark.state, tells=False)
+    p.change(node, mark, because, word=MarkNode, was=mark.state, with_event=False)
 
 
 def leave_cordon(p: UpgradePass, node: Node, mark: NodeMark) -> None:

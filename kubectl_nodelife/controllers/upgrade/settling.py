@@ -342,15 +342,15 @@ def checks_of(p: UpgradePass, node: Node, mark: NodeMark, waits_for: str = "") -
     if evaluate is None:
         return []
     found = list(evaluate(p, node, mark))
-    said, _, because = waits_for.partition(": ")
+    waiting, _, because = waits_for.partition(": ")
     names = [result.check for result in found]
-    if said not in names:
+    if waiting not in names:
         return found
-    reached = names.index(said)
+    reached = names.index(waiting)
     for index, result in enumerate(found[: reached + 1]):
         if result.result in (NOT_EVALUATED, NOT_REACHED):
             passed = CheckResult(result.check, PASSED, "as the leader saw it")
-            found[index] = passed if index < reached else CheckResult(said, WAITS, because)
+            found[index] = passed if index < reached else CheckResult(waiting, WAITS, because)
     return found
 
 

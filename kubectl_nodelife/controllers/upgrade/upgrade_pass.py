@@ -279,7 +279,7 @@ class UpgradePass:
         unschedulable: bool | None = None,
         add: tuple[Taint, ...] = (),
         remove: tuple[Taint, ...] = (),
-        tells: bool = True,
+        with_event: bool = True,
     ) -> None:
         """One PATCH of the node's marks; `mark` None takes them off. `was`: the state before."""
         text = encode_mark(mark) if mark is not None else None
@@ -301,10 +301,10 @@ class UpgradePass:
         if mark is not None:
             self.memory.written_marks[node.name] = (node.uid, mark)
         self.emit(action)
-        if tells:
-            self._tell(node, state, because)
+        if with_event:
+            self._record_event(node, state, because)
 
-    def _tell(self, node: Node, state: NodeState | None, because: str) -> None:
+    def _record_event(self, node: Node, state: NodeState | None, because: str) -> None:
         self.actions.append(
             RecordEvent(
                 controller=NAME,
@@ -353,8 +353,8 @@ class UpgradePass:
 
     def fail_without_mark(self, name: str, uid: str, because: str) -> None:
         """Report that a node failed that bears no mark of the run; the document names it."""
-        told = FailWithoutMark(controller=NAME, because=because, node=name, node_uid=uid)
-        self.actions.append(told)
+        action = FailWithoutMark(controller=NAME, because=because, node=name, node_uid=uid)
+        self.actions.append(action)
 
     def finish(self) -> list[Action]:
         """The decisions, that about the document first."""

@@ -78,7 +78,7 @@ def run_again(
 
 def intend(seen: WorkProgress, stamp: str) -> None:
     """This leader writes an intent, with that stamp, and has not begun the work yet."""
-    seen.begun, seen.sent, seen.report, seen.told = stamp, False, None, False
+    seen.begun, seen.sent, seen.report, seen.reported = stamp, False, None, False
 
 
 def start(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
@@ -88,16 +88,16 @@ def start(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> Non
     if p.is_over(progress.armed_ns, p.policy.work_timeout_ns):
         progress.armed_ns = p.now_ns  # no command begins with its time over already
     seconds = int(p.policy.work_timeout_ns) // SECOND_NS
-    told = work_variables(p, node, mark)
+    variables = work_variables(p, node, mark)
     p.emit(
         StartWork(
             controller="upgrade",
-            because=f"try {mark.try_} of {p.policy.tries}{tell_withheld(told.withheld)}",
+            because=f"try {mark.try_} of {p.policy.tries}{withheld_suffix(variables.withheld)}",
             node=node.name,
             node_uid=node.uid,
             try_=mark.try_,
             mode=p.policy.work.mode,
-            env=told.values,
+            env=variables.values,
             timeout_seconds=seconds,
         )
     )
@@ -169,12 +169,12 @@ def stop(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None
         )
 
 
-def tell_end(
+def record_end(
     p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress, code: int | None
 ) -> None:
     """A record of the work's end, once a try."""
-    if not seen.told:
-        seen.told = True
+    if not seen.reported:
+        seen.reported = True
         p.emit(
             WorkDone(
                 controller="upgrade",
@@ -235,7 +235,7 @@ def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) 
     if report is None or report.code is None:
         p.progress(node.name, mark).waits_for = "the work is running"
         return
-    tell_end(p, node, mark, seen, report.code)
+    record_end(p, node, mark, seen, report.code)
     if report.code == 0 or is_met(p, node, mark):
         finish(p, node, mark, f"the work ended with exit code {report.code}")
     elif report.code == TRY_AGAIN:
@@ -283,9 +283,9 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> N
         if manifest is None or p.is_under_way("Job", (namespace, name)):
             return
         seconds = int(p.policy.work_timeout_ns) // SECOND_NS
-        told = work_variables(p, node, mark)
+        variables = work_variables(p, node, mark)
         try:
-            made = job_manifest(manifest, name, p.policy.namespace, told, seconds)
+            made = job_manifest(manifest, name, p.policy.namespace, variables, seconds)
         except UnsafeVariable as error:
             fail(p, node, mark, f"its Job cannot be made: {error}")
             return
@@ -305,10 +305,10 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> N
         return
     ended = {c.type: c for c in job.status.conditions if c.status == "True"}
     if "Complete" in ended:
-        tell_end(p, node, mark, seen, 0)
+        record_end(p, node, mark, seen, 0)
         finish(p, node, mark, f"Job {name} is complete")
     elif "Failed" in ended:
-        tell_end(p, node, mark, seen, None)
+        record_end(p, node, mark, seen, None)
         if is_met(p, node, mark) and has_rebooted(node, mark):
             finish(p, node, mark, f"Job {name} died with the reboot, and the target is met")
         else:
@@ -319,7 +319,7 @@ def _by_job(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> N
 
 def _by_waiting(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
     if is_met(p, node, mark):
-        tell_end(p, node, mark, seen, None)
+        record_end(p, node, mark, seen, None)
         finish(p, node, mark, "the target is met")
     else:
         targets = ", ".join(str(target) for target in p.policy.target)
@@ -334,7 +334,7 @@ def _by_replacement(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgre
     if seen.begun == mark.work.started and not seen.sent:
         start(p, node, mark, seen)
     elif seen.report is not None and seen.report.code is not None:
-        tell_end(p, node, mark, seen, seen.report.code)
+        record_end(p, node, mark, seen, seen.report.code)
         if seen.report.code != 0:
             next_try(p, node, mark, f"exit code {seen.report.code}")
 
@@ -420,7 +420,7 @@ def claims_of(node: Node) -> tuple[str, str]:
     return addresses.get("InternalIP", ""), node.spec.provider_id
 
 
-def tell_withheld(withheld: Mapping[str, str]) -> str:
+def withheld_suffix(withheld: Mapping[str, str]) -> str:
     """`; INTERNAL_IP is not given: ...`, "" for nothing."""
     return "".join(f"; {name} is not given: {why}" for name, why in withheld.items())
 
@@ -512,7 +512,7 @@ def job_manifest(
     manifest: Mapping[str, Any],
     name: str,
     namespace: str,
-    told: WorkVariables,
+    variables: WorkVariables,
     deadline_s: int,
 ) -> dict[str, Any]:
     """The Job for the node that the variables describe. `namespace`: where the manifest names none.
@@ -520,8 +520,8 @@ def job_manifest(
     `deadline_s` holds where the manifest has none. Raises UnsafeVariable, for one that is withheld
     as well.
     """
-    job: dict[str, Any] = _fill(copy.deepcopy(dict(manifest)), told)
-    variables = told.values
+    job: dict[str, Any] = _fill(copy.deepcopy(dict(manifest)), variables)
+    values = variables.values
     meta = job.setdefault("metadata", {})
     meta.pop("generateName", None)
     meta["name"] = name
@@ -530,8 +530,8 @@ def job_manifest(
         {
             "apiVersion": "v1",
             "kind": "Node",
-            "name": variables["NODE"],
-            "uid": variables["NODE_UID"],
+            "name": values["NODE"],
+            "uid": values["NODE_UID"],
             "blockOwnerDeletion": False,
         }
     ]
@@ -540,25 +540,25 @@ def job_manifest(
     spec.setdefault("activeDeadlineSeconds", deadline_s)
     template = spec["template"]
     for labelled in (meta, template.setdefault("metadata", {})):
-        labelled["labels"] = {**(labelled.get("labels") or {}), LABEL_RUN: variables["RUN"]}
+        labelled["labels"] = {**(labelled.get("labels") or {}), LABEL_RUN: values["RUN"]}
     pod = template["spec"]
     pod["tolerations"] = [*(pod.get("tolerations") or ()), *_TOLERATIONS]
-    _bind(pod, variables["NODE"])
+    _bind(pod, values["NODE"])
     return job
 
 
-def _fill(value: Any, told: WorkVariables) -> Any:
+def _fill(value: Any, variables: WorkVariables) -> Any:
     if isinstance(value, str):
-        return _REFERENCE.sub(lambda match: _checked(match[1], told), value)
+        return _REFERENCE.sub(lambda match: _checked(match[1], variables), value)
     if isinstance(value, dict):
-        return {key: _fill(each, told) for key, each in value.items()}
-    return [_fill(each, told) for each in value] if isinstance(value, list) else value
+        return {key: _fill(each, variables) for key, each in value.items()}
+    return [_fill(each, variables) for each in value] if isinstance(value, list) else value
 
 
-def _checked(name: str, told: WorkVariables) -> str:
-    if name in told.withheld:
-        raise UnsafeVariable(f"$({name}) is not given: {told.withheld[name]}")
-    value = told.values[name]
+def _checked(name: str, variables: WorkVariables) -> str:
+    if name in variables.withheld:
+        raise UnsafeVariable(f"$({name}) is not given: {variables.withheld[name]}")
+    value = variables.values[name]
     if name in _OF_THE_NODE and PLAIN.fullmatch(value) is None:
         raise UnsafeVariable(f"$({name}) is {value[:60]!r}, which a shell might obey")
     return value

@@ -56,21 +56,21 @@ class Announcer:
         self._begun = True
         before = self._keeper.election.taken_from
         after = f", after {before}" if before else ""
-        self._tell(BEGAN, f"{controllers} by order of {user_and_host()}{after}")
+        self._announce(BEGAN, f"{controllers} by order of {user_and_host()}{after}")
 
     def ended(self, because: str) -> None:
         """They do no longer."""
         if self._begun:
             self._begun = False
-            self._tell(ENDED, because)
+            self._announce(ENDED, because)
 
     def opened(self, breaker: Breaker) -> None:
         """Something is held back from now on."""
-        self._tell(OPENED, f"{breaker.rule}: {breaker.because}")
+        self._announce(OPENED, f"{breaker.rule}: {breaker.because}")
 
     def closed(self, breaker: Breaker, how: str) -> None:
         """It is not any more."""
-        self._tell(CLOSED, f"{breaker.rule}: {how}")
+        self._announce(CLOSED, f"{breaker.rule}: {how}")
 
     async def run(self) -> None:
         """Send Events until cancelled."""
@@ -82,7 +82,7 @@ class Announcer:
             async with asyncio.timeout(_FLUSH_S):
                 await self._sender.sent()
 
-    def _tell(self, reason: str, message: str) -> None:
+    def _announce(self, reason: str, message: str) -> None:
         log.warning("%s: %s", reason, message)
         namespace, name = self._keeper.election.key
         event = RecordEvent(

@@ -87,7 +87,7 @@ class EnforceHost(Protocol):
     journal: Journal
     watcher: DecisionTask
     tee: Tee
-    settings_said: list[str]
+    settings_warnings: list[str]
 
     async def settings(self, cache: Cache) -> Settings:
         """The settings in force."""
@@ -448,7 +448,7 @@ class Enforcement:
                 ",".join(sorted(unsaid)),
             )
         try:
-            check_settings(self._daemon.settings_said)
+            check_settings(self._daemon.settings_warnings)
         except Refused as refused:
             self.guard.open(Breaker(SETTINGS, refused.what, now_ns))
         missing = set(self.orders.controllers) - set(names)
@@ -457,7 +457,7 @@ class Enforcement:
         line = f"enforcing {','.join(self.orders.controllers)} since {format_micro_time(now_ns)}"
         log.info("%s", line)
         if not self.began_ns:
-            self._daemon.options.tell(line)
+            self._daemon.options.report(line)
         self.began_ns = now_ns
         self._announcer.began(",".join(self.orders.controllers))
 

@@ -84,7 +84,7 @@ class LeaseReread:
             return Result(answer.code or 503, f"its Lease cannot be read: {answer.message}")
         return self._compared(node, answer.obj)
 
-    def heard_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
+    def reported_since(self, action: SetNodeConditions, node: Node | None, decided_ns: int) -> str:
         """A sign of life that the watches showed of the kubelet since the decision, in words; ""
         for none.
 

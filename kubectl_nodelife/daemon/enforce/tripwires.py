@@ -50,7 +50,7 @@ from kubectl_nodelife.kube.wellknown import CONTROLLER_MANAGERS
 
 ShownObjects = dict[tuple[str, Key], KubeObject | None]
 
-OURS, A_PERSON, A_MANAGER, NOT_TOLD = "ours", "a person", "a manager", ""
+OURS, A_PERSON, A_MANAGER, UNKNOWN = "ours", "a person", "a manager", ""
 _OUR_PREFIX: Final = "kubectl-nodelife-"
 _KUBELET: Final = "kubelet"
 MADE: Final = ("f:metadata", "f:ownerReferences")
@@ -113,7 +113,7 @@ class Tripwires:
         """We are about to send this. Each time it is sent explains one time that it is seen."""
         if isinstance(action, SetNodeConditions) and is_harm(action):
             self._called_lost[action.node] = 0  # and when it is seen, that instant
-        if _is_telling(action) or isinstance(action, CreatePod):
+        if _is_controller_only(action) or isinstance(action, CreatePod):
             key = type(action), action.target
             self._ours[key] = self._ours.pop(key, 0) + 1
             if len(self._ours) > _OURS_KEPT:
@@ -184,10 +184,10 @@ class Tripwires:
             self._open(ALL_AT_ONCE, because, now_ns, recovery_passes=True)
 
     def _judge(self, action: Action, seen: KubeObject, now_ns: int) -> None:
-        if action.controller not in self._controllers or not _is_telling(action):
+        if action.controller not in self._controllers or not _is_controller_only(action):
             return
         sent = self._is_ours(type(action), action.target)
-        who, name = writer_of(action, seen) if isinstance(seen, Node) else (NOT_TOLD, "")
+        who, name = writer_of(action, seen) if isinstance(seen, Node) else (UNKNOWN, "")
         if who in (OURS, A_PERSON) or (sent and who != A_MANAGER):
             return
         kind, (namespace, key) = action.target
@@ -263,7 +263,7 @@ class Tripwires:
             self._guard.open(Breaker(rule, because, now_ns, recovery_passes=recovery_passes))
 
 
-def _is_telling(action: Action) -> bool:
+def _is_controller_only(action: Action) -> bool:
     """True if only such a controller writes this: people taint, delete and patch too."""
     return isinstance(action, (SetNodeConditions, SetPodCondition)) or (
         isinstance(action, AddTaints) and is_harm(action)
@@ -277,12 +277,12 @@ def writer_of(action: Action, node: Node) -> tuple[str, str]:
     elif isinstance(action, AddTaints):
         fields = frozenset((TAINTS,))
     else:
-        return NOT_TOLD, ""
+        return UNKNOWN, ""
     entries = [e for e in node.managers.entries if e.fields & fields and e.name != _KUBELET]
     newest_ns = max((e.time_ns for e in entries), default=0)
     names = sorted({e.name for e in entries if e.time_ns == newest_ns})
     if len(names) != 1:
-        return NOT_TOLD, " or ".join(names)
+        return UNKNOWN, " or ".join(names)
     return kind_of_writer(names[0]), names[0]
 
 
@@ -292,17 +292,17 @@ def kind_of_writer(name: str) -> str:
         return OURS
     if name == "kubectl" or name.startswith("kubectl-"):
         return A_PERSON
-    return A_MANAGER if name in CONTROLLER_MANAGERS else NOT_TOLD
+    return A_MANAGER if name in CONTROLLER_MANAGERS else UNKNOWN
 
 
 class WriterLookup:
     """Names the writer of a pod in open breakers: by a read, since no watch keeps managedFields."""
 
-    def __init__(self, read: ReadObject, guard: Guard, told: Callable[[], None]) -> None:
-        """`told` is called once a breaker says more than it did."""
+    def __init__(self, read: ReadObject, guard: Guard, on_change: Callable[[], None]) -> None:
+        """`on_change` is called once a breaker says more than it did."""
         self._read = read
         self._guard = guard
-        self._told = told
+        self._on_change = on_change
         self._tasks: set[asyncio.Task[None]] = set()
 
     def ask(self, rule: str, target: Target, path: Path) -> None:
@@ -317,7 +317,7 @@ class WriterLookup:
         if answer.ok and (name := manager_of(meta.get("managedFields"), path)):
             self._guard.add_to(rule, f"written by field manager {name}")
             log.warning("%s %s: written by field manager %s", target[0], "/".join(target[1]), name)
-            self._told()
+            self._on_change()
 
 
 class _Kept(msgspec.Struct):

@@ -17,7 +17,7 @@ from kubectl_nodelife.controllers.daemonset.rolling_update import (
     unavailable_count,
 )
 from kubectl_nodelife.daemon.preflight import Orders
-from kubectl_nodelife.daemon.settings import NOTHING_SAID, ClusterConfig
+from kubectl_nodelife.daemon.settings import EMPTY_CONFIG, ClusterConfig
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.guard import CAP_NAMES, UPSTREAM, Caps
@@ -48,7 +48,7 @@ def daemon_set_syncs(settings: Settings) -> int:
     return int(settings.flags["concurrent-daemonset-syncs"])
 
 
-def caps_of(orders: Orders, section: ClusterConfig = NOTHING_SAID) -> Caps:
+def caps_of(orders: Orders, section: ClusterConfig = EMPTY_CONFIG) -> Caps:
     """The caps that the user asked for: flags before what the config file says of the cluster, none
     of which counts beside `--caps=upstream`. `NAME=N` of a single cap: see `CAP_NAMES`.
     """

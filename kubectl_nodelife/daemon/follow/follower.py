@@ -133,7 +133,7 @@ class ControllerFollower(Follower):
         self._phase = PassPhase(engine, lifecycle, overlay) if lifecycle is not None else None
         sets = _find(engine.controllers, DaemonSetController)
         self._daemonsets = DaemonSetFollower(sets, overlay, ledger)
-        self._told: list[Action] = []  # what was done before ours, since `learn` was last asked
+        self._foreign: list[Action] = []  # what was done before ours, since `learn` was last asked
 
     def arrange(self, events: Sequence[Event]) -> Sequence[Event]:
         """In the order in which they happened, as far as versions show it."""
@@ -160,10 +160,12 @@ class ControllerFollower(Follower):
             return event, ended
         if isinstance(event, Put):
             for action in self._detector.compare(old, event.obj, now_ns):
-                event = Put(event.kind, event.obj, self._tell(action, now_ns) or event.cause)
+                event = Put(
+                    event.kind, event.obj, self._note_foreign(action, now_ns) or event.cause
+                )
             return event, ended
         for action in self._detector.removed(old):
-            event = Gone(event.kind, event.key, self._tell(action, now_ns) or event.cause)
+            event = Gone(event.kind, event.key, self._note_foreign(action, now_ns) or event.cause)
         return event, ended
 
     def after(self, event: Put | Gone) -> list[Event]:
@@ -173,7 +175,7 @@ class ControllerFollower(Follower):
     def learn(self, confirmed: Iterable[Action], now_ns: int) -> list[Event]:
         """Adjusts passes and tokens to what was done."""
         confirmed = list(confirmed)
-        learned, self._told = [*self._told, *confirmed], []
+        learned, self._foreign = [*self._foreign, *confirmed], []
         if self._phase is None:
             return []
         for action in confirmed:
@@ -190,7 +192,7 @@ class ControllerFollower(Follower):
             return []
         return self._phase.decided(action, now_ns)
 
-    def _tell(self, action: Action, now_ns: int) -> Action | None:
+    def _note_foreign(self, action: Action, now_ns: int) -> Action | None:
         """Note what another did first; None where we had planned it, which is noted already."""
         planned = [p for p in self._overlay.planned(action.target) if type(p) is type(action)]
         if planned and isinstance(action, (AddTaints, RemoveTaints)):
@@ -203,7 +205,7 @@ class ControllerFollower(Follower):
             return None
         self._ledger.note(action, now_ns, self._node_of(action), "")
         self._ledger.settle(action, CONFIRMED, now_ns, self._how_early(action, now_ns))
-        self._told.append(action)
+        self._foreign.append(action)
         return action
 
     def _how_early(self, action: Action, now_ns: int) -> str:

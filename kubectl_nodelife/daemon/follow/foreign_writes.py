@@ -64,7 +64,7 @@ class ForeignWriteDetector:
         self._lifecycle = lifecycle
         self._eviction = eviction
         self._early: dict[str, dict[Key, tuple[Pod, int]]] = {}  # marked, by node that is Ready
-        self._told: set[str] = set()  # uids of pods whose deletion by pod-gc was noted, until gone
+        self._noted: set[str] = set()  # uids of pods whose deletion by pod-gc was noted, until gone
 
     def compare(self, old: KubeObject, new: KubeObject, now_ns: int) -> Iterator[Action]:
         """The actions of one of the controllers between these two versions of one object."""
@@ -79,8 +79,8 @@ class ForeignWriteDetector:
         """The action that deleted an object at once, for pods that pod-gc collects alone."""
         if not isinstance(old, Pod) or not old.spec.node_name:
             return
-        if old.uid in self._told:
-            self._told.discard(old.uid)
+        if old.uid in self._noted:
+            self._noted.discard(old.uid)
             return
         name, terminating = old.spec.node_name, old.metadata.deletion_timestamp is not None
         node = self._cache.node(name)
@@ -201,7 +201,7 @@ class ForeignWriteDetector:
         if controller is None:
             return None
         if controller == "pod-gc":
-            self._told.add(pod.uid)
+            self._noted.add(pod.uid)
         because = "seen in the cluster: " + (
             timer.because if timer is not None else target.message if target is not None else ""
         )

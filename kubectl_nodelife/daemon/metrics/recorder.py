@@ -105,13 +105,13 @@ class MetricsRecorder:
     def not_ready(self) -> list[str]:
         """The reasons why the daemon cannot answer well: kinds that are not read or not watched."""
         watcher = self._sources.watcher
-        said = [f"{kind}: not read yet" for kind in watcher.unread()]
+        reasons = [f"{kind}: not read yet" for kind in watcher.unread()]
         for kind, state in watcher.feed.states.items():
             if state.phase not in (WATCHING, REFUSED, ABSENT) and kind in watcher.read:
-                said.append(f"{kind}: not watched{f' ({state.error})' if state.error else ''}")
-        if not said and not watcher.synced.is_set():
-            said.append("the controllers begin")
-        return said
+                reasons.append(f"{kind}: not watched{f' ({state.error})' if state.error else ''}")
+        if not reasons and not watcher.synced.is_set():
+            reasons.append("the controllers begin")
+        return reasons
 
     def values(self) -> Values:
         """All metrics as of now."""
@@ -162,14 +162,14 @@ class MetricsRecorder:
         found = cluster_conditions(self._sample)
         findings = self._findings or Counter()
         if findings["stalled"] or findings["disabled"]:
-            said = "a controller of the cluster does nothing, though writes of it are due"
+            sentence = "a controller of the cluster does nothing, though writes of it are due"
             found["controllerStalled"] = NotedCondition(
-                "controllerStalled", said, "kubectl nodelife diverge"
+                "controllerStalled", sentence, "kubectl nodelife diverge"
             )
         if self._run is not None and self._run.gates - {"paused", "window"}:
-            said = f"the upgrade is held by: {', '.join(sorted(self._run.gates))}"
+            sentence = f"the upgrade is held by: {', '.join(sorted(self._run.gates))}"
             command = "kubectl nodelife upgrade status"
-            found["upgradeHeld"] = NotedCondition("upgradeHeld", said, command)
+            found["upgradeHeld"] = NotedCondition("upgradeHeld", sentence, command)
         if enforcement is not None and not enforcement.stands_by:
             why = enforcement.why_not or _breakers(enforcement)
             command = "kubectl nodelife daemon status"
@@ -250,7 +250,7 @@ class MetricsRecorder:
         return values | self._watch_values(now_ns)
 
     def _watch_values(self, now_ns: int) -> Values:
-        up, heard, lists = [], [], []
+        up, last_seen, lists = [], [], []
         monotonic_ns = time.monotonic_ns()
         for kind, state in self._sources.watcher.feed.states.items():
             if state.phase in (REFUSED, ABSENT):
@@ -259,10 +259,10 @@ class MetricsRecorder:
             lists.append(((kind,), state.lists))
             if state.last_sign_ns:
                 seen_ns = now_ns - max(0, monotonic_ns - state.last_sign_ns)
-                heard.append(((kind,), seen_ns / SECOND_NS))
+                last_seen.append(((kind,), seen_ns / SECOND_NS))
         return {
             "nodelife_watch_up": up,
-            "nodelife_watch_last_event_timestamp_seconds": heard,
+            "nodelife_watch_last_event_timestamp_seconds": last_seen,
             "nodelife_relists_total": lists,
         }
 

@@ -252,7 +252,7 @@ class PageEndpoint:
         query = {key: request.query.getall(key) for key in request.query}
         query["output"] = ["json"]
         async with self._answering:
-            return await self._told(question, query)
+            return await self._respond(question, query)
 
     async def _what_if(self, request: web.Request) -> web.Response:
         """The effects of acts, played in a child of the daemon: one at a time, and no longer than
@@ -272,15 +272,15 @@ class PageEndpoint:
         except BadInput as error:
             return _refused(error)
         async with self._playing:
-            return await self._told("what_if", {"word": words, "output": ["json"]})
+            return await self._respond("what_if", {"word": words, "output": ["json"]})
 
-    async def _told(self, question: str, query: Query) -> web.Response:
+    async def _respond(self, question: str, query: Query) -> web.Response:
         try:
-            told = await self._answers[question](query)
+            answer = await self._answers[question](query)
         except NodelifeError as error:
             return _refused(error)
-        text = told.get("text")
-        return _json(text.encode() if isinstance(text, str) else msgspec.json.encode(told))
+        text = answer.get("text")
+        return _json(text.encode() if isinstance(text, str) else msgspec.json.encode(answer))
 
     async def _body(self, request: web.Request) -> bytes:
         async with asyncio.timeout(REQUEST_SECONDS):

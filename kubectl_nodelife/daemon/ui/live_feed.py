@@ -84,7 +84,7 @@ class LiveFeed:
         self._journal = journal
         self._now_ns = now_ns
         self._wall = LiveWall()
-        self._told: LiveFrame | None = None
+        self._published: LiveFrame | None = None
         self._works: list[WorkInProgress] = []
         self._works_at = 0.0
         self._details = WorksFeed(answers, now_ns)
@@ -119,7 +119,7 @@ class LiveFeed:
             view = self._look()
             frame = await sliced(self._wall.steps(view))
         except NodelifeError as error:  # not even the nodes were read
-            self._told = None
+            self._published = None
             self.broadcast.whisper(WAITING, {"what": str(error)})
             return
         works = self._works
@@ -127,37 +127,37 @@ class LiveFeed:
             self._works_at = time.monotonic()
             followed, now_ns = self._details.followed, view.outlook.now_ns
             works = followed.works(view.cache, now_ns, self._wall.instant)
-        self._tell(frame, works, view.source.get("age"))
+        self._publish(frame, works, view.source.get("age"))
 
-    def _tell(self, frame: LiveFrame, works: list[WorkInProgress], age_s: float | None) -> None:
+    def _publish(self, frame: LiveFrame, works: list[WorkInProgress], age_s: float | None) -> None:
         fresh, self._fresh = self._fresh, {}
         self._happened |= fresh
-        before, works_before = self._told, self._works
+        before, works_before = self._published, self._works
         if before is None or not frame.follows(before):
-            self._told, self._works = frame, works
+            self._published, self._works = frame, works
             document = self._snapshot()
             assert document is not None
             self.broadcast.publish(SNAPSHOT, document)
             return
-        self._told, told = delta(before, frame)
+        self._published, update = delta(before, frame)
         self._works = works
         if works != works_before:
-            told["works"] = works
+            update["works"] = works
         if fresh:
-            told["changes"] = self._as_rows(fresh.values())
-        if told:
-            self.broadcast.publish(DELTA, {"now": frame.now_s, **told})
+            update["changes"] = self._as_rows(fresh.values())
+        if update:
+            self.broadcast.publish(DELTA, {"now": frame.now_s, **update})
         if time.monotonic() > self._ticked_at + TICK_SECONDS:
             self._ticked_at = time.monotonic()
             self.broadcast.whisper(TICK, {"now": frame.now_s, "age": age_s})
 
     def _snapshot(self) -> dict[str, Any] | None:
         """The document that a new listener begins with."""
-        if self._told is None:
+        if self._published is None:
             return None
         changes = self._as_rows(self._happened.values())
         more = {"epochS": self._wall.epoch_s, "works": self._works, "changes": changes}
-        return self._told.snapshot() | more
+        return self._published.snapshot() | more
 
     def _as_rows(self, changes: Iterable[ChangeRecord]) -> list[HappenedChange]:
         return [
@@ -234,19 +234,19 @@ class WorksFeed:
 
     async def _ask(self, kind: str, keys: Sequence[WorkKey]) -> None:
         if kind == "Upgrade":
-            await self._take(keys, "upgrade", {}, lambda told: [details_of_upgrade(told)])
+            await self._take(keys, "upgrade", {}, lambda answer: [details_of_upgrade(answer)])
         elif kind == "Node":
             names = [name for _, _, name in keys]
             plans = {"node": names}
             await self._take(
-                keys, "drains", plans, lambda told: [details_of_drain(p) for p in told["items"]]
+                keys, "drains", plans, lambda answer: [details_of_drain(p) for p in answer["items"]]
             )
         else:
             for key in keys:
                 query = {"about": ["status"], "namespace": [key[1]], "name": [key[2]]}
                 query["output"] = ["json"]
                 await self._take(
-                    [key], "daemonset", query, lambda told: [details_of_roll_out(told)]
+                    [key], "daemonset", query, lambda answer: [details_of_roll_out(answer)]
                 )
 
     async def _take(
@@ -259,14 +259,14 @@ class WorksFeed:
         """Take the answer; where there is none, that is what is shown of the works."""
         now_ns = self._now_ns()
         try:
-            told = await self._answers[question](query)
+            answer = await self._answers[question](query)
         except NodelifeError as error:
             details = [
                 WorkDetails(None, [("what it waits for is not known", str(error), None)], [])
             ]
             details *= len(keys)
         else:
-            text = told.get("text")
-            details = read(msgspec.json.decode(text) if isinstance(text, str) else told)
+            text = answer.get("text")
+            details = read(msgspec.json.decode(text) if isinstance(text, str) else answer)
         for key, each in zip(keys, details, strict=True):
             self.followed.take(key, each, now_ns)

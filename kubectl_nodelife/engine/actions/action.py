@@ -72,7 +72,7 @@ class Action(
     deletes: ClassVar[bool] = False
     """True if it asks for the object's deletion: it is done where no such object is there."""
 
-    tells: ClassVar[tuple[str, ...]] = ()
+    detail_fields: ClassVar[tuple[str, ...]] = ()
     """The fields that its record shows, where it has one record under the name of its class."""
 
     controller: str
@@ -101,7 +101,10 @@ class Action(
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         """(action word, detail) of each record, in order, as the Timeline contract names them."""
-        yield type(self).__name__, {camel_case(name): getattr(self, name) for name in self.tells}
+        yield (
+            type(self).__name__,
+            {camel_case(name): getattr(self, name) for name in self.detail_fields},
+        )
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         """The object after the action, None for "gone"; the same object where nothing changes."""
@@ -208,7 +211,7 @@ def created_pod(manifest: dict[str, Any], now_ns: int) -> Pod:
 class SetZoneState(Action, frozen=True, kw_only=True, gc=False):
     """A zone's state and with it the rate at which its nodes are tainted, in nodes a second."""
 
-    tells: ClassVar[tuple[str, ...]] = ("zone", "from_", "to", "rate")
+    detail_fields: ClassVar[tuple[str, ...]] = ("zone", "from_", "to", "rate")
 
     writes: ClassVar[bool] = False
 
@@ -229,7 +232,7 @@ class QueueNode(NodeAction, frozen=True, kw_only=True, gc=False):
     In classic mode it waits for the eviction of its pods.
     """
 
-    tells: ClassVar[tuple[str, ...]] = ("zone",)
+    detail_fields: ClassVar[tuple[str, ...]] = ("zone",)
 
     writes: ClassVar[bool] = False
 
@@ -239,7 +242,7 @@ class QueueNode(NodeAction, frozen=True, kw_only=True, gc=False):
 class UnqueueNode(NodeAction, frozen=True, kw_only=True, gc=False):
     """A node that waited no longer does, without having been tainted."""
 
-    tells: ClassVar[tuple[str, ...]] = ("zone",)
+    detail_fields: ClassVar[tuple[str, ...]] = ("zone",)
 
     writes: ClassVar[bool] = False
 

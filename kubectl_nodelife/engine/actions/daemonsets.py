@@ -192,7 +192,7 @@ class RollBackDaemonSet(ObjectAction, frozen=True, kw_only=True, gc=False):
     A person orders it (`rollout undo`), under the version of the set that was judged.
     """
 
-    tells: ClassVar[tuple[str, ...]] = ("revision",)
+    detail_fields: ClassVar[tuple[str, ...]] = ("revision",)
 
     kind: str = "DaemonSet"
     revision: int

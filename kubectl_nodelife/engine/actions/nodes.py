@@ -100,7 +100,7 @@ class SetNodeLabels(NodeAction, frozen=True, kw_only=True, gc=False):
 class SetUnschedulable(NodeAction, frozen=True, kw_only=True, gc=False):
     """PATCH of a node's spec.unschedulable: cordon (True) or uncordon (False)."""
 
-    tells: ClassVar[tuple[str, ...]] = ("unschedulable",)
+    detail_fields: ClassVar[tuple[str, ...]] = ("unschedulable",)
 
     unschedulable: bool
 

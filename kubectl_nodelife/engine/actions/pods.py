@@ -24,7 +24,7 @@ from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
 class CreatePod(PodAction, frozen=True, kw_only=True, gc=False):
     """POST of a daemon pod for `node`; `revision` is the hash label that it carries."""
 
-    tells: ClassVar[tuple[str, ...]] = ("node", "owner", "revision")
+    detail_fields: ClassVar[tuple[str, ...]] = ("node", "owner", "revision")
 
     manifest: dict[str, Any]
     node: str
@@ -108,7 +108,7 @@ class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
 class SetPodReason(PodAction, frozen=True, kw_only=True, gc=False):
     """UpdateStatus of a pod's reason and message (the classic evictor's NodeLost)."""
 
-    tells: ClassVar[tuple[str, ...]] = ("reason", "message")
+    detail_fields: ClassVar[tuple[str, ...]] = ("reason", "message")
 
     reason: str
     message: str
@@ -123,7 +123,7 @@ class SetPodReason(PodAction, frozen=True, kw_only=True, gc=False):
 class SetPodPhase(PodAction, frozen=True, kw_only=True, gc=False):
     """Patch of a pod's phase (pod-gc before it deletes)."""
 
-    tells: ClassVar[tuple[str, ...]] = ("phase",)
+    detail_fields: ClassVar[tuple[str, ...]] = ("phase",)
 
     phase: str
 
@@ -161,7 +161,7 @@ class SetPodReady(PodAction, frozen=True, kw_only=True, gc=False):
 class SetPodLabel(PodAction, frozen=True, kw_only=True, gc=False):
     """Patch of one label of a pod."""
 
-    tells: ClassVar[tuple[str, ...]] = ("key", "value")
+    detail_fields: ClassVar[tuple[str, ...]] = ("key", "value")
 
     key: str
     value: str

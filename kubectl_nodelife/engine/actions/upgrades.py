@@ -50,8 +50,8 @@ class NodeMarkPatch(NodeAction, frozen=True, kw_only=True, gc=False):
 
     def records(self) -> Iterator[tuple[str, Detail]]:
         """One record: the class's name, from which state to which."""
-        told = (("from", self.from_), ("to", self.to))
-        yield type(self).__name__, {key: state for key, state in told if state}
+        states = (("from", self.from_), ("to", self.to))
+        yield type(self).__name__, {key: state for key, state in states if state}
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         if not isinstance(obj, Node):
@@ -151,7 +151,7 @@ class FailWithoutMark(NodeAction, frozen=True, kw_only=True, gc=False):
 class CreateCanary(PodAction, frozen=True, kw_only=True, gc=False):
     """POST of the canary pod of a node. 409: it is there already."""
 
-    tells: ClassVar[tuple[str, ...]] = ("node",)
+    detail_fields: ClassVar[tuple[str, ...]] = ("node",)
 
     kind: str = ""
     node: str
@@ -171,7 +171,7 @@ class CreateCanary(PodAction, frozen=True, kw_only=True, gc=False):
 class DeleteCanary(PodAction, frozen=True, kw_only=True, gc=False):
     """DELETE of a canary pod under its uid, with its own grace period."""
 
-    tells: ClassVar[tuple[str, ...]] = ("node",)
+    detail_fields: ClassVar[tuple[str, ...]] = ("node",)
 
     deletes: ClassVar[bool] = True
 
@@ -196,7 +196,7 @@ class DeleteCanary(PodAction, frozen=True, kw_only=True, gc=False):
 class OfNodeAction(ObjectAction, frozen=True, kw_only=True, gc=False):
     """An action on an object that is there for one node: its Job, its canary's Service."""
 
-    tells: ClassVar[tuple[str, ...]] = ("node",)
+    detail_fields: ClassVar[tuple[str, ...]] = ("node",)
 
     kind: str = ""
     node: str
@@ -289,7 +289,7 @@ class UpdateRun(ObjectAction, frozen=True, kw_only=True, gc=False):
 class SetGate(Action, frozen=True, kw_only=True, gc=False):
     """A gate holds from now on, or no longer does."""
 
-    tells: ClassVar[tuple[str, ...]] = ("gate", "holds")
+    detail_fields: ClassVar[tuple[str, ...]] = ("gate", "holds")
 
     writes: ClassVar[bool] = False
 

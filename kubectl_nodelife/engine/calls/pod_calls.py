@@ -181,8 +181,8 @@ def _siblings(action: CreatePod) -> ListObjects:
     """The pods that the same set has made of the same revision."""
     labels = (action.manifest.get("metadata") or {}).get("labels") or {}
     revision = labels.get(LABEL_CONTROLLER_REVISION_HASH)
-    told = ((LABEL_CONTROLLER_REVISION_HASH, revision),) if revision else ()
-    return ListObjects("Pod", action.namespace, told)
+    selector = ((LABEL_CONTROLLER_REVISION_HASH, revision),) if revision else ()
+    return ListObjects("Pod", action.namespace, selector)
 
 
 def _made(action: CreatePod, listed: Body | None) -> Pod | None:

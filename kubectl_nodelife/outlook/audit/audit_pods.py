@@ -55,14 +55,14 @@ from kubectl_nodelife.outlook.audit.findings import (
 from kubectl_nodelife.workloads.force_advice import release_of
 from kubectl_nodelife.workloads.node_readiness import (
     NodeReadiness,
-    kubelet_speaks,
+    kubelet_reports,
     node_readiness,
 )
 
 _ORDER = {name: place for place, name in enumerate(NOTES)}
 
 
-_TELLING = frozenset({READY, CONTAINERS_READY, INITIALIZED})
+_DECISIVE_CONDITIONS = frozenset({READY, CONTAINERS_READY, INITIALIZED})
 _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
@@ -97,12 +97,12 @@ def audit(
     context = context_of(settings, now_ns, settle_ns)
     health = health_of_nodes(seen)
     grace_ns = context.release.heartbeat_ns
-    heard = {
+    reporting = {
         name
         for name, node in health.items()
-        if kubelet_speaks(node, grace_ns, now_ns) or not (node.ready or node.heartbeat_ns)
+        if kubelet_reports(node, grace_ns, now_ns) or not (node.ready or node.heartbeat_ns)
     }
-    ready = {name for name in heard if health[name].is_ready}
+    ready = {name for name in reporting if health[name].is_ready}
     findings: list[PodFinding] = []
     counts: Counter[str] = Counter()
     waiting: Counter[str] = Counter()
@@ -116,7 +116,7 @@ def audit(
         found = list(pod_findings(pod, node, context))
         findings += found
         if not found:
-            unheard = node.exists and node.read and node.name not in heard
+            unheard = node.exists and node.read and node.name not in reporting
             counts[UNHEARD if unheard else _quiet_class(pod, node, context)] += 1
             waiting.update(waits_for(pod))
             marks_without_node += not node.read and bears_the_mark(pod.status)
@@ -130,7 +130,7 @@ def audit(
         waiting=dict(waiting.most_common()),
         warnings=tuple(_warnings(health, now_ns, settings.node_monitor_grace_period_ns)),
         not_evaluated=tuple(_not_evaluated(seen, health, marks_without_node)),
-        unheard=tuple(sorted(health.keys() - heard)),
+        unheard=tuple(sorted(health.keys() - reporting)),
     )
 
 
@@ -196,7 +196,7 @@ def _is_plain(pod: Pod) -> bool:
     ready = False
     for condition in status.conditions:
         if condition.status != "True":
-            if condition.type in _TELLING:
+            if condition.type in _DECISIVE_CONDITIONS:
                 return False
         elif condition.type == READY:
             ready = not (condition.reason or condition.message)

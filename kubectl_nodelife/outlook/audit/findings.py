@@ -188,8 +188,8 @@ def _terminating_class(pod: Pod, node: NodeReadiness) -> tuple[str, str]:
     if not node.is_ready:
         because = "deleted and still there; whether its node is Ready is not known"
         return classes.TERMINATING_SLOW, because
-    deleted_ns, heard_ns = pod.metadata.deletion_timestamp, node.heartbeat_ns
-    if deleted_ns is not None and heard_ns is not None and heard_ns < deleted_ns:
+    deleted_ns, heartbeat_ns = pod.metadata.deletion_timestamp, node.heartbeat_ns
+    if deleted_ns is not None and heartbeat_ns is not None and heartbeat_ns < deleted_ns:
         because = f"deleted, node {node.name} is Ready, and has not reported since"
         return classes.TERMINATING_SLOW, because
     return classes.TERMINATING_SLOW, f"deleted, and node {node.name} is Ready"

@@ -214,8 +214,8 @@ def _delete_leftover(case: RepairCase) -> Planned:
 
 def _never_on_a_ready_node(case: RepairCase) -> Planned:
     advice = case.finding.advice
-    told = f"; {advice.sentence}" if advice is not None else ""
-    return (f"its node is called Ready: forced, its containers may stay{told}",)
+    suffix = f"; {advice.sentence}" if advice is not None else ""
+    return (f"its node is called Ready: forced, its containers may stay{suffix}",)
 
 
 def _nothing(sentence: str) -> Way:

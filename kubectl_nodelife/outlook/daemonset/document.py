@@ -27,7 +27,7 @@ Source = dict[str, Any]
 KINDS = ("Node", "Pod", "ControllerRevision", "DaemonSet")
 """The kinds that an answer about DaemonSets is made from."""
 
-_NOT_TOLD = {
+_UNKNOWN_WITHOUT = {
     "Node": "which nodes should run a pod",
     "Pod": "which nodes have a pod",
     "ControllerRevision": "revisions and rollbacks",
@@ -68,9 +68,9 @@ def _behaviour(settings: Settings) -> Behaviour:
     return behaviour_of((1, settings.profile.minor), settings.gates)
 
 
-def not_told(view: ClusterView) -> Iterator[str]:
+def missing_parts(view: ClusterView) -> Iterator[str]:
     """Sentences on what stays unknown of DaemonSets because a kind was not read."""
-    for kind, what in _NOT_TOLD.items():
+    for kind, what in _UNKNOWN_WITHOUT.items():
         if kind in view.unread:
             error = view.unread[kind]
             lacks = f"{kind} cannot be read ({error})" if error else f"no {kind}s were read"

@@ -65,7 +65,7 @@ class RolloutEstimate(msgspec.Struct, frozen=True, rename="camel"):
 class RolloutOutlook(msgspec.Struct, frozen=True):
     """One set's update. `old_nodes` None: not known; `budget` None: not known, or an error.
 
-    `error`: why the update cannot go on; `not_told`: what cannot be said, and why.
+    `error`: why the update cannot go on; `missing_parts`: what cannot be said, and why.
     """
 
     view: SetView
@@ -77,7 +77,7 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
     waits_for: list[str] = []
     estimate: RolloutEstimate | None = None
     error: str = ""
-    not_told: str = ""
+    missing_parts: str = ""
 
     def document(self) -> dict[str, Any]:
         """The outlook as plain values."""
@@ -99,12 +99,12 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
             "waitsFor": self.waits_for,
             "estimate": self.estimate,
             "error": self.error or None,
-            "notEvaluated": self.not_told or None,
+            "notEvaluated": self.missing_parts or None,
         }
 
     def fingerprint(self) -> object:
         """The part that is worth a new line when it changes: all but the time that goes by."""
-        return (self.state, self.next, self.waits_for, self.error, self.not_told)
+        return (self.state, self.next, self.waits_for, self.error, self.missing_parts)
 
 
 def rollout_outlook(view: SetView) -> RolloutOutlook:
@@ -113,7 +113,7 @@ def rollout_outlook(view: SetView) -> RolloutOutlook:
     missing = view.read.lacking_to_count() or ("" if view.knows_updated else "revisions")
     if missing:
         why = f"no {missing} were read: what the update does next is not known"
-        return RolloutOutlook(view, state, not_told=why)
+        return RolloutOutlook(view, state, missing_parts=why)
     old_nodes = len(view.node_index.with_old)
     try:
         budget = budget_of(view.tracked, view.node_index.tally.desired)

@@ -200,8 +200,8 @@ def _update(view: SetView) -> Iterator[str]:
         yield f"{str(error)[0].upper()}{str(error)[1:]}."
         return
     yield outlook.state.message.strip()
-    if outlook.not_told or outlook.error:
-        yield f"{outlook.not_told or outlook.error}."
+    if outlook.missing_parts or outlook.error:
+        yield f"{outlook.missing_parts or outlook.error}."
     if outlook.budget is not None and outlook.used:
         users = [f"{user.node} ({user.because})" for user in outlook.used]
         yield f"Its budget is used by {first_names(users, _MOST)}."

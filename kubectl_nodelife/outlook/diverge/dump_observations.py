@@ -148,7 +148,7 @@ def dump_observations(
     `blind`: why nothing can be judged, "" where it can. `noted`: the moment is noted in a snapshot.
     `unread`: kinds that were not read.
     """
-    lacking, told = frozenset(unread), list(events)
+    lacking, sent = frozenset(unread), list(events)
     reading_ns = READING_SNAPSHOT_NS if noted else READING_NS
     missing = missing_writes(outlook, overdue)
     settled = tuple(w for w in missing if outlook.now_ns - w.time_ns > reading_ns)
@@ -167,17 +167,17 @@ def dump_observations(
         unwatched=(UnwatchedSpan(outlook.now_ns, None, blind),) if blind else (),
         evaluated=(LIFECYCLE, EVICTION) if "Pod" not in lacking else (LIFECYCLE,),
         not_evaluated=tuple(_not_evaluated(outlook, lacking, missing, reading_ns)),
-        last_write_ns=max(_signs_of_the_manager(told, nodes, pods), default=None),
+        last_write_ns=max(_signs_of_the_manager(sent, nodes, pods), default=None),
         last_sign_of_others_ns=max(
             (
                 at_ns
-                for event in told
-                if (at_ns := _last_told(event)) and not _is_the_managers(event)
+                for event in sent
+                if (at_ns := _last_sent_ns(event)) and not _is_the_managers(event)
             ),
             default=None,
         ),
         one_moment=True,
-        told=tuple(_too_early(outlook, pods)),
+        reported=tuple(_too_early(outlook, pods)),
     )
 
 
@@ -298,7 +298,7 @@ def _signs_of_the_manager(
 ) -> Iterator[int]:
     """When it ran: it sent an Event, wrote to a node, or made a pod for an owner."""
     for event in events:
-        at_ns = _last_told(event)
+        at_ns = _last_sent_ns(event)
         if at_ns is not None and _is_the_managers(event):
             yield at_ns
     for node in nodes:
@@ -317,11 +317,11 @@ def _is_the_managers(event: Event) -> bool:
     return (event.reporting_component or event.source.component) in _COMPONENTS
 
 
-def _last_told(event: Event) -> int | None:
+def _last_sent_ns(event: Event) -> int | None:
     """When it was last sent, in ns."""
     series = event.series.last_observed_time if event.series is not None else None
-    told = series or event.last_timestamp or event.event_time
-    return int(told) if told is not None else None
+    last_sent = series or event.last_timestamp or event.event_time
+    return int(last_sent) if last_sent is not None else None
 
 
 def _not_evaluated(

@@ -98,12 +98,12 @@ def divergence_judgement(record: Observations, now_ns: int) -> Judgement:
     guessed = guesses(record)
     count = due_writes(record, now_ns, _pace(guessed))
     lags = () if blind else count.lags
-    told = tuple(lag for lag in lags if lag.due_ns + lag.lag_ns >= record.since_ns)
+    recent = tuple(lag for lag in lags if lag.due_ns + lag.lag_ns >= record.since_ns)
     found = [
-        *_of_the_manager(record, told, now_ns),
+        *_of_the_manager(record, recent, now_ns),
         *(_of_guess(guess) for guess in guessed if not guess.fits),
-        *_of_lags(told),
-        *record.told,
+        *_of_lags(recent),
+        *record.reported,
         *others(record),
         *_of_leaders(record),
     ]
@@ -149,7 +149,7 @@ def _of_the_manager(
     """STALLED or DISABLED: what the lease and the silence say of the process and its parts."""
     waiting = list(still_open(lags))
     due_ns = earliest(waiting)
-    if record.blind() or (record.lease.error and not _would_be_heard(record, due_ns)):
+    if record.blind() or (record.lease.error and not _would_be_noticed(record, due_ns)):
         return
     stale_ns = record.lease.stale_ns()
     contradicted = (record.last_write_ns or 0) > record.lease.renewed_ns + record.lease.duration_ns
@@ -164,13 +164,13 @@ def _of_the_manager(
             yield from _silent_controllers(record, waiting, now_ns)
 
 
-def _would_be_heard(record: Observations, since_ns: int | None) -> bool:
+def _would_be_noticed(record: Observations, since_ns: int | None) -> bool:
     """True if a manager that works since then would have been noticed, though its lease says
     nothing. In a dump it would where it wrote before, and others wrote since then.
     """
-    heard = record.last_write_ns is not None and record.last_sign_of_others_ns is not None
+    both_wrote = record.last_write_ns is not None and record.last_sign_of_others_ns is not None
     return not record.one_moment or (
-        heard and since_ns is not None and (record.last_sign_of_others_ns or 0) > since_ns
+        both_wrote and since_ns is not None and (record.last_sign_of_others_ns or 0) > since_ns
     )
 
 
@@ -360,7 +360,7 @@ def others(record: Observations) -> Iterator[Divergence]:
     """Findings from what was seen, one for each node and thing done, oldest first."""
     alike: dict[tuple[str, ...], list[ObservedWrite]] = {}
     for seen in sorted(record.observed, key=lambda s: s.at_ns):
-        if seen.at_ns >= record.since_ns and _is_told(seen):
+        if seen.at_ns >= record.since_ns and _is_reportable(seen):
             author = seen.author.manager if seen.author is not None else ""
             detail = "" if seen.what == DRAINED else seen.detail
             alike.setdefault((seen.what, seen.node, detail, author), []).append(seen)
@@ -368,7 +368,7 @@ def others(record: Observations) -> Iterator[Divergence]:
         yield _finding(group)
 
 
-def _is_told(seen: ObservedWrite) -> bool:
+def _is_reportable(seen: ObservedWrite) -> bool:
     manager = seen.author.manager if seen.author is not None else ""
     if seen.what in (CORDONED, REMOVED, DRAINED):
         return True

@@ -157,7 +157,7 @@ class Observations(msgspec.Struct, frozen=True):
     `unwatched`: when the cluster was not, or not for long enough, in sight. `leaders`: (instant,
     holder) of each change of the leader that was seen; `stale`: when the lease was not renewed.
     `since_ns`: what was before it is left out. `not_evaluated`: sentences. `one_moment`: there is a
-    dump, and nothing was watched. `told`: findings that need no judgement. `last_write_ns`: the
+    dump, and nothing was watched. `reported`: findings that need no judgement. `last_write_ns`: the
     last sign of kube-controller-manager; `last_sign_of_others_ns`: the same of all others, where a
     dump has Events: a gap in which nothing wrote is no evidence against the manager.
     """
@@ -176,7 +176,7 @@ class Observations(msgspec.Struct, frozen=True):
     last_write_ns: int | None = None
     last_sign_of_others_ns: int | None = None
     one_moment: bool = False
-    told: tuple[Divergence, ...] = ()
+    reported: tuple[Divergence, ...] = ()
 
     def watched(self, begin_ns: int, end_ns: int) -> bool:
         """True if the cluster was in sight all the time between the two."""

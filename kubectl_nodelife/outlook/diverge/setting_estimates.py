@@ -61,7 +61,7 @@ def guess_grace(record: Observations) -> SettingEstimate | None:
     """node-monitor-grace-period from how long the kubelets of lost nodes had been silent."""
     assumed, period = record.assumed, record.assumed.period_ns
     passes = -(-assumed.grace_ns // period) * period
-    known = _telling(record, passes)
+    known = _informative_losses(record, passes)
     if not known:
         return None
     silences = [s.silent_ns or 0 for s in known]
@@ -77,7 +77,7 @@ def guess_grace(record: Observations) -> SettingEstimate | None:
     return _grace(record, known, _roundest(low, high), (low, high), fits=False)
 
 
-def _telling(record: Observations, passes_ns: int) -> list[ObservedWrite]:
+def _informative_losses(record: Observations, passes_ns: int) -> list[ObservedWrite]:
     """The losses that say something about the grace period.
 
     One that came late says nothing where the leader changed meanwhile, since its clocks began anew.

@@ -52,15 +52,15 @@ def drains(lines: Sequence[ReplayLine], pods: Collection[Pod]) -> Iterator[Repla
 
     `pods` as they are now, none where they were not read.
     """
-    told: dict[str, list[ReplayLine]] = defaultdict(list)
+    by_node: dict[str, list[ReplayLine]] = defaultdict(list)
     ended_otherwise = {_key(line) for line in lines if _is_by_a_controller(line)}
     for line in lines:
         if line.family in ("cordon", "uncordon"):
-            told[line.name].append(line)
+            by_node[line.name].append(line)
         elif _has_left(line) and _key(line) not in ended_otherwise:
-            told[line.about_node].append(line)
+            by_node[line.about_node].append(line)
     still = {pod.spec.node_name for pod in pods if _drain_takes(pod)}
-    for node, of_node in told.items():
+    for node, of_node in by_node.items():
         for drain in _of_node(node, of_node):
             if drain.why == _EVICTED or (pods and node not in still):
                 yield drain
@@ -113,7 +113,7 @@ def _who(cordon: ReplayLine | None, left: Sequence[ReplayLine]) -> Actor:
         return ordered
     if cordon is not None and cordon.actor.kind != KUBELET:  # which only reports a cordon
         return cordon.actor
-    return replay_line.NOBODY_KNOWN
+    return replay_line.UNKNOWN_ACTOR
 
 
 def _has_left(line: ReplayLine) -> bool:

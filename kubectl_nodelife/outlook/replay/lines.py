@@ -40,15 +40,15 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
     action, obj, detail = change["action"], change["object"], change["detail"]
     if action == "RecordEvent":
         return None
-    told = change["time"]
+    timestamp = change["time"]
     if action not in DECISIONS and change["outcome"] == "confirmed":
-        told = change.get("settledTime") or told
+        timestamp = change.get("settledTime") or timestamp
     kind, namespace, name = obj["kind"], obj.get("namespace", ""), obj["name"]
     identity = _identity_of_change(action, detail, kind, namespace, name, change["outcome"])
     if action == "SetUnschedulable":
         action, detail = identity[0].capitalize(), {}
     return ReplayLine(
-        time_ns=int(parse_time(told)),
+        time_ns=int(parse_time(timestamp)),
         actor=replay_line.of_change(change["controller"], change["outcome"]),
         action=action,
         kind=kind,
@@ -67,8 +67,8 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
 
 def _drained_node(change: Mapping[str, Any]) -> str:
     """The node for whose drain a pod was evicted, as its reason says."""
-    told = _DRAIN_OF.search(change["reason"])
-    return told[1] if told is not None else ""
+    found = _DRAIN_OF.search(change["reason"])
+    return found[1] if found is not None else ""
 
 
 def _identity_of_change(
@@ -211,7 +211,7 @@ def _of_condition(node: Node, condition: NodeCondition) -> Iterator[ReplayLine]:
     else:
         writer = node.managers.writer_of(condition_field(condition.type))
         actor = (
-            replay_line.of_manager(writer.name) if writer is not None else replay_line.NOBODY_KNOWN
+            replay_line.of_manager(writer.name) if writer is not None else replay_line.UNKNOWN_ACTOR
         )
         identity = (LIFECYCLE, node.name, condition.type, condition.status)
     yield _trace(node, int(since), actor, "SetNodeCondition", words, why, identity)
@@ -267,7 +267,7 @@ def of_pod(pod: Pod) -> Iterator[ReplayLine]:
         at_ns = int(target.last_transition_time)
     else:
         return
-    actor, why = replay_line.NOBODY_KNOWN, ""
+    actor, why = replay_line.UNKNOWN_ACTOR, ""
     if target is not None and disrupted:
         actor = replay_line.DISRUPTORS.get(target.reason, Actor("other", target.reason))
         why = target.message

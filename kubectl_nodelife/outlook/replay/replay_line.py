@@ -126,7 +126,7 @@ class ReplayLine(msgspec.Struct, eq=False):
         return self.name if self.kind == "Node" else self.node
 
 
-NOBODY_KNOWN: Final = Actor(OTHER, "not known")
+UNKNOWN_ACTOR: Final = Actor(OTHER, "not known")
 EVICTION_API: Final = Actor(OTHER, "Eviction API")
 
 
@@ -147,7 +147,7 @@ def of_event(event: Event) -> Actor:
         host = event.source.host
         return Actor(KUBELET, f"kubelet {host}" if host else "kubelet")
     if not component:
-        return NOBODY_KNOWN
+        return UNKNOWN_ACTOR
     return Actor(CONTROLLER, _COMPONENTS.get(component, component))
 
 
@@ -164,7 +164,7 @@ def of_manager(manager: str, node: str = "") -> Actor:
         return Actor(KUBELET, f"kubelet {node}" if node else "kubelet")
     if manager in _CONTROL_PLANE:
         return Actor(CONTROLLER, manager)
-    return Actor(OTHER, manager) if manager else NOBODY_KNOWN
+    return Actor(OTHER, manager) if manager else UNKNOWN_ACTOR
 
 
 def of_taint(key: str, added_ns: int, writer: FieldManager | None) -> Actor:
@@ -179,7 +179,7 @@ def of_taint(key: str, added_ns: int, writer: FieldManager | None) -> Actor:
     if key in MIRRORING_KEYS:
         return Actor(CONTROLLER, "node-lifecycle")
     owner = owner_of_taint(key)
-    return Actor(OTHER, owner) if owner else NOBODY_KNOWN
+    return Actor(OTHER, owner) if owner else UNKNOWN_ACTOR
 
 
 def owner_of_taint(key: str) -> str:

@@ -96,7 +96,7 @@ class ReplayFilter(NamedTuple):
     quiet: bool = False
 
 
-def tells_of_nodes(line: ReplayLine) -> bool:
+def is_about_nodes(line: ReplayLine) -> bool:
     """True if it belongs to the story of nodes: about a node or a zone, or a pod that lost its
     place by one."""
     return line.kind in ("Node", "Zone") or (line.kind == "Pod" and line.action in _DISRUPTIONS)
@@ -114,12 +114,12 @@ def timeline(sources: ReplaySources, wanted: ReplayFilter) -> list[ReplayLine]:
 
 def _all(sources: ReplaySources, wanted: ReplayFilter) -> Iterable[ReplayLine]:
     for change in sources.changes or ():
-        told = wanted.quiet or change["action"] not in QUIET_CHANGES
-        if told and (line := lines.of_change(change)) is not None:
+        included = wanted.quiet or change["action"] not in QUIET_CHANGES
+        if included and (line := lines.of_change(change)) is not None:
             yield line
     for event in sources.events:
-        told = wanted.quiet or event.reason not in QUIET
-        if told and (line := lines.of_event(event)) is not None:
+        included = wanted.quiet or event.reason not in QUIET
+        if included and (line := lines.of_event(event)) is not None:
             yield line
     for node in sources.nodes:
         yield from lines.of_node(node)
@@ -281,8 +281,8 @@ def link(lines: Iterable[ReplayLine]) -> None:
     index = _Index(ordered)
     for line in ordered:
         if line.change_cause is not None:
-            told = by_change.get(line.change_cause)
-            line.cause = told if told is not None and not _leads_to(line, told) else None
+            cause = by_change.get(line.change_cause)
+            line.cause = cause if cause is not None and not _leads_to(line, cause) else None
         else:
             line.cause = index.cause_of(line)
             line.inferred = line.cause is not None
@@ -409,11 +409,11 @@ class StateSpan(NamedTuple):
     end_ns: int | None
 
 
-def state_spans(told: Iterable[ReplayLine]) -> list[StateSpan]:
-    """All states, by name, then in the order of STATES. `told` in the order of time."""
+def state_spans(replay_lines: Iterable[ReplayLine]) -> list[StateSpan]:
+    """All states, by name, then in the order of STATES. `replay_lines` in the order of time."""
     begun: dict[tuple[str, str, str], int] = {}
     found: list[StateSpan] = []
-    for line in told:
+    for line in replay_lines:
         if line.outcome not in _HAPPENED:
             continue
         for state, what, begins in _changes(line):

@@ -421,8 +421,8 @@ def _selector(words: _Words) -> str | None:
 
 def _as_nodes(targets: Sequence[str]) -> list[str]:
     """With the word `node` in front, which may be left away."""
-    said = targets[:1] and targets[0] in ("node", "nodes", "zone", "zones")
-    return list(targets) if said else ["node", *targets]
+    has_kind = targets[:1] and targets[0] in ("node", "nodes", "zone", "zones")
+    return list(targets) if has_kind else ["node", *targets]
 
 
 def _names_and_taints(words: _Words) -> tuple[list[str], list[str]]:

@@ -148,10 +148,10 @@ def _changed(settings: Settings) -> dict[str, str]:
 def _workloads(
     before: PlayReading, after: PlayReading, ranges: Sequence[PlayReading], present: Present
 ) -> Iterator[WorkloadFuture]:
-    told = sorted({*after.workloads(), *before.workloads()})
+    workloads = sorted({*after.workloads(), *before.workloads()})
     found = [
         _workload(workload, after, ranges, present)
-        for workload in told
+        for workload in workloads
         if _differs(workload, before, after)
     ]
     yield from sorted(

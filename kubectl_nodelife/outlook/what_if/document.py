@@ -367,7 +367,7 @@ def act_words(act: Act) -> str:
     """The act as a person says it: `zone a is lost for 20m (6 nodes)`."""
     names = first_names(act.targets or act.nodes, _NAMED)
     nodes = first_names(act.nodes, _NAMED)
-    said = {
+    phrases = {
         "lose node": f"node {nodes} is lost",
         "lose nodes": f"{nodes} are lost",
         "lose zone": f"zone {names} is lost",
@@ -388,7 +388,7 @@ def act_words(act: Act) -> str:
     lasts = f" for {_human(act.for_seconds)}" if act.for_seconds is not None else ""
     at = f" at {_human(act.at_seconds)}" if act.at_seconds else ""
     many = f" ({len(act.nodes)} nodes)" if len(act.nodes) > 1 else ""
-    return f"{said[act.act]}{lasts}{at}{many}"
+    return f"{phrases[act.act]}{lasts}{at}{many}"
 
 
 def _settings_words(act: Act) -> str:

@@ -159,8 +159,8 @@ class PlayReading:
 
     def workloads(self) -> list[ServedObject]:
         """The workloads of which anything is to be reported, in their order."""
-        told = (self.outages, self.evicted, self.collected, self.pending, self.stuck, self.at_risk)
-        return sorted({c for each in told for c in each if c.kind != SERVICE})
+        found = (self.outages, self.evicted, self.collected, self.pending, self.stuck, self.at_risk)
+        return sorted({c for each in found for c in each if c.kind != SERVICE})
 
     def _count_deletions(self) -> None:
         deleted: set[str] = set()
@@ -281,9 +281,9 @@ def node_futures(before: PlayReading, after: PlayReading, acts: Sequence[Act]) -
     for record in after.played.records:
         if record.object.kind == "Pod" and not record.error and is_eviction(record):
             deletions.setdefault(homes.get(record.object.uid, ""), []).append(record.at)
-    told = sorted(named | changed)
+    names = sorted(named | changed)
     waiting = _first_tokens(after)
-    return [_node(name, after, deletions.get(name, []), waiting) for name in told]
+    return [_node(name, after, deletions.get(name, []), waiting) for name in names]
 
 
 def _node(
@@ -313,13 +313,13 @@ def _ranges(
     token: tuple[float, float] | None,
 ) -> Iterator[tuple[str, InstantRange]]:
     """The ranges of a node's instants, by the names of the document's fields."""
-    unknown, heard = instants.get("unknown_seconds"), after.seconds(after.played.silent.get(name))
-    if unknown is None or heard is None:
+    unknown, silent = instants.get("unknown_seconds"), after.seconds(after.played.silent.get(name))
+    if unknown is None or silent is None:
         return
     settings = after.settings
     period_ns = settings.node_monitor_period_ns + MILLISECOND_NS
     lost_ns = lost_after_ns(settings.node_monitor_grace_period_ns, settings.node_monitor_period_ns)
-    earliest = round(heard + lost_ns / SECOND_NS, 3)
+    earliest = round(silent + lost_ns / SECOND_NS, 3)
     latest = round(earliest + period_ns / SECOND_NS, 3)
     if not earliest - _TOLERANCE_S <= unknown <= latest + _TOLERANCE_S:
         return  # its time was counted anew: the controllers were started again, or all was dark
@@ -436,9 +436,9 @@ def _all_dark(
 ) -> list[Span]:
     """When every zone was fully disrupted."""
     state = {name: "Normal" if ready else FULL for name, (ready, _) in counts.items()}
-    told = sorted((change.at, name, change) for name, all_ in changes.items() for change in all_)
+    ordered = sorted((change.at, name, change) for name, all_ in changes.items() for change in all_)
     dark: list[tuple[float, bool]] = []
-    for at, name, change in told:
+    for at, name, change in ordered:
         state[name] = change.state
         dark.append((at, all(s == FULL for s in state.values())))
     turns = [(at, now) for (_, was), (at, now) in pairwise([(0.0, False), *dark]) if was != now]

@@ -32,7 +32,7 @@ from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.joined import joined_kubelets, last_sign
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.present import Branch, Present, join
-from kubectl_nodelife.sim.run import Run, RunSummary, tell
+from kubectl_nodelife.sim.run import Run, RunSummary, summarize_run
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, HIGHEST_SCORE, PASS_DRIFT_NS
 from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, Timing
@@ -167,11 +167,11 @@ def play(question: Question, progress: Callable[[int], None] = lambda done: None
     return Plays(baseline, future, fast, slow, last, present, present.assumed, unread)
 
 
-def story_of(plays: Plays) -> RunSummary:
+def run_summary_of(plays: Plays) -> RunSummary:
     """The future as the story of a run, whose document is a Timeline."""
     end, setting = plays.future, plays.present.setting
     run = Run(setting, end.end_ns, end.timeline, end.cluster, end.failures)
-    return tell(run, plays.settings)
+    return summarize_run(run, plays.settings)
 
 
 class EachPlay:
@@ -243,8 +243,8 @@ def _beat_now(present: Present) -> frozenset[str]:
     nodes, now_ns = setting.cluster.nodes, setting.start_ns
     return frozenset(
         name
-        for name, heard in joined_kubelets(setting).items()
-        if now_ns == (heard.first_ns if setting.leases_count else heard.post_ns)
+        for name, beats in joined_kubelets(setting).items()
+        if now_ns == (beats.first_ns if setting.leases_count else beats.post_ns)
         and last_sign(setting, nodes[name]).at_ns != now_ns
     )
 
@@ -338,11 +338,11 @@ def _played(
 
 def _silent(branch: Branch, leases_count: bool) -> dict[str, int | None]:
     """The nodes whose kubelets are silent now -> their last sign of life, ns."""
-    world, heard = branch.world, branch.engine.cache
+    world, cache = branch.world, branch.engine.cache
     now_ns = world.api.now_ns
     nodes = world.api.store.nodes
     return {
-        name: sign_of_life(nodes[name], heard, now_ns, leases_count).at_ns
+        name: sign_of_life(nodes[name], cache, now_ns, leases_count).at_ns
         for name in sorted(world.kubelets.silent)
         if name in nodes
     }

@@ -326,8 +326,8 @@ class NodeRun(Generic[PodT]):
         left = [t.actor.pod for t in self.targets if not t.actor.gone]
         if self._say is None or not left:
             return
-        said = f'There are pending pods in node "{self.name}" when an error occurred: '
-        self._say(said + aggregate(errors), True)
+        line = f'There are pending pods in node "{self.name}" when an error occurred: '
+        self._say(line + aggregate(errors), True)
         for pod in sorted(left, key=lambda pod: pod.key):
             self._say(f"pod/{pod.name}", True)
 

@@ -59,12 +59,12 @@ class Deciding(UpgradeController):
 def test_what_is_told_reaches_the_controller_that_leads_and_is_decided_on_later() -> None:
     async def story() -> list[str]:
         cache, controller = live_cache(), Deciding()
-        cache.tell([Put("Node", Node(metadata=NodeMeta(name="before")))], 1)
+        cache.take_in([Put("Node", Node(metadata=NodeMeta(name="before")))], 1)
         cache.lead(controller)
         engine = cache.engine
         assert engine is not None
         list(engine.decide(HostState(), 2))
-        cache.tell([Put("Node", Node(metadata=NodeMeta(name="n1")))], 3)
+        cache.take_in([Put("Node", Node(metadata=NodeMeta(name="n1")))], 3)
         assert engine.next_due() is not None and set(cache.cache.nodes) == {"before", "n1"}
         return controller.heard
 
@@ -88,7 +88,7 @@ def test_an_object_that_the_cache_fails_at_is_set_aside_and_a_pass_that_fails_en
 
         monkeypatch.setattr(Cache, "apply", failing)
         nodes = (Node(metadata=NodeMeta(name=name)) for name in ("bad", "good"))
-        cache.tell([Put("Node", node) for node in nodes], 1)
+        cache.take_in([Put("Node", node) for node in nodes], 1)
         assert set(cache.cache.nodes) == {"good"}
         assert list(cache.cache.quarantine.unreadable) == [("Node", ("", "bad"))]
         with pytest.raises(KeyError):

@@ -95,4 +95,4 @@ STOP = "the ConfigMap kube-system/nodelife-stop is there"
 )
 def test_each_reason_to_wait_is_told_once(moments: list[tuple[str, str]], told: list[str]) -> None:
     waits = Waits()
-    assert [waits.told(*moment) for moment in moments] == told
+    assert [waits.line(*moment) for moment in moments] == told
