@@ -88,7 +88,7 @@ function draw() {
 
 let listed = { at: -Infinity, version: -1 };
 
-/** Text is made once a second, and not where it is not shown. */
+/** Text is made once a second, and only where it is seen. */
 function lists(nodes, at) {
   if (at - listed.at < 1000 && (listed.version === model.version || at - listed.at < 250)) return;
   const { now } = clock();
