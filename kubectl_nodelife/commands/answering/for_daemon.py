@@ -78,9 +78,7 @@ def make_answers(
         found = await journal.select(_wanted(query, now_ns()), MOST_CHANGES)
         warnings = [*blind(), *journal_warnings(journal)]
         if len(found) == MOST_CHANGES:
-            warnings.append(
-                f"only the newest {MOST_CHANGES} changes are shown; narrow with --since"
-            )
+            warnings.append(f"only the newest {MOST_CHANGES} are shown; narrow with --since")
         return {"items": await asyncio.to_thread(_documents, found), "warnings": warnings}
 
     return (
