@@ -26,7 +26,7 @@ import msgspec
 
 from kubectl_nodelife.acts.carrier import make_carrier
 from kubectl_nodelife.acts.node_drain import DRAIN, NodeDrain, Overtaken
-from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.acts.session import ActSession, Show
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, WaveOptions
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, Estimate, WavePlan
 from kubectl_nodelife.engine.actions import SetNodeConditions, SetUnschedulable
@@ -90,7 +90,6 @@ class DrainOrder(msgspec.Struct, frozen=True):
     because: str = ""
 
 
-Show = Callable[[str], None]
 Replan = Callable[[Sequence[str]], Awaitable[DrainPlan]]
 
 
@@ -310,9 +309,7 @@ class DrainConditions:
     why. `because`: a person's words; `controller`: in whose name it is written.
     """
 
-    def __init__(
-        self, session: ActSession, controller: str, because: str, warn: Callable[[str], None]
-    ) -> None:
+    def __init__(self, session: ActSession, controller: str, because: str, warn: Show) -> None:
         self._session = session
         self._controller = controller
         self._because = because
@@ -365,9 +362,7 @@ class DrainConditions:
         )
 
 
-async def await_replacements(
-    session: ActSession, evicted: Sequence[Pod], warn: Callable[[str], None]
-) -> None:
+async def await_replacements(session: ActSession, evicted: Sequence[Pod], warn: Show) -> None:
     """Look every second until none is waited for; warn of those that are after half a minute."""
     owners = {owner.uid for pod in evicted if _is(pod, "Ready", TRUE) and (owner := _owner(pod))}
     namespaces = sorted({pod.namespace for pod in evicted})

@@ -29,6 +29,9 @@ from kubectl_nodelife.live.clock import ServerClock, steady_ns
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import REQUEST_SECONDS, Writer, WritingSession
 
+Show = Callable[[str], None]
+"""Receives lines for people."""
+
 MAX_WRITES: Final = 500
 ASK_FOR_RIGHTS: Final = "ask for them, or use --as with a user who has them"
 ACT_CAPS: Final = Caps(None, None, None, None, nodes_gone_share=None)
@@ -85,7 +88,7 @@ class ActSession:
         server_ns = self._clock.now_ns(steady_ns())
         return time.time_ns() if server_ns is None else server_ns
 
-    async def check(self, warn: Callable[[str], None]) -> None:
+    async def check(self, warn: Show) -> None:
         """All that must hold before the first write. Raises Refused, Unreachable."""
         order = self.order
         check_transport(self.target, warn, insecure=order.insecure)
@@ -117,7 +120,7 @@ async def act_session(
     target: Target,
     environ: Mapping[str, str],
     identity: str,
-    warn: Callable[[str], None],
+    warn: Show,
 ) -> AsyncIterator[ActSession]:
     """Check everything, then yield a session that may write.
 
@@ -140,7 +143,7 @@ async def act_session(
         await session.close()
 
 
-async def _settle_others(session: ActSession, warn: Callable[[str], None]) -> None:
+async def _settle_others(session: ActSession, warn: Show) -> None:
     """Settle what acts before this one have left open, those of moved journals among them."""
     own = session.intents
     for path in sorted(glob.glob(f"{glob.escape(os.path.dirname(own.path))}/{PATTERN}")):

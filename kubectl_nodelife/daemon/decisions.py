@@ -327,7 +327,8 @@ class DecisionTask:
             lifecycle.memory.change_settings(settings, self.clock.now_ns())
         if order.done is not None and not order.done.done():
             order.done.set_result(None)
-        if self.role.warms_up_anew and self.host.engine and before.flags != settings.flags:
+        changed = before.flags != settings.flags
+        if self.role.warms_up_anew and changed and self.host.engine is not None:
             self._watch_afresh("the settings have changed")
 
     def begin_anew(self, because: str) -> None:

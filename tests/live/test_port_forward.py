@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from kubectl_nodelife.errors import Failed, Unreachable
-from kubectl_nodelife.live.port_forward import PortForward
+from kubectl_nodelife.live.client import PortForward
 from kubectl_nodelife.live.requests import PodPort, port_forward_url
 
 PACKAGE = Path(__file__).parents[2] / "kubectl_nodelife"
@@ -114,4 +114,4 @@ def test_there_is_no_other_websocket_to_an_api_server() -> None:
     assert users("ws_connect(") == {"live/transport.py"}
     assert users(".websocket(") == {"live/auth.py"}
     assert users("session.port_forward(") == {"live/client.py"}
-    assert users(".port_forward(") <= {"live/client.py", "live/port_forward.py"}
+    assert users(".port_forward(") <= {"live/client.py"}

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.acts.carrier import Carrier
-from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.acts.session import ActSession, Show
 from kubectl_nodelife.acts.upgrade.lease import RunLease
 from kubectl_nodelife.acts.upgrade.run_edits import document_or_refused, read_lease
 from kubectl_nodelife.controllers.upgrade.cleaning import (
@@ -28,8 +28,6 @@ from kubectl_nodelife.errors import Failed, Refused
 from kubectl_nodelife.kube.node import Lease, Node
 
 _TRIES: Final = 5
-
-Show = Callable[[str], None]
 
 
 def check_over(lease: Lease | None) -> bool:

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.acts.session import ActSession, Show
 from kubectl_nodelife.acts.upgrade.lease import RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
@@ -57,8 +57,6 @@ _REST: Final = 24
 """Between two turns, as a multiple of the CPU time of the last: to decide takes 4 % of a core. A
 first pass over a big fleet takes seconds, and is no reason to wait for a minute.
 """
-
-Show = Callable[[str], None]
 
 
 MakeController = Callable[[int], UpgradeController]
@@ -103,7 +101,6 @@ class Leader:
         self.ended_because = ""
         self._parts = parts
         self._session, self._cache, self._lease = parts.session, parts.cache, parts.lease
-        self._engine: LeaderEngine | None = None
         self._epoch = -1
         self._outstanding: set[int] = set()
         self._blind = "not all lists are read"
@@ -158,8 +155,9 @@ class Leader:
         if lease.keeper.leads() and lease.epoch != self._epoch:
             self._begin()
         began_s = time.thread_time()
-        if self._engine is not None:
-            controller, decided = self._engine.controller, self._step(self._engine)
+        engine = self._cache.engine
+        if engine is not None:
+            controller, decided = engine.controller, self._step(engine)
             if controller.superseded:
                 return self._end(controller.superseded)
             if not self._outstanding and (why := used_up(self._session)):
@@ -180,9 +178,9 @@ class Leader:
         self._epoch = self._lease.epoch
         self._beside = None
         controller = self._parts.make_controller(self._epoch)
-        if self._engine is not None:
-            controller.take_over(self._engine.controller)
-        self._engine = self._cache.lead(controller)
+        if self._cache.engine is not None:
+            controller.take_over(self._cache.engine.controller)
+        self._cache.lead(controller)
 
     def _end(self, because: str) -> int:
         self.ended_because = because
@@ -248,7 +246,8 @@ class Leader:
             self._executor.start(action, now_ns)
 
     def _patience_s(self) -> float:
-        due_ns = self._engine.next_due() if self._engine is not None else None
+        engine = self._cache.engine
+        due_ns = engine.next_due() if engine is not None else None
         if due_ns is None:
             return LOOK_NS / SECOND_NS
         left_ns = due_ns - self._cache.clock.now_ns()
@@ -262,10 +261,10 @@ class Leader:
                 self._cache.put(message.lease)
             elif isinstance(message, Put):
                 self._cache.put(message.obj)
-            elif isinstance(message, WorkEnded) and self._engine is not None:
+            elif isinstance(message, WorkEnded) and self._cache.engine is not None:
                 key = message.key
                 report = WorkReport(key.number, message.code)
-                self._engine.controller.work_report(key.node, report)
+                self._cache.engine.controller.work_report(key.node, report)
 
     def _take_outcome(self, outcome: Outcome) -> None:
         if outcome.action.id not in self._outstanding:
@@ -278,10 +277,10 @@ class Leader:
     # The work
 
     def _start_work(self, action: StartWork) -> None:
-        if self._parts.work is None or self._engine is None:
+        if self._parts.work is None or self._cache.engine is None:
             return
         self._parts.work.start(WorkKey(action.node, action.node_uid, action.try_), action.env)
-        self._engine.controller.work_report(action.node, WorkReport(action.try_))
+        self._cache.engine.controller.work_report(action.node, WorkReport(action.try_))
 
     def _stop_work(self, action: StopWork) -> None:
         work = self._parts.work

@@ -89,13 +89,12 @@ class LiveCache:
             return f"{self._cold_because}: watching for {left_s:.0f}s more first"
         return ""
 
-    def lead(self, controller: UpgradeController) -> LeaderEngine:
+    def lead(self, controller: UpgradeController) -> None:
         """All was listed: from here on silence is watched. The controller itself is cold then, and
         receives what happens from a new engine.
         """
         self._gate.begin()
-        self.engine = engine = LeaderEngine(controller, self.cache, on_bug=_end_at_bug)
-        return engine
+        self.engine = LeaderEngine(controller, self.cache, on_bug=_end_at_bug)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled. What went by before, such as the wait for another

@@ -224,7 +224,6 @@ PAUSE_REPOSITORIES: Final = (
 )
 """Those of Kubernetes, and of the AKS and EKS nodes that come with a copy of it."""
 _PAGE: Final = 100
-_NAMED: Final = 5
 _REFERENCE: Final = re.compile(
     r"(?P<repository>[^@]*?)(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(@sha256:[0-9a-f]{64})?",
     re.ASCII,
@@ -254,7 +253,7 @@ class PauseImages:
         """Raises BadInput where a node would have no canary."""
         if missing := self.missing(policy, names):
             raise BadInput(
-                f"no pause image is known to be on {first_names(sorted(missing), _NAMED)}",
+                f"no pause image is known to be on {first_names(sorted(missing), _MOST_NAMED)}",
                 on="--canary-image",
                 remedy=ASK_FOR_IMAGE,
             )

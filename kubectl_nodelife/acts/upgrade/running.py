@@ -20,8 +20,8 @@ from typing import Final
 import msgspec
 
 from kubectl_nodelife.acts.carrier import LiveCarrier
-from kubectl_nodelife.acts.session import ActOrder, ActSession, act_session
-from kubectl_nodelife.acts.upgrade.leader import Leader, LeaderParts, Show
+from kubectl_nodelife.acts.session import ActOrder, ActSession, Show, act_session
+from kubectl_nodelife.acts.upgrade.leader import Leader, LeaderParts
 from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner

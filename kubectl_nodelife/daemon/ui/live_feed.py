@@ -23,8 +23,8 @@ from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveWall, delta
 from kubectl_nodelife.outlook.view import ClusterView
-from kubectl_nodelife.outlook.wall import LiveFrame, LiveWall, delta
 from kubectl_nodelife.outlook.works import (
     FollowedWorks,
     WorkDetails,
