@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
-from kubectl_nodelife.drain.admission import Admission, eviction_webhooks
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
+from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
 from kubectl_nodelife.drain.options import WaveOptions
 from kubectl_nodelife.drain.remedies import add_remedies
 from kubectl_nodelife.drain.results import (
@@ -53,6 +53,7 @@ from kubectl_nodelife.sim.kubectl.options import (
 from kubectl_nodelife.sim.timeline import without_collector
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, Timing
 from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
+from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.budgets import rule_of
 
 VARIANTS: Final = (

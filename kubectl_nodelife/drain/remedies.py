@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from kubectl_nodelife.drain.actors import new_pod
-from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.budget_findings import operator_of
 from kubectl_nodelife.drain.planned_nodes import NodeIndex, PlannedNodes
 from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
@@ -46,6 +45,7 @@ from kubectl_nodelife.kube.workload import (
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import MIDDLE
 from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
+from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.budgets import desired_pods
 from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, REMOVED_BY_THE_CLUSTER
 from kubectl_nodelife.workloads.owners import (

@@ -22,7 +22,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
-from kubectl_nodelife.kube.kinds import kind_of_type
+from kubectl_nodelife.kube.kinds import kind_named, kind_of_type
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
@@ -102,6 +102,10 @@ class PlanSnapshot:
         """All objects of a type, as they came."""
         found: list[T] = self._by_type.get(type_, [])  # type: ignore[assignment]
         return found
+
+    def all(self, kind: str) -> Iterable[KubeObject]:
+        """All objects of a kind, as they came."""
+        return self.pods if kind == "Pod" else self.all_of(kind_named(kind).type)
 
     def objects(self) -> Iterator[KubeObject]:
         """All of them, of each type as they came."""

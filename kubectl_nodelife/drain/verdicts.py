@@ -13,7 +13,6 @@ from collections import Counter
 from itertools import pairwise
 
 from kubectl_nodelife.drain.actors import PlannedPod, Workload, new_pod
-from kubectl_nodelife.drain.admission import GATE_WEBHOOK, Admission
 from kubectl_nodelife.drain.budget_findings import Advice
 from kubectl_nodelife.drain.results import (
     DEGRADED,
@@ -42,9 +41,9 @@ from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration
-from kubectl_nodelife.sim.kubectl.cluster import GATE_NAMESPACE
 from kubectl_nodelife.sim.kubectl.conversation import FAILED, GONE, SKIPPED, TIMED_OUT, PodDeletion
 from kubectl_nodelife.sim.kubectl.filters import KEEP, REFUSE, Decision, decide, faults
+from kubectl_nodelife.workloads.admission import GATE_NAMESPACE, GATE_WEBHOOK, Admission
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
 from kubectl_nodelife.workloads.owners import owner_chain

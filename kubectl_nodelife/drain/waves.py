@@ -21,7 +21,6 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.drain.actors import PlannedPod
-from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
 from kubectl_nodelife.drain.planned_nodes import NodeIndex
 from kubectl_nodelife.drain.results import FULL, Cordon
@@ -39,6 +38,7 @@ from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide, is_mirror
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import MIDDLE, Timing
+from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.budgets import ALWAYS_ALLOW, can_ignore_budgets
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.owners import NEVER

@@ -24,7 +24,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.drain.actors import PlannedPod, Workload
-from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.planned_nodes import PlannedNodes, cordoned, uncordoned
 from kubectl_nodelife.drain.running_controllers import (
     JoinedControllers,
@@ -49,6 +48,7 @@ from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timeline import SCRIPT, Agenda
 from kubectl_nodelife.sim.timing import LearntTerms, Timing
 from kubectl_nodelife.sim.world import World
+from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.budgets import EvictionRefused
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
@@ -347,7 +347,7 @@ class PlanWorld(KubectlRequests):
         self._api.on_pod_conditions(self._conditions_changed)
         for pod in scope.all_pods():
             actor = self._actor_of(pod)
-            ends_ns = self._admission.namespace_ends_pods_ns(pod.namespace)
+            ends_ns = self._admission.namespace_ends_pods_ns(pod.namespace, snapshot.now_ns)
             if ends_ns is not None and not actor.going:
                 self.clock.at(ends_ns - snapshot.now_ns, self._end, actor)
         world.scheduler.place_waiting()

@@ -118,9 +118,11 @@ class Cache:
     """Objects by kind and key, pods by node and by controlling owner, heartbeats by node name.
 
     An object that can no longer be read stays as it was when it could; `quarantine` names it.
+    `kinds_read`: kinds of which an object that is not there is known not to exist.
     """
 
     def __init__(self) -> None:
+        self.kinds_read: frozenset[str] = frozenset()
         self.quarantine = Quarantine()
         self.objects: dict[str, dict[Key, KubeObject]] = {}
         self.nodes: dict[str, Node] = {}
@@ -161,6 +163,14 @@ class Cache:
         if kind == "Pod":
             return self.pods.get(key)
         return self.objects.get(kind, {}).get(key)
+
+    def find(self, kind: str, namespace: str, name: str) -> KubeObject | None:
+        """The object of that kind and name, or None."""
+        return self.get(kind, (namespace, name))
+
+    def was_read(self, kind: str) -> bool:
+        """True if objects of that kind were read, so that None means that there is none."""
+        return kind in self.kinds_read
 
     def all(self, kind: str) -> Iterable[KubeObject]:
         """All objects of a kind, in the order in which they were first seen."""
@@ -255,7 +265,7 @@ class Cache:
     def copy(self) -> Cache:
         """Another cache with the same in it; the objects are shared, since they never change."""
         other = Cache()
-        other.quarantine = self.quarantine.copy()
+        other.kinds_read, other.quarantine = self.kinds_read, self.quarantine.copy()
         other.objects = {kind: dict(store) for kind, store in self.objects.items()}
         other.nodes, other.pods = dict(self.nodes), dict(self.pods)
         other.heartbeats = {node: copy(beat) for node, beat in self.heartbeats.items()}
@@ -268,7 +278,7 @@ class Cache:
         matter. What one receives from then on does not reach the other.
         """
         other = Cache()
-        other.quarantine = self.quarantine.copy()
+        other.kinds_read, other.quarantine = self.kinds_read, self.quarantine.copy()
         for kind, store in self.objects.items():
             self.objects[kind], other.objects[kind] = fork_dict(store)
         self.nodes, other.nodes = fork_dict(self.nodes)

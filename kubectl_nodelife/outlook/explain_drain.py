@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kubectl_nodelife.drain.admission import Admission, eviction_webhooks
 from kubectl_nodelife.drain.budget_findings import BLOCKING, OK, UNUSED, BudgetView
 from kubectl_nodelife.drain.budget_survey import survey
+from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import (
     KEPT,
@@ -30,6 +30,7 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.owners import NEVER as NEVER_REPLACED
 from kubectl_nodelife.workloads.owners import WHEN_GONE, replacement_of, stays_on_its_node
 

@@ -288,7 +288,7 @@ def _defaulted_pod(document: Document, api: ServedApi) -> Document:
     except InputError as error:
         raise bad_request(str(error)) from None
     assert isinstance(pod, Pod)
-    tolerations = api.admission.admit(pod).spec.tolerations
+    tolerations = api.default_tolerations.admit(pod).spec.tolerations
     added = tolerations[len(pod.spec.tolerations) :]
     if added:
         spec["tolerations"] = [*(spec.get("tolerations") or ()), *map(encode, added)]

@@ -6,7 +6,7 @@ The controllers that run on it are the real ones; everything around them is simu
   running one and forks it into branches; `run` plays one
 - the cluster: `world` over `api`, `kubelet` (with `kubelet_state`), `machines`
   under the kubelets, `scheduler`, `owners`, `disruption` (budgets),
-  `endpoints` (Services)
+  `endpoints` (Services), `namespaces` (those that end)
 - a world forks (`World.fork`) in a tenth of a millisecond, whatever its size: its parts share what
   does not change, and the agenda in `timeline` stores happenings as data
 - users: `script` plays the scenario's events; `kubectl` is `kubectl drain`, `drained` its cluster;

@@ -3,9 +3,8 @@
 It holds the same partial objects that a real cluster's objects decode to. Every change is queued as
 an event for the engine, which sees it in the next tick at the same instant: what a controller reads
 is older than what it has just written, as in a real cluster. The parts of the cluster that react to
-pods and nodes (scheduler, kubelets, owners) are called at once. Left out on purpose: admission
-except the default tolerations of pods, resource versions, and garbage collection beyond what a
-deleted owner leaves.
+pods and nodes (scheduler, kubelets, owners) are called at once. Left out on purpose: resource
+versions, and garbage collection beyond what a deleted owner leaves.
 
 Names and uids of the objects that are made here are unique, and the same in every run.
 
@@ -16,8 +15,8 @@ controllers do not have are defined here.
 The fields that the API server itself writes into an object that is created or updated follow the
 strategies of pkg/registry/apps/daemonset and pkg/registry/core/pod and the defaults of
 pkg/apis/apps/v1, as far as a decision here reads them: generations, how a DaemonSet is updated, and
-that a new pod is Pending. Of the admission plugins there is DefaultTolerationSeconds, for pods;
-nodes stay exactly as written.
+that a new pod is Pending. Of the admission plugins there are DefaultTolerationSeconds, for pods,
+and those of `workloads.admission`, which refuse; nodes stay exactly as written.
 """
 
 from __future__ import annotations
@@ -52,6 +51,7 @@ from kubectl_nodelife.kube.workload import (
     default_daemon_set_spec,
     default_pod_template,
 )
+from kubectl_nodelife.workloads.admission import DECIDING_KINDS, Admission
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIXES = len(_LETTERS) ** 5
@@ -97,8 +97,8 @@ class Api:
 
     `journal`: None: what was done is not recorded.
     `numbers`: for the actions of the cluster, and of the engine that runs on it.
-    `admission`: what pods get when they are made or changed here, their status aside; `stamped`:
-    what the pods of t=0 got.
+    `admission`: what is refused before it is stored. `default_tolerations`: what pods get when they
+    are made or changed here, their status aside; `stamped`: what the pods of t=0 got.
     """
 
     def __init__(
@@ -106,7 +106,8 @@ class Api:
     ) -> None:
         self.now_ns = now_ns
         self.store = Cache() if store is None else store
-        self.admission = self.stamped = DefaultTolerationSeconds()
+        self.admission = Admission(self.store)
+        self.default_tolerations = self.stamped = DefaultTolerationSeconds()
         self.pending: list[Event] = []
         self.numbers = ActionNumbers()
         self._journal = journal
@@ -145,6 +146,7 @@ class Api:
         """A copy with the same objects; its own listeners are yet to be set (`listen_as`)."""
         other = copy(self)
         other.store, other._journal = self.store.fork(), journal
+        other.admission = self.admission.fork(other.store)
         other.pending, other.numbers = list(self.pending), copy(self.numbers)
         return other
 
@@ -179,8 +181,7 @@ class Api:
             for listener in self._node_listeners:
                 listener(cast("Node | None", old), obj, cause)
         else:
-            for on_object in self._object_listeners:
-                on_object(kind, old, obj)
+            self._notify_object_listeners(kind, old, obj)
 
     def put_conditions(self, changes: list[ConditionsChange]) -> None:
         """Store pods of which only the conditions changed, and call the listeners once."""
@@ -204,8 +205,7 @@ class Api:
             for listener in self._node_listeners:
                 listener(cast(Node, old), None, cause)
         else:
-            for on_object in self._object_listeners:
-                on_object(kind, old, None)
+            self._notify_object_listeners(kind, old, None)
         return old
 
     def new_name(self, generate_name: str) -> tuple[str, str]:
@@ -228,6 +228,14 @@ class Api:
     def _notify_pod_listeners(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         for listener in self._pod_listeners:
             listener(old, new, cause)
+
+    def _notify_object_listeners(
+        self, kind: str, old: KubeObject | None, new: KubeObject | None
+    ) -> None:
+        if kind in DECIDING_KINDS:
+            self.admission = Admission(self.store)
+        for listener in self._object_listeners:
+            listener(kind, old, new)
 
 
 class MakePod(PodAction, frozen=True, kw_only=True, gc=False):

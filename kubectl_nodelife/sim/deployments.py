@@ -428,6 +428,8 @@ class Deployments:
                 self._delete(pod, why, scaled)
 
     def _make_pod(self, owner: ReplicaSet, because: str, cause: Action) -> None:
+        if self._api.admission.namespace_terminates(owner.namespace):
+            return
         template = owner.spec.template
         meta: Mapping[str, Any] = template.get("metadata") or {}
         name, uid = self._api.new_name(f"{owner.name}-")
@@ -447,7 +449,7 @@ class Deployments:
                 owner_references=(reference,),
             ),
         )
-        pod = self._api.admission.admit(pod)
+        pod = self._api.default_tolerations.admit(pod)
         if (node := self._place(pod)) is not None:
             pod = replace(pod, spec=replace(pod.spec, node_name=node))
         made = MakePod(

@@ -100,11 +100,11 @@ class KubectlRequests:
 
     def refuses_eviction(self, pod: Pod) -> EvictionRefused | None:
         """The refusal of an eviction by admission; None where it lets it through."""
-        return None
+        return self._api.admission.refuses_eviction(pod)
 
     def refuses_deletion(self, pod: Pod) -> EvictionRefused | None:
         """The refusal of a deletion by admission; None where it lets it through."""
-        return None
+        return self._api.admission.refuses_deletion(pod)
 
     def evict(
         self, target: AskedPod, requested_grace: int | None, *, again: bool = False

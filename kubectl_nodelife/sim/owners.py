@@ -114,6 +114,8 @@ class WorkloadControllers:
 
     def rule_of(self, pod: Pod) -> Replacement:
         """How the pod's controller will replace it."""
+        if self._api.admission.namespace_terminates(pod.namespace):
+            return Replacement(NEVER, why=f"namespace {pod.namespace} is being deleted")
         owner = controller_of(pod.metadata)
         if owner is None or not owner.uid:
             return replacement_of(pod, self)
@@ -238,6 +240,8 @@ class WorkloadControllers:
             return
         if owner.uid in self.failed_jobs:
             return
+        if self._api.admission.namespace_terminates(lost.namespace):
+            return
         if owner.kind == "ReplicaSet":  # a roll-out may have scaled it since
             rule = self._rules.get(owner.uid) or self.rule_of(lost)
             if rule.when == NEVER:
@@ -273,6 +277,8 @@ class WorkloadControllers:
         name, uid = self._api.new_name(generated)
         pod = successor(lost, name, uid, whole_seconds(self._api.now_ns))
         asked = self.find(owner.kind, pod.metadata.namespace, owner.name)
-        pod = self._api.admission.admit(self._api.stamped.unstamped(pod, template_of(asked)))
+        pod = self._api.default_tolerations.admit(
+            self._api.stamped.unstamped(pod, template_of(asked))
+        )
         node = self._place(pod)
         return pod if node is None else replace(pod, spec=replace(pod.spec, node_name=node))

@@ -180,7 +180,7 @@ class Branch:
         length_ns = scenario.duration_ns if duration_ns is None else duration_ns
         cluster = joined_cluster(setting) if scenario.join else setting.cluster.copy()
         api = Api(timeline, setting.start_ns, cluster)
-        api.admission = setting.admission
+        api.default_tolerations = setting.admission
         api.stamped = setting.stamped or setting.admission
         world = World(
             api,
@@ -243,7 +243,7 @@ class Branch:
         why = "kube-controller-manager is started anew"
         api = world.api
         api.note(event_record(("Controllers", "", "kube-controller-manager"), "Restarted", why))
-        api.admission = admission
+        api.default_tolerations = admission
         world.kubelets.publish_all(None)
         api.pending.extend(Synced(kind) for kind in kinds)
         self.engine = Engine(controllers, api.store.copy(), kinds=kinds, numbers=api.numbers)

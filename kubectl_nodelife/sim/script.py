@@ -22,6 +22,8 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
+from kubectl_nodelife.kube.times import whole_seconds
+from kubectl_nodelife.kube.workload import Namespace, NamespaceStatus
 from kubectl_nodelife.sim.api import (
     CLUSTER,
     MakePod,
@@ -227,7 +229,7 @@ class Script:
         new = decode(kind, merge_patch(encode(old), event.document))
         new = as_updated(old, _named(new, old))
         if isinstance(new, Pod) and replace(new, status=cast(Pod, old).status) != old:
-            new = self._api.admission.admit(new)
+            new = self._api.default_tolerations.admit(new)
         if new != old and self._takes(new):
             cause = self._api.note(event_record(new, "Patched", _WHY))
             self._api.put(kind, new, cause)
@@ -245,10 +247,13 @@ class Script:
         if event.kind.namespaced and not obj.namespace:
             obj = replace(obj, metadata=replace(obj.metadata, namespace=event.namespace))
         obj = self._api.fill_in(as_created(obj))
-        if not self._takes(obj):
+        refused = self._api.admission.refuses_creation(kind, *obj.key)
+        if refused is not None:
+            self._api.note(event_record(obj, "Refused", refused.message, warning=True))
+        if refused is not None or not self._takes(obj):
             return
         if isinstance(obj, Pod):
-            pod = self._world.scheduler.bind(self._api.admission.admit(obj))
+            pod = self._world.scheduler.bind(self._api.default_tolerations.admit(obj))
             cause = self._api.note(
                 MakePod(
                     controller=CLUSTER,
@@ -272,10 +277,21 @@ class Script:
             self._api.note(event_record((kind, *key), "NotFound", why, warning=True))
         elif isinstance(obj, Pod):
             self._delete_pod(obj, _WHY, None)
+        elif isinstance(obj, Namespace):
+            self._terminate(obj)
         else:
             cause = self._api.note(event_record(obj, "Deleted", _WHY))
             self._api.drop(kind, key, cause)
             self._collect_garbage(obj, cause)
+
+    def _terminate(self, namespace: Namespace) -> None:
+        """A namespace that is deleted stays, Terminating, until its content is gone."""
+        if namespace.metadata.deletion_timestamp is None:
+            deleted = whole_seconds(self._api.now_ns)
+            meta = replace(namespace.metadata, deletion_timestamp=deleted)
+            going = replace(namespace, metadata=meta, status=NamespaceStatus("Terminating"))
+            cause = self._api.note(event_record(namespace, "Deleted", _WHY))
+            self._api.put("Namespace", going, cause)
 
     def _delete_pod(self, pod: Pod, because: str, cause: Action | None) -> None:
         delete = deletion(pod, because, cause)

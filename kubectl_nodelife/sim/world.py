@@ -17,6 +17,7 @@ from kubectl_nodelife.engine.actions import (
     AdoptObject,
     CreateControllerRevision,
     CreatePod,
+    DeletePod,
     EvictPod,
     MarkPodNotReady,
     RaiseCollisionCount,
@@ -60,6 +61,7 @@ from kubectl_nodelife.sim.failing_writes import InjectedFault as InjectedFault
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletTerms
 from kubectl_nodelife.sim.machines import Machines
+from kubectl_nodelife.sim.namespaces import NamespaceController
 from kubectl_nodelife.sim.owners import WorkloadControllers
 from kubectl_nodelife.sim.scheduler import Scheduler
 from kubectl_nodelife.sim.status_manager import StatusManagers
@@ -115,6 +117,7 @@ class World:
         """
         self.agenda = Agenda()
         self.api = api
+        api.store.kinds_read = kinds_read
         self.kubelets = Kubelets(self.api, self.agenda, terms)
         self.scheduler = Scheduler(self.api, self.agenda, kinds_read, scoring)
         self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.place, kinds_read)
@@ -138,6 +141,7 @@ class World:
             )
             self.container_events = ContainerEvents(self.managers)
         self.machines = Machines(api, self.agenda, self.kubelets, self.managers)
+        self.namespaces = NamespaceController(api, self.agenda)
         self.join(*self._parts())
 
     def fork(self, journal: RunRecorder) -> World:
@@ -164,6 +168,7 @@ class World:
             other.managers = self.managers.fork(api, agenda, other.kubelets, hits)
             other.container_events = self.container_events.fork(other.managers)
         other.machines = self.machines.fork(api, agenda, other.kubelets, other.managers)
+        other.namespaces = self.namespaces.fork(api, agenda)
         other.join(*other._parts())
         for kind, part in self.agenda.parts.items():
             if kind not in agenda.parts:
@@ -185,6 +190,7 @@ class World:
             self.managers,
             self.container_events,
             self.machines,
+            self.namespaces,
         ]
         return [part for part in of_its_own if part is not None]
 
@@ -202,6 +208,7 @@ class World:
         self.deployments.begin()
         self.disruption.begin()
         self.endpoints.begin()
+        self.namespaces.begin()
         self.kubelets.begin(joined)
         if self.managers is not None:
             self.managers.begin()
@@ -343,6 +350,10 @@ class World:
         if old is not None and (uid := action.uid) and uid != old.metadata.uid:
             self.refuse(action, NOT_FOUND, f"the {kind} of that name is another one now")
             return
+        refused = self._forbidden(action, old)
+        if refused is not None:
+            self.refuse(action, refused.code, refused.cause or refused.message)
+            return
         if type(action) in _PRECONDITIONS and not self._holds(action, old):
             return
         if type(action) is EvictPod and isinstance(old, Pod):
@@ -359,8 +370,21 @@ class World:
             self.api.drop(kind, key, action)
             return
         if old is None and type(new) is Pod:
-            new = self.scheduler.bind(self.api.admission.admit(new))
+            new = self.scheduler.bind(self.api.default_tolerations.admit(new))
         self.api.put(kind, new, action)
+
+    def _forbidden(self, action: Action, old: KubeObject | None) -> EvictionRefused | None:
+        """Admission's refusal of what a controller asks for, or None."""
+        admission = self.api.admission
+        if isinstance(old, Pod):
+            if type(action) is EvictPod:
+                return admission.refuses_eviction(old)
+            if type(action) is DeletePod and action.controller != CLUSTER:
+                return admission.refuses_deletion(old)
+        if type(action) in _CREATIONS:
+            kind, (namespace, name) = action.target
+            return admission.refuses_creation(kind, namespace, name)
+        return None
 
     def _mark(self, marks: list[MarkPodNotReady], now_ns: int) -> None:
         """Carry out the marks of a node's pods, and empty the list. As `_apply`, all at once."""
@@ -462,6 +486,8 @@ def _collision_counted(world: World, action: Action, old: KubeObject | None) -> 
         return ""
     return "" if old.status.collision_count == action.seen else "the count was raised already"
 
+
+_CREATIONS = frozenset({CreatePod, CreateControllerRevision})
 
 # action -> the server's check before it applies it: "" or why it refuses
 _PRECONDITIONS: dict[type[Action], Callable[[World, Action, KubeObject | None], str]] = {

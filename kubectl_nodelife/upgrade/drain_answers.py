@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey
-from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.budget_findings import numbers
 from kubectl_nodelife.drain.results import NEVER, READY, REFUSED, SLOW, UNKNOWN
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
@@ -24,6 +23,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.budgets import asks_budgets
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.waves import BudgetKey

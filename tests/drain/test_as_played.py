@@ -18,7 +18,6 @@ import pytest
 
 from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.drain import scope
-from kubectl_nodelife.drain.admission import Admission
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -33,6 +32,7 @@ from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.present import join
 from kubectl_nodelife.sim.timing import MIDDLE
+from kubectl_nodelife.workloads.admission import Admission
 from tests.what_if.stand import NOW_NS, at, budget, node, workload
 
 DUMPS = Path(__file__).parents[1] / "dumps"

@@ -14,7 +14,7 @@ from kubectl_nodelife.commands.answering.query import (
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.drain.admission import WEBHOOK_KINDS
+from kubectl_nodelife.drain.eviction_webhooks import WEBHOOK_KINDS
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.outlook.daemonset import document as daemonset
 from kubectl_nodelife.outlook.explain_document import Explanation, continued, explanation_of

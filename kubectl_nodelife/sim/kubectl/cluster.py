@@ -19,9 +19,6 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.workloads.budgets import EvictionRefused
 from kubectl_nodelife.workloads.owners import OwnerLookup
 
-GATE_NAMESPACE: Final = "namespace-terminating"
-"""The gate of a refusal because the pod's namespace is being deleted."""
-
 
 class Accepted(NamedTuple):
     """The eviction or deletion was accepted."""

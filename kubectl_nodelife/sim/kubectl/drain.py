@@ -22,7 +22,6 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.cluster import (
     ACCEPTED,
     CONFLICT,
-    GATE_NAMESPACE,
     RETRIES,
     SMALL_CLUSTER,
     ClusterForKubectl,
@@ -41,6 +40,7 @@ from kubectl_nodelife.sim.kubectl.conversation import (
 )
 from kubectl_nodelife.sim.kubectl.filters import asked_daemon_set
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.workloads.admission import GATE_NAMESPACE
 from kubectl_nodelife.workloads.budgets import EvictionRefused
 
 FEW: Final = 4

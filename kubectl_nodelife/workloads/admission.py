@@ -1,4 +1,4 @@
-"""Admission before the Eviction API: terminating namespaces, admission webhooks and policies.
+"""Admission in the API server: terminating namespaces, admission webhooks and policies.
 
 Follows apiserver admission/plugin/namespace/lifecycle, plugin/webhook (rules, namespaceSelector,
 objectSelector, matchConditions, failurePolicy) and plugin/policy/validating; and
@@ -8,20 +8,18 @@ label never meets one. What a webhook that runs will answer cannot be known from
 when its service is missing can. Rules whose CEL cannot be evaluated from what was read leave the
 answer open too.
 
-Left out: the built-in plugins that never concern an eviction, MutatingAdmissionPolicies, and
-authorization, which only the API server decides.
-
-`eviction_webhooks` lists the webhooks that are asked before pods are evicted, and what each
-selects.
+Webhooks and policies are asked about pods that are evicted or deleted; of what is created, only the
+namespace's state is known to refuse it. Left out: the other built-in plugins,
+MutatingAdmissionPolicies, and authorization, which only the API server decides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from copy import copy
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Protocol
 
-from kubectl_nodelife.drain.results import EvictionWebhook
-from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.admission import (
     MatchCondition,
     MatchResources,
@@ -34,15 +32,33 @@ from kubectl_nodelife.kube.admission import (
 )
 from kubectl_nodelife.kube.cel import Budget, CelError, Partial, Unknown, evaluate
 from kubectl_nodelife.kube.cel.values import MATCH_CONDITIONS_BUDGET, POLICY_BUDGET
-from kubectl_nodelife.kube.meta import LabelSelector
+from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.kube.meta import KubeObject, LabelSelector
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.selectors import format_selector, matches
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.service import EndpointSlice
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
-from kubectl_nodelife.sim.kubectl.cluster import GATE_NAMESPACE
+from kubectl_nodelife.kube.workload import Namespace
 from kubectl_nodelife.workloads.budgets import EvictionRefused
+from kubectl_nodelife.workloads.owners import OwnerLookup
+
+GATE_NAMESPACE: Final = "namespace-terminating"
+"""The gate of a refusal because the namespace is being deleted."""
 
 GATE_WEBHOOK: Final = "webhook"
+
+DECIDING_KINDS: Final = frozenset(
+    {
+        "Namespace",
+        "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+        "Service",
+        "EndpointSlice",
+    }
+)
+"""The kinds of the objects that an answer depends on, the pod in question aside."""
 
 NAMESPACE_GRACE_NS: Final = 5 * SECOND_NS
 """namespaceDeletionGracePeriod: how long a namespace terminates before its content is deleted."""
@@ -59,6 +75,14 @@ _STATUS_CODES: Final = {
     "RequestEntityTooLarge": 413,
 }
 _NO_LABELS: Mapping[str, str] = {}
+_RESOURCES: Final = {kind.name: kind.resource for kind in KINDS if kind.namespaced}
+
+
+class ObjectsRead(OwnerLookup, Protocol):
+    """The objects of a cluster, and which kinds of them were read at all."""
+
+    def all(self, kind: str) -> Iterable[KubeObject]:
+        """All objects of a kind."""
 
 
 class AdmissionRequest(NamedTuple):
@@ -79,27 +103,54 @@ class Doubt(NamedTuple):
 
 
 class Admission:
-    """Admission's answers to evictions and deletions of pods, from a snapshot."""
+    """Admission's answers, from the objects of a cluster. Where one of DECIDING_KINDS changes, a
+    new one is needed: answers are kept.
+    """
 
-    def __init__(self, snapshot: PlanSnapshot) -> None:
-        self._snapshot = snapshot
-        configurations: list[MutatingWebhookConfiguration | ValidatingWebhookConfiguration] = []
-        configurations += snapshot.all_of(MutatingWebhookConfiguration)
-        configurations += snapshot.all_of(ValidatingWebhookConfiguration)
-        self.webhooks = [(c.name, webhook) for c in configurations for webhook in c.webhooks]
-        policies = {policy.name: policy for policy in snapshot.all_of(ValidatingAdmissionPolicy)}
-        self._policies = [
-            (policies[binding.spec.policy_name], binding)
-            for binding in snapshot.all_of(ValidatingAdmissionPolicyBinding)
-            if binding.spec.policy_name in policies and "Deny" in binding.spec.validation_actions
-        ]
-        self._services_with_endpoints = {
-            (slice_.namespace, (slice_.metadata.labels or _NO_LABELS).get(_SERVICE_NAME, ""))
-            for slice_ in snapshot.all_of(EndpointSlice)
-            if any(e.conditions.ready is not False and e.addresses for e in slice_.endpoints)
-        }
+    def __init__(self, objects: ObjectsRead) -> None:
+        self._objects = objects
         self._answers: dict[tuple[str, str], EvictionRefused | Doubt | None] = {}
         self._budget = Budget(PLAN_BUDGET)
+
+    def fork(self, objects: ObjectsRead) -> Admission:
+        """The same for a copy of the cluster; what was answered is known to both."""
+        other = copy(self)
+        other._objects = objects
+        return other
+
+    @cached_property
+    def webhooks(self) -> list[tuple[str, Webhook]]:
+        """(configuration's name, webhook), in the order in which they are asked."""
+        return [
+            (configuration.name, webhook)
+            for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+            for configuration in self._objects.all(kind)
+            if isinstance(
+                configuration, (MutatingWebhookConfiguration, ValidatingWebhookConfiguration)
+            )
+            for webhook in configuration.webhooks
+        ]
+
+    @cached_property
+    def _policies(self) -> list[tuple[ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding]]:
+        found = []
+        for binding in self._objects.all("ValidatingAdmissionPolicyBinding"):
+            assert isinstance(binding, ValidatingAdmissionPolicyBinding)
+            name = binding.spec.policy_name
+            policy = self._objects.find("ValidatingAdmissionPolicy", "", name)
+            denies = "Deny" in binding.spec.validation_actions
+            if isinstance(policy, ValidatingAdmissionPolicy) and denies:
+                found.append((policy, binding))
+        return found
+
+    @cached_property
+    def _services_with_endpoints(self) -> set[tuple[str, str]]:
+        return {
+            (found.namespace, (found.metadata.labels or _NO_LABELS).get(_SERVICE_NAME, ""))
+            for found in self._objects.all("EndpointSlice")
+            if isinstance(found, EndpointSlice)
+            and any(e.conditions.ready is not False and e.addresses for e in found.endpoints)
+        }
 
     @property
     def has_rules(self) -> bool:
@@ -110,33 +161,24 @@ class Admission:
 
     def namespace_terminates(self, namespace: str) -> bool:
         """True if the namespace is being deleted, so that nothing can be created in it."""
-        found = self._snapshot.namespaces.get(namespace)
-        return found is not None and found.status.phase == "Terminating"
+        found = self._objects.find("Namespace", "", namespace)
+        return isinstance(found, Namespace) and is_terminating(found)
 
-    def namespace_ends_pods_ns(self, namespace: str) -> int | None:
-        """When the namespace controller deletes the pods of a namespace that is being deleted.
+    def namespace_ends_pods_ns(self, namespace: str, now_ns: int) -> int | None:
+        """As `ends_pods_ns`, of the namespace of that name."""
+        found = self._objects.find("Namespace", "", namespace)
+        return ends_pods_ns(found, now_ns) if isinstance(found, Namespace) else None
 
-        Nanoseconds since the epoch, perhaps in the past; None where it will not: the namespace
-        stays, or its pods should have been marked so long ago that the controller seems to be gone.
-        A dump's moment is its newest sign of life, which may be older than the deletion that the
-        dump shows; the deletion is no later than the dump.
-        """
-        found = self._snapshot.namespaces.get(namespace)
-        if found is None or found.metadata.deletion_timestamp is None:
-            return None
-        now_ns = self._snapshot.now_ns
-        ends_ns = min(found.metadata.deletion_timestamp, now_ns) + NAMESPACE_GRACE_NS
-        return ends_ns if now_ns - ends_ns < NAMESPACE_OVERDUE_NS else None
+    def refuses_creation(self, kind: str, namespace: str, name: str) -> EvictionRefused | None:
+        """The refusal that meets the creation of an object, or None."""
+        if namespace and self.namespace_terminates(namespace):
+            return _terminating(_RESOURCES.get(kind, kind.lower()), namespace, name)
+        return None
 
     def refuses_eviction(self, pod: Pod) -> EvictionRefused | None:
         """The refusal that meets the eviction before the API looks at budgets, or None."""
-        name = pod.metadata.namespace
-        if self.namespace_terminates(name):
-            message = (
-                f'pods "{pod.name}" is forbidden: unable to create new content in namespace {name}'
-                " because it is being terminated"
-            )
-            return EvictionRefused(403, message, GATE_NAMESPACE)
+        if self.namespace_terminates(pod.metadata.namespace):
+            return _terminating("pods", pod.metadata.namespace, pod.name)
         answer = self._answer(pod, "CREATE")
         return answer if isinstance(answer, EvictionRefused) else None
 
@@ -151,7 +193,7 @@ class Admission:
         return answer.reason if isinstance(answer, Doubt) else None
 
     def _answer(self, pod: Pod, operation: str) -> EvictionRefused | Doubt | None:
-        if not self.webhooks and not self._policies:
+        if not self.has_rules:
             return None
         key = (pod.metadata.uid, operation)
         if key not in self._answers:
@@ -209,11 +251,11 @@ class Admission:
     def unreachable(self, webhook: Webhook) -> str | None:
         """Why the webhook cannot be called, where that is certain."""
         service = webhook.client_config.service
-        if service is None or not self._snapshot.was_read("Service"):
+        if service is None or not self._objects.was_read("Service"):
             return None
-        if self._snapshot.find("Service", service.namespace, service.name) is None:
+        if self._objects.find("Service", service.namespace, service.name) is None:
             return f'failed to call webhook: service "{service.name}" not found'
-        if not self._snapshot.was_read("EndpointSlice"):
+        if not self._objects.was_read("EndpointSlice"):
             return None
         if (service.namespace, service.name) not in self._services_with_endpoints:
             return f'failed to call webhook: no endpoints available for service "{service.name}"'
@@ -289,9 +331,10 @@ class Admission:
         return object_selector is None or matches(object_selector, request.labels)
 
     def _namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        known = self._snapshot.namespace_labels.get(namespace)
-        # The one label that every namespace has, for a snapshot without namespaces.
-        return {"kubernetes.io/metadata.name": namespace} if known is None else known
+        found = self._objects.find("Namespace", "", namespace)
+        if found is None:  # the one label that every namespace has, where none were read
+            return {"kubernetes.io/metadata.name": namespace}
+        return found.metadata.labels or _NO_LABELS
 
     def _conditions_hold(
         self, conditions: tuple[MatchCondition, ...], request: AdmissionRequest
@@ -407,52 +450,30 @@ def _denied(
     return EvictionRefused(_STATUS_CODES.get(reason or "Invalid", 422), text, GATE_WEBHOOK)
 
 
-WEBHOOK_KINDS = (
-    "ValidatingWebhookConfiguration",
-    "MutatingWebhookConfiguration",
-    "Namespace",
-    "Service",
-    "EndpointSlice",
-)
-"""The kinds that the answer about webhooks is made from."""
-
-DEFAULT_TIMEOUT_SECONDS = 10
+def is_terminating(namespace: Namespace) -> bool:
+    """True if the namespace is being deleted, so that nothing can be created in it."""
+    return namespace.status.phase == "Terminating"
 
 
-def eviction_webhooks(admission: Admission, pods: Sequence[Pod]) -> Iterator[EvictionWebhook]:
-    """The webhooks that are asked about the eviction of one of these pods.
+def ends_pods_ns(namespace: Namespace, now_ns: int) -> int | None:
+    """When the namespace controller deletes the pods of a namespace that is being deleted.
 
-    A match condition that cannot be evaluated from what was read counts as one that holds.
+    Nanoseconds since the epoch, perhaps in the past; None where it will not: the namespace stays,
+    or its pods should have been marked so long ago that the controller seems to be gone. A dump's
+    moment is its newest sign of life, which may be older than the deletion that the dump shows; the
+    deletion is no later than the dump.
     """
-    for configuration, webhook in admission.webhooks:
-        asked = [pod for pod in pods if _is_asked(admission, webhook, pod)]
-        if asked:
-            yield EvictionWebhook(
-                configuration,
-                webhook.name,
-                _selects(webhook),
-                webhook.failure_policy or "Fail",
-                webhook.timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
-                admission.unreachable(webhook) or "",
-                [f"{pod.namespace}/{pod.name}" for pod in asked],
-            )
+    deleted_ns = namespace.metadata.deletion_timestamp
+    if deleted_ns is None:
+        return None
+    ends_ns = min(deleted_ns, now_ns) + NAMESPACE_GRACE_NS
+    return ends_ns if now_ns - ends_ns < NAMESPACE_OVERDUE_NS else None
 
 
-def _is_asked(admission: Admission, webhook: Webhook, pod: Pod) -> bool:
-    try:
-        return admission.is_asked(webhook, eviction_of(pod))
-    except (CelError, Unknown):
-        return True
-
-
-def _selects(webhook: Webhook) -> str:
-    """Its selectors in kubectl's syntax. An Eviction has no labels of its own."""
-    clauses = []
-    for what, selector in (
-        ("namespaces", webhook.namespace_selector),
-        ("objects", webhook.object_selector),
-    ):
-        if selector is not None and format_selector(selector):
-            clauses.append(f"{what} with {format_selector(selector)}")
-    clauses += [f"where {condition.expression}" for condition in webhook.match_conditions]
-    return ", ".join(clauses) or "every eviction"
+def _terminating(resource: str, namespace: str, name: str) -> EvictionRefused:
+    """The refusal of plugin/namespace/lifecycle. An eviction is asked for as a pod."""
+    message = (
+        f'{resource} "{name}" is forbidden: unable to create new content in namespace {namespace}'
+        " because it is being terminated"
+    )
+    return EvictionRefused(403, message, GATE_NAMESPACE)
