@@ -5,7 +5,8 @@ condition could not be patched is not deleted (`addConditionAndDeletePod`,
 `markFailedAndDeletePod`), a node whose status could not be written is left out of the pass
 (`monitorNodeHealth`), of two taints that change places the second stays if the first was refused
 (`SwapNodeControllerTaint`). A controller here decides all of it at once, so that an executor, live
-or simulated, asks here before it sends what comes next.
+or simulated, asks here before it sends what comes next. A write counts as failed however it came to
+nothing: refused by the API server, held back by a guard, withdrawn, dropped, or ended by a bug.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
     MarkPodNotReady,
+    NodeMarkPatch,
     RecordEvent,
     RemoveTaints,
     SetNodeConditions,
@@ -29,6 +31,8 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.engine.events import NOT_SENT
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
 
 NODE_LIFECYCLE: Final = "node-lifecycle"
@@ -37,15 +41,76 @@ QueueKey = tuple[str, str, Hashable]
 """The key of writes that go one after another: (controller, which part of it, what about)."""
 
 _FIRST_OF_MORE: Final = (SetNodeConditions, AddTaints, SetPodCondition, SetPodPhase)
+"""Where one of these fails, what follows it in its queue, of the same decision, may not go out."""
+
+_KEPT_NS: Final = 60 * SECOND_NS
+"""So long a failure is remembered; its controller has been notified long before."""
 
 
 class FailedWrite(msgspec.Struct, frozen=True):
-    """A write that failed: when it was decided, what came of it, and when that was known."""
+    """A write that was not applied: when it was decided, what came of it, and when that was known.
+    """
 
     action: Action
     decided_ns: int
     result: Result
     at_ns: int
+
+
+class FailedWrites:
+    """The writes that were not applied lately, for what depends on them.
+
+    A failure outlives the queue in which it happened: an executor may have sent or withdrawn the
+    first write of a decision before it is given the second one.
+    """
+
+    def __init__(self) -> None:
+        self._by_queue: dict[QueueKey, list[FailedWrite]] = {}
+        self._by_action: dict[int, FailedWrite] = {}  # by identity; the value holds the action
+
+    def __bool__(self) -> bool:
+        return bool(self._by_action)
+
+    def copy(self) -> FailedWrites:
+        """The same failures, for a world that goes on apart."""
+        other = FailedWrites()
+        other._by_queue = {key: list(failed) for key, failed in self._by_queue.items()}
+        other._by_action = dict(self._by_action)
+        return other
+
+    def note(self, key: QueueKey, failed: FailedWrite) -> None:
+        """Remember a write of that queue that was not applied, if others may depend on it."""
+        if others_depend_on(failed.action, failed.result):
+            self._by_queue.setdefault(key, []).append(failed)
+            self._by_action[id(failed.action)] = failed
+
+    def before(self, key: QueueKey, action: Action, decided_ns: int) -> FailedWrite | None:
+        """The failure for which the action, of that queue, may not go out; None where it may."""
+        if not self._by_action:
+            return None
+        for failed in self._by_queue.get(key, ()):
+            if depends_on(action, decided_ns, failed):
+                return failed
+        for cause in action.causes():
+            led = self._by_action.get(id(cause))
+            if led is not None and depends_on(action, decided_ns, led):
+                return led
+        return None
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._by_queue.clear()
+        self._by_action.clear()
+
+    def forget_before(self, now_ns: int) -> None:
+        """Forget those of which each controller has been notified long since."""
+        for key, kept in list(self._by_queue.items()):
+            old = [failed for failed in kept if failed.at_ns < now_ns - _KEPT_NS]
+            for failed in old:
+                kept.remove(failed)
+                del self._by_action[id(failed.action)]
+            if not kept:
+                del self._by_queue[key]
 
 
 def queue_key(action: Action, cache: Cache) -> QueueKey:
@@ -61,35 +126,61 @@ def queue_key(action: Action, cache: Cache) -> QueueKey:
 
 
 def others_depend_on(action: Action, result: Result) -> bool:
-    """True if others of the same decision may not be carried out where this one fails so."""
+    """True if others may not be carried out where this one ends so.
+
+    Upstream records the Event of a pod's mark though the API server has refused the mark, unless
+    the pod is gone. A mark that was never sent is none.
+    """
+    if result.ok and not result.moot:
+        return False
     if isinstance(action, MarkPodNotReady):
-        return result.code == NOT_FOUND
-    return isinstance(action, _FIRST_OF_MORE)
+        return result.moot or result.code in (NOT_FOUND, NOT_SENT)
+    return not isinstance(action, RecordEvent)
 
 
 def depends_on(action: Action, decided_ns: int, failed: FailedWrite) -> bool:
-    """True if the action, of the same queue, is not to be carried out either: of a pod that could
-    not be patched everything, of one that was gone its event, of an exchange of taints the second
-    half; of a node that could not be called lost everything, and the NoExecute taint that was
-    decided before that was known.
+    """True if the action is not to be carried out either, for it was decided before the failure
+    was known, and
+
+    - the write that failed led to it (`cause`): a pod's mark is led to by the condition of its
+      node, an upgrade's Event by the change of state that it reports; or
+    - they are of one decision and one queue: of a node that could not be called lost everything, of
+      a pod that could not be patched everything, of an exchange of taints the second half; or
+    - it is the NoExecute taint of a node that could not be called lost.
     """
     first = failed.action
+    if decided_ns > max(failed.at_ns, failed.decided_ns):  # a clock may have been set back
+        return False
+    if any(cause is first for cause in action.causes()):
+        return not isinstance(action, RecordEvent) or _is_reported_after(first)
     if isinstance(first, SetNodeConditions) and is_of_taint_loop(action):
-        return decided_ns <= failed.at_ns
+        return True
     if decided_ns != failed.decided_ns:
         return False
     if isinstance(first, MarkPodNotReady):
         return isinstance(action, RecordEvent) and action.target == first.target
-    return not isinstance(first, AddTaints) or isinstance(action, RemoveTaints)
+    if isinstance(first, AddTaints):
+        return isinstance(action, RemoveTaints) and not failed.result.moot
+    return isinstance(first, _FIRST_OF_MORE)
+
+
+def _is_reported_after(action: Action) -> bool:
+    """True if an Event that it leads to reports that it was done. An Event of a DaemonSet's sync
+    may report that it failed.
+    """
+    return isinstance(action, (SetNodeConditions, MarkPodNotReady, NodeMarkPatch))
 
 
 def learns_of_failure(action: Action, failed: FailedWrite) -> bool:
-    """True if the controller learns that the action was not carried out: where a node could not be
-    written it is decided anew, with all that depends on it.
+    """True if the controller learns that the action was not carried out. Where a node could not be
+    written its pass decides that anew, with all that depends on it; a pod's queue and the loop of
+    100 ms learn of each of theirs.
     """
     if isinstance(action, RecordEvent):
         return False
-    return failed.action.target[0] != "Node" or is_of_taint_loop(action)
+    if not isinstance(failed.action, (SetNodeConditions, AddTaints)):
+        return True
+    return is_of_taint_loop(action) or is_of_pod_queue(action)
 
 
 def is_of_node_queue(action: Action) -> bool:

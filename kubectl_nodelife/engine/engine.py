@@ -10,8 +10,9 @@ raised.
 
 An action depends on its target, the node that a pod is made for, the heartbeat of a pod's node
 where its controller decides from heartbeats, and the set that the target belongs to where it
-decides from sets. If one of them is in quarantine, the action is refused. An object without a name
-may be the one that is missing: the Lease of a node that has none, or any set's revision.
+decides from sets. If one of them is in quarantine, the action is refused, and what it led to with
+it. An object without a name may be the one that is missing: the Lease of a node that has none, or
+any set's revision.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class Engine:
         self._on_bug = on_bug
         self._numbers = numbers or ActionNumbers()
         self._refused: deque[tuple[int, Outcome]] = deque()
+        self._refused_actions: set[int] = set()  # of these the actions, by identity
         self._waking = False
         self._index_controllers()
 
@@ -125,6 +127,7 @@ class Engine:
         other._timers = self._timers.fork()
         other._numbers = copy(self._numbers) if numbers is None else numbers
         other._refused = deque(self._refused)
+        other._refused_actions = set(self._refused_actions)
         other._index_controllers()
         return other
 
@@ -186,7 +189,9 @@ class Engine:
                 elif cache.quarantine.bugs:
                     cache.quarantine.worked(controller.name, _about(taken))
         while self._refused and self._refused[0][0] <= now_ns:
-            yield from self._ended(self._refused.popleft()[1], now_ns)
+            _, outcome = self._refused.popleft()
+            self._refused_actions.discard(id(outcome.action))
+            yield from self._ended(outcome, now_ns)
         if not self.started and not self._unsynced:
             self.started = True
             for controller in list(self.controllers):
@@ -337,11 +342,13 @@ class Engine:
         quarantine = self.cache.quarantine
         if not (quarantine.unreadable or quarantine.bugs):
             return True
-        if not is_refused(action, self.cache, self._watched_by(action)):
+        follows_refused = any(id(cause) in self._refused_actions for cause in action.causes())
+        if not follows_refused and not is_refused(action, self.cache, self._watched_by(action)):
             return True
         if action.writes and type(action) is not RecordEvent:
             outcome = Outcome(action, QUARANTINED, "an object that it needs is quarantined")
             self._refused.append((now_ns + _REFUSAL_NS, outcome))
+            self._refused_actions.add(id(action))
         return False
 
     def _watched_by(self, action: Action) -> frozenset[str]:

@@ -10,7 +10,7 @@ change each of them: data and look-ups only.
 An action *settles* when the cluster shows the change done by another (confirmed), or when what it
 was for is no longer so (superseded): its object is gone or another one, the kubelet reports again,
 or we ourselves take back what was never written. What was planned because of it falls with it, and
-so do the plans for the pods of a node that is Ready again or has lost its taint.
+so do the plans for the pods of a node that is Ready again or without NoExecute taints.
 """
 
 from __future__ import annotations

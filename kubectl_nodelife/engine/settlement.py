@@ -20,8 +20,9 @@ from kubectl_nodelife.engine.actions import (
     SetNodeConditions,
 )
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.taints import no_execute_taints, tolerates_for_ever
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
 
 PLANNED, HELD, SENT, APPLIED = "planned", "held", "sent", "applied"
@@ -88,10 +89,8 @@ def lost_premise(action: Action, pod: Pod | None, node: Node) -> str:
         return f"node {node.name} is Ready again" if node.is_ready else ""
     if isinstance(action, PodAction) and action.if_node_gone:
         return f"node {node.name} exists again"
-    taints = _led_by(action)
-    if taints:
-        gone = not all(node.has_taint(t.key, t.effect) for t in taints)
-        return f"node {node.name} has lost its taint" if gone else ""
+    if _is_taint_eviction(action):
+        return _why_it_stays(pod, node)
     if isinstance(action, DeletePod) and action.force and _is_terminating(pod):
         out = any(t.key == TAINT_NODE_OUT_OF_SERVICE for t in node.spec.taints)
         return "" if out and not node.is_ready else f"node {node.name} is in service again"
@@ -114,12 +113,27 @@ def sign_of_life_since(
     return "its Lease was renewed after that was decided" if renewed else ""
 
 
-def _led_by(action: Action) -> tuple[Taint, ...]:
-    """The taints that led to it."""
-    if isinstance(action, DeletePod) and action.taints:
-        return action.taints
-    cause = action.cause
-    return cause.taints if isinstance(cause, ScheduleEviction) else ()
+def _is_taint_eviction(action: Action) -> bool:
+    """True if NoExecute taints led to it."""
+    return isinstance(action.cause, ScheduleEviction) or (
+        isinstance(action, DeletePod) and bool(action.taints)
+    )
+
+
+def _why_it_stays(pod: Pod | None, node: Node) -> str:
+    """Why a pod whose eviction has begun is not to go, "" where it is.
+
+    As `processPodOnNode` has it: what counts is the taints that the node has now, not those that
+    set the timer. An exchange of one for another cancels nothing, and where the present ones are
+    tolerated for some seconds the earlier end stands. A pod that tolerates them for ever stays in
+    each release, although up to 1.16 its timer went on.
+    """
+    taints = no_execute_taints(node.spec.taints)
+    if not taints:
+        return f"node {node.name} has no NoExecute taint any more"
+    if pod is not None and tolerates_for_ever(pod.spec.tolerations, taints):
+        return f"the pod tolerates the taints of node {node.name} for ever"
+    return ""
 
 
 def _is_terminating(pod: Pod | None) -> bool:

@@ -75,6 +75,15 @@ def first_tolerating(
     return None
 
 
+def tolerates_for_ever(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> bool:
+    """True if the toleration that counts for each of the taints has no tolerationSeconds."""
+    for taint in taints:
+        counts = first_tolerating(tolerations, taint, comparison_operators=True)
+        if counts is None or counts.toleration_seconds is not None:
+            return False
+    return True
+
+
 def find_matching_untolerated_taint(
     taints: Iterable[Taint],
     tolerations: Sequence[Toleration],

@@ -58,7 +58,9 @@ from kubectl_nodelife.live.worker_slots import WorkerSlots
 HELD: Final = NOT_SENT
 """Of what a guard held for too long, or refused."""
 
-NOT_WANTED: Final = Result(200, "it is not wanted any more")
+NOT_WANTED: Final = Result(200, "it is not wanted any more", moot=True)
+"""Its object is gone."""
+
 IN_FLIGHT: Final = 32
 AHEAD: Final = 64
 """So many of the actions that wait for one are looked at, Events among them: the marks of most
@@ -78,6 +80,7 @@ class QueuedAction(msgspec.Struct):
     """An action, the object as it was decided on, and when.
 
     `intent`: on its way to the disk, until the write takes it. `following`: what waits for it.
+    `overtaken`: what came later has gone ahead of it.
     """
 
     action: Action
@@ -85,6 +88,7 @@ class QueuedAction(msgspec.Struct):
     decided_ns: int
     intent: asyncio.Future[int] | None = None
     following: Iterable[QueuedAction] = ()
+    overtaken: bool = False
 
 
 class ActionSender:
@@ -119,13 +123,13 @@ class ActionSender:
             slots, key = self._slots.of(item.action)
             async with slots.taken(key, item.action.id):
                 late = self._port.now_ns() - item.decided_ns > self._port.patience_ns
-                if late and not self._stands(item):
-                    return NOT_WANTED
+                if late and (moot := self._why_moot(item)) is not None:
+                    return moot
                 try:
                     result = await self._converse(item)
                 except Superseded as error:
                     return Result(HELD, str(error))
-            if result.code != HELD:
+            if result.code != HELD or result.moot:
                 self._note_own(result)
                 return result
             waited = True
@@ -172,7 +176,6 @@ class ActionSender:
             return unproven
         conversation = converse(action, item.seen, item.decided_ns)
         intent, answer, doubtful = 0, Answer(HELD), False  # of what became of the last write
-        wanted = True
         result: Result
         try:
             call = next(conversation)
@@ -195,7 +198,7 @@ class ActionSender:
         except NotSent as error:
             result = Result(HELD, str(error))
         except Moot as error:
-            wanted, result = False, Result(200, f"{NOT_WANTED.message}: {error}")
+            result = error.result
         except (GivenUp, Superseded):
             raise
         except asyncio.CancelledError:  # while it waited for its next try
@@ -206,7 +209,7 @@ class ActionSender:
         except Exception as error:
             result = note_bug(self._port, action, error)
         if intent:
-            applied = result.ok and wanted
+            applied = result.ok and not result.moot
             unknown = doubtful or result.code == NO_ANSWER
             state = "applied" if applied else "unknown" if unknown else "failed"
             version = result.fresh.metadata.resource_version if result.fresh else ""
@@ -224,8 +227,8 @@ class ActionSender:
             admission = port.guard.admit(action, port.view(), now_ns)
             if self.stopped:
                 return Result(HELD, "enforcing has ended")
-            if (reported or waited) and not self._stands(item):
-                return NOT_WANTED
+            if (reported or waited) and (moot := self._why_moot(item)) is not None:
+                return moot
             if admission == GO:
                 return None
             if isinstance(admission, Refuse):
@@ -239,24 +242,30 @@ class ActionSender:
                 return Result(HELD, reported)
             await asyncio.sleep(min(0.5, max(0.01, (admission.until_ns - now_ns) / SECOND_NS)))
 
-    def _stands(self, item: QueuedAction) -> bool:
-        """True if what has waited for a while would be decided again.
+    def _why_moot(self, item: QueuedAction) -> Result | None:
+        """The end of what has waited for a while, and would not be decided again; None where it
+        would.
 
-        Only news make it moot: that its object is gone, or that a node is Ready or without its
-        taint in a later version than our own writes have left it in. The watch may be far behind
-        those, and shows a node that we have just called lost as Ready.
+        Only news make it moot: that its object is gone, or that a node is Ready or without
+        NoExecute taints in a later version than our own writes have left it in. The watch may be
+        far behind those, and shows a node that we have just called lost as Ready. Its controller
+        is notified, unless the object is gone, and looks again.
         """
         action, seen, cache = item.action, item.seen, self._port.cache
         obj = cache.get(*action.target)
         was_shown = seen is not None and seen.uid == action.uid
         if action.uid and was_shown and (obj is None or obj.uid != action.uid):
-            return False
+            return NOT_WANTED
         if isinstance(action, PodAction) and isinstance(obj, Pod):
             node = self._node(obj.spec.node_name)
-            return node is None or not lost_premise(action, obj, node)
-        if isinstance(action, AddTaints) and (node := self._node(action.node)) is not None:
-            return not (is_harm(action) and node.is_ready)
-        return True
+            why = lost_premise(action, obj, node) if node is not None else ""
+        elif isinstance(action, AddTaints):
+            node = self._node(action.node)
+            recovered = node is not None and node.is_ready and is_harm(action)
+            why = f"node {action.node} is Ready again" if recovered else ""
+        else:
+            return None
+        return Moot(why, node).result if why else None
 
     def _node(self, name: str) -> Node | None:
         """The node as the watch shows it, or as the last answer to us did if that is newer."""
@@ -411,14 +420,14 @@ class ActionSender:
             await asyncio.sleep(_LOOK_S)
         node = self._node(pod.spec.node_name)
         if node is not None and (why := lost_premise(action, pod, node)):
-            raise Moot(why)
+            raise Moot(why, node)
 
     def _check_premise(self, item: QueuedAction) -> None:
         """Raises Superseded where a node is no longer lost that is to be called so, Moot where it
         is to be tainted. Looked at before the intent, and again before it is sent: the kubelet may
         have reported while it waited for its turn, its token or the disk.
 
-        Only news count, as in `_stands`. Upstream sends what it has decided.
+        Only news count, as in `_why_moot`. Upstream sends what it has decided.
         """
         action = item.action
         if not isinstance(action, NodeAction) or not is_harm(action):
@@ -431,7 +440,7 @@ class ActionSender:
             if sign_of_life := evidence.reported_since(action, node, item.decided_ns):
                 raise Superseded(sign_of_life)
         elif node is not None and node.is_ready and _is_news(node, item.seen):
-            raise Moot(f"node {node.name} is Ready again")
+            raise Moot(f"node {node.name} is Ready again", node)
 
     def _is_open_for(self, action: Action) -> bool:
         """True if the gate is still open for what the server wants to have a moment later."""
@@ -477,7 +486,12 @@ class GivenUp(asyncio.CancelledError):
 
 
 class Moot(Exception):
-    """Nothing asks for it any more."""
+    """Nothing asks for it any more, as the node is now. `result`: what its controller learns."""
+
+    def __init__(self, because: str, node: Node | None) -> None:
+        super().__init__(because)
+        message = f"{NOT_WANTED.message}: {because}"
+        self.result = Result(HELD, message, fresh=node, moot=True)
 
 
 class Superseded(Exception):

@@ -3,9 +3,9 @@
 Actions on one object (for a pass of the node lifecycle controller: on one node and its pods) go
 through one queue, one after another; queues run beside one another, as many as upstream has
 workers (`worker_slots.py`). How one action becomes requests is `action_sender.py`. What came of it
-is delivered as an `Outcome`, and where the answer showed a newer object, that first. Where an
-action fails, those of the same decision that depend on it are not sent
-(`engine/dependent_writes.py`).
+is delivered as an `Outcome`, and where the answer showed a newer object, that first. An action
+waits in the queue of the one that led to it while the end of that one is not known, and is not sent
+where it came to nothing (`engine/dependent_writes.py`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import asyncio
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any
-
-import msgspec
 
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -27,12 +25,11 @@ from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.calls.call import NO_ANSWER
 from kubectl_nodelife.engine.dependent_writes import (
     FailedWrite,
+    FailedWrites,
     QueueKey,
-    depends_on,
     is_of_pass,
     is_of_taint_loop,
     learns_of_failure,
-    others_depend_on,
     queue_key,
 )
 from kubectl_nodelife.engine.events import Outcome, Put
@@ -50,11 +47,7 @@ from kubectl_nodelife.live.executor_port import ControllerWriter as ControllerWr
 from kubectl_nodelife.live.executor_port import ExecutorPort as ExecutorPort
 from kubectl_nodelife.live.worker_slots import WorkerSlots
 
-
-class _Queue(msgspec.Struct):
-    items: deque[QueuedAction]
-    failed: FailedWrite | None = None
-    """The last error."""
+_Queue = deque[QueuedAction]
 
 
 class LiveExecutor:
@@ -72,6 +65,9 @@ class LiveExecutor:
         self._slots = slots or WorkerSlots(port.cache)
         self._sender = ActionSender(port, self.controllers, self._slots)
         self._queues: dict[QueueKey, _Queue] = {}
+        self._queue_of: dict[int, QueueKey] = {}  # of actions without an end, by identity
+        self._failed = FailedWrites()
+        self._decided_ns = 0
         self._of_passes: Counter[str] = Counter()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -83,7 +79,7 @@ class LiveExecutor:
     @property
     def busy(self) -> int:
         """How many actions wait or are on their way."""
-        return sum(len(queue.items) + 1 for queue in self._queues.values())
+        return sum(len(queue) + 1 for queue in self._queues.values())
 
     def is_in_pass(self, controller: str) -> bool:
         """True if writes of the controller's last pass wait or are on their way."""
@@ -98,15 +94,24 @@ class LiveExecutor:
         seen = self._port.cache.get(*action.target)
         if not isinstance(action, RecordEvent):
             self._port.recorder.planned(action, seen, now_ns)
-        key = queue_key(action, self._port.cache)
+        if now_ns != self._decided_ns:
+            self._decided_ns = now_ns
+            self._failed.forget_before(now_ns)
+        key = self._key(action)
         queue = self._queues.get(key)
         item = QueuedAction(action, seen, now_ns)
+        self._queue_of[id(action)] = key
         self._of_passes[action.controller] += is_of_pass(action)
         if queue is not None:
-            queue.items.insert(_place_of(item, queue.items), item)
+            queue.insert(_place_of(item, queue), item)
             return
-        self._queues[key] = _Queue(deque([item]))
+        self._queues[key] = deque([item])
         self._spawn(self._work(key))
+
+    def refuse(self, action: Action, now_ns: int, because: str) -> None:
+        """Take note of an action that could not be begun: nothing that depends on it is sent."""
+        failed = FailedWrite(action, now_ns, Result(HELD, because), self._port.now_ns())
+        self._failed.note(self._key(action), failed)
 
     async def stop(self, gives_up: Callable[[], bool] = lambda: False) -> None:
         """Send nothing more, and wait for what is on its way, until `gives_up`: its outcome is
@@ -127,19 +132,31 @@ class LiveExecutor:
 
     # Queues
 
+    def _key(self, action: Action) -> QueueKey:
+        """The queue of the action that led to it, as long as that one has no end; else its own."""
+        for cause in action.causes():
+            key = self._queue_of.get(id(cause))
+            if key is not None and cause.controller == action.controller:
+                return key
+        return queue_key(action, self._port.cache)
+
     def _clear(self, queue: _Queue, because: str) -> None:
-        while queue.items:
-            self._leave(queue.items.popleft(), because)
+        while queue:
+            self._leave(queue.popleft(), because)
 
     def _leave(self, item: QueuedAction, because: str) -> None:
         """It is not carried out; nothing waits for its outcome."""
         self._note_end(item, Result(HELD, because))
 
     def _note_end(self, item: QueuedAction, result: Result) -> None:
-        self._of_passes[item.action.controller] -= is_of_pass(item.action)
+        action, now_ns = item.action, self._port.now_ns()
+        key = self._queue_of.pop(id(action), None)
+        if key is not None:
+            self._failed.note(key, FailedWrite(action, item.decided_ns, result, now_ns))
+        self._of_passes[action.controller] -= is_of_pass(action)
         self._sender.end(item)
-        if not isinstance(item.action, RecordEvent):
-            self._port.recorder.ended(item.action, result, self._port.now_ns())
+        if not isinstance(action, RecordEvent):
+            self._port.recorder.ended(action, result, now_ns)
 
     def _cancel(self, action: CancelEviction) -> None:
         queue = self._queues.get(queue_key(action, self._port.cache))
@@ -154,10 +171,10 @@ class LiveExecutor:
     async def _work(self, key: QueueKey) -> None:
         queue = self._queues[key]
         try:
-            while queue.items and not self._sender.stopped:
-                item = queue.items.popleft()
+            while queue and not self._sender.stopped:
+                item = queue.popleft()
                 try:
-                    await self._take(queue, item)
+                    await self._take(key, item)
                 except GivenUp as error:
                     self._note_end(item, Result(NO_ANSWER, str(error)))
                     raise
@@ -171,10 +188,10 @@ class LiveExecutor:
         finally:
             del self._queues[key]
 
-    async def _take(self, queue: _Queue, item: QueuedAction) -> None:
+    async def _take(self, key: QueueKey, item: QueuedAction) -> None:
         action = item.action
-        failed = queue.failed
-        if failed is not None and depends_on(action, item.decided_ns, failed):
+        failed = self._failed.before(key, action, item.decided_ns)
+        if failed is not None:
             if learns_of_failure(action, failed):
                 self._end(item, failed.result)
             else:
@@ -186,13 +203,8 @@ class LiveExecutor:
                 events.put(action)
             self._leave(item, "")
             return
-        item.following = queue.items
-        result = await self._sender.carry_out(item)
-        self._end(item, result)
-        if result.ok:
-            return
-        if others_depend_on(action, result):
-            queue.failed = FailedWrite(action, item.decided_ns, result, self._port.now_ns())
+        item.following = self._queues[key]
+        self._end(item, await self._sender.carry_out(item))
 
     def _end(self, item: QueuedAction, result: Result) -> None:
         port, action = self._port, item.action
@@ -209,10 +221,16 @@ class LiveExecutor:
 
 def _place_of(item: QueuedAction, waiting: Sequence[QueuedAction]) -> int:
     """Behind all that waits; a NoExecute taint goes ahead of the node's pods that are to be marked
-    last, since upstream's loop of 100 ms does not wait for them.
+    last, since upstream's loop of 100 ms does not wait for them. It does so once: a taint that a
+    guard holds is decided again and again, and the marks would never have their turn.
     """
     place = len(waiting)
     if is_of_taint_loop(item.action):
-        while place and isinstance(waiting[place - 1].action, (MarkPodNotReady, RecordEvent)):
+        while place and _lets_taints_pass(waiting[place - 1]):
             place -= 1
+            waiting[place].overtaken = True
     return place
+
+
+def _lets_taints_pass(item: QueuedAction) -> bool:
+    return isinstance(item.action, (MarkPodNotReady, RecordEvent)) and not item.overtaken

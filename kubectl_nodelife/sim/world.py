@@ -27,10 +27,8 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Result
 from kubectl_nodelife.engine.dependent_writes import (
     FailedWrite,
-    QueueKey,
-    depends_on,
+    FailedWrites,
     learns_of_failure,
-    others_depend_on,
     queue_key,
 )
 from kubectl_nodelife.engine.events import (
@@ -125,7 +123,7 @@ class World:
         self.disruption = DisruptionController(self.api, self.agenda, self.owners)
         self.endpoints = EndpointsController(self.api, self.agenda)
         self.failures: list[Outcome] = []
-        self._failed_now: dict[QueueKey, FailedWrite] = {}
+        self._failed_now = FailedWrites()
         self._begun = False
         self.end_ns = end_ns
         self._rounds = 0
@@ -153,7 +151,7 @@ class World:
         other = copy(self)
         api, agenda = self.api.fork(journal), self.agenda.fork()
         other.api, other.agenda, other.failures = api, agenda, list(self.failures)
-        other._failed_now = dict(self._failed_now)
+        other._failed_now = self._failed_now.copy()
         other._failing = self._failing.fork() if self._failing is not None else None
         other._withheld = list(self._withheld) if self._withheld is not None else None
         other._shown = list(self._shown)
@@ -272,8 +270,9 @@ class World:
         """True if it is not sent, since what it depends on failed at this instant."""
         if not self._failed_now:
             return False
-        failed = self._failed_now.get(queue_key(action, self.api.store))
-        if failed is None or not depends_on(action, now_ns, failed):
+        key = queue_key(action, self.api.store)
+        failed = self._failed_now.before(key, action, now_ns)
+        if failed is None:
             return False
         self.failures.append(Outcome(action, NOT_SENT))
         if learns_of_failure(action, failed):
@@ -440,10 +439,9 @@ class World:
     def _failed(self, action: Action, code: int, message: str) -> Outcome:
         outcome = Outcome(action, code, message)
         self.failures.append(outcome)
-        if others_depend_on(action, result := Result(code, message)):
-            now_ns = self.api.now_ns
-            at = queue_key(action, self.api.store)
-            self._failed_now[at] = FailedWrite(action, now_ns, result, now_ns)
+        now_ns = self.api.now_ns
+        failed = FailedWrite(action, now_ns, Result(code, message), now_ns)
+        self._failed_now.note(queue_key(action, self.api.store), failed)
         kind, (_, name) = action.target
         if kind == "Node":
             self.kubelets.post_for_real(name)

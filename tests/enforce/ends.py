@@ -78,14 +78,16 @@ def wrong_status(store: Any) -> Iterator[str]:
 
 
 def unmarked_pods(store: Any) -> Iterator[str]:
-    """A sentence for each pod that Services still count on, though its node is lost or not ready.
+    """A sentence for each pod that Services still count on, though its node is lost.
 
-    Nothing takes a pod out of that but a mark, its end, or a node that is Ready again.
+    Nothing takes a pod out of that but a mark, its end, or a node whose kubelet is back. One that
+    reports Ready=False after a silence marks its living pods Ready again, and upstream marks pods
+    only where a node was Ready before.
     """
     lost = {
         node.name: ready.status
         for node in _all(store, "Node", Node)
-        if (ready := node.ready()) is not None and ready.status != "True"
+        if (ready := node.ready()) is not None and ready.status == "Unknown"
     }
     for pod in _all(store, "Pod", Pod):
         ready = pod.status.condition("Ready")

@@ -32,6 +32,7 @@ from kubectl_nodelife.live.clock import DaemonClock, ServerClock
 from kubectl_nodelife.live.news import FAILING, WATCHING, KindPhase, KindState, ListNews, WatchNews
 from kubectl_nodelife.sandbox.store import DELETED
 from tests.enforce.simulated_api import Network, SimulatedServer
+from tests.enforce.withdrawn_causes import WithdrawnCauses
 
 OWNER: contextvars.ContextVar[Any] = contextvars.ContextVar("process")
 
@@ -275,6 +276,7 @@ class Process:
         )
         self.enforcement = Enforcement(orders, daemon, self.intents)  # type: ignore[arg-type]
         self.enforcement.keeper._steady = lambda: world.steady_ns
+        self.causes = WithdrawnCauses(self.enforcement.recorder)
         self._server = server
         context = contextvars.copy_context()
         context.run(OWNER.set, self)

@@ -12,7 +12,7 @@ import gc
 import logging
 import random
 from collections import Counter
-from functools import lru_cache, partial
+from functools import lru_cache, partial, partialmethod
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
 from kubectl_nodelife.live import writer
+from kubectl_nodelife.live.loop import TimeSlices
 from kubectl_nodelife.sim.scenario import assemble, parse_scenario
 from tests.enforce.ends import end_of, unmarked_pods, wrong_status
 from tests.enforce.observer import LEASE, Rules, broken_rules
@@ -38,6 +39,7 @@ from tests.enforce.simulated_api import (
 )
 from tests.enforce.simulated_daemon import Disk, Process, make_task
 from tests.enforce.virtual_time import EPOCH_NS, VirtualLoop, World
+from tests.enforce.withdrawn_causes import WithdrawnCauses
 
 Json = dict[str, Any]
 GRACE_S = 8
@@ -168,6 +170,7 @@ class Run:
         self.kills = self.dice.choice((0, 1, 3)) if faulty else 0
         self.two = faulty and self.dice.random() < 0.25
         self.processes: list[Process] = []
+        self.causes: list[WithdrawnCauses] = []
         self.resumed_from_s: float = FAULTS_UNTIL_S
         self._began = (0, 0.0)
         self._failed: Counter[str] = Counter()
@@ -190,6 +193,7 @@ class Run:
         # a thief does not wait: who held the Lease may write until he would have renewed it
         judged = [entry for entry in self.server.audit if entry["userAgent"] != "thief"]
         broken = [*self.broken, *broken_rules(judged, rules)]
+        broken += [line for causes in self.causes for line in causes.broken()]
         deleted = {
             str((e["requestObject"].get("preconditions") or {}).get("uid"))
             for e in self.server.audit
@@ -241,6 +245,7 @@ class Run:
     def _made(self, disk: Disk) -> Process:
         network = Network(self.server, self.dice, self._fault)
         process = Process(self.server, network, disk, self.dice, self.orders, self.settings)
+        self.causes.append(process.causes)
 
         def on_write(sent: Sent) -> None:
             self._judge_intent(process, sent)
@@ -325,6 +330,12 @@ def _steady_ns(world: World) -> int:
     return world.steady_ns
 
 
+async def _pause(_: TimeSlices, dice: random.Random) -> None:
+    """Others may have the loop between any two actions of a decision, as on a busy machine."""
+    if dice.random() < 0.3:
+        await asyncio.sleep(dice.choice((0, 0, 0.001, 0.02)))
+
+
 def _changes(sent: Sent) -> bool:
     return sent.method != "GET" and not any(f"/{word}" in sent.url for word in _FREE)
 
@@ -361,6 +372,8 @@ def play(run: Run, seed: int) -> Outcome:
             replaced.setattr(gate, "time", monotonic)
             replaced.setattr(writer, "time", monotonic)
             replaced.setattr(writer, "steady_ns", partial(_steady_ns, run.world))
+            if run.faulty:
+                replaced.setattr(TimeSlices, "pause", partialmethod(_pause, random.Random(seed)))
             # Each simulated process sets its own.
             replaced.setattr(enforcement, "WritingSession", enforcement.WritingSession)
             return run.play()

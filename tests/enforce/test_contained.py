@@ -78,6 +78,7 @@ def host_of(enforcement: Enforcement, started: list[Action]) -> EnforcingHost:
         sending=set(),
         is_in_pass=lambda controller: False,
         start=lambda action, now_ns: started.append(action),
+        refuse=lambda action, now_ns, because: None,
     )
     host.executor = cast(Any, executor)
     host.tripwires = Tripwires(enforcement.guard, host.cache, ENFORCED)

@@ -52,7 +52,7 @@ from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, CancelEviction, DeletePod, Requeue
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, TurnPart
-from kubectl_nodelife.engine.events import Change, Outcome
+from kubectl_nodelife.engine.events import NOT_SENT, Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod, Toleration
@@ -62,6 +62,8 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 _TRIES: Final = 5
 _RETRY_NS: Final = 10 * MILLISECOND_NS
 _NOT_FOUND: Final = 404
+_LOOK_AGAIN_NS: Final = SECOND_NS
+"""An eviction that was not sent is looked at again after so long."""
 _AT_ONCE: Final = 100
 """So many timers of one instant are one part of a turn: a live driver may pause after each."""
 
@@ -146,6 +148,8 @@ class TaintEvictionController:
         failed = self._failed_tries.get(pod_key)
         pod = cache.pods.get(pod_key)
         if failed is None or pod is None or self._may_stay(pod):
+            self._failed_tries.pop(pod_key, None)
+            self.workers.fail(pod_key)
             return
         yield from mark_and_delete(pod, failed[1], now_ns, with_condition=self._with_condition)
 
@@ -159,6 +163,8 @@ class TaintEvictionController:
         if not isinstance(action, DeletePod):
             return ()
         key = (action.namespace, action.pod)
+        if outcome.code == NOT_SENT:
+            return self._look_again(key, action, now_ns)
         tries = self._failed_tries.get(key, (0, action))[0] + 1
         if tries == _TRIES or outcome.code == _NOT_FOUND:
             self._failed_tries.pop(key, None)
@@ -166,6 +172,16 @@ class TaintEvictionController:
             return ()
         self._failed_tries[key] = (tries, action)
         return (Requeue(self.name, key, now_ns + _RETRY_NS),)
+
+    def _look_again(self, key: Key, action: DeletePod, now_ns: int) -> Actions:
+        """What was never sent is no try: the pod is looked at again soon, as its node is then.
+
+        Upstream has no such case, for it sends what it has begun. A write that was withdrawn for
+        news of the node may be due all the same: one taint may have been exchanged for another.
+        """
+        tries, _ = self._failed_tries.get(key, (0, action))
+        self._failed_tries[key] = (tries, action)
+        return (Requeue(self.name, key, now_ns + _LOOK_AGAIN_NS),)
 
     # Decisions
 

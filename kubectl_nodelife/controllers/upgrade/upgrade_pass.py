@@ -302,13 +302,17 @@ class UpgradePass:
             self.memory.written_marks[node.name] = (node.uid, mark)
         self.emit(action)
         if with_event:
-            self._record_event(node, state, because)
+            self._record_event(node, state, because, action)
 
-    def _record_event(self, node: Node, state: NodeState | None, because: str) -> None:
+    def _record_event(
+        self, node: Node, state: NodeState | None, because: str, change: Action
+    ) -> None:
+        """The Event of a change of state, which is sent once that change was applied."""
         self.actions.append(
             RecordEvent(
                 controller=NAME,
                 because=because,
+                cause=change,
                 kind="Node",
                 name=node.name,
                 object_uid=node.uid,

@@ -8,7 +8,6 @@ already seen is left out, since an answer may overtake the watch.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import cast
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.daemonset import DaemonSetController
@@ -22,7 +21,6 @@ from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.engine import QUARANTINED, Engine
 from kubectl_nodelife.engine.events import Event, Gone, Outcome, Put
-from kubectl_nodelife.engine.loop import Executor
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.settlement import is_newer
@@ -117,7 +115,7 @@ class EnforcingHost:
     def step(self, now_ns: int, events: Iterable[Event]) -> Iterator[None]:
         """Take one tick in, and begin each decision."""
         assert self.engine is not None and self.executor is not None
-        executor, tripwires = cast(Executor, self.executor), self.tripwires
+        executor, tripwires = self.executor, self.tripwires
         self._put_off_passes(now_ns)
         ready = self._ready(events)
         if tripwires is not None:
@@ -135,6 +133,7 @@ class EnforcingHost:
             except Exception as error:  # a bug of ours: the action ends unsent
                 self._contain(action.controller, action.target, error, now_ns)
                 self._waiting.append(Outcome(action, QUARANTINED, "a bug of ours"))
+                executor.refuse(action, now_ns, "a bug of ours")
             yield
         self._end_pass(now_ns)
 

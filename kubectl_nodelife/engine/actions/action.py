@@ -94,6 +94,13 @@ class Action(
         """(kind, (namespace, name)) of the object that the action is about."""
         raise NotImplementedError
 
+    def causes(self) -> Iterator[Action]:
+        """The actions that led to it, the nearest one first."""
+        cause = self.cause
+        while cause is not None:
+            yield cause
+            cause = cause.cause
+
     @property
     def uid(self) -> str:
         """uid of the object as decided upon, "" where it is not known or does not matter."""

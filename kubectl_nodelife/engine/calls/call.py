@@ -206,7 +206,8 @@ class Result(msgspec.Struct, frozen=True):
     """The end of a conversation. `code`: that of the call which decided it.
 
     `changed`: a write was accepted (False: nothing was left to do). `fresh`: the object as last
-    read or answered, for the decision on what comes next.
+    read or answered, for the decision on what comes next. `moot`: it was not sent, for nothing asks
+    for it any more.
     """
 
     code: int
@@ -214,6 +215,7 @@ class Result(msgspec.Struct, frozen=True):
     reason: str = ""
     changed: bool = False
     fresh: KubeObject | None = None
+    moot: bool = False
 
     @property
     def ok(self) -> bool:
