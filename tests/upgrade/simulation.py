@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.document import OVER, UpgradeRequest, Verb, document_of
-from kubectl_nodelife.engine.actions import Action, ClaimNode
+from kubectl_nodelife.engine.actions import Action, ClaimNode, NodeMarkPatch, RecordEvent
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import NO_ANSWER, Event
 from kubectl_nodelife.engine.loop import EngineHost, drive
@@ -331,10 +331,28 @@ def faults_found(plan: Plan) -> list[str]:
     if fleet.phase() not in OVER:
         found.append(f"I5: the run does not end, it is {fleet.phase()}: {fleet.states()}")
     found += fleet.judges.leftovers(fleet.nodes, released=False)
+    found += _events_of_nothing(fleet)
     if plan.is_mild:
         found += _same_end(fleet)
     fleet.clean()
     return found + fleet.judges.leftovers(fleet.nodes, released=True)
+
+
+def _events_of_nothing(fleet: Fleet) -> list[str]:
+    """I8: an Event of a change of state is sent only where that change was applied."""
+    refused = {id(outcome.action): outcome.code for outcome in fleet.world.failures}
+    changes: dict[str, Action] = {}
+    found = []
+    for _, action in fleet.timeline.entries:
+        if isinstance(action, NodeMarkPatch):
+            changes[action.node] = action
+        elif isinstance(action, RecordEvent) and action.name in changes:
+            if not action.reason.startswith("Upgrade"):
+                continue  # a kubelet's
+            code = refused.get(id(changes[action.name]))
+            if code is not None and id(action) not in refused:
+                found.append(f"I8: {action.reason} of {action.name}, and its PATCH came to {code}")
+    return found
 
 
 def _same_end(fleet: Fleet) -> list[str]:
