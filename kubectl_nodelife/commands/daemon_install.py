@@ -43,6 +43,7 @@ _KEPT = ("KUBECONFIG", "PATH", "NODELIFE_RUNTIME_DIR", "NODELIFE_STATE_DIR", "NO
 @click.option("--image", metavar="IMAGE", help="With --kind deployment: made by the Containerfile.")
 @click.option("--replicas", type=click.IntRange(1, 9), help="With --kind deployment; default 2.")
 @click.option("--nodes", type=click.IntRange(1), help="About so many nodes: what it asks for.")
+@click.option("--create-namespace", is_flag=True, help="With the Namespace of -n, restricted.")
 @click.option("--service-monitor", is_flag=True, help="With one for Prometheus' operator.")
 @click.option("--serve-answers", is_flag=True, help="With --kind deployment: for --via.")
 @click.option("--enforce", metavar="C[,C...]", help="With --kind deployment: not in dry-run.")
@@ -62,13 +63,15 @@ def install(
 ) -> None:
     """Print a systemd user unit or a launchd agent that runs the daemon at each login.
 
-    With --kind deployment: the objects that run it in a cluster, in the namespace of -n (nodelife).
+    With --kind deployment: the objects that run it in a cluster, in a namespace of its own
+    (nodelife, which is printed too), or in that of -n.
 
     \b
     Examples:
       kubectl nodelife daemon install --print
       kubectl nodelife daemon install --print --for launchd
       kubectl nodelife daemon install --print --kind deployment --image IMAGE
+      kubectl nodelife daemon install --print --kind deployment -n ops --create-namespace
       kubectl nodelife daemon install --print --kind deployment --serve-answers --enforce=pod-gc
     """
     if not to_print:
@@ -110,7 +113,9 @@ def _of_deployment(given: dict[str, Any], connection: Connection) -> dict[str, A
 
 
 def _check_deployment(manager: str | None, connection: Connection) -> None:
-    """Raises BadInput for what a pod does not take over."""
+    """Raises BadInput for what a pod does not take over, and where it must not be."""
+    from kubectl_nodelife.commands.deployment import OWN_NAMESPACE, why_not_in
+
     if manager is not None:
         raise BadInput("a Deployment has no such manager", on="--for")
     if connection_arguments(connection._replace(namespace=None)):
@@ -119,6 +124,12 @@ def _check_deployment(manager: str | None, connection: Connection) -> None:
             on="--kind deployment",
             remedy="leave the connection's flags out",
         )
+    if why := why_not_in(connection.namespace or OWN_NAMESPACE):
+        raise BadInput(
+            why,
+            on=f"namespace {connection.namespace}",
+            remedy=f"leave -n out ({OWN_NAMESPACE}), or name one that is the daemon's alone",
+        )
 
 
 def _print_deployment(wanted: dict[str, Any]) -> None:
@@ -126,9 +137,11 @@ def _print_deployment(wanted: dict[str, Any]) -> None:
 
     import yaml
 
-    from kubectl_nodelife.commands.deployment import DeploymentOrder, objects
+    from kubectl_nodelife.commands.deployment import DeploymentOrder, comments, objects
 
-    made = json.loads(json.dumps(objects(DeploymentOrder()._replace(**wanted))))  # nothing shared
+    order = DeploymentOrder()._replace(**wanted)
+    made = json.loads(json.dumps(objects(order)))  # nothing shared
+    terminal.write("".join(f"# {line}\n" for line in comments(order)))
     terminal.write(yaml.safe_dump_all(made, sort_keys=False, width=100))
 
 

@@ -3,6 +3,10 @@
 Two replicas watch the cluster independently of one another, and both answer. In dry-run neither
 writes anything, so that none must lead; where they enforce, a Lease in their own namespace says
 which one does, and the other waits for it.
+
+A Namespace is among them only where it is for the daemon alone. Printed for one that is there, it
+would put Pod Security `restricted` on the pods of others as well, and `kubectl delete -f` would
+delete them all.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from kubectl_nodelife import __version__
 from kubectl_nodelife.commands.rbac import DAEMON_RULES, enforce_roles, rule, rules_of
 from kubectl_nodelife.daemon.answer_port import DEFAULT_PORT as ANSWER_PORT
 from kubectl_nodelife.daemon.notice_delivery import TOKEN
+from kubectl_nodelife.kube.names import is_dns_label
 
 NAME: Final = "kubectl-nodelife"
 PORT: Final = 9876
@@ -20,6 +25,11 @@ USER: Final = 65532
 STATE: Final = "/var/lib/nodelife"
 SIZES: Final = {100: ("50m", "96Mi"), 1_000: ("200m", "192Mi"), 5_000: ("1", "512Mi")}
 """Up to so many nodes: what a replica asks for, cpu and memory."""
+
+OWN_NAMESPACE: Final = "nodelife"
+SCRAPERS: Final = {"metrics": "enabled"}
+"""The label of namespaces whose pods may scrape the metrics, as kubebuilder has it. Namespaces get
+labels from administrators; a label of a pod could be set by every tenant."""
 
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
 _LOST: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
@@ -33,10 +43,11 @@ class DeploymentOrder(NamedTuple):
     """The deployment that is asked for. `nodes`: of the cluster, about; `arguments`: more for
     `daemon run`; `enforce`: controllers, by our names, and those that nothing else runs
     (`assume_stopped`); `webhook`: where notices go, with a token from a Secret of our name, where
-    there is one.
+    there is one; `create_namespace`: the namespace is to be made too, as our own one always is.
     """
 
-    namespace: str = "nodelife"
+    namespace: str = OWN_NAMESPACE
+    create_namespace: bool = False
     replicas: int = 2
     image: str = f"{NAME}:{__version__}"
     nodes: int = 1_000
@@ -48,11 +59,44 @@ class DeploymentOrder(NamedTuple):
     notify_on: str = ""
     arguments: tuple[str, ...] = ()
 
+    @property
+    def makes_namespace(self) -> bool:
+        """True if the Namespace is among the objects."""
+        return self.create_namespace or self.namespace == OWN_NAMESPACE
+
+
+def why_not_in(namespace: str) -> str:
+    """Why the daemon is not to be put into this namespace, "" where it may be."""
+    if namespace == "default" or namespace.startswith("kube-"):
+        return "it is not for the daemon alone: labels and Leases in it concern others"
+    return "" if is_dns_label(namespace) else "no namespace can have this name"
+
+
+def comments(order: DeploymentOrder) -> list[str]:
+    """What the cluster must have that is not among the objects, a line each."""
+    label = ",".join(f"{key}={value}" for key, value in SCRAPERS.items())
+    lines = [
+        f"Only pods in namespaces with the label {label} may scrape port {PORT}:",
+        f"  kubectl label namespace NAMESPACE {label}",
+    ]
+    if not order.makes_namespace:
+        security = "=".join(*_restricted().items())
+        lines += [
+            f"Namespace {order.namespace} is not printed (--create-namespace does). It must be "
+            "there, for the daemon",
+            "alone: who may create pods in it has the daemon's rights. Before Pod Security holds "
+            "all its pods",
+            "to `restricted`, see which of them would not pass:",
+            f"  kubectl label --dry-run=server namespace {order.namespace} {security}",
+        ]
+    return lines
+
 
 def objects(order: DeploymentOrder) -> list[Json]:
     """All objects, in an order in which they can be applied."""
+    made = [_object("v1", "Namespace", order.namespace, "", metadata=_restricted())]
     made = [
-        _object("v1", "Namespace", order.namespace, "", metadata=_restricted()),
+        *(made if order.makes_namespace else ()),
         _object("v1", "ServiceAccount", NAME, order.namespace, automountServiceAccountToken=False),
         *_rights(order),
         _object("apps/v1", "Deployment", NAME, order.namespace, spec=_deployment(order)),
@@ -98,12 +142,13 @@ def _rights(order: DeploymentOrder) -> list[Json]:
 
 def _rights_to_enforce(order: DeploymentOrder) -> dict[str, list[Json]]:
     """As `rbac --mode enforce` grants them, with the Lease in the namespace of the pods."""
-    from kubectl_nodelife.daemon.permissions import merged
+    from kubectl_nodelife.daemon.permissions import PolicyRule, merged
 
     roles = enforce_roles(order.enforce, order.namespace)
-    dry_run = ((group, each, "", verbs) for group, names, verbs in DAEMON_RULES for each in names)
-    roles[""] = list(merged((*roles[""], *dry_run)))
-    return {namespace: [rule(*row) for row in rows] for namespace, rows in roles.items()}
+    for group, resources, verbs in DAEMON_RULES:
+        roles[""] += [PolicyRule(group, each, "", verbs) for each in resources]
+    roles[""] = list(merged(roles[""]))
+    return {namespace: [rule(each) for each in rules] for namespace, rules in roles.items()}
 
 
 def _role(order: DeploymentOrder, namespace: str, rules: list[Json]) -> list[Json]:
@@ -228,12 +273,15 @@ def _probe(path: str) -> Json:
 
 
 def _network_policy() -> Json:
-    """In: scrapers and probes. Out: the API server, whatever its address, and DNS."""
+    """In: scrapers; the probes of its own node are always let in. Out: the API server, whatever
+    its address, and DNS.
+    """
+    scrapers = [{"namespaceSelector": {"matchLabels": SCRAPERS}}]
     dns = [{"port": 53, "protocol": protocol} for protocol in ("UDP", "TCP")]
     return {
         "podSelector": {"matchLabels": _LABELS},
         "policyTypes": ["Ingress", "Egress"],
-        "ingress": [{"ports": [{"port": PORT}]}],
+        "ingress": [{"from": scrapers, "ports": [{"port": PORT, "protocol": "TCP"}]}],
         "egress": [{"ports": [{"port": 443}, {"port": 6443}, *dns]}],
     }
 

@@ -14,7 +14,7 @@ from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.daemon.permissions import Row
+    from kubectl_nodelife.daemon.permissions import PolicyRule
     from kubectl_nodelife.report.formats import Block
 
 NAME = "nodelife-reader"
@@ -120,7 +120,7 @@ class AccountPage:
     levels of the real controllers. `roles`: namespace -> what is granted in it; "": everywhere.
     """
 
-    def __init__(self, name: str, roles: Mapping[str, Iterable[Row]]) -> None:
+    def __init__(self, name: str, roles: Mapping[str, Iterable[PolicyRule]]) -> None:
         self._name = name
         self._roles = roles
 
@@ -139,7 +139,7 @@ class AccountPage:
         ]
         for namespace, granted in self._roles.items():
             kind = "Role" if namespace else "ClusterRole"
-            items.append(self._object(kind, namespace, rules=[rule(*row) for row in granted]))
+            items.append(self._object(kind, namespace, rules=[rule(row) for row in granted]))
             items.append(self._binding(kind, namespace))
         return {"apiVersion": "v1", "kind": "List", "items": items}
 
@@ -179,8 +179,10 @@ class AskerPage:
 
     def document(self) -> dict[str, Any]:
         """The List."""
+        from kubectl_nodelife.daemon.permissions import PolicyRule
+
         version = "rbac.authorization.k8s.io/v1"
-        which = {**rule("", "namespaces", "", ("get",)), "resourceNames": [_KUBE_SYSTEM]}
+        cluster = PolicyRule("", "namespaces", "", ("get",), (_KUBE_SYSTEM,))  # its UID tells it
         items = [
             {
                 "apiVersion": version,
@@ -192,7 +194,7 @@ class AskerPage:
                 "apiVersion": version,
                 "kind": "ClusterRole",
                 "metadata": {"name": self._name},
-                "rules": [which],  # its UID identifies the cluster
+                "rules": [rule(cluster)],
             },
         ]
         return {"apiVersion": "v1", "kind": "List", "items": items}
@@ -222,36 +224,36 @@ class ObjectPage:
         return ()
 
 
-def rule(group: str, resource: str, subresource: str, verbs: Iterable[str]) -> dict[str, Any]:
-    """The rule of a role that grants one row of `daemon.permissions`."""
-    name = f"{resource}/{subresource}" if subresource else resource
-    return {"apiGroups": [group], "resources": [name], "verbs": list(verbs)}
+def rule(of: PolicyRule) -> dict[str, Any]:
+    """The rule as a role has it."""
+    name = f"{of.resource}/{of.subresource}" if of.subresource else of.resource
+    granted = {"apiGroups": [of.group], "resources": [name], "verbs": list(of.verbs)}
+    return {**granted, "resourceNames": list(of.names)} if of.names else granted
 
 
-def enforce_roles(controllers: Iterable[str], lease_namespace: str) -> dict[str, list[Row]]:
+def enforce_roles(controllers: Iterable[str], lease_namespace: str) -> dict[str, list[PolicyRule]]:
     """The rules that enforcing these controllers needs, by namespace; "": everywhere.
 
     `lease_namespace`: where the Lease of the one writer is.
     """
-    from kubectl_nodelife.daemon.permissions import KILL_SWITCH, LEASE_VERBS, rows
+    from kubectl_nodelife.daemon.permissions import ENFORCE_LEASE_ROWS, KILL_SWITCH, rows
 
-    roles: dict[str, list[Row]] = {"": list(rows(controllers)), _KUBE_SYSTEM: [KILL_SWITCH]}
-    lease: Row = ("coordination.k8s.io", "leases", "", LEASE_VERBS)
-    roles.setdefault(lease_namespace, []).append(lease)
+    roles: dict[str, list[PolicyRule]] = {"": list(rows(controllers)), _KUBE_SYSTEM: [KILL_SWITCH]}
+    roles.setdefault(lease_namespace, []).extend(ENFORCE_LEASE_ROWS)
     return roles
 
 
-def _upgrade_roles(lease_namespace: str, namespace: str) -> dict[str, list[Row]]:
+def _upgrade_roles(lease_namespace: str, namespace: str) -> dict[str, list[PolicyRule]]:
     from kubectl_nodelife.daemon.permissions import (
         CANARIES,
         JOBS,
         KILL_SWITCH,
-        LEASE,
+        LEASE_ROWS,
         cluster_rows,
     )
 
-    roles: dict[str, list[Row]] = {"": list(cluster_rows()), _KUBE_SYSTEM: [KILL_SWITCH]}
-    roles.setdefault(lease_namespace, []).append(LEASE)
+    roles: dict[str, list[PolicyRule]] = {"": list(cluster_rows()), _KUBE_SYSTEM: [KILL_SWITCH]}
+    roles.setdefault(lease_namespace, []).extend(LEASE_ROWS)
     roles.setdefault(namespace, []).extend((*CANARIES, JOBS))
     return roles
 

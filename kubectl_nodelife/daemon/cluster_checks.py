@@ -34,22 +34,25 @@ _MOST_NAMED: Final = 5
 
 
 class Right(NamedTuple):
-    """One verb on one resource. `namespace` "": in all of them."""
+    """One verb on one resource. `namespace` "": in all of them; `name` "": on all objects."""
 
     group: str
     resource: str
     subresource: str
     verb: str
     namespace: str = ""
+    name: str = ""
 
     def __str__(self) -> str:
         name = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
         inside = f" in {self.namespace}" if self.namespace else ""
-        return f"{self.verb} {name}{'.' + self.group if self.group else ''}{inside}"
+        which = f" {self.name}" if self.name else ""
+        return f"{self.verb} {name}{'.' + self.group if self.group else ''}{which}{inside}"
 
     def can_i(self, flags: Sequence[str] = ()) -> str:
         """kubectl's line that asks for it. `flags`: which cluster and user it is to ask."""
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
+        resource += f"/{self.name}" if self.name else ""
         words = ["kubectl", *flags, "auth", "can-i", self.verb, resource]
         if self.subresource:
             words.append(f"--subresource={self.subresource}")
@@ -213,6 +216,7 @@ class ClusterChecks:
         attributes = {"group": right.group, "resource": right.resource, "verb": right.verb}
         attributes |= {"subresource": right.subresource} if right.subresource else {}
         attributes |= {"namespace": right.namespace} if right.namespace else {}
+        attributes |= {"name": right.name} if right.name else {}
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",

@@ -1,7 +1,6 @@
 """The rights that enforcing and upgrades need: one table of each for `rbac` and for the preflight.
 
-A row is (API group, resource, subresource, verbs). The rows of a controller are the requests of its
-conversations (`engine/calls`), no more.
+The rows of a controller are the requests of its conversations (`engine/calls`), no more.
 
 What an upgrade reads beyond nodes, pods and Leases may be refused: then a verdict says that it does
 not know.
@@ -10,124 +9,151 @@ not know.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
+from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME, UpgradePolicy, WorkMode
 from kubectl_nodelife.daemon.cluster_checks import Right
+from kubectl_nodelife.daemon.enforce.kill_switch import KILL_SWITCH as STOP
+from kubectl_nodelife.live.lease import NAME as ENFORCE_LEASE
 
-Row = tuple[str, str, str, tuple[str, ...]]
 
-READS: Final[tuple[Row, ...]] = (
-    ("", "nodes", "", ("get", "list", "watch")),
-    ("", "pods", "", ("get", "list", "watch")),
-    ("coordination.k8s.io", "leases", "", ("get", "list", "watch")),
-    ("apps", "daemonsets", "", ("get", "list", "watch")),
-    ("apps", "controllerrevisions", "", ("get", "list", "watch")),
-    ("", "namespaces", "", ("get",)),
+class PolicyRule(NamedTuple):
+    """Verbs on one resource of an API group. `names`: of these objects alone; (): of all. RBAC
+    cannot limit `create` to a name, since it is asked before the object has one.
+    """
+
+    group: str
+    resource: str
+    subresource: str
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+
+    def rights(self, namespace: str = "") -> Iterator[Right]:
+        """One for each verb, and name, as it is asked for in a SelfSubjectAccessReview."""
+        for verb in self.verbs:
+            for name in self.names or ("",):
+                yield Right(self.group, self.resource, self.subresource, verb, namespace, name)
+
+
+READS: Final = (
+    PolicyRule("", "nodes", "", ("get", "list", "watch")),
+    PolicyRule("", "pods", "", ("get", "list", "watch")),
+    PolicyRule("coordination.k8s.io", "leases", "", ("get", "list", "watch")),
+    PolicyRule("apps", "daemonsets", "", ("get", "list", "watch")),
+    PolicyRule("apps", "controllerrevisions", "", ("get", "list", "watch")),
+    PolicyRule("", "namespaces", "", ("get",)),
 )
 NAMESPACE_SYSTEM: Final = "kube-system"
-KILL_SWITCH: Final[Row] = ("", "configmaps", "", ("get",))
-"""In kube-system alone: elsewhere ConfigMaps hold what is no business of ours."""
-_EVENTS: Final[Row] = ("", "events", "", ("create", "patch"))
-WRITES: Final[dict[str, tuple[Row, ...]]] = {
+KILL_SWITCH: Final = PolicyRule("", "configmaps", "", ("get",), (STOP,))
+"""In kube-system. All other ConfigMaps hold what is no business of ours."""
+_EVENTS: Final = PolicyRule("", "events", "", ("create", "patch"))
+WRITES: Final[dict[str, tuple[PolicyRule, ...]]] = {
     "node-lifecycle": (
-        ("", "nodes", "", ("patch",)),
-        ("", "nodes", "status", ("patch",)),
-        ("", "pods", "status", ("patch",)),
+        PolicyRule("", "nodes", "", ("patch",)),
+        PolicyRule("", "nodes", "status", ("patch",)),
+        PolicyRule("", "pods", "status", ("patch",)),
         _EVENTS,
     ),
     "taint-eviction": (
-        ("", "pods", "", ("delete",)),
-        ("", "pods", "status", ("patch",)),
+        PolicyRule("", "pods", "", ("delete",)),
+        PolicyRule("", "pods", "status", ("patch",)),
         _EVENTS,
     ),
     "pod-gc": (
-        ("", "pods", "", ("delete",)),
-        ("", "pods", "status", ("patch",)),
+        PolicyRule("", "pods", "", ("delete",)),
+        PolicyRule("", "pods", "status", ("patch",)),
         _EVENTS,
     ),
     "daemonset": (
-        ("", "pods", "", ("create", "delete", "patch")),
-        ("apps", "daemonsets", "status", ("patch",)),
-        ("apps", "daemonsets", "finalizers", ("update",)),
-        ("apps", "controllerrevisions", "", ("create", "delete", "patch")),
+        PolicyRule("", "pods", "", ("create", "delete", "patch")),
+        PolicyRule("apps", "daemonsets", "status", ("patch",)),
+        PolicyRule("apps", "daemonsets", "finalizers", ("update",)),
+        PolicyRule("apps", "controllerrevisions", "", ("create", "delete", "patch")),
         _EVENTS,
     ),
 }
-LEASE_VERBS: Final = ("create", "get", "list", "update")
+ENFORCE_LEASE_ROWS: Final = (
+    PolicyRule("coordination.k8s.io", "leases", "", ("create",)),
+    PolicyRule("coordination.k8s.io", "leases", "", ("get", "update"), (ENFORCE_LEASE,)),
+)
+"""In the Lease's namespace. The Leases of other leaders there, such as that of a
+kube-controller-manager, cannot be written."""
 
 
-def rows(controllers: Iterable[str]) -> Iterator[Row]:
+def rows(controllers: Iterable[str]) -> Iterator[PolicyRule]:
     """The rows for these controllers, each resource once, verbs in order."""
     return merged((*READS, *(row for name in controllers for row in WRITES[name])))
 
 
-def merged(rows: Iterable[Row]) -> Iterator[Row]:
-    """One row for each resource, with the verbs of all its rows in order."""
-    verbs: dict[tuple[str, str, str], set[str]] = {}
-    for group, resource, subresource, needed in rows:
-        verbs.setdefault((group, resource, subresource), set()).update(needed)
-    for (group, resource, subresource), found in verbs.items():
-        yield group, resource, subresource, tuple(sorted(found))
+def merged(rows: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
+    """One row for each resource, or names of it, with the verbs of all its rows in order."""
+    verbs: dict[PolicyRule, set[str]] = {}
+    for row in rows:
+        verbs.setdefault(row._replace(verbs=()), set()).update(row.verbs)
+    for row, found in verbs.items():
+        yield row._replace(verbs=tuple(sorted(found)))
 
 
 _WATCHED: Final = ("list", "watch")
-UPGRADE_READS: Final[tuple[Row, ...]] = (
-    ("", "nodes", "", ("get", *_WATCHED)),
-    ("", "pods", "", ("get", *_WATCHED)),
-    ("coordination.k8s.io", "leases", "", ("get", *_WATCHED)),
-    ("", "namespaces", "", ("get", *_WATCHED)),
+UPGRADE_READS: Final = (
+    PolicyRule("", "nodes", "", ("get", *_WATCHED)),
+    PolicyRule("", "pods", "", ("get", *_WATCHED)),
+    PolicyRule("coordination.k8s.io", "leases", "", ("get", *_WATCHED)),
+    PolicyRule("", "namespaces", "", ("get", *_WATCHED)),
 )
-WATCHED_IF_ALLOWED: Final[tuple[Row, ...]] = (
-    ("apps", "daemonsets", "", _WATCHED),
-    ("apps", "deployments", "", _WATCHED),
-    ("apps", "replicasets", "", _WATCHED),
-    ("apps", "statefulsets", "", _WATCHED),
-    ("", "replicationcontrollers", "", _WATCHED),
-    ("", "persistentvolumeclaims", "", _WATCHED),
-    ("", "persistentvolumes", "", _WATCHED),
-    ("", "services", "", _WATCHED),
-    ("autoscaling", "horizontalpodautoscalers", "", _WATCHED),
-    ("batch", "jobs", "", _WATCHED),
-    ("discovery.k8s.io", "endpointslices", "", _WATCHED),
-    ("policy", "poddisruptionbudgets", "", _WATCHED),
-    ("storage.k8s.io", "csinodes", "", _WATCHED),
-    ("storage.k8s.io", "storageclasses", "", _WATCHED),
-    ("storage.k8s.io", "volumeattachments", "", _WATCHED),
-    ("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", _WATCHED),
-    ("admissionregistration.k8s.io", "validatingwebhookconfigurations", "", _WATCHED),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies", "", _WATCHED),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", _WATCHED),
+WATCHED_IF_ALLOWED: Final = (
+    PolicyRule("apps", "daemonsets", "", _WATCHED),
+    PolicyRule("apps", "deployments", "", _WATCHED),
+    PolicyRule("apps", "replicasets", "", _WATCHED),
+    PolicyRule("apps", "statefulsets", "", _WATCHED),
+    PolicyRule("", "replicationcontrollers", "", _WATCHED),
+    PolicyRule("", "persistentvolumeclaims", "", _WATCHED),
+    PolicyRule("", "persistentvolumes", "", _WATCHED),
+    PolicyRule("", "services", "", _WATCHED),
+    PolicyRule("autoscaling", "horizontalpodautoscalers", "", _WATCHED),
+    PolicyRule("batch", "jobs", "", _WATCHED),
+    PolicyRule("discovery.k8s.io", "endpointslices", "", _WATCHED),
+    PolicyRule("policy", "poddisruptionbudgets", "", _WATCHED),
+    PolicyRule("storage.k8s.io", "csinodes", "", _WATCHED),
+    PolicyRule("storage.k8s.io", "storageclasses", "", _WATCHED),
+    PolicyRule("storage.k8s.io", "volumeattachments", "", _WATCHED),
+    PolicyRule("admissionregistration.k8s.io", "mutatingwebhookconfigurations", "", _WATCHED),
+    PolicyRule("admissionregistration.k8s.io", "validatingwebhookconfigurations", "", _WATCHED),
+    PolicyRule("admissionregistration.k8s.io", "validatingadmissionpolicies", "", _WATCHED),
+    PolicyRule("admissionregistration.k8s.io", "validatingadmissionpolicybindings", "", _WATCHED),
 )
-EVIDENCE: Final[tuple[Row, ...]] = (
-    ("apps", "daemonsets", "", _WATCHED),
-    ("storage.k8s.io", "volumeattachments", "", _WATCHED),
+EVIDENCE: Final = (
+    PolicyRule("apps", "daemonsets", "", _WATCHED),
+    PolicyRule("storage.k8s.io", "volumeattachments", "", _WATCHED),
 )
 """Kinds that must be seen for a drain to be over, and for a node to be well again. What is not seen
 is not good, so that without these no run is begun."""
-_OF_JOBS: Final[Row] = ("batch", "jobs", "", _WATCHED)
-_OF_SERVICES: Final[tuple[Row, ...]] = (
-    ("", "services", "", _WATCHED),
-    ("discovery.k8s.io", "endpointslices", "", _WATCHED),
+_OF_JOBS: Final = PolicyRule("batch", "jobs", "", _WATCHED)
+_OF_SERVICES: Final = (
+    PolicyRule("", "services", "", _WATCHED),
+    PolicyRule("discovery.k8s.io", "endpointslices", "", _WATCHED),
 )
-UPGRADE_WRITES: Final[tuple[Row, ...]] = (
-    ("", "nodes", "", ("patch",)),
-    ("", "pods", "eviction", ("create",)),
-    ("", "events", "", ("create", "patch")),
+UPGRADE_WRITES: Final = (
+    PolicyRule("", "nodes", "", ("patch",)),
+    PolicyRule("", "pods", "eviction", ("create",)),
+    PolicyRule("", "events", "", ("create", "patch")),
 )
-CONDITIONS: Final[Row] = ("", "nodes", "status", ("patch",))
-LEASE: Final[Row] = (
-    *("coordination.k8s.io", "leases", ""),
-    ("create", "delete", "get", "patch", "update"),
+CONDITIONS: Final = PolicyRule("", "nodes", "status", ("patch",))
+LEASE_ROWS: Final = (
+    PolicyRule("coordination.k8s.io", "leases", "", ("create",)),
+    PolicyRule(
+        "coordination.k8s.io", "leases", "", ("delete", "get", "patch", "update"), (LEASE_NAME,)
+    ),
 )
-CANARIES: Final[tuple[Row, ...]] = (
-    ("", "pods", "", ("create", "delete", "get")),
-    ("", "services", "", ("create", "delete")),
+"""The Lease of an upgrade's run, in its namespace."""
+CANARIES: Final = (
+    PolicyRule("", "pods", "", ("create", "delete", "get")),
+    PolicyRule("", "services", "", ("create", "delete")),
 )
-JOBS: Final[Row] = ("batch", "jobs", "", ("create", "delete", "get"))
+JOBS: Final = PolicyRule("batch", "jobs", "", ("create", "delete", "get"))
 
 
-def cluster_rows() -> Iterator[Row]:
+def cluster_rows() -> Iterator[PolicyRule]:
     """The grants of an upgrade's ClusterRole, each resource once."""
     return merged((*UPGRADE_READS, *WATCHED_IF_ALLOWED, *UPGRADE_WRITES, CONDITIONS))
 
@@ -135,7 +161,8 @@ def cluster_rows() -> Iterator[Row]:
 def rights(policy: UpgradePolicy) -> tuple[Right, ...]:
     """The rights that are checked before the first write of a run with this policy."""
     rows = [(row, "") for row in (*UPGRADE_READS, *EVIDENCE, *UPGRADE_WRITES)]
-    rows += [(KILL_SWITCH, NAMESPACE_SYSTEM), (LEASE, policy.lease_namespace)]
+    rows += [(KILL_SWITCH, NAMESPACE_SYSTEM)]
+    rows += [(row, policy.lease_namespace) for row in LEASE_ROWS]
     rows.append((CANARIES[0], policy.namespace))
     if policy.canary_service:
         rows += [(CANARIES[1], policy.namespace), *((row, "") for row in _OF_SERVICES)]
@@ -144,8 +171,4 @@ def rights(policy: UpgradePolicy) -> tuple[Right, ...]:
     if policy.work.mode is WorkMode.JOB:
         meta = (policy.work.manifest or {}).get("metadata") or {}
         rows += [(JOBS, str(meta.get("namespace") or policy.namespace)), (_OF_JOBS, "")]
-    return tuple(
-        Right(group, resource, subresource, verb, namespace)
-        for (group, resource, subresource, verbs), namespace in rows
-        for verb in verbs
-    )
+    return tuple(right for row, namespace in rows for right in row.rights(namespace))

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from kubectl_nodelife.daemon.cluster_checks import RIGHTS, ClusterChecks, Right, check_transport
+from kubectl_nodelife.daemon.cluster_checks import RIGHTS, ClusterChecks, check_transport
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
 from kubectl_nodelife.daemon.enforce.manager import (
     contradictions,
@@ -25,8 +25,8 @@ from kubectl_nodelife.daemon.enforce.manager import (
 )
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.permissions import (
+    ENFORCE_LEASE_ROWS,
     KILL_SWITCH,
-    LEASE_VERBS,
     NAMESPACE_SYSTEM,
     rows,
 )
@@ -110,15 +110,10 @@ class Preflight:
 
     async def permission(self) -> None:
         """Every verb that the named controllers can need is allowed."""
-        wanted = [
-            Right(group, resource, subresource, verb)
-            for group, resource, subresource, verbs in rows(self._orders.controllers)
-            for verb in verbs
-        ]
-        namespace = self._orders.lease_namespace
-        wanted += [Right("coordination.k8s.io", "leases", "", v, namespace) for v in LEASE_VERBS]
-        group, resource, subresource, verbs = KILL_SWITCH
-        wanted += [Right(group, resource, subresource, v, NAMESPACE_SYSTEM) for v in verbs]
+        wanted = [right for row in rows(self._orders.controllers) for right in row.rights()]
+        for row in ENFORCE_LEASE_ROWS:
+            wanted += row.rights(self._orders.lease_namespace)
+        wanted += KILL_SWITCH.rights(NAMESPACE_SYSTEM)
         names = ",".join(self._orders.controllers)
         await self._checks.permission(
             wanted, f"kubectl nodelife rbac --mode enforce --enforce={names} prints the role"

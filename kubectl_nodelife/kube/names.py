@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 LONGEST_NAME: Final = 253
+LONGEST_LABEL: Final = 63
 _DNS_SUBDOMAIN: Final = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
 )
@@ -23,6 +24,11 @@ _DNS_SUBDOMAIN: Final = re.compile(
 def is_dns_subdomain(name: str) -> bool:
     """True if the API server takes the name for an object of nearly every kind."""
     return len(name) <= LONGEST_NAME and _DNS_SUBDOMAIN.fullmatch(name) is not None
+
+
+def is_dns_label(name: str) -> bool:
+    """True if the API server takes the name for a namespace (`NameIsDNSLabel`)."""
+    return len(name) <= LONGEST_LABEL and "." not in name and is_dns_subdomain(name)
 
 
 def subject(resource: str, name: str) -> str:

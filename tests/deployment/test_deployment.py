@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,17 @@ from kubectl_nodelife.errors import BadInput
 ROOT = Path(__file__).parents[2]
 
 
-def printed(*words: str) -> dict[str, dict[str, Any]]:
-    """The objects by kind."""
+def text(*words: str) -> str:
+    """What is printed."""
     command = ["install", "--print", "--kind", "deployment", *words]
     done = CliRunner().invoke(daemon, command, catch_exceptions=False)
     assert done.exit_code == 0 and "&id" not in done.stdout
-    return {each["kind"]: each for each in yaml.safe_load_all(done.stdout)}
+    return done.stdout
+
+
+def printed(*words: str) -> dict[str, dict[str, Any]]:
+    """The objects by kind."""
+    return {each["kind"]: each for each in yaml.safe_load_all(text(*words))}
 
 
 def pod(*words: str) -> dict[str, Any]:
@@ -76,9 +82,16 @@ def test_the_watcher_of_lost_nodes_leaves_one_soon() -> None:
     assert {t["tolerationSeconds"] for t in tolerations} == {30}
 
 
-def test_only_the_metrics_port_can_be_reached_and_only_servers_and_names_are_asked() -> None:
+SCRAPED = {
+    "from": [{"namespaceSelector": {"matchLabels": {"metrics": "enabled"}}}],
+    "ports": [{"port": PORT, "protocol": "TCP"}],
+}
+
+
+def test_only_scrapers_reach_the_metrics_port_and_only_servers_and_names_are_asked() -> None:
     spec = printed()["NetworkPolicy"]["spec"]
-    assert spec["ingress"] == [{"ports": [{"port": PORT}]}]
+    assert spec["ingress"] == [SCRAPED]
+    assert "#   kubectl label namespace NAMESPACE metrics=enabled" in text().splitlines()
     assert sorted({each["port"] for rule in spec["egress"] for each in rule["ports"]}) == [
         53,
         443,
@@ -95,22 +108,17 @@ def test_requests_go_by_size(nodes: str, memory: str) -> None:
 
 def enforcing(*words: str) -> list[dict[str, Any]]:
     """All objects of a Deployment that enforces the pod garbage collector."""
-    command = ["install", "--print", "--kind", "deployment", "-n", "ops", "--enforce=podgc", *words]
-    done = CliRunner().invoke(daemon, command, catch_exceptions=False)
-    assert done.exit_code == 0 and "&id" not in done.stdout
-    return list(yaml.safe_load_all(done.stdout))
+    return list(yaml.safe_load_all(text("-n", "ops", "--enforce=podgc", *words)))
 
 
 def test_one_that_enforces_may_write_what_its_controllers_write_and_has_its_lease_at_home() -> None:
     made = enforcing("--assume-stopped=pod-gc", "--set", "terminated-pod-gc-threshold=10")
-    granted = {
-        (each["metadata"].get("namespace", ""), group, resource): set(rule["verbs"])
-        for each in made
-        if each["kind"] in ("Role", "ClusterRole")
-        for rule in each["rules"]
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-    }
+    granted: dict[tuple[str, str, str], set[str]] = {}
+    for each in made:
+        for rule in each.get("rules", ()):
+            for group, resource in product(rule["apiGroups"], rule["resources"]):
+                key = (each["metadata"].get("namespace", ""), group, resource)
+                granted.setdefault(key, set()).update(rule["verbs"])
     writing = {
         key: verbs - {"get", "list", "watch"}
         for key, verbs in granted.items()
@@ -123,6 +131,17 @@ def test_one_that_enforces_may_write_what_its_controllers_write_and_has_its_leas
         ("ops", "coordination.k8s.io", "leases"): {"create", "update"},
     }
     assert granted[("kube-system", "", "configmaps")] == {"get"}
+    named = {
+        (each["metadata"]["namespace"], *rule["verbs"], *rule["resourceNames"])
+        for each in made
+        if each["kind"] == "Role"
+        for rule in each["rules"]
+        if rule["verbs"] != ["create"]
+    }
+    assert named == {
+        ("kube-system", "get", "nodelife-stop"),
+        ("ops", "get", "update", "kubectl-nodelife-enforce"),
+    }
     bound = [each for each in made if each["kind"].endswith("Binding")]
     assert {each["subjects"][0]["namespace"] for each in bound} == {"ops"} and len(bound) == 3
     (spec,) = (e["spec"]["template"]["spec"] for e in made if e["kind"] == "Deployment")
@@ -134,11 +153,34 @@ def test_one_that_enforces_may_write_what_its_controllers_write_and_has_its_leas
     ]  # fmt: skip
 
 
-def test_a_lease_in_kube_system_needs_no_second_role() -> None:
-    command = ["install", "--print", "--kind", "deployment", "-n", "kube-system"]
-    done = CliRunner().invoke(daemon, [*command, "--enforce=podgc"], catch_exceptions=False)
-    roles = [each for each in yaml.safe_load_all(done.stdout) if each["kind"] == "Role"]
-    assert [len(role["rules"]) for role in roles] == [2]
+@pytest.mark.parametrize(
+    "words, is_printed",
+    [
+        pytest.param((), True, id="our-own"),
+        pytest.param(("-n", "nodelife"), True, id="our-own-by-name"),
+        pytest.param(("-n", "ops"), False, id="one-that-is-there"),
+        pytest.param(("-n", "ops", "--create-namespace"), True, id="one-to-be-made"),
+    ],
+)
+def test_a_namespace_is_printed_where_it_is_the_daemons_alone(
+    words: tuple[str, ...], is_printed: bool
+) -> None:
+    """Applied to one that is there, it would forbid all new pods that are not `restricted`, and
+    `kubectl delete -f` would delete it with all that is in it.
+    """
+    assert ("Namespace" in printed(*words)) is is_printed
+    said = [line for line in text(*words).splitlines() if line.startswith("#")]
+    label = "namespace ops pod-security.kubernetes.io/enforce=restricted"
+    assert (f"#   kubectl label --dry-run=server {label}" in said) is not is_printed
+
+
+@pytest.mark.parametrize("extra", [(), ("--create-namespace",), ("--enforce=podgc",)])
+@pytest.mark.parametrize("name", ["kube-system", "kube-public", "kube-node-lease", "default"])
+def test_nothing_is_printed_for_a_namespace_of_kubernetes(
+    name: str, extra: tuple[str, ...]
+) -> None:
+    with pytest.raises(BadInput, match=f"namespace {name}: it is not for the daemon alone"):
+        text("-n", name, *extra)
 
 
 def test_answers_are_served_only_where_that_is_asked_for() -> None:
@@ -149,7 +191,7 @@ def test_answers_are_served_only_where_that_is_asked_for() -> None:
     assert "--serve-answers=9877" in container["args"]
     assert container["ports"][1] == {"name": "answers", "containerPort": 9877}
     for made in (printed("--serve-answers"), printed()):
-        assert made["NetworkPolicy"]["spec"]["ingress"] == [{"ports": [{"port": PORT}]}]
+        assert made["NetworkPolicy"]["spec"]["ingress"] == [SCRAPED]
         assert [port["name"] for port in made["Service"]["spec"]["ports"]] == ["metrics"]
 
 
@@ -177,7 +219,9 @@ def test_flags() -> None:
     [
         (["--kind", "deployment", "--for", "systemd"], "no such manager"),
         (["--kind", "deployment", "--context", "here"], "its own service account"),
+        (["--kind", "deployment", "-n", "Ops"], "no namespace can have this name"),
         (["--image", "x"], "are for --kind deployment"),
+        (["--create-namespace"], "are for --kind deployment"),
         (["--serve-answers"], "are for --kind deployment"),
         (["--kind", "deployment", "--webhook", "http://hooks.example"], "a webhook is https"),
         (["--kind", "deployment", "--webhook", "https://h", "--notify-on", "x"], "no event 'x'"),

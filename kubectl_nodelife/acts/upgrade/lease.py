@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from kubectl_nodelife.acts.session import ActSession
 from kubectl_nodelife.controllers.upgrade.document import UnreadableDocument, document_of
+from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME
 from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.engine.election import ElectionTerms
@@ -24,7 +25,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, human_duration, parse_time
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.lease import LeaseKeeper
 
-NAME: Final = "kubectl-nodelife-upgrade"
+NAME: Final = LEASE_NAME
 LEASE_DURATION_NS: Final = 60 * SECOND_NS
 LOOK_SECONDS: Final = 2.0
 _TRIES: Final = 5

@@ -141,6 +141,7 @@ def _shown(found: _Remains, lease_namespace: str) -> list[str]:
 
 def _rights(lease_namespace: str, found: _Remains) -> tuple[Right, ...]:
     from kubectl_nodelife.daemon.cluster_checks import Right
+    from kubectl_nodelife.daemon.permissions import LEASE_ROWS
     from kubectl_nodelife.kube.kinds import kind_named
 
     wanted = {Right("", "nodes", "", "patch")} if found.marks else set()
@@ -150,6 +151,5 @@ def _rights(lease_namespace: str, found: _Remains) -> tuple[Right, ...]:
         wanted.add(Right(group, kind.plural, "", "delete", left.obj.metadata.namespace))
     if found.conditions:
         wanted.add(Right("", "nodes", "status", "patch"))
-    lease = ("create", "delete", "update")
-    held = [Right("coordination.k8s.io", "leases", "", verb, lease_namespace) for verb in lease]
+    held = [right for row in LEASE_ROWS for right in row.rights(lease_namespace)]
     return (*sorted(wanted), *held)

@@ -214,13 +214,14 @@ async def order_session(
 
     from kubectl_nodelife.acts.carrier import LiveCarrier
     from kubectl_nodelife.acts.session import ActOrder, act_session
+    from kubectl_nodelife.acts.upgrade.lease import NAME
     from kubectl_nodelife.acts.upgrade.run_edits import UPGRADE
     from kubectl_nodelife.commands.cluster.direct import target_of
     from kubectl_nodelife.daemon.cluster_checks import Right
     from kubectl_nodelife.engine.workqueue import TokenBucket
 
     leases = tuple(
-        Right("coordination.k8s.io", "leases", "", verb, namespace) for verb in LEASE_RIGHTS
+        Right("coordination.k8s.io", "leases", "", verb, namespace, NAME) for verb in LEASE_RIGHTS
     )
     order = ActOrder(UPGRADE, (*leases, *rights), max_writes=max_writes, insecure=insecure)
     target = target_of(connection)

@@ -37,6 +37,7 @@ from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_duration, parse_duration
 from kubectl_nodelife.kube.workload import IntOrString
 
+LEASE_NAME: Final = "kubectl-nodelife-upgrade"
 _PERCENT = re.compile(r"(\d{1,3})%", re.ASCII)
 _NUMBER = re.compile(r"\d{1,9}", re.ASCII)
 BOOT_ID_CHANGED = "changed"
@@ -235,7 +236,7 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
     @property
     def lease_key(self) -> tuple[str, str]:
         """(namespace, name) of the run's Lease."""
-        return (self.lease_namespace, "kubectl-nodelife-upgrade")
+        return (self.lease_namespace, LEASE_NAME)
 
     @property
     def canary_width(self) -> int:
