@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -142,3 +143,52 @@ def prints(node: ast.AST) -> bool:
         case ast.Attribute(value=ast.Name(id="sys"), attr="stdout" | "stderr"):
             return True
     return False
+
+
+SAYS_WHAT_A_CALL_DOES = re.compile(
+    r"(Called|Is called|Sends|Takes|Gets|Receives|Runs|Turns|Finds|True if)\b"
+)
+SAYS_HOW_MUCH = re.compile(r"(For so|After so|So|How) (long|many|often|much)\b")
+SAYS_WHICH_WORDS = re.compile(r"(The|Part of|How|Of|In|As|For|Stands) ?")
+NUMBER = re.compile(r"\d|_NS\b|_S\b|SECOND|MINUTE|HOUR")
+MAPPING = re.compile(r"dict|Mapping|\{|Callable|list|tuple|Sequence")
+
+
+def strayed_docstrings(name: str, tree: ast.Module) -> list[str]:
+    """Docstrings of constants that cannot be about the constant above them."""
+    return [
+        f"{name}:{text.lineno} {ast.unparse(constant)[:40]}"
+        for constant, text in zip(tree.body, tree.body[1:], strict=False)
+        if isinstance(constant, ast.Assign | ast.AnnAssign)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+        and not fits(constant, text.value.value)
+    ]
+
+
+def fits(constant: ast.Assign | ast.AnnAssign, text: str) -> bool:
+    """True if text that speaks of a call, an amount, a mapping or words is about such a thing."""
+    told, value = ast.unparse(constant), constant.value
+    if SAYS_WHAT_A_CALL_DOES.match(text):
+        return "Callable" in told
+    if SAYS_HOW_MUCH.match(text):
+        return NUMBER.search(told) is not None
+    if re.match(r"\(?\w+(, \w+)*\)? ->", text):
+        return MAPPING.search(told) is not None
+    if isinstance(value, ast.Constant) and isinstance(value.value, str) and " " in value.value:
+        return SAYS_WHICH_WORDS.match(text) is not None
+    return True
+
+
+def test_a_docstring_stands_under_the_constant_that_it_is_about() -> None:
+    over = [found for name, tree in trees(PACKAGE) for found in strayed_docstrings(name, tree)]
+    complain("the docstring of a constant follows it", over)
+    planted = (
+        'LOOK_S: Final = 1.0\n"""Sends a notice; True if it was taken."""',
+        'Shown = Put | Gone\n"""Called with an object as it was and as it is."""',
+        'KEEP_NS: Final = SECOND_NS\n"""(kind, key) -> the object as it was seen last."""',
+        'RESTARTED = "the daemon was restarted"\n"""Settled actions that can still be named."""',
+        'Target = tuple[str, str]\n"""For so long a daemon goes on without its program."""',
+    )
+    assert [bool(strayed_docstrings("x.py", ast.parse(one))) for one in planted] == [True] * 5

@@ -49,9 +49,9 @@ from kubectl_nodelife.live.loop import TimeSlices
 from kubectl_nodelife.live.news import ListNews
 
 Onlooker = Callable[[KubeObject, KubeObject | None, int], None]
+"""Called with an object as the cluster showed it before and shows it now (None: gone), and when."""
 
 ShownEvent = Put | Gone | Unreadable
-"""Called with an object as the cluster showed it before and shows it now (None: gone), and when."""
 
 FOLLOWER: Final = "follower"
 OVERLAY: Final = "overlay"

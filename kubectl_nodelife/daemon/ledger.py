@@ -35,9 +35,9 @@ from kubectl_nodelife.engine.settlement import settle_action
 from kubectl_nodelife.kube.redaction import KEY_BYTES, Digests
 
 _SETTLED_KEPT: Final = 50_000
+"""Settled actions that later ones can still name as their cause."""
 
 _RESTARTED = "the daemon was restarted, and no longer plans it"
-"""Settled actions that later ones can still name as their cause."""
 
 # A decision of our own -> the one about the same thing that it takes the place of.
 _REPLACES: Final[dict[type[Action], type[Action]]] = {

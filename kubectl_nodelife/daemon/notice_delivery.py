@@ -35,10 +35,10 @@ _GIVES_UP_S: Final = 3600.0
 _READ_BYTES: Final = 4096
 
 Deliver = Callable[[Notice], Awaitable[bool]]
+"""Sends a notice; True if it was taken."""
 
 TOKEN: Final = "NODELIFE_WEBHOOK_TOKEN"
 _LOOK_SECONDS: Final = 1.0
-"""Sends a notice; True if it was taken."""
 
 
 class Outbox:

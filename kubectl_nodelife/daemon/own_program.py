@@ -31,10 +31,10 @@ from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.live.plugin import TooMuchOutput, run_program
 
 UPGRADE_SECONDS: Final = 600.0
+"""For so long a daemon goes on where its program was removed and no other one is installed."""
 
 _ANSWER_SECONDS: Final = 20.0
 _ASK_AGAIN_SECONDS: Final = 60.0
-"""For so long a daemon goes on where its program was removed and no other one is installed."""
 
 SETTLE_SECONDS: Final = 10.0
 """For so long it goes on where another one is installed: an upgrade may still be under way."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 from kubectl_nodelife.controllers.upgrade.counts import NodeScope, ScopeBudget
-from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
-    LABEL_STATE,
-    TAINT_OUTDATED,
-    TAINT_UNPROVEN,
-    absent_shield,
-)
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, policy_mapping
+from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeState
+from kubectl_nodelife.controllers.upgrade.policy import policy_mapping
 from kubectl_nodelife.document import document
+from kubectl_nodelife.engine.actions import (
+    Action,
+    EvictPod,
+    NodeMarkPatch,
+    RecordEvent,
+    SetNodeConditions,
+)
+from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.upgrade_course import Course, CourseStep, LowPoint
-from kubectl_nodelife.upgrade.plan_values import PlannedNode, UpgradePlan
+from kubectl_nodelife.upgrade.plan_values import CLAIM, PlannedNode, UpgradePlan
 
 Json = dict[str, Any]
 
@@ -27,7 +30,7 @@ def upgrade_plan_document(plan: UpgradePlan, source: Json) -> Json:
     Seconds count from the first claim, which comes `estimate.coldSeconds` after the start.
     """
     estimate = plan.estimate
-    course = plan.course
+    course, writes = plan.course, writes_by_node(plan)
     return document(
         "UpgradePlan",
         source=source,
@@ -46,7 +49,7 @@ def upgrade_plan_document(plan: UpgradePlan, source: Json) -> Json:
         movesOfAPod={"mean": round(course.moves[0], 2), "max": course.moves[1]},
         budgets=[_budget(budget) for budget in plan.budgets],
         steps=[_step(index, step) for index, step in enumerate(course.steps)],
-        nodes=[_node(node, plan) for node in plan.nodes],
+        nodes=[_node(node, writes.get(node.name, [])) for node in plan.nodes],
         available=[[seconds(at_ns), count] for at_ns, count in course.available],
         findings=[finding._asdict() for finding in plan.findings],
         pending=course.waiting,
@@ -118,7 +121,7 @@ def _step(index: int, step: CourseStep) -> Json:
     }
 
 
-def _node(node: PlannedNode, plan: UpgradePlan) -> Json:
+def _node(node: PlannedNode, writes: list[Json]) -> Json:
     turn, verdict, remedy = node.turn, node.verdict, node.remedy
     return {
         "name": node.name,
@@ -145,44 +148,54 @@ def _node(node: PlannedNode, plan: UpgradePlan) -> Json:
             "released": seconds(turn.released_ns),
             "done": seconds(turn.done_ns),
         },
-        "writes": node_writes(node, plan.policy) if node.decision == "claim" else [],
+        "writes": writes if node.decision == CLAIM else [],
     }
 
 
-def node_writes(planned: PlannedNode, policy: UpgradePolicy) -> list[Json]:
-    """Each write: verb, resource, name, and what it sets. Work of one's own is not among them."""
-    node, name = planned.node, planned.name
-    annotations, labels = absent_shield(node) if policy.shield else ({}, {})
-    shield = [*annotations, *labels]
-    ours = not node.spec.unschedulable
-    writes = []
-    if policy.mark_outdated:
-        writes.append(_patch(name, f"taint {TAINT_OUTDATED}=RUN:PreferNoSchedule"))
-    cordon = ["spec.unschedulable=true"] if ours else []
-    claim = [*cordon, *_state("Draining"), *(f"{key}=true" for key in shield)]
-    writes.append(_patch(name, *claim))
-    for namespace, pod in planned.verdict.moving:
-        evicted = {"verb": "create", "resource": "pods/eviction", "name": f"{namespace}/{pod}"}
-        writes.append({**evicted, "sets": []})
-    writes.append(_patch(name, *_state("Working")))
-    if policy.work.mode is WorkMode.JOB:
-        writes.append({"verb": "create", "resource": "jobs", "name": f"for {name}", "sets": []})
-    writes.append(_patch(name, *_state("Settling")))
-    swap = ["spec.unschedulable=false"] if ours else []
-    swap += [f"taint {TAINT_UNPROVEN}=RUN:NoSchedule", *_state("Proving")]
-    writes.append(_patch(name, *swap, *([f"no taint {TAINT_OUTDATED}"] * policy.mark_outdated)))
-    canary = {"resource": "pods", "name": f"{policy.namespace}/nodelife-canary-…", "sets": []}
-    writes += [{"verb": "create", **canary}, {"verb": "delete", **canary}]
-    off = [f"no {key}" for key in shield]
-    writes.append(_patch(name, f"no taint {TAINT_UNPROVEN}", *off, *_state("Soaking")))
-    writes.append(_patch(name, *_state("Done")))
-    writes.append(_patch(name, f"no {ANNOTATION}", f"no {LABEL_STATE}"))
+def writes_by_node(plan: UpgradePlan) -> dict[str, list[Json]]:
+    """Each write to a node and what is made for it, as the played run decided them, Events apart:
+    verb, resource, name, and what it sets. Evictions are those of the pods that the node has now;
+    RUN stands for the run's name. What work of one's own writes is not among them.
+    """
+    moving = {node.name: node.verdict.moving for node in plan.nodes}
+    writes: dict[str, list[Json]] = defaultdict(list)
+    for _, action in plan.course.decided:
+        name = getattr(action, "node", "")
+        if not name or not action.writes or isinstance(action, (EvictPod, RecordEvent)):
+            continue
+        writes[name].append(_write(action))
+        if isinstance(action, NodeMarkPatch) and action.to == NodeState.DRAINING:
+            writes[name] += [_eviction(*pod) for pod in moving.pop(name, ())]
     return writes
 
 
-def _state(state: str) -> list[str]:
-    return [f"{ANNOTATION}: state {state}", f"{LABEL_STATE}={state}"]
+def _write(action: Action) -> Json:
+    kind, (namespace, name) = action.target
+    resource = kind_named(kind).plural
+    if isinstance(action, NodeMarkPatch):
+        return {"verb": "patch", "resource": resource, "name": name, "sets": _sets(action)}
+    if isinstance(action, SetNodeConditions):
+        sets = [f"condition {c.type}={c.status}" for c in action.conditions]
+        return {"verb": "patch", "resource": f"{resource}/status", "name": name, "sets": sets}
+    verb = "delete" if action.deletes else "create"
+    return {"verb": verb, "resource": resource, "name": f"{namespace}/{name}", "sets": []}
 
 
-def _patch(name: str, *sets: str) -> Json:
-    return {"verb": "patch", "resource": "nodes", "name": name, "sets": list(sets)}
+def _sets(patch: NodeMarkPatch) -> list[str]:
+    """What the PATCH sets and takes away. Values of our taints are the run's name."""
+    sets = []
+    if patch.unschedulable is not None:
+        sets.append(f"spec.unschedulable={str(patch.unschedulable).lower()}")
+    sets += [f"taint {taint.key}=RUN:{taint.effect}" for taint in patch.add_taints]
+    sets += [f"no taint {taint.key}" for taint in patch.remove_taints]
+    for key, value in (*patch.annotations.items(), *patch.labels.items()):
+        if value is None:
+            sets.append(f"no {key}")
+        else:
+            sets.append(f"{key}: state {patch.to}" if key == ANNOTATION else f"{key}={value}")
+    return sets
+
+
+def _eviction(namespace: str, pod: str) -> Json:
+    evicts = {"verb": "create", "resource": "pods/eviction", "name": f"{namespace}/{pod}"}
+    return {**evicts, "sets": []}

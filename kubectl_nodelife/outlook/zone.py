@@ -24,7 +24,9 @@ from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.outlook.node import Outlook
 
 _STAYS_STOPPED = "; it was stopped, and a rate of 1 does not start it again, as in upstream"
-"""A stopped limiter says that its rate is 1, so that 1 is no change. See `Never`."""
+"""The end of what is said of a rate: a stopped limiter calls its own 1, so that 1 is no change. See
+`Never`.
+"""
 
 
 class ZoneOutlook(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
+from kubectl_nodelife.controllers.upgrade.automaton import CONTROLLER
 from kubectl_nodelife.controllers.upgrade.claiming import SOAK
-from kubectl_nodelife.controllers.upgrade.cleaning import CONTROLLER
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     NodeScope,

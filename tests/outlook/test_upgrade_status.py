@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from kubectl_nodelife.commands.upgrade.resume import _names, resume
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
     ANNOTATION_RUN,
@@ -328,6 +330,27 @@ def test_held_nodes_are_told_with_what_a_person_may_type() -> None:
     mark = NodeMark(run="r1", state=NodeState.HELD, reason="unknown whether it ran")
     told = text(status([node("b0", mark), *TEN[1:]], lease(run())))
     assert "Decide on b0: kubectl nodelife upgrade resume --retry b0" in told
+
+
+def test_the_command_that_is_offered_for_two_failed_nodes_retries_both() -> None:
+    """`resume` is called with the very words that the status prints."""
+    marks = [NodeMark(run="r1", state=NodeState.FAILED, reason="flaps") for _ in range(2)]
+    nodes = [node(name, mark) for name, mark in zip(("b7", "b8"), marks, strict=True)]
+    told = text(status([*nodes, *TEN[:7]], lease(run())))
+    (line,) = [line for line in told.splitlines() if line.startswith("Decide on ")]
+    words = shlex.split(line.split("upgrade resume ")[1].split(" (")[0])
+    assert _names(resume.make_context("resume", words).params["retry"]) == ("b7", "b8")
+
+
+def test_of_many_failed_nodes_all_are_offered() -> None:
+    mark = NodeMark(run="r1", state=NodeState.FAILED, reason="flaps")
+    told = text(status([node(f"b{number}", mark) for number in range(9)], lease(run())))
+    assert "upgrade resume --retry all (or" in told
+
+
+def test_names_given_one_by_one_count_as_those_with_commas() -> None:
+    words = ["--retry", "b7", "--retry", "b8,b9"]
+    assert _names(resume.make_context("resume", words).params["retry"]) == ("b7", "b8", "b9")
 
 
 def test_what_a_leader_that_went_said_of_gates_is_not_taken_for_now() -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -14,13 +17,23 @@ from kubectl_nodelife.controllers.upgrade.automaton import (
     states_with,
     transition,
 )
-from kubectl_nodelife.controllers.upgrade.marks import IN_FLIGHT, NodeState
-from tests.upgrade.fault_plan import Plan
+from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
+from kubectl_nodelife.controllers.upgrade.marks import (
+    IN_FLIGHT,
+    CordonOwner,
+    NodeMark,
+    NodeState,
+)
+from kubectl_nodelife.engine.actions import Action, MarkNode, NodeMarkPatch, RecordEvent
+from tests.upgrade.fault_plan import Plan, plan_of
 from tests.upgrade.fleet_objects import NODES
 from tests.upgrade.judges import MAY_FOLLOW
 from tests.upgrade.simulation import Fleet
+from tests.upgrade.stand import Stand
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "upgrade.md"
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "docs" / "upgrade.md"
+PACKAGE = ROOT / "kubectl_nodelife"
 
 
 def test_the_table_says_what_the_observers_allow() -> None:
@@ -67,3 +80,81 @@ def test_an_observer_sees_a_transition_that_is_not_in_the_table(
     faults = [fault for fault in fleet.judges.faults if fault.startswith("I10")]
     assert len(faults) == len(NODES)
     assert all(fault.endswith("goes from Settling to Proving") for fault in faults)
+
+
+ROWS = {(str(row.state or ""), str(row.to or ""), row.patch) for row in TRANSITIONS}
+
+
+def strays(made: Iterable[Action]) -> list[str]:
+    """Patches of marks that no row of the table makes, and changes that are none of state."""
+    return [
+        f"{type(action).__name__} from {action.from_} to {action.to}"
+        for action in made
+        if isinstance(action, NodeMarkPatch)
+        and (action.from_, action.to, type(action)) not in ROWS
+        and not (isinstance(action, MarkNode) and action.from_ == action.to)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_runs_under_faults_make_no_patch_that_is_not_in_the_table(seed: int) -> None:
+    fleet = Fleet(plan_of(seed))
+    made: list[Action] = []
+    judged = fleet.judges.wrote
+    fleet.judges.wrote = lambda action, *who: (made.append(action), judged(action, *who))  # type: ignore[assignment]
+    fleet.play()
+    assert sum(isinstance(action, NodeMarkPatch) for action in made) > 5
+    assert strays(made) == []
+
+
+@pytest.mark.parametrize("earlier", [None, NodeState.FAILED, NodeState.HELD, NodeState.DONE])
+@pytest.mark.parametrize("state", list(NodeState))
+def test_clean_makes_no_patch_that_is_not_in_the_table(
+    state: NodeState, earlier: NodeState | None
+) -> None:
+    """Whatever a kubelet, which may write its own Node, says of an earlier mark."""
+    before = NodeMark(run="r0", state=earlier) if earlier else None
+    s = Stand(nodes=["x"])
+    s.add_nodes("x")
+    s.mark("x", state, cordon=CordonOwner.OURS, earlier=before)
+    for proof_only, release in product((False, True), repeat=2):
+        (left,) = leftovers([s.node("x")], proof_only=proof_only, release_failed=release)
+        assert strays([left.patch] if left.patch else []) == []
+
+
+def test_the_end_of_a_proof_alone_releases_no_node_that_another_run_worked_on() -> None:
+    s = Stand(nodes=["x"])
+    s.add_nodes("x")
+    s.mark("x", NodeState.WORKING, cordon=CordonOwner.OURS)
+    (left,) = leftovers([s.node("x")], proof_only=True)
+    assert left.stays and left.patch is not None and left.patch.to == "Failed"
+
+
+def test_only_one_function_makes_a_patch_of_marks() -> None:
+    words = {cls.__name__ for cls in NodeMarkPatch.__subclasses__()}
+    calls = [
+        f"{path.name}:{call.lineno}"
+        for path in PACKAGE.rglob("*.py")
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") in words
+    ]
+    assert calls == []
+
+
+def test_an_event_says_how_marks_go() -> None:
+    gone = {row.event: row.reason for row in TRANSITIONS if row.to is None}
+    assert gone.pop(NodeEvent.RUN_OVER) == "UpgradeRunOver"
+    assert gone.pop(NodeEvent.PROOF_PASSED) == "UpgradeProven"
+    assert set(gone.values()) == {"UpgradeRestoring"}
+    assert transition(NodeState.DRAINING, NodeEvent.DRAINED).reason == "UpgradeWorking"
+
+
+def test_a_node_that_is_done_leaves_the_run_with_an_event_that_says_so() -> None:
+    fleet = Fleet(Plan())
+    made: list[Action] = []
+    judged = fleet.judges.wrote
+    fleet.judges.wrote = lambda action, *who: (made.append(action), judged(action, *who))  # type: ignore[assignment]
+    fleet.play()
+    reasons = Counter(action.reason for action in made if isinstance(action, RecordEvent))
+    assert reasons["UpgradeRunOver"] == reasons["UpgradeDone"] == len(NODES)
+    assert reasons["UpgradeRestoring"] == 0

@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubectl_nodelife.commands.cluster.where import Where
-from kubectl_nodelife.commands.flags import Connection, connection_flags
+from kubectl_nodelife.commands.flags import Callback, Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.flags import given_mapping, policy_flags
 from kubectl_nodelife.commands.upgrade.leading import (
     NOT_DETACHED,
@@ -40,21 +40,26 @@ if TYPE_CHECKING:
     from kubectl_nodelife.kube.node import Node
 
 
+def _node_option(name: str, **more: Any) -> Callable[[Callback], Callback]:
+    """An option of names of nodes, with commas between them or given again, as in kubectl."""
+    return click.option(name, metavar="NODES", multiple=True, **more)
+
+
 @click.command("resume")
 @policy_flags
 @click.option("--rebase", is_flag=True, help="Count from the nodes that are there now.")
-@click.option("--retry", metavar="NODES", help="Take these Failed or Held nodes again, or `all`.")
-@click.option("--assume-done", metavar="NODES", help="Their work is done: go on with the checks.")
-@click.option("--skip", metavar="NODES", help="Leave these out, and take our marks off them.")
+@_node_option("--retry", help="Take these Failed or Held nodes again, or `all`.")
+@_node_option("--assume-done", help="Their work is done: go on with the checks.")
+@_node_option("--skip", help="Leave these out, and take our marks off them.")
 @detach_flags
 @lead_flags
 @connection_flags
 def resume(
     given: dict[str, Any],
     rebase: bool,
-    retry: str | None,
-    assume_done: str | None,
-    skip: str | None,
+    retry: tuple[str, ...],
+    assume_done: tuple[str, ...],
+    skip: tuple[str, ...],
     detached: DetachFlags,
     lead: LeadFlags,
     connection: Connection,
@@ -96,8 +101,8 @@ def resume(
         return go_on(request, mapping, begun_by.with_token(connection), lead, detached, begun_by)
 
 
-def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(name for name in (text or "").split(",") if name)
+def _names(given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(name for text in given for name in text.split(",") if name)
 
 
 def go_on(

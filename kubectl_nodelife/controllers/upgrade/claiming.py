@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.automaton import LEFT_TO_A_PERSON, NodeEvent
+from kubectl_nodelife.controllers.upgrade.automaton import LEFT_TO_A_PERSON, NodeEvent, patch_marks
 from kubectl_nodelife.controllers.upgrade.claims import (
     ClaimHold,
     ClaimStage,
@@ -129,15 +129,8 @@ def mark_outdated(p: UpgradePass, names: Iterable[str]) -> None:
             continue
         if node.name in p.next.step.nodes or ANNOTATION in (node.metadata.annotations or {}):
             continue
-        p.emit(
-            MarkNode(
-                controller="upgrade",
-                because="still to be done",
-                node=node.name,
-                node_uid=node.uid,
-                add_taints=(outdated(p.document.run),),
-            )
-        )
+        to_do = (outdated(p.document.run),)
+        p.emit(patch_marks(MarkNode, node, "still to be done", add=to_do))
 
 
 CONTROL_PLANE: Final = "control plane"

@@ -13,7 +13,15 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.automaton import LEFT_TO_A_PERSON, NodeEvent, transition
+from kubectl_nodelife.controllers.upgrade.automaton import (
+    CONTROLLER,
+    LEFT_TO_A_PERSON,
+    NodeEvent,
+    left_again,
+    patch_marks,
+    states_with,
+    transition,
+)
 from kubectl_nodelife.controllers.upgrade.conditions import in_service
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
@@ -24,9 +32,9 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
     NodeMark,
     NodeState,
+    Off,
     UnreadableMark,
     cordoned_by,
-    encode_mark,
     has_our_cordon,
     is_uncordoned,
     mark_of,
@@ -39,10 +47,8 @@ from kubectl_nodelife.engine.actions import (
     DeleteCanaryService,
     DeleteJob,
     DeleteOfNode,
-    FailNode,
     MarkNode,
     NodeMarkPatch,
-    RestoreNode,
     SetNodeConditions,
 )
 from kubectl_nodelife.kube.meta import KubeObject, Time
@@ -51,7 +57,6 @@ from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE
 from kubectl_nodelife.kube.workload import Job
 
-CONTROLLER: Final = "upgrade"
 _TAINTS: Final = (TAINT_UNPROVEN, TAINT_OUTDATED)
 
 
@@ -100,50 +105,68 @@ def leftovers(
         except UnreadableMark as error:
             yield _unreadable(node, str(error), release_failed=release_failed)
             continue
-        if mark is not None and mark.earlier is not None:
+        if mark is not None and mark.earlier is not None and _was_left(mark, mark.earlier):
             earlier = mark.earlier
-            yield _released(node, earlier) if release_failed else _left_again(node, earlier)
+            yield (
+                _released(node, earlier, NodeEvent.RELEASED, mark.state)
+                if release_failed
+                else _left_again(node, mark, earlier)
+            )
         elif mark is None:
             if _our_taints(node) or LABEL_STATE in (node.metadata.labels or {}):
                 yield _bare(node)
         elif mark.state in LEFT_TO_A_PERSON and not release_failed:
             yield _kept(node, mark)
-        elif release_failed or proof_only or _is_given_back(mark.state):
-            yield _released(node, mark)
         else:
-            yield _failed(node, mark)
+            yield _taken_back(node, mark, _how(mark.state, proof_only, release_failed))
 
 
-def _is_given_back(state: NodeState) -> bool:
-    """True if nothing was done to a node in that state, or all that was is proven."""
-    return transition(state, NodeEvent.CLEANED).to is None
+def _was_left(mark: NodeMark, earlier: NodeMark) -> bool:
+    """True if a run left the node to a person before this proof. A kubelet may forge its mark."""
+    return mark.state in states_with(left_again(earlier)) and earlier.state in LEFT_TO_A_PERSON
 
 
-def _released(node: Node, mark: NodeMark) -> Leftover:
-    """All marks off, and the cordon if it was ours."""
+def _how(state: NodeState, proof_only: bool, release_failed: bool) -> NodeEvent:
+    """The event of the table by which `clean` ends the marks of a node in that state."""
+    if release_failed and state in states_with(NodeEvent.RELEASED):
+        return NodeEvent.RELEASED
+    if proof_only and state in states_with(NodeEvent.PROOF_CLEANED):
+        return NodeEvent.PROOF_CLEANED
+    return NodeEvent.CLEANED
+
+
+def _taken_back(node: Node, mark: NodeMark, event: NodeEvent) -> Leftover:
+    """Given back where nothing was done to the node, or all that was is proven; else Failed."""
+    given_back = transition(mark.state, event).to is None
+    return _released(node, mark, event, mark.state) if given_back else _failed(node, mark)
+
+
+def _released(node: Node, mark: NodeMark, event: NodeEvent, state: NodeState) -> Leftover:
+    """All marks off, and the cordon if it was ours. `state`: the one in which the node is."""
     schedulable = uncordon(node, mark)
     ours = "" if schedulable is None else ", and the cordon that was ours"
     if others := cordoned_by(node):
         ours = f"; the cordon stays: {others} put it on"
     because = f"its marks are taken off{ours}"
     annotations, labels = shield_off(mark)
-    patch = RestoreNode(
-        controller=CONTROLLER,
-        because=because,
-        node=node.name,
-        node_uid=node.uid,
-        from_=str(mark.state),
+    patch = patch_marks(
+        transition(state, event).patch,
+        node,
+        because,
+        was=state,
+        mark=None,
+        annotations=annotations,
+        labels=labels,
         unschedulable=schedulable,
-        remove_taints=_our_taints(node),
-        annotations={ANNOTATION: None, **annotations},
-        labels={LABEL_STATE: None, **labels},
+        remove=_our_taints(node),
     )
     return Leftover(node, str(mark.state), because, patch, _by_hand(node, patch))
 
 
 def release_by_hand(node: Node, mark: NodeMark) -> tuple[str, ...]:
     """The kubectl lines that take a run's marks off a node, and its cordon where it is ours."""
-    return _released(node, mark).by_hand
+    event = _how(mark.state, False, release_failed=True)
+    return _released(node, mark, event, mark.state).by_hand
 
 
 def _failed(node: Node, mark: NodeMark) -> Leftover:
@@ -158,17 +181,14 @@ def _failed(node: Node, mark: NodeMark) -> Leftover:
         deadline="",
         cordon=CordonOwner.OURS if cordons else owner,
     )
-    patch = FailNode(
-        controller=CONTROLLER,
-        because=because,
-        node=node.name,
-        node_uid=node.uid,
-        from_=str(mark.state),
-        to=str(NodeState.FAILED),
+    patch = patch_marks(
+        transition(mark.state, NodeEvent.CLEANED).patch,
+        node,
+        because,
+        was=mark.state,
+        mark=failed,
         unschedulable=True if cordons else None,
-        remove_taints=_our_taints(node),
-        annotations={ANNOTATION: encode_mark(failed)},
-        labels={LABEL_STATE: str(NodeState.FAILED)},
+        remove=_our_taints(node),
     )
     return Leftover(node, str(mark.state), because, patch, _to_release(node, failed), stays=True)
 
@@ -178,32 +198,23 @@ def _kept(node: Node, mark: NodeMark) -> Leftover:
     what is not to be done any more is no longer outdated.
     """
     if not has_our_cordon(node, mark) and not node.has_taint(TAINT_UNPROVEN, NO_SCHEDULE):
-        return _released(node, mark)
+        return _released(node, mark, NodeEvent.CLEANED, mark.state)
     because = f"{mark.state}: {mark.reason or 'a person decides'}"
     old = tuple(taint for taint in node.spec.taints if taint.key == TAINT_OUTDATED)
-    patch = None
-    if old:
-        patch = MarkNode(
-            controller=CONTROLLER,
-            because=because,
-            node=node.name,
-            node_uid=node.uid,
-            remove_taints=old,
-        )
+    patch = patch_marks(MarkNode, node, because, remove=old) if old else None
     return Leftover(node, str(mark.state), because, patch, _to_release(node, mark), stays=True)
 
 
-def _left_again(node: Node, earlier: NodeMark) -> Leftover:
+def _left_again(node: Node, mark: NodeMark, earlier: NodeMark) -> Leftover:
     """Its proof was given up: it is left to a person as it was before."""
     because = f"{earlier.state}: its proof did not end"
-    patch = MarkNode(
-        controller=CONTROLLER,
-        because=because,
-        node=node.name,
-        node_uid=node.uid,
-        remove_taints=_our_taints(node),
-        annotations={ANNOTATION: encode_mark(earlier)},
-        labels={LABEL_STATE: str(earlier.state)},
+    patch = patch_marks(
+        transition(mark.state, left_again(earlier)).patch,
+        node,
+        because,
+        was=mark.state,
+        mark=earlier,
+        remove=_our_taints(node),
     )
     lines = _to_release(node, earlier)
     return Leftover(node, str(earlier.state), because, patch, lines, stays=True)
@@ -212,14 +223,8 @@ def _left_again(node: Node, earlier: NodeMark) -> Leftover:
 def _bare(node: Node) -> Leftover:
     """A taint or label of ours without an annotation, as on nodes that were still to be done."""
     because = "a mark of a run that is over"
-    patch = MarkNode(
-        controller=CONTROLLER,
-        because=because,
-        node=node.name,
-        node_uid=node.uid,
-        remove_taints=_our_taints(node),
-        labels={LABEL_STATE: None} if LABEL_STATE in (node.metadata.labels or {}) else {},
-    )
+    label: Off = {LABEL_STATE: None} if LABEL_STATE in (node.metadata.labels or {}) else {}
+    patch = patch_marks(MarkNode, node, because, labels=label, remove=_our_taints(node))
     return Leftover(node, "", because, patch, _by_hand(node, patch))
 
 
@@ -228,15 +233,7 @@ def _unreadable(node: Node, error: str, *, release_failed: bool) -> Leftover:
     because = f"its annotation cannot be read ({error}); a cordon stays"
     if not release_failed:
         return Leftover(node, "Unreadable", because, None, (annotation_off(node),), stays=True)
-    patch = MarkNode(
-        controller=CONTROLLER,
-        because=because,
-        node=node.name,
-        node_uid=node.uid,
-        remove_taints=_our_taints(node),
-        annotations={ANNOTATION: None},
-        labels={LABEL_STATE: None},
-    )
+    patch = patch_marks(MarkNode, node, because, mark=None, remove=_our_taints(node))
     return Leftover(node, "Unreadable", because, patch, _by_hand(node, patch))
 
 
@@ -293,7 +290,7 @@ def _our_taints(node: Node) -> tuple[Taint, ...]:
 def _to_release(node: Node, mark: NodeMark) -> tuple[str, ...]:
     """The proof, and for a node that is proven what takes our marks off, the cordon last."""
     uncordons = f"kubectl uncordon {shlex.quote(node.name)}"
-    marks = [line for line in _released(node, mark).by_hand if line != uncordons]
+    marks = [line for line in release_by_hand(node, mark) if line != uncordons]
     ours = (uncordons,) if mark.cordon is CordonOwner.OURS else ()
     return (f"kubectl nodelife upgrade prove {shlex.quote(node.name)}", *marks, *ours)
 

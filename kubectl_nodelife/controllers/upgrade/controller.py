@@ -51,7 +51,7 @@ from kubectl_nodelife.controllers.upgrade.ports import (
     WorkReport,
 )
 from kubectl_nodelife.controllers.upgrade.proving import prove
-from kubectl_nodelife.controllers.upgrade.restoring import fail, update_mark
+from kubectl_nodelife.controllers.upgrade.restoring import fail
 from kubectl_nodelife.controllers.upgrade.settling import settle
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
     HELD_NS,
@@ -327,7 +327,7 @@ class UpgradeController:
             node = p.nodes[name]
             if mark.state in IN_FLIGHT and mark.epoch < self.epoch:
                 adopted = replace(mark, epoch=self.epoch)
-                update_mark(p, node, adopted, f"epoch {self.epoch} leads")
+                p.update_mark(node, adopted, f"epoch {self.epoch} leads")
             elif mark.state in _CAN_FAIL and self._is_failing(p, name):
                 fail(p, node, mark, "failed, as the run's document says")
             elif mark.state in STATES:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.automaton import LEFT_TO_A_PERSON, NodeEvent
+from kubectl_nodelife.controllers.upgrade.automaton import LEFT_TO_A_PERSON, NodeEvent, patch_marks
 from kubectl_nodelife.controllers.upgrade.canary import delete_canary
 from kubectl_nodelife.controllers.upgrade.document import RunPhase, Step
 from kubectl_nodelife.controllers.upgrade.marks import (
@@ -80,15 +80,8 @@ def clean_up(p: UpgradePass) -> bool:
         if mark is not None and _goes(node, mark):
             take_marks_off(p, node, mark, NodeEvent.RUN_OVER, "the run is over")
         else:
-            p.emit(
-                MarkNode(
-                    controller="upgrade",
-                    because="the run is over",
-                    node=name,
-                    node_uid=node.uid,
-                    remove_taints=(outdated(p.document.run),),
-                )
-            )
+            old = (outdated(p.document.run),)
+            p.emit(patch_marks(MarkNode, node, "the run is over", remove=old))
     return not is_left and not p.memory.pending.names_of("Node")
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent
+from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent, left_again
 from kubectl_nodelife.controllers.upgrade.canary import delete_canary, delete_service
 from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
@@ -22,9 +22,6 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     unproven,
 )
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import (
-    MarkNode,
-)
 from kubectl_nodelife.kube.node import Node
 
 PROVEN: Final = "proven"
@@ -72,7 +69,7 @@ def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
         because = f"not proven: {p.memory.failing.get(name, fault)}"
         if mark.earlier is not None:
             taint = unproven(mark.run)
-            p.change(node, mark.earlier, because, was=mark.state, remove=(taint,))
+            p.advance(node, mark, left_again(mark.earlier), because, remove=(taint,))
         else:
             take_marks_off(p, node, mark, NodeEvent.PROOF_FAILED, because)
     else:
@@ -152,12 +149,7 @@ def hold(
     p.advance(node, replace(mark, cordon=owner), NodeEvent.INTERVENED, because)
 
 
-def update_mark(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
-    """A change of what the mark says, in the same state."""
-    p.change(node, mark, because, word=MarkNode, was=mark.state, with_event=False)
-
-
 def leave_cordon(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """Another program or person put a cordon on the node: it is theirs, and stays."""
     theirs = replace(mark, cordon=CordonOwner.THEIRS)
-    update_mark(p, node, theirs, "cordoned by another client, whose cordon stays")
+    p.update_mark(node, theirs, "cordoned by another client, whose cordon stays")

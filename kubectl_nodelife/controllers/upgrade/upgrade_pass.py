@@ -6,7 +6,6 @@ node's state is one PATCH, and an Event that says why.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -16,6 +15,8 @@ from kubectl_nodelife.controllers.upgrade.automaton import (
     CLAIMS,
     GIVES_ITS_REASON,
     NodeEvent,
+    Transition,
+    patch_marks,
     transition,
 )
 from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
@@ -32,11 +33,9 @@ from kubectl_nodelife.controllers.upgrade.fleet_counts import FleetCounts, NodeR
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     IN_FLIGHT,
-    LABEL_STATE,
     TAKEN,
     NodeMark,
     NodeState,
-    encode_mark,
 )
 from kubectl_nodelife.controllers.upgrade.memory import (
     NodeProgress,
@@ -49,14 +48,14 @@ from kubectl_nodelife.engine.actions import (
     Action,
     DeleteOfNode,
     FailWithoutMark,
+    MarkNode,
     NodeMarkPatch,
     RecordEvent,
-    SetUpgradeState,
     UpdateRun,
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Lease, Node, Taint
+from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 
 NAME: Final = "upgrade"
@@ -257,56 +256,33 @@ class UpgradePass:
         """Take the node to the state that the event leads to, from that of its mark.
 
         `mark`: what it bears, or, at a claim, what it is to bear; its fields but for state and
-        clocks are kept. `patch`: what else the PATCH changes, as `change` takes it.
+        clocks are kept. A node that is left to a person again bears its earlier mark as it was.
+        `patch`: what else the PATCH changes, as `patch_marks` takes it.
         Raises KeyError where the event cannot take place in the mark's state.
         """
         state = None if event in CLAIMS else mark.state
         row = transition(state, event)
         reason = because if row.to in GIVES_ITS_REASON else ""
         after = self.entered(mark, row.to, reason) if row.to else None
-        self.change(node, after, because, word=row.patch, was=state or "", **patch)
+        if event in (NodeEvent.FAILED_AGAIN, NodeEvent.HELD_AGAIN):
+            after = mark.earlier
+        change = patch_marks(row.patch, node, because, was=state or "", mark=after, **patch)
+        self._write_mark(node, after, change)
+        self._record_event(node, row, because, change)
 
-    def change(
-        self,
-        node: Node,
-        mark: NodeMark | None,
-        because: str,
-        *,
-        word: type[NodeMarkPatch] = SetUpgradeState,
-        was: str = "",
-        annotations: Mapping[str, str | None] | None = None,
-        labels: Mapping[str, str | None] | None = None,
-        unschedulable: bool | None = None,
-        add: tuple[Taint, ...] = (),
-        remove: tuple[Taint, ...] = (),
-        with_event: bool = True,
-    ) -> None:
-        """One PATCH of the node's marks; `mark` None takes them off. `was`: the state before."""
-        text = encode_mark(mark) if mark is not None else None
-        state = mark.state if mark is not None else None
-        action = word(
-            controller=NAME,
-            because=because,
-            node=node.name,
-            node_uid=node.uid,
-            from_=str(was),
-            to=str(state or ""),
-            unschedulable=unschedulable,
-            add_taints=add,
-            remove_taints=remove,
-            annotations={**(annotations or {}), ANNOTATION: text},
-            labels={**(labels or {}), LABEL_STATE: str(state) if state else None},
-        )
+    def update_mark(self, node: Node, mark: NodeMark, because: str) -> None:
+        """A change of what the mark says, in the same state: without an Event."""
+        change = patch_marks(MarkNode, node, because, was=mark.state, mark=mark)
+        self._write_mark(node, mark, change)
+
+    def _write_mark(self, node: Node, mark: NodeMark | None, change: NodeMarkPatch) -> None:
+        text = change.annotations[ANNOTATION]
         self.memory.sent_marks.setdefault(node.name, set()).add(text)
         if mark is not None:
             self.memory.written_marks[node.name] = (node.uid, mark)
-        self.emit(action)
-        if with_event:
-            self._record_event(node, state, because, action)
+        self.emit(change)
 
-    def _record_event(
-        self, node: Node, state: NodeState | None, because: str, change: Action
-    ) -> None:
+    def _record_event(self, node: Node, row: Transition, because: str, change: Action) -> None:
         """The Event of a change of state, which is sent once that change was applied."""
         self.actions.append(
             RecordEvent(
@@ -316,8 +292,8 @@ class UpgradePass:
                 kind="Node",
                 name=node.name,
                 object_uid=node.uid,
-                type="Warning" if state in _WARNINGS else "Normal",
-                reason=f"Upgrade{state or 'Restoring'}",
+                type="Warning" if row.to in _WARNINGS else "Normal",
+                reason=row.reason,
                 message=because,
             )
         )

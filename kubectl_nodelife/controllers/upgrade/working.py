@@ -41,7 +41,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.controllers.upgrade.memory import WorkProgress
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
-from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, update_mark
+from kubectl_nodelife.controllers.upgrade.restoring import fail, hold
 from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import CreateJob, DeleteJob, StartWork, StopWork, WorkDone
@@ -73,7 +73,7 @@ def run_again(
         intend(seen, p.stamp)
         fresh = replace(mark.work, started=p.stamp, code=None, again="")
         again = p.entered(mark, mark.state) if new_clock else mark
-        update_mark(p, node, replace(again, work=fresh), because)
+        p.update_mark(node, replace(again, work=fresh), because)
 
 
 def intend(seen: WorkProgress, stamp: str) -> None:
@@ -242,7 +242,7 @@ def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) 
         wait_ns = min(FIRST_WAIT_NS << mark.work.waits, LONGEST_WAIT_NS)
         again = format_time(p.clock_ns + wait_ns)
         waiting = replace(mark.work, code=TRY_AGAIN, again=again, waits=mark.work.waits + 1)
-        update_mark(p, node, replace(mark, work=waiting), f"exit code 75: again at {again}")
+        p.update_mark(node, replace(mark, work=waiting), f"exit code 75: again at {again}")
     else:
         why = f"exit code {report.code}" + (f": {report.message}" if report.message else "")
         next_try(p, node, mark, why)

@@ -49,6 +49,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import CONTROLLER_MANAGERS
 
 ShownObjects = dict[tuple[str, Key], KubeObject | None]
+"""(kind, key) -> the object as it was seen last; None: gone."""
 
 OURS, A_PERSON, A_MANAGER, UNKNOWN = "ours", "a person", "a manager", ""
 _OUR_PREFIX: Final = "kubectl-nodelife-"
@@ -63,7 +64,6 @@ Target = tuple[str, tuple[str, str]]
 WITHIN_NS: Final = 600 * SECOND_NS
 _MARK: Final = "nodes"
 _KEEP_NS: Final = SECOND_NS
-"""(kind, key) -> the object as it was seen last; None: gone."""
 
 SURPRISE, ALL_AT_ONCE = "surprise", "all at once"
 GONE_LEAST: Final = 3
