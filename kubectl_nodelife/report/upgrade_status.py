@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kubectl_nodelife.controllers.upgrade.document import ALL
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.report.formats import Block
@@ -193,7 +192,7 @@ def _decision(status: dict[str, Any]) -> list[str]:
         return []
     if status["phase"] in _OVER:
         return [f"Left out of service: {first_names(bad, _SHOWN)}: kubectl nodelife upgrade clean"]
-    names = ",".join(bad) if len(bad) <= _SHOWN else ALL
+    names = ",".join(bad) if len(bad) <= _SHOWN else "all"
     return [
         f"Decide on {first_names(bad, _SHOWN)}: kubectl nodelife upgrade resume --retry {names}"
         " (or --assume-done NODES: prove them as they are; --skip NODES: leave them out)"
