@@ -96,13 +96,24 @@ def strays(made: Iterable[Action]) -> list[str]:
     ]
 
 
+def writes_of(fleet: Fleet) -> list[Action]:
+    """What leaders of the run write while it is played."""
+    made: list[Action] = []
+    judged = fleet.judges.wrote
+
+    def wrote(action: Action, epoch: int, leader: object) -> None:
+        made.append(action)
+        judged(action, epoch, leader)
+
+    fleet.judges.wrote = wrote  # type: ignore[method-assign]
+    fleet.play()
+    return made
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_runs_under_faults_make_no_patch_that_is_not_in_the_table(seed: int) -> None:
     fleet = Fleet(plan_of(seed))
-    made: list[Action] = []
-    judged = fleet.judges.wrote
-    fleet.judges.wrote = lambda action, *who: (made.append(action), judged(action, *who))  # type: ignore[assignment]
-    fleet.play()
+    made = writes_of(fleet)
     assert sum(isinstance(action, NodeMarkPatch) for action in made) > 5
     assert strays(made) == []
 
@@ -151,10 +162,7 @@ def test_an_event_says_how_marks_go() -> None:
 
 def test_a_node_that_is_done_leaves_the_run_with_an_event_that_says_so() -> None:
     fleet = Fleet(Plan())
-    made: list[Action] = []
-    judged = fleet.judges.wrote
-    fleet.judges.wrote = lambda action, *who: (made.append(action), judged(action, *who))  # type: ignore[assignment]
-    fleet.play()
+    made = writes_of(fleet)
     reasons = Counter(action.reason for action in made if isinstance(action, RecordEvent))
     assert reasons["UpgradeRunOver"] == reasons["UpgradeDone"] == len(NODES)
     assert reasons["UpgradeRestoring"] == 0
