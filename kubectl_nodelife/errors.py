@@ -43,6 +43,33 @@ class NodelifeError(Exception):
         advice = f"; {self.remedy}" if self.remedy else ""
         return f"{place}{self.what}{advice}"
 
+    def document(self) -> dict[str, object]:
+        """What another process of ours, or a page, is given; `error_of` makes it an error again."""
+        return {
+            "what": self.what,
+            "on": self.on,
+            "remedy": self.remedy,
+            "exitCode": self.exit_code,
+        }
+
+
+class ErrorElsewhere(NodelifeError):
+    """The error of another process of ours, with the exit code that it asks for."""
+
+    def __init__(self, what: str, *, on: str = "", remedy: str = "", exit_code: int) -> None:
+        super().__init__(what, on=on, remedy=remedy)
+        self.exit_code = exit_code
+
+
+def error_of(document: object) -> ErrorElsewhere:
+    """The error that another process gives as its `document`; what cannot be read of it is "?"."""
+    found = document if isinstance(document, dict) else {"what": document}
+    what, on, remedy = (str(found.get(name) or "") for name in ("what", "on", "remedy"))
+    code = found.get("exitCode")
+    if not isinstance(code, int) or not 0 < code < 256:
+        code = EXIT_FAILED
+    return ErrorElsewhere(what or "?", on=on, remedy=remedy, exit_code=code)
+
 
 class Failed(NodelifeError):
     """The cluster or the system said no: a request was denied, a disk is full."""

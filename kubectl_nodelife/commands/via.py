@@ -35,7 +35,6 @@ from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.answer_port import DEFAULT_PORT
 from kubectl_nodelife.daemon.client import ANSWER_SECONDS, OtherProtocol
 from kubectl_nodelife.daemon.identity_cache import CachedIdentity
-from kubectl_nodelife.daemon.server import error_document
 from kubectl_nodelife.errors import BadInput, Failed, NodelifeError, Unreachable
 from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.selectors import format_selector
@@ -263,7 +262,7 @@ async def _back(end: socket.socket, stream: PortForward) -> None:
 
 
 def _as_answer(error: NodelifeError) -> bytes:
-    body = json.dumps({"error": error_document(error)}).encode()
+    body = json.dumps({"error": error.document()}).encode()
     return b"HTTP/1.0 502 Bad Gateway\r\nContent-Type: application/json\r\n\r\n" + body
 
 

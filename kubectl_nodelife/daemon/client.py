@@ -11,7 +11,7 @@ import json
 import os
 import socket
 
-from kubectl_nodelife.errors import EXIT_FAILED, NodelifeError, Unreachable
+from kubectl_nodelife.errors import NodelifeError, Unreachable, error_of
 
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
 if TYPE_CHECKING:
@@ -51,14 +51,6 @@ class OtherProtocol(NodelifeError):
             remedy="run: kubectl nodelife daemon restart",
         )
         self.version = version
-
-
-class DaemonError(NodelifeError):
-    """The daemon's own error, with the exit code that it asks for."""
-
-    def __init__(self, what: str, on: str, remedy: str, exit_code: int) -> None:
-        super().__init__(what, on=on, remedy=remedy)
-        self.exit_code = exit_code
 
 
 ORDERS = frozenset({"stop", "reload", "pause", "resume", "ui", "ui-stop"})
@@ -165,12 +157,8 @@ def _checked(path: str | Way, head: bytes, body: bytes) -> dict[str, Any]:
 def _without_error(answer: dict[str, Any]) -> dict[str, Any]:
     if answer.get("protocol", PROTOCOL) != PROTOCOL:
         raise OtherProtocol(answer["protocol"], str(answer.get("version")))
-    error = answer.get("error")
-    if error:
-        details = error if isinstance(error, dict) else {"what": error}
-        what, on, remedy = (str(details.get(name, "")) for name in ("what", "on", "remedy"))
-        code = details.get("exitCode")
-        raise DaemonError(what or "?", on, remedy, code if isinstance(code, int) else EXIT_FAILED)
+    if error := answer.get("error"):
+        raise error_of(error)
     return answer
 
 

@@ -18,8 +18,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NoReturn, TypeVar
 
-from kubectl_nodelife.daemon.server import error_document
-from kubectl_nodelife.errors import Failed, NodelifeError
+from kubectl_nodelife.errors import Failed, NodelifeError, error_of
 
 MOST_AT_ONCE: Final = 2
 SECONDS: Final = 60.0
@@ -94,16 +93,8 @@ class ForkedAnswers:
             what = f"the answer needs more than {self._most_bytes >> 20} MiB"
             raise Failed(what, remedy=_LOOK_YOURSELF)
         if error:
-            raise ErrorOfChild(error)
+            raise error_of(error)
         return response
-
-
-class ErrorOfChild(NodelifeError):
-    """An error of the child."""
-
-    def __init__(self, document: dict[str, Any]) -> None:
-        super().__init__(document["what"], on=document["on"], remedy=document["remedy"])
-        self.exit_code = document["exitCode"]
 
 
 async def _all_of(readable: int) -> bytes:
@@ -135,12 +126,12 @@ def _encoded(make: Callable[[], Response]) -> bytes:
     try:
         return json.dumps(make(), ensure_ascii=False).encode()
     except NodelifeError as error:
-        return json.dumps({"error": error_document(error)}).encode()
+        return json.dumps({"error": error.document()}).encode()
     except MemoryError:
         return b'{"error": "memory"}'
     except Exception as error:
         what = f"a bug of ours: {type(error).__name__}"
-        return json.dumps({"error": error_document(Failed(what, remedy=_LOOK_YOURSELF))}).encode()
+        return json.dumps({"error": Failed(what, remedy=_LOOK_YOURSELF).document()}).encode()
 
 
 def _close_all_but(writable: int) -> None:

@@ -67,7 +67,7 @@ def run_daemon(options: Options, make_answers: MakeAnswers) -> int:
     try:
         return _run(options, make_answers)
     except NodelifeError as error:
-        word = {"error": str(error), "already": isinstance(error, AlreadyRuns)}
+        word = {"error": error.document(), "already": isinstance(error, AlreadyRuns)}
         notify_parent(options.ready_fd, word)
         raise
 

@@ -109,7 +109,7 @@ class Server:
 
     def refused(self, error: NodelifeError, status: int) -> web.Response:
         """An error as the client takes it apart again."""
-        return self._respond({"error": error_document(error)}, status=status)
+        return self._respond({"error": error.document()}, status=status)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """The answer to a question, whole or as it comes. No order is looked for."""
@@ -154,7 +154,7 @@ class Server:
             async for answer in answers:
                 await response.write(self._line(answer))
         except NodelifeError as error:
-            await response.write(self._line({"error": error_document(error)}))
+            await response.write(self._line({"error": error.document()}))
         except (ConnectionError, asyncio.CancelledError):
             pass  # the reader went away, or the daemon ends
         finally:
@@ -196,16 +196,6 @@ async def sliced(steps: Generator[None, None, T]) -> T:
         if time.perf_counter() - began > SLICE_S:
             await asyncio.sleep(0)
             began = time.perf_counter()
-
-
-def error_document(error: NodelifeError) -> dict[str, Any]:
-    """An error as the client takes it apart again."""
-    return {
-        "what": error.what,
-        "on": error.on,
-        "remedy": error.remedy,
-        "exitCode": error.exit_code,
-    }
 
 
 def peer_uid(connection: socket.socket) -> int:

@@ -31,7 +31,7 @@ import yaml
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.guard import CAP_NAMES
-from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
+from kubectl_nodelife.engine.profiles import Profile, followed_release
 from kubectl_nodelife.engine.settings import (
     FLAGS,
     GATES,
@@ -43,7 +43,7 @@ from kubectl_nodelife.engine.settings import (
 from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.names import did_you_mean
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import kubelet_versions
 from kubectl_nodelife.kube.yaml_stream import load_documents
 from kubectl_nodelife.live.target import parse_size
 
@@ -72,6 +72,7 @@ class ClusterConfig(msgspec.Struct, frozen=True, rename="camel"):
 
 
 EMPTY_CONFIG: Final = ClusterConfig()
+SERVER_VERSION: Final = "the API server's version"
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -227,8 +228,18 @@ def resolve_settings(
 ) -> ResolvedSettings:
     """The effective settings. Raises BadInput, naming the flag and the file or option."""
     section = requested.config.section(server, context)
-    warnings: list[str] = []
-    profile, profile_origin = _profile(requested, section, running, cache, warnings)
+    followed = followed_release(
+        (
+            (requested.profile, "--profile"),
+            (section.profile, f"{requested.config.path}, clusters.{section.name}"),
+        ),
+        (running.version, SERVER_VERSION),
+        kubelet_versions(cache.all("Node")),
+    )
+    profile = followed.profile
+    warnings = list(followed.warnings)
+    if not (requested.profile or section.profile or followed.origin.startswith(SERVER_VERSION)):
+        warnings.insert(0, f"{SERVER_VERSION} is not known")
     flags: dict[str, object] = {}
     origins: dict[str, str] = {}
     given = parse_assignments(requested.assignments)
@@ -252,42 +263,7 @@ def resolve_settings(
         settings = make_settings(profile, flags, origins=origins)
     except SettingsError as error:
         raise BadInput(str(error), on=_whose(str(error), origins)) from None
-    return ResolvedSettings(settings, profile_origin, warnings)
-
-
-def _profile(
-    requested: RequestedSettings,
-    section: ClusterConfig,
-    running: DetectedSettings,
-    cache: Cache,
-    warnings: list[str],
-) -> tuple[Profile, str]:
-    """The first word on the release that makes sense; a wrong one of the user's is an error."""
-    for text, origin in (
-        (requested.profile, "--profile"),
-        (section.profile, f"{requested.config.path}, clusters.{section.name}"),
-    ):
-        if text:
-            try:
-                return parse_profile(text), origin
-            except ValueError as error:
-                raise BadInput(str(error), on=origin) from None
-    try:
-        return parse_profile(running.version), "the API server's version"
-    except ValueError:
-        warnings.append("the API server's version is not known")
-    versions = [
-        n.status.node_info.kubelet_version for n in cache.all("Node") if isinstance(n, Node)
-    ]
-    known = []
-    for version in set(versions):
-        try:
-            known.append(parse_profile(version))
-        except ValueError:
-            continue
-    if known:
-        return max(known, key=lambda p: p.minor), "the newest kubelet"
-    return parse_profile(NEWEST), "the newest release known here"
+    return ResolvedSettings(settings, followed.origin, warnings)
 
 
 def unreadable(flags: Mapping[str, str], profile: Profile | str) -> list[tuple[str, str]]:

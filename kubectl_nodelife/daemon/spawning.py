@@ -19,20 +19,12 @@ from typing import Any, Final
 
 import kubectl_nodelife
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance
-from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.errors import Failed, error_of
 
 READY_SECONDS: Final = 60.0
 
 PROGRAM: Final = "kubectl-nodelife"
 PACKAGE: Final = os.path.dirname(os.path.abspath(kubectl_nodelife.__file__ or ""))
-
-
-class NotStarted(Failed):
-    """A program for the background has said why it does not run. `code`: its exit code."""
-
-    def __init__(self, what: str, code: int) -> None:
-        super().__init__(what)
-        self.code = code
 
 
 def own_command() -> list[str]:
@@ -66,7 +58,7 @@ def spawn(
     """Start a daemon apart from this terminal, and wait for its word, so many seconds at most.
 
     `secrets` reach it through a pipe: everyone on the machine can read a process's arguments.
-    `who`: what it is called in errors. Raises Failed, NotStarted, AlreadyRuns.
+    `who`: what it is called in errors. Raises Failed, AlreadyRuns, and the error by which it ended.
     """
     readable, writable = os.pipe()
     secrets_end = filled_pipe(json.dumps(dict(secrets)).encode())
@@ -89,9 +81,8 @@ def spawn(
         how = "gave no sign of life in time" if code is None else f"ended with code {code}"
         raise Failed(f"{who} {how}{': ' + tail if tail else ''}", on=log)
     if "error" in word:
-        if word.get("already"):
-            raise AlreadyRuns(word["error"])
-        raise NotStarted(word["error"], int(word.get("code", 0)))
+        error = error_of(word["error"])
+        raise AlreadyRuns(str(error)) if word.get("already") else error
     return word
 
 

@@ -9,9 +9,12 @@ knows v1.11).
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, NamedTuple
 
 import msgspec
+
+from kubectl_nodelife.errors import BadInput
 
 NEWEST: Final = "v1.36"
 OLDEST: Final = "v1.11"
@@ -44,17 +47,6 @@ SWITCHES: Final[dict[str, Span]] = {
     "gc_evicted_first": (27, None),
     "drains_daemon_sets_by_kind": (0, 34),  # kubectl drain looks at an owner's kind alone (#128779)
 }
-
-
-def nearest_profile(text: str) -> tuple[Profile, bool]:
-    """(`text` as a Profile, True), or the oldest one and False for a release older than that.
-
-    Raises ValueError for what is no release of Kubernetes.
-    """
-    match = re.fullmatch(_RELEASE, text.strip())
-    if match is not None and int(match[1]) < int(OLDEST.removeprefix("v1.")):
-        return parse_profile(OLDEST), False
-    return parse_profile(text), True
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -101,3 +93,55 @@ def parse_profile(text: str) -> Profile:
             f"unknown profile {text!r}: name a Kubernetes release from {OLDEST} to {NEWEST}"
         )
     return Profile(int(match[1]))
+
+
+class FollowedRelease(NamedTuple):
+    """The release whose behaviour is followed, where that is from, and what is to be said of it."""
+
+    profile: Profile
+    origin: str
+    warnings: list[str]
+
+
+def followed_release(
+    named: Iterable[tuple[str, str]], server: tuple[str, str], kubelets: Iterable[str]
+) -> FollowedRelease:
+    """The one rule, for a live cluster and for one in a file: what a user names, else the API
+    server's version, else the newest kubelet's, else the newest release that is described.
+
+    `named`, `server`: (version, whose word it is), "" for none. A release older than all that are
+    known here is followed as the oldest. Raises BadInput for what a user names and nobody knows.
+    """
+    for text, origin in named:
+        if text:
+            try:
+                return _followed(parse_profile(text), origin)
+            except ValueError as error:
+                raise BadInput(str(error), on=origin) from None
+    text, origin = server
+    if (found := _nearest(text, origin)) is not None:
+        return found
+    by_kubelet = [_nearest(version, "the newest kubelet") for version in set(kubelets)]
+    newest = max(filter(None, by_kubelet), key=_age, default=None)
+    return newest or _followed(parse_profile(NEWEST), "the newest release known here")
+
+
+def _age(found: FollowedRelease) -> tuple[int, int]:
+    """The later, the newer: of two that the oldest stands in for, the one that is known."""
+    return found.profile.minor, -len(found.origin)
+
+
+def _nearest(text: str, origin: str) -> FollowedRelease | None:
+    """None for what is no release of Kubernetes: another product's versions say nothing."""
+    match = re.fullmatch(_RELEASE, text.strip())
+    if match is None:
+        return None
+    if int(match[1]) >= int(OLDEST.removeprefix("v1.")):
+        return _followed(parse_profile(text), origin)
+    older = f"{origin}, {text.strip()}, is older than any release known here"
+    return _followed(parse_profile(OLDEST), older, f"{older}; ")
+
+
+def _followed(profile: Profile, origin: str, before: str = "") -> FollowedRelease:
+    stand_in = profile.stands_in()
+    return FollowedRelease(profile, origin, [] if stand_in is None else [before + stand_in])

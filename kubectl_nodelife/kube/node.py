@@ -7,7 +7,7 @@ autoscalers put on nodes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import field
@@ -197,3 +197,9 @@ def pool_of(labels: Mapping[str, str] | None, pool_label: str | None = None) -> 
         if labels and label in labels:
             return label, labels[label]
     return "", ""
+
+
+def kubelet_versions(nodes: Iterable[object]) -> list[str]:
+    """The versions that the kubelets of these nodes report."""
+    infos = [node.status.node_info for node in nodes if isinstance(node, Node)]
+    return [info.kubelet_version for info in infos if info.kubelet_version]

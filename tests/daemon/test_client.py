@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -10,8 +11,16 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.client import DaemonError, NotRunning, OtherProtocol, ask, follow
-from kubectl_nodelife.errors import Unreachable
+from kubectl_nodelife.daemon.client import NotRunning, OtherProtocol, ask, follow
+from kubectl_nodelife.errors import (
+    BadInput,
+    ErrorElsewhere,
+    Failed,
+    NodelifeError,
+    Refused,
+    Unreachable,
+    error_of,
+)
 from tests.daemon.fake import FakeDaemon
 
 
@@ -76,7 +85,7 @@ def test_another_protocol_is_told_apart_whatever_else_it_says(folder: Path) -> N
 def test_an_error_travels_with_its_exit_code(folder: Path) -> None:
     error = {"what": "w", "on": "o", "remedy": "r", "exitCode": 3}
     with FakeDaemon(folder, {"error": error}) as daemon:
-        with pytest.raises(DaemonError) as denied:
+        with pytest.raises(ErrorElsewhere) as denied:
             ask(daemon.path, "status")
         assert (str(denied.value), denied.value.exit_code) == ("o: w; r", 3)
 
@@ -103,7 +112,7 @@ def test_following_ends_with_the_error_that_is_told(folder: Path) -> None:
     with FakeDaemon(folder, HEAD + lines) as daemon:
         answers = follow(daemon.path, "status")
         assert next(answers)["text"] == "a"
-        with pytest.raises(DaemonError, match="too slow"):
+        with pytest.raises(ErrorElsewhere, match="too slow"):
             next(answers)
 
 
@@ -111,7 +120,7 @@ def test_following_what_is_refused(folder: Path) -> None:
     refused = b'HTTP/1.0 422 X\r\n\r\n{"error": {"what": "no such node", "exitCode": 1}}'
     with (
         FakeDaemon(folder, refused) as daemon,
-        pytest.raises(DaemonError, match="no such node"),
+        pytest.raises(ErrorElsewhere, match="no such node"),
     ):
         next(follow(daemon.path, "status"))
 
@@ -142,6 +151,17 @@ def test_an_answer_that_is_none_is_one_line(folder: Path, body: bytes) -> None:
 )
 def test_an_error_of_another_form_is_still_one(folder: Path, error: object, said: str) -> None:
     with FakeDaemon(folder, {"error": error}) as daemon:
-        with pytest.raises(DaemonError) as denied:
+        with pytest.raises(ErrorElsewhere) as denied:
             ask(daemon.path, "status")
         assert (str(denied.value), denied.value.exit_code) == (said, 1)
+
+
+@pytest.mark.parametrize("error", [BadInput("w", on="o", remedy="r"), Refused("no"), Failed("f")])
+def test_an_error_is_the_same_in_another_process(error: NodelifeError) -> None:
+    again = error_of(json.loads(json.dumps(error.document())))
+    assert (str(again), again.exit_code) == (str(error), error.exit_code)
+
+
+@pytest.mark.parametrize("code", [0, -1, 256, "2", None, 1.5])
+def test_an_exit_code_that_is_none_is_a_failure(code: object) -> None:
+    assert error_of({"what": "w", "exitCode": code}).exit_code == 1

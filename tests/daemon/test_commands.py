@@ -6,8 +6,11 @@ import asyncio
 import json
 import os
 import signal
+from pathlib import Path
 
-from tests.daemon.user import FLAGS, PATIENT, SET, Said, lines_of, silence, user
+import pytest
+
+from tests.daemon.user import FLAGS, PATIENT, SET, Said, User, lines_of, silence, user
 from tests.loopback import play, sandbox
 
 
@@ -279,5 +282,21 @@ def test_pods_that_take_longer_are_said_to_be_missing() -> None:
             said = await one.run("status")
             assert said.code == 0 and said.out.count(" True ") == 4
             assert (await one.json("status"))["source"]["synced"] is False
+
+    play(test)
+
+
+@pytest.mark.parametrize("flag", ["--set=nonsense=1", "--profile=v1.3"])
+def test_a_mistake_ends_a_start_as_it_ends_a_run(tmp_path: Path, flag: str) -> None:
+    """The child's error crosses to the command whole: same sentence, same exit code."""
+
+    async def test() -> None:
+        one = User(tmp_path, str(tmp_path / "kubeconfig"))
+        cluster = {"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}
+        context = {"name": "c", "context": {"cluster": "c", "user": ""}}
+        document = {"clusters": [cluster], "contexts": [context], "current-context": "c"}
+        (tmp_path / "kubeconfig").write_text(json.dumps(document))
+        run, start = await one.run("daemon", "run", flag), await one.run("daemon", "start", flag)
+        assert (start.code, start.err) == (run.code, run.err) and run.code == 2
 
     play(test)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
+from kubectl_nodelife.commands.cluster.dump import load
 from kubectl_nodelife.daemon.options import Options, with_limits
 from kubectl_nodelife.daemon.preflight import check_settings
 from kubectl_nodelife.daemon.settings import (
@@ -16,7 +18,10 @@ from kubectl_nodelife.daemon.settings import (
     resolve_settings,
 )
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.errors import BadInput, Refused
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.wellknown import ANNOTATION_RUNNING
 from kubectl_nodelife.live.connection import Connection
 
 SERVER = "https://10.0.0.1:6443"
@@ -136,6 +141,48 @@ def test_the_release_is_told_by_the_user_the_config_the_server_or_a_kubelet(
         ("v1.36", "the newest release known here"),
     ]
     assert told[-1].warnings == ["the API server's version is not known"]
+
+
+@pytest.mark.parametrize(
+    ("server", "kubelets", "named", "release", "said"),
+    [
+        ("v1.33.4+k3s1", ["v1.31.0"], "", "v1.33", ""),
+        ("v1.9.11", ["v1.9.11"], "", "v1.11", "v1.9.11, is older than any release known here"),
+        ("", ["v1.9.11", "v1.12.1"], "", "v1.12", "profile v1.12: the behaviour of v1.16"),
+        ("", ["v1.9.11"], "", "v1.11", "the newest kubelet, v1.9.11, is older than any release"),
+        ("v2.0-custom", ["other"], "", "v1.36", ""),
+        ("v1.99.0", ["v1.98.0"], "", "v1.99", "the behaviour of v1.36, the newest known"),
+        ("v1.9.11", ["v1.9.11"], "v1.30", "v1.30", ""),
+    ],
+)
+def test_a_cluster_and_its_dump_follow_one_release_and_say_what_stands_in(
+    tmp_path: Path, server: str, kubelets: list[str], named: str, release: str, said: str
+) -> None:
+    raw = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": f"n{number}"},
+            "status": {"nodeInfo": {"kubeletVersion": version}},
+        }
+        for number, version in enumerate(kubelets)
+    ]
+    cache = Cache()
+    for node in raw:
+        cache.apply(Put("Node", decode("Node", node)), 0)
+    live = resolve_settings(RequestedSettings(named), DetectedSettings(server), cache, SERVER, "")
+    notes = {ANNOTATION_RUNNING: json.dumps({"version": server})} if server else {}
+    file = tmp_path / "dump.json"
+    file.write_text(
+        json.dumps(
+            {"apiVersion": "v1", "kind": "List", "metadata": {"annotations": notes}, "items": raw}
+        )
+    )
+    dump = load([str(file)], None, named or None)
+    assert live.settings.profile.name == dump.profile.name == release
+    for warnings in (live.warnings, dump.warnings):
+        assert any(said in one for one in warnings) or not said
+        assert any("the behaviour of" in one for one in warnings) == bool(said)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ import msgspec
 
 from kubectl_nodelife.commands.cluster.dump_files import SkippedFiles, dump_files, is_stranger
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.profiles import NEWEST, Profile, nearest_profile, parse_profile
+from kubectl_nodelife.engine.profiles import Profile, followed_release
 from kubectl_nodelife.engine.settings import (
     Settings,
     SettingsError,
@@ -43,7 +43,7 @@ from kubectl_nodelife.kube.field_managers import NOBODY
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import Loaded, load_pieces
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.node import Lease, Node, kubelet_versions
 from kubectl_nodelife.kube.object_reader import Seen
 from kubectl_nodelife.kube.times import MINUTE_NS, format_micro_time, parse_time
 from kubectl_nodelife.kube.unreadable import Ref, Unreadable, unreadable_sentences
@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from kubectl_nodelife.daemon.settings import DetectedSettings
 
 
-NEWEST_KUBELET = "the newest kubelet"
-"""The origin of a profile that follows from the nodes' kubelets."""
+NOTED_VERSION = "the API server's version, noted in the snapshot"
+"""The origin of a profile that follows from what a snapshot notes."""
 
 OWN_CLOCK = "this machine's clock"
 """The origin of a moment that nothing in the input shows."""
@@ -84,6 +84,7 @@ class Dump(NamedTuple):
 
     `kinds_read`: kinds that the input covers; `complete`: all. `running`: what the input notes
     of the controllers that ran there. `unreadable`: objects that cannot be read or decided on.
+    `release_warnings`: whose behaviour stands in for the release's.
     """
 
     objects: list[KubeObject]
@@ -96,6 +97,7 @@ class Dump(NamedTuple):
     warnings: list[str]
     running: DetectedSettings | None = None
     unreadable: tuple[Unreadable, ...] = ()
+    release_warnings: tuple[str, ...] = ()
 
     def moment(self) -> dict[str, str]:
         """The moment and its origin, for reports."""
@@ -112,12 +114,7 @@ def load(
     """Read `-f` with a progress bar on a terminal. Raises BadInput."""
     with progress_bar("reading objects") as step:
         dump = read_dump(filename, now=now, profile=profile, progress=step, seen=seen)
-    stand_in = dump.profile.stands_in()
-    if stand_in is None:
-        return dump
-    if dump.profile_origin.startswith(f"{NEWEST_KUBELET}, "):
-        stand_in = f"{dump.profile_origin}; {stand_in}"
-    return dump._replace(warnings=[*dump.warnings, stand_in])
+    return dump._replace(warnings=[*dump.warnings, *dump.release_warnings])
 
 
 def read_dump(
@@ -148,18 +145,22 @@ def read_dump(
     ]
     moment_ns, moment_origin = _moment(found, now, warnings, noted.get(ANNOTATION_MOMENT, ""))
     running = _running(noted.get(ANNOTATION_RUNNING, ""), warnings)
-    chosen, profile_origin = _noted_profile(running, profile) or choose_profile(found, profile)
+    noted_release = (running.version if running is not None else "", NOTED_VERSION)
+    followed = followed_release(
+        ((profile or "", "--profile"),), noted_release, kubelet_versions(found)
+    )
     return Dump(
         found,
         moment_ns,
         moment_origin,
-        chosen,
-        profile_origin,
+        followed.profile,
+        followed.origin,
         frozenset(loaded.kinds_read),
         loaded.all_kinds,
         warnings,
         running,
         tuple(loaded.unreadable),
+        tuple(followed.warnings),
     )
 
 
@@ -205,40 +206,6 @@ def _passed_over(unknown: Counter[str]) -> list[str]:
     if len(unknown) > _NAMED:
         counted += f" and {len(unknown) - _NAMED} more kinds"
     return [f"kinds that no decision here reads were passed over: {counted}"]
-
-
-def choose_profile(objects: Iterable[KubeObject], given: str | None) -> tuple[Profile, str]:
-    """The profile and where it comes from: the flag, the newest kubelet, or the newest release."""
-    if given:
-        try:
-            return parse_profile(given), "--profile"
-        except ValueError as error:
-            raise BadInput(str(error), on="--profile") from None
-    versions: list[tuple[Profile, str]] = []
-    for obj in objects:
-        if isinstance(obj, Node) and obj.status.node_info.kubelet_version:
-            version = obj.status.node_info.kubelet_version
-            try:
-                profile, known = nearest_profile(version)
-            except ValueError:
-                continue  # some other product's version scheme says nothing
-            older = f", {version}, is older than any release known here"
-            versions.append((profile, NEWEST_KUBELET + ("" if known else older)))
-    if versions:
-        return max(versions, key=lambda found: (found[0].minor, -len(found[1])))
-    return parse_profile(NEWEST), "the newest release known here"
-
-
-def _noted_profile(
-    running: DetectedSettings | None, given: str | None
-) -> tuple[Profile, str] | None:
-    """The release that the snapshot notes, unless the user names one."""
-    if running is None or given:
-        return None
-    try:
-        return parse_profile(running.version), "the API server's version, noted in the snapshot"
-    except ValueError:
-        return None
 
 
 def _running(text: str, warnings: list[str]) -> DetectedSettings | None:

@@ -19,17 +19,11 @@ import click
 from kubectl_nodelife.commands.flags import Connection, connection_arguments, gathered_flags
 from kubectl_nodelife.commands.writing import environ, identity_of
 from kubectl_nodelife.daemon.paths import journal_path
-from kubectl_nodelife.daemon.spawning import NotStarted, notify_parent, read_secrets, spawn
+from kubectl_nodelife.daemon.spawning import notify_parent, read_secrets, spawn
 from kubectl_nodelife.errors import (
     EXIT_FAILED,
-    EXIT_REFUSED,
-    EXIT_UNREACHABLE,
-    EXIT_USAGE,
-    BadInput,
-    Failed,
     NodelifeError,
     Refused,
-    Unreachable,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report import terminal
@@ -202,12 +196,6 @@ def _write_line(text: str, at_ns: int | None = None) -> None:
 READY_SECONDS: Final = 180.0
 """A leader before us may be waited for first."""
 
-_BY_CODE: Final[Mapping[int, type[NodelifeError]]] = {
-    EXIT_USAGE: BadInput,
-    EXIT_UNREACHABLE: Unreachable,
-    EXIT_REFUSED: Refused,
-}
-
 
 class DetachFlags(NamedTuple):
     """`--detach`, and the pipes of the process that it begins."""
@@ -241,16 +229,13 @@ def detach(verb: str, order: Mapping[str, Any], connection: Connection, flags: L
     words += [f"--set={assignment}" for assignment in flags.assignments]
     words += ["--insecure-enforce"] if flags.insecure else []
     handed_over = {"token": connection.token, "order": dict(order)}
-    try:
-        report = spawn(
-            [*words, *connection_arguments(connection)],
-            log,
-            handed_over,
-            who="the leader",
-            seconds=READY_SECONDS,
-        )
-    except NotStarted as error:
-        raise _BY_CODE.get(error.code, Failed)(error.what) from None
+    report = spawn(
+        [*words, *connection_arguments(connection)],
+        log,
+        handed_over,
+        who="the leader",
+        seconds=READY_SECONDS,
+    )
     terminal.write(f"run {report.get('run')}: led in the background by process {report.get('pid')}")
     terminal.write(f"its log: {log}")
     terminal.write(
@@ -296,7 +281,7 @@ class StartingTerminal:
         try:
             yield
         except NodelifeError as error:
-            self._send({"error": str(error), "code": error.exit_code})
+            self._send({"error": error.document()})
             raise
 
     def report_leading(self, run: str) -> None:

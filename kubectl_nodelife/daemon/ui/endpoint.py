@@ -30,7 +30,7 @@ from aiohttp import web
 
 from kubectl_nodelife.daemon.answer_port import REQUEST_SECONDS, BoundedListener
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.server import Answer, Query, error_document
+from kubectl_nodelife.daemon.server import Answer, Query
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast, Subscriber
 from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.errors import BadInput, NodelifeError
@@ -318,7 +318,7 @@ async def _with_headers(request: web.Request, response: web.StreamResponse) -> N
 
 
 def _refused(error: NodelifeError) -> web.Response:
-    body = msgspec.json.encode({"error": error_document(error)})
+    body = msgspec.json.encode({"error": error.document()})
     return _json(body, HTTPStatus.UNPROCESSABLE_ENTITY)
 
 
