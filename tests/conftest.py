@@ -1,8 +1,13 @@
-"""`pytest --update-golden` writes the narrations in tests/scenarios anew.
+"""What every test runs under: which tests are deep, how many seeds are played, what is put back.
 
-Commit a changed narration only when you can say why it changed. SIGINT means what it means on a
-terminal, also for tests in the background of a script, which inherit that it is ignored. After each
-test Python's garbage collector is as it was before it.
+`pytest` without a path, -k, -m or --last-failed is the short run: it leaves out what is marked
+`deep` (tests/deep.py lists it, with the reasons) and plays a few seeds of each simulation. Whoever
+names something gets all of it, and `--deep` is all there is.
+
+`pytest --update-golden` writes the narrations in tests/scenarios anew. Commit a changed narration
+only when you can say why it changed. SIGINT means what it means on a terminal, also for tests in
+the background of a script, which inherit that it is ignored. After each test Python's garbage
+collector is as it was before it.
 """
 
 from __future__ import annotations
@@ -10,22 +15,80 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.deep import why_deep
+
 THRESHOLDS = gc.get_threshold()
+SEEDS_OF_THE_SHORT_RUN = 3
+SEEDS = 20
+BATCH = 10
+"""Seeds that one test plays: a failure names its seed, and processes share the batches."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The switch that rewrites the narrations."""
+    """The switches of our own."""
+    parser.addoption("--deep", action="store_true", help="run what is marked deep, too")
     parser.addoption("--update-golden", action="store_true", help="write the narrations anew")
-    parser.addoption("--seeds", type=int, default=20, help="seeds of the simulations")
+    parser.addoption(
+        "--seeds",
+        type=int,
+        help=f"seeds of the simulations ({SEEDS}; {SEEDS_OF_THE_SHORT_RUN} in the short run)",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Programs that tests start inherit what a signal means."""
+    """Settle the options, which pytest-xdist hands on to its processes, and what a signal means to
+    the programs that tests start."""
+    chosen = config.option
+    if not hasattr(config, "workerinput"):
+        named = config.args_source is pytest.Config.ArgsSource.ARGS
+        asked = (chosen.deep, named, chosen.keyword, chosen.markexpr, chosen.lf)
+        chosen.deep = any(asked)
+    if chosen.seeds is None:
+        chosen.seeds = SEEDS if chosen.deep else SEEDS_OF_THE_SHORT_RUN
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The short run does not even read a file or folder that is deep as a whole."""
+    if config.option.deep:
+        return None
+    return bool(why_deep(collection_path.relative_to(config.rootpath).as_posix())) or None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what is deep; the short run leaves it out."""
+    deep, short = [], []
+    for item in items:
+        reason = why_deep(item.nodeid)
+        if reason:
+            item.add_marker(pytest.mark.deep(reason))
+        (deep if reason or item.get_closest_marker("deep") else short).append(item)
+    if deep and not config.option.deep:
+        config.hook.pytest_deselected(items=deep)
+        items[:] = short
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Nobody takes the short run for all."""
+    if not config.option.deep:
+        terminalreporter.line(
+            "the short run; what starts daemons and programs (tests/deep.py) needs a path or --deep"
+        )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of a simulation takes `seeds`, a range of them; it runs once for each batch."""
+    if "seeds" in metafunc.fixturenames:
+        most = metafunc.config.option.seeds
+        batches = [range(first, min(first + BATCH, most)) for first in range(0, most, BATCH)]
+        metafunc.parametrize("seeds", batches, ids=[f"{b.start}-{b.stop - 1}" for b in batches])
 
 
 @pytest.fixture(autouse=True)

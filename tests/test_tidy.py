@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.deep import DEEP
+
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(
     path
@@ -192,3 +194,14 @@ def test_a_docstring_stands_under_the_constant_that_it_is_about() -> None:
         'Target = tuple[str, str]\n"""For so long a daemon goes on without its program."""',
     )
     assert [bool(strayed_docstrings("x.py", ast.parse(one))) for one in planted] == [True] * 5
+
+
+def is_there(named: str) -> bool:
+    path, _, test = named.partition("::")
+    return (ROOT / path).exists() and (not test or f"def {test}(" in (ROOT / path).read_text())
+
+
+def test_what_is_called_deep_is_there() -> None:
+    over = [name for names in DEEP.values() for name in names.split() if not is_there(name)]
+    complain("tests/deep.py names files, folders and tests that there are", over)
+    assert not is_there("tests/test_tidy.py::test_nothing")

@@ -13,6 +13,7 @@ from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.engine.overlay import CONFIRMED
 from tests.daemon.lab import Lab, run
 from tests.daemon.storms import Beside
+from tests.deep import first_few
 
 NOBODY_ACTS = range(100)
 CONTROLLERS_ACT = range(1000, 1100)
@@ -46,7 +47,7 @@ def _without_message(detail: str) -> str:
     return json.dumps(fields)
 
 
-@pytest.mark.parametrize("seed", NOBODY_ACTS)
+@pytest.mark.parametrize("seed", first_few(NOBODY_ACTS, 20))
 def test_where_nobody_acts_all_is_withdrawn_and_nothing_is_confirmed(seed: int) -> None:
     async def story() -> None:
         beside, changes, fresh = await played(seed, acts=False)
@@ -59,7 +60,7 @@ def test_where_nobody_acts_all_is_withdrawn_and_nothing_is_confirmed(seed: int) 
     run(story())
 
 
-@pytest.mark.parametrize("seed", CONTROLLERS_ACT)
+@pytest.mark.parametrize("seed", first_few(CONTROLLERS_ACT, 20))
 def test_where_controllers_act_only_what_is_to_come_is_left(seed: int) -> None:
     async def story() -> None:
         beside, changes, fresh = await played(seed, acts=True)

@@ -28,7 +28,7 @@ CASES = [
     # Zones of 167, 167 and 166; 50 at once, soak 5. Growth 1 + 2 + 4 + 8 + 16 + 32 = 63 nodes in
     # 6 x (15 + 5) = 120 minutes; the other 104 of zone a go in 3 rounds = 43, those of b and c in
     # 4 each = 57; two soaks between zones: 120 + 43 + 5 + 57 + 5 + 57 = 287.
-    pytest.param(500, {}, 287, 450, id="500-nodes"),
+    pytest.param(500, {}, 287, 450, id="500-nodes", marks=pytest.mark.deep("many nodes")),
     # Zones of 20, all of them at once; 15 out at once, of one zone 9, for with a tenth and one
     # accident 11 of 20 would be down; soak 2. Growth 3 + 6 + 12 = 21 nodes in 3 x (15 + 2) = 51
     # minutes, zone a's brake lets 3 of the 12 be of zone b; the other 39 in 3 rounds = 43: 94.

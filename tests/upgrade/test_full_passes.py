@@ -1,7 +1,7 @@
 """A pass that looks at what may have changed decides what a pass over all nodes decides.
 
 The judge is the same controller that forgets before each pass what it saw of the nodes, and zones
-that are counted from nothing; runs with seeded faults are played with both. Thirty seeds, eighty on
+that are counted from nothing; runs with seeded faults are played with both: a few seeds, eighty on
 CI, or what `--seeds` asks for. A controller's fork decides at each pass what the controller does,
 too, and leaves the memory of the controller as it is.
 """
@@ -20,16 +20,9 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import zone_key
 from kubectl_nodelife.upgrade.ports import LifecycleZones
+from tests.deep import first_few
 from tests.upgrade.fault_plan import plan_of
 from tests.upgrade.simulation import Fleet
-
-_BATCH = 10
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test for each batch of seeds."""
-    if "first_seed" in metafunc.fixturenames:
-        metafunc.parametrize("first_seed", range(0, metafunc.config.getoption("--seeds"), _BATCH))
 
 
 def decisions(seed: int) -> list[str]:
@@ -62,16 +55,15 @@ def states_of_all(zones: LifecycleZones, cache: Cache, now_ns: int) -> Mapping[s
     return {zone: compute_zone_state(up, down, 0.55) for zone, (up, down) in counts.items()}
 
 
-def test_both_decide_the_same(first_seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    seeds = range(first_seed, first_seed + _BATCH)
+def test_both_decide_the_same(seeds: range, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {seed: decisions(seed) for seed in seeds}
     look_at_all(monkeypatch)
     for seed in seeds:
         assert decisions(seed) == found[seed], f"seed {seed}: {plan_of(seed)}"
-    assert any("ClaimNode" in entry for entry in found[first_seed])
+    assert any("ClaimNode" in entry for entry in found[seeds.start])
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first_few(range(4), 1))
 def test_a_fork_decides_the_same_and_changes_nothing(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

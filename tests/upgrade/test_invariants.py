@@ -1,6 +1,6 @@
 """Upgrades under seeded faults: what section 8 of docs/upgrade.md promises holds whatever happens.
 
-CI plays 500 seeds, by default it is 30. By hand: `pytest tests/upgrade/test_invariants.py --seeds
+CI plays 500 seeds, `bin/test` a few. By hand: `pytest tests/upgrade/test_invariants.py --seeds
 10000 -n 4`; a failure names its seed.
 """
 
@@ -13,22 +13,19 @@ from tests.upgrade.fleet_objects import NODES
 from tests.upgrade.judges import mark_of
 from tests.upgrade.simulation import Fleet, faults_found
 
-_BATCH = 10
 _STEP_OF_DEATHS = 12
 """The leader dies at each so-many-th action; at each, where CI asks for more seeds."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test for each batch of seeds, and for some actions at which a leader dies."""
-    asked = metafunc.config.getoption("--seeds")
-    if "first_seed" in metafunc.fixturenames:
-        metafunc.parametrize("first_seed", range(0, asked, _BATCH))
+    """A test for each of some actions at which a leader dies."""
     if "action" in metafunc.fixturenames:
+        asked = metafunc.config.getoption("--seeds")
         metafunc.parametrize("action", range(1, 170, 1 if asked > 60 else _STEP_OF_DEATHS))
 
 
-def test_the_invariants_hold(first_seed: int) -> None:
-    for seed in range(first_seed, first_seed + _BATCH):
+def test_the_invariants_hold(seeds: range) -> None:
+    for seed in seeds:
         plan = plan_of(seed)
         assert faults_found(plan) == [], f"seed {seed}: {plan}"
 

@@ -25,6 +25,7 @@ from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Setting, assemble, pars
 from kubectl_nodelife.upgrade.forecast import decider_for
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from kubectl_nodelife.upgrade.plan_values import UpgradePlan
+from tests.deep import first_few
 from tests.sim.documents import Json, document
 from tests.upgrade.fleet_objects import fleet_objects
 
@@ -135,8 +136,13 @@ def windows(minutes: int) -> list[str]:
         pytest.param(
             {"maxUnavailable": 3, "canary": 3, "zones": 0, "window": windows(15)},
             id="some-in-each-window",
+            marks=pytest.mark.deep("hours of windows"),
         ),
-        pytest.param({"maxUnavailable": "25%", "window": windows(40)}, id="zones-by-windows"),
+        pytest.param(
+            {"maxUnavailable": "25%", "window": windows(40)},
+            id="zones-by-windows",
+            marks=pytest.mark.deep("hours of windows"),
+        ),
         pytest.param({"maxUnavailable": 4, "canaryNodes": ["a2", "c3"]}, id="named-canaries"),
         pytest.param(
             {"maxUnavailable": 4, "zones": 0, "includeCordoned": True}, id="cordoned-nodes"
@@ -205,7 +211,7 @@ def budgets(chance: random.Random, setting: Setting) -> list[Json]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", first_few(range(4), 2))
 def test_the_plan_of_a_random_fleet_is_its_run(seed: int) -> None:
     generate, policy = random_fleet(seed)
     policy["selector"] = "kubernetes.io/os=linux"

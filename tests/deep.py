@@ -1,0 +1,111 @@
+"""What is deep: tests that the short run of `bin/test` leaves out, and why each is.
+
+A whole file or folder stands in `DEEP` by its path, a single test by its node id, without what it
+is parametrized with. A test may also be marked where it stands, `@pytest.mark.deep`, and
+`first_few` marks all but the first seeds. `bin/test PATH` runs all of a path, `bin/test --deep`
+everything. The rule: whatever starts daemons, servers or other programs, waits, or computes for
+more than some seconds is deep; the short run has one test of that kind, tests/test_smoke.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import pytest
+
+DEEP: Final = {
+    "daemons, and commands as processes of their own": """
+        tests/daemon/test_command_faults.py
+        tests/daemon/test_command_weather.py
+        tests/daemon/test_commands.py
+        tests/daemon/test_drain_plan.py
+        tests/daemon/test_forked_answers.py
+        tests/daemon/test_hung_watch.py
+        tests/daemon/test_several_clusters.py
+        tests/daemon/test_what_if.py
+        tests/daemonset/test_live.py
+        tests/diverge/test_on_a_sandbox.py
+        tests/hostile/test_credentials.py
+        tests/hostile/test_evidence_of_life.py
+        tests/hostile/test_one_journal.py
+        tests/hostile/test_secrets_of_a_daemon.py
+        tests/notify/test_notices.py
+        tests/pod_status/test_live.py
+        tests/replay/test_sandbox.py
+        tests/test_readme.py
+        tests/via/test_via.py
+    """,
+    "verbs that act, as processes, on a sandbox": """
+        tests/acts/test_drain.py
+        tests/acts/test_repair.py
+        tests/acts/test_rollout_undo.py
+        tests/acts/test_signals.py
+        tests/acts/upgrade/test_detach.py
+        tests/acts/upgrade/test_dry_run.py
+        tests/acts/upgrade/test_orders.py
+        tests/hostile/test_between_acts.py
+        tests/hostile/test_between_upgrades.py
+    """,
+    "a real control plane, or the real controllers": """
+        tests/real
+        tests/real_code
+    """,
+    "releases, demos, installations": """
+        tests/release
+        tests/test_demo.py
+    """,
+    "kubectl, a browser, a terminal, Prometheus": """
+        tests/sandbox/test_kubectl.py
+        tests/metrics/test_endpoint.py
+        tests/report/test_every_screen.py
+        tests/report/test_watch_in_tmux.py
+        tests/top
+        tests/ui/test_accessible.py
+        tests/ui/test_drawing.py
+        tests/ui/test_looks.py
+        tests/ui/test_one_script.py
+        tests/ui/test_own_network.py
+        tests/ui/test_page.py
+        tests/ui/test_reads.py
+        tests/ui/test_time.py
+        tests/ui/test_types.py
+        tests/ui/test_verb.py
+        tests/ui/test_without_a_mouse.py
+        tests/ui/test_works.py
+    """,
+    "processes that share work": """
+        tests/sweep/test_killed.py
+        tests/sweep/test_sweep.py
+    """,
+    "waiting": """
+        tests/hostile/test_gentle.py::test_no_storm
+        tests/live/test_plugin_failures.py
+        tests/ui/test_security.py::test_a_connection_that_asks_nothing_is_cut
+        tests/snapshot/test_save.py
+    """,
+    "files and numbers of the worst size": """
+        tests/hostile/test_bombs.py
+        tests/hostile/test_file_bombs.py
+        tests/hostile/test_worst_values.py
+    """,
+}
+"""Paths and node ids, by the reason."""
+
+_REASONS: Final = {path: reason for reason, paths in DEEP.items() for path in paths.split()}
+
+
+def why_deep(inside: str) -> str:
+    """Why the file, folder or node id is deep by the table, or ``""``."""
+    name = inside.partition("[")[0]
+    file, *_ = name.split("::")
+    folders = [file[:end] for end, char in enumerate(file) if char == "/"]
+    return next(filter(None, map(_REASONS.get, (*folders, file, name))), "")
+
+
+def first_few(seeds: Iterable[Any], few: int = 5) -> list[Any]:
+    """The seeds as parameters of a test; all after the first few are deep."""
+    return [
+        seed if place < few else pytest.param(seed, marks=pytest.mark.deep("seeds beyond a few"))
+        for place, seed in enumerate(seeds)
+    ]
