@@ -3,6 +3,9 @@
 Before it is made, or taken from another, it is asked whether this is still the cluster that was
 meant: another one may have come to the same address, and must not be written to.
 
+A holder that cannot do its work sends nothing more, and gives the Lease up once nothing that it
+sent is on its way any more. It then gives way for as long as a Lease lasts.
+
 The rules are `engine/election.py`; this is the loop around them, with a client and timeouts of its
 own. Time is by the clock that counts suspend: after a suspend, SIGSTOP or stall over the renew
 deadline `leads` is False before anything else can run.
@@ -27,6 +30,7 @@ from kubectl_nodelife.live.writer import Writer
 
 NAME: Final = "kubectl-nodelife-enforce"
 NAMESPACE: Final = "kube-system"
+_LOOK_S: Final = 0.1
 
 
 def new_identity() -> str:
@@ -42,6 +46,8 @@ async def _any_cluster() -> str:
 class LeaseKeeper:
     """Keeps one Lease from `run` to its cancellation. `error`: why the last attempt came to
     nothing. `why_wrong_cluster`: why this is not the cluster that was meant, "" where it is.
+    `why_unfit`: why another should lead, "" where none need. `is_idle`: whether no write is on its
+    way.
     """
 
     def __init__(
@@ -56,6 +62,10 @@ class LeaseKeeper:
         self.election = Election(namespace, name, new_identity(), terms)
         self.error = ""
         self.why_wrong_cluster: Callable[[], Awaitable[str]] = _any_cluster
+        self.why_unfit: Callable[[], str] = lambda: ""
+        self.is_idle: Callable[[], bool] = lambda: True
+        self._gives_up = False
+        self._again_ns = 0
         self._held_uid = ""
         self._writer = writer
         self._stamp_ns = stamp_ns
@@ -63,7 +73,7 @@ class LeaseKeeper:
 
     def leads(self) -> bool:
         """True if a write may be sent now."""
-        return self.election.leads(self._steady())
+        return not self._gives_up and self.election.leads(self._steady())
 
     def is_over(self) -> bool:
         """True if another may write by now."""
@@ -95,13 +105,28 @@ class LeaseKeeper:
     async def run(self) -> None:
         """Try for it and renew it, until cancelled."""
         while True:
-            leads = await self.attempt()
+            if why := self.why_unfit():
+                await self._give_up(why)
+            leads = self._steady() >= self._again_ns and await self.attempt()
             retry_s = self.election.terms.retry_period_ns / SECOND_NS
             await asyncio.sleep(retry_s if leads else retry_s * (1 + random.random() * JITTER))
 
     async def release(self) -> bool:
         """Give it up."""
         return await self._converse(self.election.release(self._stamp_ns()))
+
+    async def _give_up(self, why: str) -> None:
+        """Lead no more, and do not try to for as long as a Lease lasts."""
+        self._again_ns = self._steady() + self.election.terms.lease_duration_ns
+        self._gives_up = True
+        try:
+            while not (self.is_idle() or self.is_over()):
+                await asyncio.sleep(_LOOK_S)
+            await self.release()
+        finally:
+            self._gives_up = False
+            self.election.lose()
+            self.error = why
 
     async def _converse(self, conversation: Generator[Any, Answer, bool]) -> bool:
         timeout_s = self.election.terms.request_timeout_ns / SECOND_NS

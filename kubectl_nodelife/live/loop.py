@@ -25,15 +25,19 @@ class LiveSource(Protocol):
 
 
 class TimeSlices:
-    """Measures how long the event loop was ours. `longest_s`: the longest stretch so far."""
+    """Measures how long the event loop was ours. `longest_s`: the longest stretch so far; `turns`:
+    how many there were.
+    """
 
     def __init__(self, slice_s: float = SLICE_S) -> None:
         self.longest_s = 0.0
+        self.turns = 0
         self._slice_s = slice_s
         self._began = time.perf_counter()
 
     def begin(self) -> None:
         """A stretch of work begins."""
+        self.turns += 1
         self._began = time.perf_counter()
 
     def note(self) -> None:
@@ -45,7 +49,7 @@ class TimeSlices:
         if time.perf_counter() - self._began > self._slice_s:
             self.note()
             await asyncio.sleep(0)
-            self._began = time.perf_counter()
+            self.begin()
 
 
 async def play(ticks: Iterable[Tick], host: Host, slices: TimeSlices) -> None:

@@ -160,7 +160,7 @@ def enforcement(journal: Journal) -> Enforcement:
         target=Target("c", "d", "c", "u", Cluster(server="http://127.0.0.1:1"), User()),
         options=SimpleNamespace(environ={}, report=print),
         client=SimpleNamespace(clock=None),
-        watcher=SimpleNamespace(clock=SimpleNamespace(now_ns=lambda: T0)),
+        watcher=SimpleNamespace(clock=SimpleNamespace(now_ns=lambda: T0, steady_ns=lambda: T0)),
         tee=None,
         settings=None,
     )

@@ -49,7 +49,7 @@ class SimulatedIntents:
     """As `daemon.intents.Intents`, over a simulated disk that takes some ms to write."""
 
     def __init__(self, disk: Disk, dice: random.Random) -> None:
-        self.error = ""
+        self.error = self.fails = ""
         self.dead = False
         self.has_unsettled = True
         self.unknown_ends = 0
@@ -62,6 +62,9 @@ class SimulatedIntents:
         self._number += 1
         number = self._number
         await asyncio.sleep(self._dice.randint(1, 5) / 1000)
+        if self.fails:
+            self.error = self.fails
+            raise OSError(self.error)
         if not self.dead:
             self._disk.rows[number] = ("intent", intent)
             await self.flush()
@@ -81,6 +84,7 @@ class SimulatedIntents:
     async def run(self, now_ns: Any) -> None:
         while True:
             await asyncio.sleep(0.5)
+            self.error = self.fails
             await self.flush()
 
     def unsettled(self) -> list[Unsettled]:

@@ -55,7 +55,7 @@ class Kept:
 def enforcing(monkeypatch: pytest.MonkeyPatch, kept: Kept | None = None) -> Enforcement:
     """An `Enforcement` that has not begun."""
     monkeypatch.setattr(enforcement_module, "WritingSession", lambda *_, **__: SimpleNamespace())
-    clock = SimpleNamespace(now_ns=lambda: NOW)
+    clock = SimpleNamespace(now_ns=lambda: NOW, steady_ns=lambda: NOW)
     daemon = SimpleNamespace(
         options=SimpleNamespace(environ={}, report=print, assignments=()),
         target=SimpleNamespace(server="s"),

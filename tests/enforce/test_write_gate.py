@@ -42,7 +42,7 @@ def view_of(cache: Cache, guard: Guard) -> WriteConditions:
     one = SimpleNamespace(
         leads=lambda: True, because=lambda now_ns: "", present=False, absent_ns=NOW, error=""
     )
-    parts = cast(Any, (one, one, one, one, str, guard, lambda: NOW))
+    parts = cast(Any, (one, one, one, str, guard, lambda: NOW))
     synced = SimpleNamespace(is_set=lambda: True)
     task = SimpleNamespace(stands_still="", synced=synced, cold_until_ns=0)
     return WriteGate(*parts).view(cache, cast(Any, task))

@@ -39,7 +39,8 @@ class Scenario(NamedTuple):
     another than that of the number. `allows`: how many of the rules' breaches may be of that kind,
     which the truth's own window explains. `begins_late`: the daemon may lead only after a set has
     changed, which then has a revision less. `ends_alike`: the cluster ends as without a liar.
-    `resumed_from_s`: when a person comes who closes what has opened.
+    `resumed_from_s`: when a person comes who closes what has opened. `standby`: a second daemon
+    waits for the Lease.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Scenario(NamedTuple):
     ends_alike: bool = True
     begins_late: bool = False
     resumed_from_s: float = FAULTS_UNTIL_S
+    standby: bool = False
 
 
 class Stand(Run):
@@ -60,6 +62,7 @@ class Stand(Run):
         super().__init__(number, told=scenario.story(number) if scenario.story else b"")
         self.scenario = scenario
         self.resumed_from_s = scenario.resumed_from_s
+        self.two = scenario.standby
         self.orders = Orders(CONTROLLERS, CONTROLLERS, scenario.begin, "upstream")
         self.judged: Counter[str] = Counter()
         self.lied = self.explained = 0
@@ -85,18 +88,24 @@ class Stand(Run):
         self.lied += fault is not None
         return fault or Fault()
 
+    def leads(self, process: Process) -> bool:
+        """True if the server's own Lease names this daemon."""
+        return self._holder() == process.enforcement.keeper.election.identity
+
+    def _holder(self) -> str:
+        lease = self.server.store.collections["Lease"].entries.get(("kube-system", LEASE))
+        spec = lease.document()["spec"] if lease is not None else {}
+        return str(spec.get("holderIdentity") or "")
+
     def _judge_inside(self, process: Process, sent: Sent) -> None:
         """A write of ours arrives: is it ours to make, by what the server itself holds?"""
         if any(word in sent.url for word in _FREE):
             return
         self.judged[sent.method] += 1
-        lease = self.server.store.collections["Lease"].entries.get(("kube-system", LEASE))
-        holder = lease.document()["spec"].get("holderIdentity") if lease is not None else ""
-        ours = process.enforcement.keeper.election.identity
-        if holder != ours and self.at_s > self._stolen_s + STOLEN_S:
-            self.broken.append(
-                f"{self.at_s:.3f} {sent.method} {sent.url}: {holder or 'nobody'} holds the Lease"
-            )
+        if not self.leads(process) and self.at_s > self._stolen_s + STOLEN_S:
+            holder = self._holder() or "nobody"
+            what = f"{self.at_s:.3f} {sent.method} {sent.url}"
+            self.broken.append(f"{what}: {holder} holds the Lease")
 
 
 @lru_cache(maxsize=STORIES)

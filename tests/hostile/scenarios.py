@@ -16,6 +16,7 @@ from kubectl_nodelife.engine.calls.call import STRATEGIC_MERGE
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time
 from tests.enforce.observer import LEASE
 from tests.enforce.simulated_api import Fault, Sent
+from tests.enforce.simulated_daemon import Process
 from tests.enforce.simulation import story
 from tests.enforce.virtual_time import EPOCH_NS
 from tests.hostile.battery import Scenario, Stand
@@ -278,7 +279,53 @@ def _end_the_keeper(stand: Stand) -> None:
     keeper.attempt = fail  # type: ignore[method-assign]
 
 
+def _leader(stand: Stand) -> Process:
+    return next(process for process in stand.processes if stand.leads(process))
+
+
+def cannot_work(name: str, trouble: Callable[[Process], None]) -> Scenario:
+    """The leader can do nothing any more, and its Lease could go on to be renewed: the standby must
+    lead before a Lease's duration is over, and goes on with the work.
+    """
+    left: list[Process] = []
+
+    def begin(stand: Stand) -> None:
+        left[:] = [_leader(stand)]
+        trouble(left[0])
+
+    def judge(stand: Stand) -> None:
+        if stand.leads(left[0]) or not any(map(stand.leads, stand.processes)):
+            stand.broken.append("15 s after the leader could not work any more no standby leads")
+
+    events = ((10.0, begin), (25.0, judge))
+    return Scenario(f"the-leader-{name}", happens=events, standby=True)
+
+
+def _full_disk(process: Process) -> None:
+    process.intents.fails = "database or disk is full"
+
+
+def _no_descriptors(process: Process) -> None:
+    """New connections fail, while the Lease is renewed over one that is open."""
+    process.enforcement.health.has_descriptors = lambda: False
+
+
+def _hangs(process: Process) -> None:
+    """A bug of ours: the decision task waits for what never comes."""
+    task = process.enforcement.decision_task()
+    assert task is not None
+
+    async def forever(due_ns: int | None) -> list[Any]:
+        await asyncio.Event().wait()
+        return []
+
+    task._gather = forever  # type: ignore[method-assign]
+
+
 SCENARIOS: tuple[Scenario, ...] = (
+    cannot_work("has-a-full-disk", _full_disk),
+    cannot_work("has-no-descriptors", _no_descriptors),
+    cannot_work("makes-no-turn", _hangs),
     *(stolen_behind(lie) for lie in ("login-page", "its-own-body", "success", "another-holder")),
     lying("lease-put", "another-time"),
     lying("lease-put", "another-uid"),

@@ -22,6 +22,7 @@ from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingRole
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
+from kubectl_nodelife.daemon.enforce.leader_health import LeaderHealth
 from kubectl_nodelife.daemon.enforce.lease_reread import LeaseReread
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
@@ -129,8 +130,7 @@ class Enforcement:
             self.keeper,
             self.pause,
             self.kill_switch,
-            intents,
-            daemon.journal.fault,
+            self.journal_error,
             self.guard,
             clock.now_ns,
         )
@@ -157,7 +157,18 @@ class Enforcement:
         keeper = LeaseKeeper(self._side, self._clock.now_ns, self.orders.lease_namespace)
         checks = ClusterChecks(target, self._side, self.intents, self.kill_switch)
         keeper.why_wrong_cluster = lambda: checks.why_not_take(self.orders.lease_namespace)
+        self.health = LeaderHealth(self, self._clock.steady_ns)
+        keeper.why_unfit = self.health.why_unfit
+        keeper.is_idle = lambda: self._executor is None or not self._executor.sending
         return keeper
+
+    def decision_task(self) -> DecisionTask | None:
+        """That of this term; None between terms."""
+        return self._task
+
+    def journal_error(self) -> str:
+        """Why nothing can be kept, "" where it can."""
+        return self.intents.error or self._daemon.journal.fault()
 
     def _make_parts(self) -> dict[str, Callable[[], Coroutine[Any, Any, None]]]:
         """The tasks that always run beside the controllers, by their names for people."""

@@ -117,8 +117,7 @@ class WriteGate:
         keeper: LeaseKeeper,
         pause: Pause,
         kill_switch: KillSwitch,
-        intents: Intents,
-        changes_fault: Callable[[], str],
+        journal_error: Callable[[], str],
         guard: Guard,
         now_ns: Callable[[], int],
     ) -> None:
@@ -126,21 +125,20 @@ class WriteGate:
         self._keeper = keeper
         self._pause = pause
         self._kill_switch = kill_switch
-        self._intents = intents
-        self._changes_fault = changes_fault
+        self._journal_error = journal_error
         self._guard = guard
         self._now_ns = now_ns
 
     def closed_because(self) -> str:
         """Why nothing at all may be written now, "" where it may."""
+        if error := self._journal_error():
+            return f"the journal cannot be written: {error}"
         if not self._keeper.leads():
             return f"the Lease is not held ({self._keeper.error or self._keeper.state().holder})"
         if paused := self._pause.because(self._now_ns()):
             return paused
         if self._kill_switch.present:
             return "the ConfigMap kube-system/nodelife-stop is there"
-        if error := self._journal_error():
-            return f"the journal cannot be written: {error}"
         return ""
 
     def watching_because(self) -> str:
@@ -165,9 +163,6 @@ class WriteGate:
         if self._guard.caps.zone_share is None and self._guard.caps.cluster_share is None:
             return view
         return replace(view, zone_of=_ZoneOf(cache), tainted=_Tainted(cache))
-
-    def _journal_error(self) -> str:
-        return self._intents.error or self._changes_fault()
 
 
 class _ZoneOf(Mapping[str, str]):
