@@ -46,9 +46,10 @@ def main() -> int:
         from kubectl_nodelife.report import terminal
 
         try:
+            terminal.prepare()
+            _lead(given[0])
             answer = _ask(*given)
             if answer is not None:
-                terminal.prepare()
                 code = ask.show(answer, exit_code="exit_code" in given[0])
                 terminal.flush()
                 return code
@@ -61,6 +62,17 @@ def main() -> int:
     if arguments[:1] == ["__complete"]:
         return _complete(arguments[1:])
     return cli.main(arguments)
+
+
+def _lead(given: dict[str, str]) -> None:
+    """Let commands in the answer lead to the cluster that the flags name."""
+    from kubectl_nodelife.report import terminal
+
+    words = [f"--{name}={given[name]}" for name in ("kubeconfig", "context") if name in given]
+    if words:
+        from kubectl_nodelife.report.command_lines import lead_to
+
+        terminal.choose_leading_flags(lead_to(words, words))
 
 
 def complete() -> int:

@@ -164,9 +164,14 @@ def check_watch(where: Where, query: dict[str, Any]) -> None:
 
 
 def on_this_screen() -> dict[str, Any]:
-    """The screen, as a part of a query: text is made where the answer is."""
-    screen = this_screen()
-    return {"width": screen.width or None, "color": screen.color or None}
+    """The screen, and the flags that lead here, as parts of a query: text is made where the answer
+    is."""
+    screen, flags = this_screen(), terminal.leading_flags()
+    return {
+        "width": screen.width or None,
+        "color": screen.color or None,
+        "leading": flags.query() if flags is not None else "-",
+    }
 
 
 def refuse_whole_documents(output: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -244,7 +245,7 @@ async def _abort(drain: Drain, line: LiveLine, *, uncordon: bool) -> None:
     if left and uncordon:
         await drain.uncordon()
     elif left:
-        line.note(f"to take that back: kubectl uncordon {' '.join(left)}; to go on: run it again")
+        line.note(f"to take that back: kubectl uncordon {shlex.join(left)}; to go on: run it again")
 
 
 async def _show_progress(drain: Drain, line: LiveLine) -> None:

@@ -129,6 +129,14 @@ def connection_arguments(connection: Connection) -> list[str]:
     return words
 
 
+def lead_to(connection: Connection, dump: Sequence[str] = ()) -> None:
+    """Let the commands that this process prints lead to that cluster, or to that dump."""
+    from kubectl_nodelife.report import command_lines
+
+    of_kubectl, ours = (connection.leading_words(kubectl=each) for each in (True, False))
+    terminal.choose_leading_flags(command_lines.lead_to(of_kubectl, ours, dump))
+
+
 def gathered_flags(
     argument: str, values: type[NamedTuple], options: Sequence[Callable[[Callback], Callback]]
 ) -> Callable[[Callback], Callback]:
@@ -163,6 +171,7 @@ def connection_flags(callback: Callback) -> Callback:
         given = Connection(**{flag.field: kwargs.pop(flag.field) for flag in CONNECTION_FLAGS})
         outer = ctx.find_object(Connection) or Connection()
         ctx.obj = outer.overridden_by(given)
+        lead_to(ctx.obj)
         return ctx.invoke(callback, *args, connection=ctx.obj, **kwargs)
 
     decorated: Callback = with_connection

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.flags import Callback, Connection
+from kubectl_nodelife.commands.flags import Callback, Connection, lead_to
 from kubectl_nodelife.errors import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -118,6 +118,7 @@ def _for_one(kwargs: Mapping[str, Any], context: str) -> dict[str, Any]:
         changed["where"] = where._replace(connection=where.connection._replace(context=context))
     else:
         changed["connection"] = changed["connection"]._replace(context=context)
+    lead_to(_connection_of(changed))
     return changed
 
 

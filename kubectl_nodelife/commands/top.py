@@ -77,7 +77,7 @@ def _ask(connection: Connection, words: str, sort: str, limit: int) -> Wall:
 
 
 def _explain(connection: Connection, node: str) -> str:
-    response = ask.ask(connection, "explain", kind="Node", name=node)
+    response = ask.ask(connection, "explain", kind="Node", name=node, **ask.on_this_screen())
     if response is None:
         raise ask.no_daemon()
     return str(response.get("text", ""))

@@ -6,6 +6,7 @@ Pure: made from the samples that the metrics are made from.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Final
 
@@ -62,7 +63,7 @@ def cluster_conditions(sample: ClusterSample) -> dict[str, NotedCondition]:
         sentence = f"node {name} turns Unknown within 20s unless it reports"
         found[f"nodeWillBeLost/{name}"] = NotedCondition("nodeWillBeLost", sentence, _TROUBLE)
     for name in sorted(sample.unreachable):
-        explain = f"kubectl nodelife explain node {name}"
+        explain = f"kubectl nodelife explain node {shlex.quote(name)}"
         found[f"nodeLost/{name}"] = NotedCondition("nodeLost", f"node {name} is lost", explain)
     due_ns = sample.next_eviction_ns
     if due_ns and due_ns - sample.now_ns < _SOON_NS:
@@ -77,7 +78,7 @@ def cluster_conditions(sample: ClusterSample) -> dict[str, NotedCondition]:
         if "PartialDisruption" in zone.states and not zone.rate:
             name = key.replace(":\x00:", "/")
             sentence = f"zone {name}: {zone.unhealthy} of {zone.size} not ready, evictions stop"
-            explain = f"kubectl nodelife explain zone {name}"
+            explain = f"kubectl nodelife explain zone {shlex.quote(name)}"
             found[f"zoneStops/{name}"] = NotedCondition("zoneStops", sentence, explain)
     for gate, seconds in sorted(sample.drain_waits.items()):
         if seconds > _STUCK_S:

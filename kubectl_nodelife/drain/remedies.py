@@ -189,7 +189,7 @@ def _patched(
     if controller_of(budget.metadata) is not None:
         return
     patch = shlex.quote(json.dumps({"spec": rule}, separators=(",", ":")))
-    what = f"{subject('pdb', budget.name)} -n {budget.namespace}"
+    what = f"{subject('pdb', budget.name)} -n {shlex.quote(budget.namespace)}"
     command = f"kubectl patch {what} --type merge -p {patch}"
     # The controller writes a status for the new rules: none is there yet.
     unseen = replace(budget.metadata, generation=0)
@@ -201,7 +201,7 @@ def _patched(
 def _delete_budget(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     for budget in stuck.budgets()[:_MOST_TRIED]:
         others = " and ".join(b.name for b in stuck.budgets() if b.key != budget.key)
-        what = f"{subject('pdb', budget.name)} -n {budget.namespace}"
+        what = f"{subject('pdb', budget.name)} -n {shlex.quote(budget.namespace)}"
         text = f"kubectl delete {what}, or narrow its selector"
         yield RemedyCandidate(text, f"{others} alone guards the pod then", without=(budget,))
 
@@ -217,7 +217,8 @@ def _room(stuck: StuckPod) -> Iterator[RemedyCandidate]:
         if stuck.snapshot.silent_kubelet(node.name) is None:
             spec = replace(node.spec, unschedulable=False, taints=_uncordoned(node))
             why = "it was cordoned for a reason"
-            yield RemedyCandidate(f"kubectl uncordon {node.name}", why, (replace(node, spec=spec),))
+            command = f"kubectl uncordon {shlex.quote(node.name)}"
+            yield RemedyCandidate(command, why, (replace(node, spec=spec),))
     drained = nodes[stuck.plan.node]
     shape = ", ".join(
         f"{name} {amount}"
@@ -262,8 +263,8 @@ def _drop_finalizers(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     kept = tuple(f for f in pod.metadata.finalizers if f in REMOVED_BY_THE_CLUSTER)
     changed = replace(pod, metadata=replace(pod.metadata, finalizers=kept))
     yield RemedyCandidate(
-        f"let the controller of the finalizer finish; else kubectl patch pod {pod.name}"
-        f' -n {pod.namespace} --type merge -p \'{{"metadata":{{"finalizers":null}}}}\'',
+        f"let the controller of the finalizer finish; else kubectl patch {_named('pod', pod)}"
+        ' --type merge -p \'{"metadata":{"finalizers":null}}\'',
         "what the finalizer was to clean up stays behind",
         (changed,),
     )
@@ -286,11 +287,15 @@ def _fence(stuck: StuckPod) -> Iterator[RemedyCandidate]:
         yield RemedyCandidate(text, risk, without=(pod,))
 
 
+def _named(resource: str, obj: KubeObject) -> str:
+    return f"{subject(resource, obj.name)} -n {shlex.quote(obj.metadata.namespace)}"
+
+
 def _delete_pod(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     pod = stuck.pod
     marked = delete_pod(pod, stuck.snapshot.now_ns, None)
     yield RemedyCandidate(
-        f"kubectl delete pod {pod.name} -n {pod.namespace}, which the namespace controller should"
+        f"kubectl delete {_named('pod', pod)}, which the namespace controller should"
         " have done",
         "none: the namespace goes anyway",
         () if marked is None else (marked,),
@@ -341,13 +346,14 @@ def scale_up(
     text = f"scale {top.kind}/{top.name} up by {more}"
     if scaled and scaled[-1].name == top.name:
         wanted = replicas_of(scaled[-1]) + more
-        text = f"kubectl scale {word} {top.name} -n {pod.namespace} --replicas={wanted}"
+        named = f"{subject(word, top.name)} -n {shlex.quote(pod.namespace)}"
+        text = f"kubectl scale {named} --replicas={wanted}"
         autoscaler = _autoscaler_of(top, pod.namespace, snapshot)
         if autoscaler is not None:
             if wanted > autoscaler.spec.max_replicas:
                 return
             text = (
-                f"kubectl patch hpa {autoscaler.name} -n {pod.namespace} --type merge"
+                f"kubectl patch {_named('hpa', autoscaler)} --type merge"
                 f' -p \'{{"spec":{{"minReplicas":{wanted}}}}}\''
             )
     if pods is not None:

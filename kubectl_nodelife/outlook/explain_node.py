@@ -8,12 +8,13 @@ its pace, and which pods it takes.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.kube.names import counted, first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
@@ -335,7 +336,8 @@ def _notes(of_node: NodeOutlook, taint: Taint) -> Iterator[str]:
             "force, and volumes are detached. Set it on no machine that may run."
         )
     yield "The time of each pod is fixed when the taint is seen; only taking it off stops that."
-    yield f"To do it: kubectl taint node {name} {taint}; to undo it: the same with - at its end."
+    command = f"kubectl taint {subject('node', name)} {shlex.quote(str(taint))}"
+    yield f"To do it: {command}; to undo it: the same with - at its end."
 
 
 def _names(pods: Sequence[Pod]) -> str:

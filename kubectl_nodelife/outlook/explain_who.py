@@ -6,6 +6,7 @@ that both name the same program. Only the API server's audit log has users' name
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
@@ -113,7 +114,7 @@ def _drains(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
     if line is not None:
         yield (
             f"Drained by {line.actor} {_when(line, now_ns)}: {line.detail} ({line.why}); "
-            f"'kubectl nodelife replay --drain {node.name}' shows more."
+            f"'kubectl nodelife replay --drain {shlex.quote(node.name)}' shows more."
         )
 
 
@@ -182,7 +183,7 @@ def _upgrade(node: Node) -> Iterator[str]:
         reason = f": {mark.reason}" if mark.reason else ""
         yield (
             f"Upgrade run {mark.run}{cordon}: {mark.state} since {mark.since or 'unknown'}{reason}"
-            f"; 'kubectl nodelife upgrade status {node.name}' shows more."
+            f"; 'kubectl nodelife upgrade status {shlex.quote(node.name)}' shows more."
         )
 
 

@@ -9,6 +9,7 @@ waits for since when, `FollowedWorks` reads off the documents of `drain-plan`, `
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from math import inf
@@ -118,7 +119,8 @@ def _roll_outs(cache: Cache) -> Iterator[WorkInProgress]:
         else:
             continue
         namespace = obj.metadata.namespace
-        command = f"kubectl nodelife rollout status daemonset/{obj.name} -n {namespace}"
+        words = (f"daemonset/{obj.name}", "-n", namespace)
+        command = f"kubectl nodelife rollout status {shlex.join(words)}"
         yield WorkInProgress("DaemonSet", obj.name, done, wanted, sentence, command, namespace)
 
 
@@ -155,7 +157,7 @@ def _emptied(cache: Cache, names: Collection[str]) -> Iterator[WorkInProgress]:
         going = sum(pod.metadata.deletion_timestamp is not None for pod in pods)
         verb = "is" if going == 1 else "are"
         sentence = f"cordoned; {counted(len(pods), 'pod')} left to move, {going} {verb} Terminating"
-        command = f"kubectl nodelife drain-plan {name}"
+        command = f"kubectl nodelife drain-plan {shlex.quote(name)}"
         yield WorkInProgress("Node", name, 0, len(pods), sentence, command)
 
 

@@ -15,11 +15,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from kubectl_nodelife.report.screen import Screen, this_screen
+from kubectl_nodelife.report.command_lines import LeadingFlags
+from kubectl_nodelife.report.screen import ColoredText, Screen, this_screen
 from kubectl_nodelife.report.table import Table, cell
 from kubectl_nodelife.report.terminal import (
     broken_into_lines,
     escape_json,
+    leading_flags,
     printable,
     printable_text,
     write,
@@ -134,7 +136,35 @@ def render(answer: Page, output: str, *, headers: bool = True, screen: Screen | 
     `screen`: the one that it will be shown on, where that is not this process's.
     """
     formatter = FORMATTERS.get(output) or PARTS[output]
-    return formatter(answer, headers, this_screen() if screen is None else screen)
+    flags = leading_flags()
+    page = answer if flags is None else _LedPage(answer, flags)
+    return formatter(page, headers, this_screen() if screen is None else screen)
+
+
+class _LedPage:
+    """The page, its commands with the flags that lead to its cluster."""
+
+    def __init__(self, page: Page, flags: LeadingFlags) -> None:
+        self._page = page
+        self._flags = flags
+        self.names = page.names
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        for block in self._page.blocks(wide=wide):
+            if isinstance(block, str):
+                yield self._flags.in_text(block)
+            else:
+                yield Table(block.columns, [[self._cell(c) for c in row] for row in block.rows])
+
+    def document(self) -> object:
+        import msgspec
+
+        return self._flags.in_values(msgspec.to_builtins(self._page.document()))
+
+    def _cell(self, value: object) -> object:
+        if isinstance(value, ColoredText):
+            return ColoredText(self._flags.in_text(value), value.tone)
+        return self._flags.in_text(value) if isinstance(value, str) else value
 
 
 class Output(NamedTuple):

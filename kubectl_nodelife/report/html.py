@@ -12,6 +12,8 @@ import base64
 import hashlib
 from typing import Any, Final, NamedTuple
 
+from kubectl_nodelife.report.terminal import in_text
+
 LONGEST: Final = 600
 """Characters of one text."""
 
@@ -29,9 +31,10 @@ def render_page(template: str, **values: Any) -> str:
     from markupsafe import Markup
 
     def bounded(value: Any) -> Any:
-        if not isinstance(value, str) or len(value) <= LONGEST:
+        if not isinstance(value, str) or isinstance(value, Markup):  # of a macro of ours
             return value
-        return value if isinstance(value, Markup) else f"{value[:LONGEST]}…"  # of a macro of ours
+        led = in_text(value)
+        return led if len(value) <= LONGEST else f"{led[:LONGEST]}…"
 
     environment = Environment(
         loader=PackageLoader("kubectl_nodelife.report"),

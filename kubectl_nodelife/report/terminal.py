@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from contextvars import ContextVar
 
 from kubectl_nodelife.report.screen import END, SEQUENCES, columns_of, this_screen
 
@@ -16,14 +17,18 @@ TYPE_CHECKING = False  # as typing's, without importing typing: this is on the q
 if TYPE_CHECKING:
     import re
 
+    from kubectl_nodelife.report.command_lines import LeadingFlags
+
 PROSE_WIDTH = 100
 WARNING_LENGTH = 200
 """So much of a warning is shown without `-v`."""
 
 _COMMAND = (
     r"(?:echo '[^']*' \| )?"
-    r"kubectl (?:annotate|apply|auth|config|cordon|create|delete|describe|drain|edit|exec|get|krew|"
-    r"label|logs|nodelife|patch|rollout|scale|taint|uncordon|version|wait)\b(?: [^\s;,`'()]+)*"
+    r"kubectl(?: (?:'--[^']*'|--[^\s']+))* "
+    r"(?:annotate|apply|auth|config|cordon|create|delete|describe|drain|edit|exec|get|krew|"
+    r"label|logs|nodelife|patch|rollout|scale|taint|uncordon|version|wait)\b"
+    r"(?: (?:'[^']*'|[^\s;,`'()])+)*"
 )
 _GLUE = "\ufdd4"  # a space within a command, while lines are broken; no text may hold it
 _C0_NAMES = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -124,6 +129,7 @@ def _wrapped(line: str, width: int) -> list[str]:
 def prepare() -> None:
     """Print what stdout's encoding does not have as escapes instead of failing."""
     choose_verbose(False)
+    choose_leading_flags(None)
     _warned.clear()
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
@@ -155,6 +161,26 @@ def _colored(text: str) -> str:
     return unsafe.sub(lambda match: _shown(ord(match[0])), text).translate(SEQUENCES)
 
 
+_flags: ContextVar[LeadingFlags | None] = ContextVar("leading flags", default=None)
+
+
+def choose_leading_flags(flags: LeadingFlags | None) -> None:
+    """The flags that the commands which are printed get from now on, in this task and in what it
+    starts; see `command_lines`."""
+    _flags.set(flags)
+
+
+def leading_flags() -> LeadingFlags | None:
+    """The flags chosen; None: none."""
+    return _flags.get()
+
+
+def in_text(text: str) -> str:
+    """The text with those flags in its commands."""
+    flags = _flags.get()
+    return text if flags is None else flags.in_text(text)
+
+
 def flush() -> None:
     """Write out what is buffered for stdout. Raises OSError."""
     if sys.stdout is not None:
@@ -167,7 +193,8 @@ def note(text: str) -> None:
     if sys.stderr is None:
         return
     try:
-        sys.stderr.write(broken_into_lines(printable(text), columns_of(sys.stderr)) + "\n")
+        led = printable(in_text(text))
+        sys.stderr.write(broken_into_lines(led, columns_of(sys.stderr)) + "\n")
         sys.stderr.flush()
     except OSError:
         pass  # there is no reader left

@@ -22,7 +22,7 @@ from kubectl_nodelife.kube.admission import (
     ValidatingWebhookConfiguration,
 )
 from kubectl_nodelife.kube.meta import controller_of
-from kubectl_nodelife.kube.names import first_names
+from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
 from kubectl_nodelife.kube.times import MINUTE_NS
@@ -155,7 +155,8 @@ def _namespaces(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[Prefl
         return
     for name, what in wanted.items():
         if name not in snapshot.namespaces:
-            text = f"namespace {name}, {what}, does not exist: kubectl create namespace {name}"
+            command = f"kubectl create {subject('namespace', name)}"
+            text = f"namespace {name}, {what}, does not exist: {command}"
             yield PreflightFinding("namespace", REFUSED_BY, text)
     yield from _pod_security(snapshot, policy)
 

@@ -8,11 +8,13 @@ So the advice lists what was found, what an operator has to verify, and how to u
 
 from __future__ import annotations
 
+import shlex
 from typing import Final, Protocol
 
 import msgspec
 
 from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.names import subject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.kube.wellknown import (
@@ -204,11 +206,12 @@ def _commands(pod: Pod, node: NodeReadiness, taint: str) -> tuple[str, ...]:
 
 
 def _force_command(pod: Pod) -> str:
-    return f"kubectl delete pod -n {pod.namespace} {pod.name} --grace-period=0 --force"
+    named = f"-n {shlex.quote(pod.namespace)} {subject('pod', pod.name)}"
+    return f"kubectl delete {named} --grace-period=0 --force"
 
 
 def _taint_command(node: NodeReadiness) -> str:
-    return f"kubectl taint node {node.name} {OUT_OF_SERVICE}"
+    return f"kubectl taint {subject('node', node.name)} {OUT_OF_SERVICE}"
 
 
 def _undo(pod: Pod, node: NodeReadiness, taint: str) -> tuple[str, ...]:
@@ -218,7 +221,7 @@ def _undo(pod: Pod, node: NodeReadiness, taint: str) -> tuple[str, ...]:
     if taint != AFTER_POWER_OFF:
         return (final,)
     return (
-        f"when the machine is back and empty: kubectl taint node {node.name}"
+        f"when the machine is back and empty: kubectl taint {subject('node', node.name)}"
         f" {TAINT_NODE_OUT_OF_SERVICE}:NoExecute-",
         final,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from importlib import import_module
 from typing import Any, Final
 
@@ -16,7 +16,13 @@ import msgspec
 
 from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.answering import daemonset, explain, status
-from kubectl_nodelife.commands.answering.query import Query, Response, number, word
+from kubectl_nodelife.commands.answering.query import (
+    Query,
+    Response,
+    lead_to_asker,
+    number,
+    word,
+)
 from kubectl_nodelife.commands.answering.status import StatusLines
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.daemon.changes import ChangeRecord, document
@@ -81,7 +87,7 @@ def make_answers(
             warnings.append(f"only the newest {MOST_CHANGES} are shown; narrow with --since")
         return {"items": await asyncio.to_thread(_documents, found), "warnings": warnings}
 
-    return (
+    return _led(
         {
             "status": status_now,
             "wall": wall_now,
@@ -96,6 +102,31 @@ def make_answers(
             daemonset.QUESTION: lambda query: daemonset.watch(look, query),
             "changes": lambda query: _watch_changes(journal, _wanted(query, now_ns()), blind()),
         },
+    )
+
+
+def _led(
+    answers: dict[str, Answer], streams: dict[str, Stream]
+) -> tuple[dict[str, Answer], dict[str, Stream]]:
+    """The same, with commands that lead to the cluster by the flags of the one who asks."""
+
+    def led_answer(answer: Answer) -> Answer:
+        def answer_led(query: Query) -> Awaitable[Response]:
+            lead_to_asker(query)
+            return answer(query)
+
+        return answer_led
+
+    def led_stream(stream: Stream) -> Stream:
+        def stream_led(query: Query) -> AsyncIterator[dict[str, Any]]:
+            lead_to_asker(query)
+            return stream(query)
+
+        return stream_led
+
+    return (
+        {name: led_answer(answer) for name, answer in answers.items()},
+        {name: led_stream(stream) for name, stream in streams.items()},
     )
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.command_lines import LeadingFlags
 from kubectl_nodelife.report.formats import FORMATTERS, PARTS, Output
 from kubectl_nodelife.report.screen import Screen
 
@@ -39,6 +41,13 @@ def word(query: Query, key: str) -> str:
     """The last word given for the key, "" for none."""
     values = query.get(key)
     return values[-1] if values else ""
+
+
+def lead_to_asker(query: Query) -> None:
+    """Let the commands of the answer lead to the cluster by the flags of the one who asks; by the
+    daemon's own where it is a page, which says none."""
+    if text := word(query, "leading"):
+        terminal.choose_leading_flags(LeadingFlags.of_query(text))
 
 
 def number(query: Query, key: str) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
-from kubectl_nodelife.commands.flags import Callback, Connection, connection_flags
+from kubectl_nodelife.commands.flags import Callback, Connection, connection_flags, lead_to
 from kubectl_nodelife.errors import BadInput
 
 
@@ -28,6 +28,13 @@ class Where(NamedTuple):
     def direct(self) -> bool:
         """True if a daemon would be of no use: it has settings of its own."""
         return self.no_daemon or bool(self.profile or self.assignments)
+
+    def dump_flags(self) -> list[str]:
+        """The flags that lead to the dump again; what came through a pipe is gone."""
+        if not self.filename or "-" in self.filename:
+            return []
+        words = [word for path in self.filename for word in ("-f", path)]
+        return [*words, "--now", self.now] if self.now else words
 
     def check(self) -> None:
         """Raises BadInput for flags that do not go together."""
@@ -76,7 +83,9 @@ def where_flags(*fields: str) -> Callable[[Callback], Callback]:
         @functools.wraps(callback)
         def with_where(*args: Any, connection: Connection, **kwargs: Any) -> Any:
             given = {field: kwargs.pop(field) for field in taken}
-            return callback(*args, where=Where(connection, **given), **kwargs)
+            where = Where(connection, **given)
+            lead_to(connection, where.dump_flags())
+            return callback(*args, where=where, **kwargs)
 
         decorated = connection_flags(with_where)
         for option in reversed(options):

@@ -305,9 +305,8 @@ def _by_hand(node: Node, patch: NodeMarkPatch) -> tuple[str, ...]:
     lines, name = [], shlex.quote(node.name)
     if patch.unschedulable is False:
         lines.append(f"kubectl uncordon {name}")
-    lines += [
-        f"kubectl taint node {name} {taint.key}:{taint.effect}-" for taint in patch.remove_taints
-    ]
+    taints = (f"{taint.key}:{taint.effect}-" for taint in patch.remove_taints)
+    lines += [f"kubectl taint node {name} {shlex.quote(taint)}" for taint in taints]
     if patch.annotations:
         keys = " ".join(f"{key}-" for key in patch.annotations)
         lines.append(f"kubectl annotate node {name} {keys}")

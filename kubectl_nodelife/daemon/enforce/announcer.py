@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import shlex
 import socket
 from collections.abc import Callable, Collection, Iterator
 from typing import Final
@@ -22,6 +23,7 @@ from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.engine.actions import RecordEvent
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.guard import Breaker
+from kubectl_nodelife.kube.names import subject
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import UNKNOWN
 from kubectl_nodelife.kube.workload import DaemonSet
@@ -137,15 +139,17 @@ def _tainted(cache: Cache) -> Iterator[str]:
     for name in sorted(cache.nodes):
         taints = [f"{t.key}:{t.effect}" for t in cache.nodes[name].spec.taints if is_own(t)]
         if taints:
-            off = " ".join(f"{taint}-" for taint in taints)
-            yield f"node/{name} keeps {', '.join(taints)}: kubectl taint node {name} {off}"
+            off = shlex.join(f"{taint}-" for taint in taints)
+            command = f"kubectl taint {subject('node', name)} {off}"
+            yield f"node/{name} keeps {', '.join(taints)}: {command}"
 
 
 def _unknown(cache: Cache) -> Iterator[str]:
     for name in sorted(cache.nodes):
         ready = cache.nodes[name].ready()
         if ready is not None and ready.status == UNKNOWN:
-            yield f"node/{name} is Unknown until its kubelet posts: kubectl describe node {name}"
+            command = f"kubectl describe {subject('node', name)}"
+            yield f"node/{name} is Unknown until its kubelet posts: {command}"
 
 
 def _evictions(cache: Cache, eviction: TaintEvictionController, now_ns: int) -> Iterator[str]:
@@ -153,9 +157,8 @@ def _evictions(cache: Cache, eviction: TaintEvictionController, now_ns: int) -> 
         for work in eviction.pending(node):
             namespace, name = work.pod
             left = format_duration(max(0, work.due_ns - now_ns) // SECOND_NS * SECOND_NS)
-            yield (
-                f"pod/{name} was to be evicted in {left}: kubectl delete pod -n {namespace} {name}"
-            )
+            command = f"kubectl delete -n {shlex.quote(namespace)} {subject('pod', name)}"
+            yield f"pod/{name} was to be evicted in {left}: {command}"
 
 
 def _rollouts(cache: Cache) -> Iterator[str]:
@@ -167,5 +170,5 @@ def _rollouts(cache: Cache) -> Iterator[str]:
             yield (
                 f"daemonset/{name} has {status.updated_number_scheduled} of "
                 f"{status.desired_number_scheduled} pods up to date: "
-                f"kubectl rollout undo -n {namespace} daemonset/{name}"
+                f"kubectl rollout undo -n {shlex.quote(namespace)} {subject('daemonset', name)}"
             )

@@ -279,8 +279,9 @@ def _deletion(case: RepairCase, grace_s: int | None) -> DeletePod:
 def _command(pod: Pod, request: Request) -> str:
     text = shlex.quote(json.dumps(request.body, separators=(",", ":")))
     if request.method == "DELETE":
-        return f"echo {text} | kubectl delete --raw {request.path} -f -"
-    return f"kubectl patch pod -n {pod.namespace} {pod.name} --subresource=status -p {text}"
+        return f"echo {text} | kubectl delete --raw {shlex.quote(request.path)} -f -"
+    named = shlex.join(("-n", pod.namespace, pod.name))
+    return f"kubectl patch pod {named} --subresource=status -p {text}"
 
 
 class FirstSeen(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ audit log has users' names; a field manager is a program's name, and kubectl's m
 
 from __future__ import annotations
 
+import shlex
 from typing import Final, NamedTuple
 
 import msgspec
@@ -190,7 +191,7 @@ def owner_of_taint(key: str) -> str:
 def what_next(actor: Actor, node: str) -> str:
     """How the actor's change of the node is undone or repeated, by the actor's name; else ""."""
     if actor.kind in (USER, US):
-        return f"nothing undoes it by itself (kubectl uncordon {node})"
+        return f"nothing undoes it by itself (kubectl uncordon {shlex.quote(node)})"
     known = actor.name.lower()
     return next((then for name, then in _WHAT_NEXT.items() if name in known), "")
 

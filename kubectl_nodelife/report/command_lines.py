@@ -1,0 +1,109 @@
+"""Commands that we print lead to the cluster that they are about.
+
+A sentence of a document says `kubectl taint node b2 ...`: which flags lead kubectl to that cluster
+only the command line knows that asked. So they are put into each command when an answer takes its
+form, here and nowhere else: kubectl's own behind the word `kubectl`, a plugin's behind `nodelife`,
+those of a dump behind the verb. A command that has such a flag already is left as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
+if TYPE_CHECKING:
+    import re
+
+KUBECTL_VERBS = (
+    "annotate|apply|auth|config|cordon|create|delete|describe|drain|edit|exec|explain|get|label|"
+    "logs|patch|rollout|scale|taint|uncordon|version|wait"
+)
+VERBS_WITH_DUMPS = frozenset(
+    {
+        "audit",
+        "budgets",
+        "changes",
+        "daemonset",
+        "diverge",
+        "drain-plan",
+        "explain",
+        "repair",
+        "replay",
+        "status",
+        "what-if",
+    }
+)
+"""Verbs that take `-f` and `--now`, directly behind them."""
+
+# Before these words "kubectl drain" is a subject of a sentence, and no command to be typed.
+_PROSE = "cordons|deletes|does|evicts|gives|had|has|in|is|lists|of|refuses|takes|waits|would"
+
+
+class LeadingFlags(NamedTuple):
+    """The flags that lead to a cluster, as words: `kubectl` for kubectl, `nodelife` for this
+    program, `dump` for its verbs that read one (`VERBS_WITH_DUMPS`)."""
+
+    kubectl: tuple[str, ...] = ()
+    nodelife: tuple[str, ...] = ()
+    dump: tuple[str, ...] = ()
+
+    def in_text(self, text: str) -> str:
+        """The text with the flags in each of its commands."""
+        if not any(self) or "kubectl " not in text:
+            return text
+        return _commands().sub(self._led, text)
+
+    def in_values(self, value: Any) -> Any:
+        """The same for every text in plain JSON values."""
+        if not any(self):
+            return value
+        if isinstance(value, str):
+            return self.in_text(value)
+        if isinstance(value, dict):
+            return {key: self.in_values(each) for key, each in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.in_values(each) for each in value]
+        return value
+
+    def _led(self, found: re.Match[str]) -> str:
+        plugin, verb = found["plugin"], found["verb"]
+        if verb is not None:
+            return f"kubectl{_words(self.kubectl)} {verb}"
+        made = f"kubectl nodelife{_words(self.nodelife)} {plugin}"
+        return made + _words(self.dump) if plugin in VERBS_WITH_DUMPS else made
+
+    def query(self) -> str:
+        """The flags as one word of a question to a daemon."""
+        return "\n".join("\t".join(words) for words in self)
+
+    @classmethod
+    def of_query(cls, text: str) -> LeadingFlags:
+        """The flags of such a word; none where it is not one."""
+        parts = [tuple(filter(None, line.split("\t"))) for line in text.split("\n")]
+        return cls(*parts) if len(parts) == len(cls._fields) else cls()
+
+
+def lead_to(
+    kubectl: Sequence[str], nodelife: Sequence[str], dump: Sequence[str] = ()
+) -> LeadingFlags | None:
+    """The flags; None where there are none."""
+    made = LeadingFlags(tuple(kubectl), tuple(nodelife), tuple(dump))
+    return made if any(made) else None
+
+
+def _words(flags: Sequence[str]) -> str:
+    return "".join(f" {shlex.quote(flag)}" for flag in flags)
+
+
+@functools.cache
+def _commands() -> re.Pattern[str]:
+    """Where a command begins: up to its verb."""
+    import re
+
+    return re.compile(
+        r"\bkubectl (?:nodelife (?P<plugin>[a-z][a-z-]*)|"
+        rf"(?P<verb>{KUBECTL_VERBS})(?! (?:{_PROSE})\b))(?![-\w])(?! --help| -f\b)"
+    )

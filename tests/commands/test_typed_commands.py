@@ -1,0 +1,234 @@
+"""Commands that we print are typed: each must reach the cluster that it is about, and no other."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from kubectl_nodelife.cli import VERBS, main, nodelife
+from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.command_lines import VERBS_WITH_DUMPS, LeadingFlags
+from kubectl_nodelife.sandbox.tls import Sandbox
+from tests.daemon.user import FLAGS, ROOT, User, user
+from tests.loopback import needs_kubectl, play, sandbox
+from tests.outlook.asking import lost
+
+PROD = LeadingFlags(
+    kubectl=("--kubeconfig=/my files/config", "--context=prod"),
+    nodelife=("--context=prod", "--namespace=shop"),
+    dump=("-f", "a dump.json"),
+)
+OF_KUBECTL = "kubectl '--kubeconfig=/my files/config' --context=prod"
+
+
+@pytest.mark.parametrize(
+    "text, led",
+    [
+        ("to do it: kubectl taint node b2 a=b:NoExecute", f"to do it: {OF_KUBECTL} taint node"),
+        ("echo {} | kubectl delete --raw /x -f -", f"echo {{}} | {OF_KUBECTL} delete --raw"),
+        (
+            "'kubectl nodelife replay --drain w1' shows more",
+            "'kubectl nodelife --context=prod --namespace=shop replay -f 'a dump.json' --drain w1'",
+        ),
+        (
+            "see kubectl nodelife daemon logs",
+            "see kubectl nodelife --context=prod --namespace=shop daemon logs",
+        ),
+        (
+            "`kubectl nodelife status`",
+            "`kubectl nodelife --context=prod --namespace=shop status -f 'a dump.json'`",
+        ),
+    ],
+)
+def test_a_command_gets_the_flags(text: str, led: str) -> None:
+    assert PROD.in_text(text).startswith(led)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kubectl drain refuses its node: --force lifts that",
+        "Nothing: kubectl drain does not touch it.",
+        "kubectl --context=prod taint node b2 a:NoExecute",
+        "kubectl nodelife --context=prod explain node b2",
+        "see 'kubectl nodelife status --help'",
+        "my-kubectl-drainer",
+    ],
+)
+def test_what_is_no_command_or_has_them_already_stays(text: str) -> None:
+    assert PROD.in_text(text) == text
+
+
+def test_the_verbs_that_read_dumps_are_those_that_take_f() -> None:
+    ctx = click.Context(nodelife)
+    taking = set()
+    for verb in VERBS:
+        command = nodelife.get_command(ctx, verb)
+        assert command is not None
+        if {"-f", "--now"} <= {opt for param in command.params for opt in param.opts}:
+            taking.add(verb)
+    assert taking == VERBS_WITH_DUMPS
+
+
+def test_a_dump_is_named_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dump = ROOT / "tests" / "dumps" / "two-zones"
+    main(["what-if", "--each", "node", "-f", str(dump), "-o", "json"])
+    assert f"kubectl nodelife what-if -f {dump} lose node" in capsys.readouterr().out
+
+
+# --- typed ----------------------------------------------------------------------------------------
+
+
+def cluster() -> list[Mapping[str, Any]]:
+    """A cluster about which much is to be said: a cordoned node, a budget that allows nothing."""
+    labels = {"app": "web"}
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "shop", "generation": 1},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
+        "status": {
+            "observedGeneration": 1,
+            "expectedPods": 1,
+            "currentHealthy": 1,
+            "desiredHealthy": 1,
+            "disruptionsAllowed": 0,
+        },
+    }
+    meta: dict[str, Any] = {"namespace": "shop", "labels": labels}
+    ready = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True"}],
+        "containerStatuses": [{"name": "c", "ready": True, "state": {"running": {}}}],
+    }
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web-uid"}
+    meta["ownerReferences"] = [{**owner, "controller": True}]
+    replicas = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web", "namespace": "shop", "uid": "web-uid"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": labels}},
+        "status": {"replicas": 1, "readyReplicas": 1},
+    }
+    going = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
+    pods: list[tuple[Any, str]] = [({"name": "web-0", **meta}, "a1")]
+    pods.append(({"name": "stuck", "namespace": "shop", **going}, "lost-1"))
+    return [
+        budget,
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}},
+        replicas,
+        *lost("lost-1"),
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": of,
+                "spec": {"nodeName": node, "containers": [{"name": "c", "image": "c"}]},
+                "status": ready,
+            }
+            for of, node in pods
+        ),
+    ]
+
+
+ASKED = (
+    ("status",),
+    ("explain", "node", "a1"),
+    ("explain", "node", "a2"),
+    ("explain", "node", "a1", "--taint", "maintenance=now:NoExecute"),
+    ("explain", "pod", "stuck"),
+    ("explain", "node", "lost-1"),
+    ("drain-plan", "a1", "--ignore-daemonsets", "--force"),
+    ("what-if", "--each", "node", "--until", "5m"),
+    ("audit", "-A"),
+    ("repair", "-A", "--dry-run=client"),
+)
+
+
+def kubeconfig(path: Path, served: Mapping[str, Sandbox]) -> str:
+    """A file whose current context is the last of these."""
+    made: dict[str, Any] = {"apiVersion": "v1", "kind": "Config"}
+    made |= {"clusters": [], "users": [], "contexts": []}
+    for name, each in served.items():
+        theirs = yaml.safe_load(Path(each.kubeconfig).read_text())
+        made["clusters"].append({"name": name, "cluster": theirs["clusters"][0]["cluster"]})
+        made["users"].append({"name": name, "user": theirs["users"][0]["user"]})
+        made["contexts"].append({"name": name, "context": {"cluster": name, "user": name}})
+        made["current-context"] = name
+    path.write_text(yaml.safe_dump(made))
+    return str(path)
+
+
+def commands_in(value: Any) -> Iterator[str]:
+    """Every command in the texts of a document."""
+    if isinstance(value, str):
+        yield from (found[0] for found in re.finditer(terminal._COMMAND, value))
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from commands_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from commands_in(each)
+
+
+async def typed(command: str, one: User, *, dry: bool = True) -> str:
+    """What a shell says to the command; of kubectl's a dry run."""
+    if dry and " nodelife " not in command and " --raw " not in command and " describe " not in command:
+        command += " --dry-run=server"
+    process = await asyncio.create_subprocess_exec(
+        *("timeout", "20", "/bin/sh", "-c", command),
+        env={**one.environ, "PATH": f"{one.home}/bin:{one.environ['PATH']}"},
+        cwd=one.home,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    out, _ = await process.communicate()
+    return out.decode()
+
+
+@needs_kubectl
+def test_each_command_reaches_the_cluster_that_it_is_about(tmp_path: Path) -> None:
+    there: list[str] = []
+    elsewhere: list[str] = []
+
+    async def test() -> None:
+        async with (
+            sandbox(flags=FLAGS, objects=cluster(), record=there) as prod,
+            sandbox(flags=FLAGS, objects=cluster(), record=elsewhere) as other,
+            user(str(tmp_path / "none")) as one,
+        ):
+            config = kubeconfig(tmp_path / "my config", {"prod": prod, "other": other})
+            plugin = one.home / "bin" / "kubectl-nodelife"
+            plugin.parent.mkdir()
+            os.symlink(ROOT / "bin" / "kubectl-nodelife", plugin)
+            cordon = f"kubectl --kubeconfig='{config}' --context=prod cordon a2"
+            await typed(cordon, one, dry=False)
+            before = len(elsewhere)
+            flags = (f"--kubeconfig={config}", "--context=prod")
+            found: set[str] = set()
+            for words in ASKED:
+                output = () if words[0] == "status" else ("-o", "json")
+                told = await one.run(*words, *flags, "-n", "shop", *output)
+                assert told.code in (0, 4), told
+                found |= set(commands_in(yaml.safe_load(told.out) if output else told.out))
+                found |= set(commands_in(told.err))
+            found = {command for command in found if "kubectl drain refuses" not in command}
+            kinds = {command.partition("--")[0] for command in found}
+            assert len(found) >= 6 and any(" taint " in each for each in found), found
+            assert any(" nodelife " in kind for kind in kinds), kinds
+            for command in sorted(found):
+                there.clear()
+                said = await typed(command, one)
+                assert there or "daemon" in command, (command, said)
+            assert len(elsewhere) == before, elsewhere[before:]
+
+    play(test, 300)
