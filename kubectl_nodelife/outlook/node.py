@@ -8,7 +8,8 @@ last.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -34,6 +35,9 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_UNREACHABLE,
 )
 from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction, Range, classic_eviction
+
+CLOCKS_APART_NS: Final = 20 * SECOND_NS
+"""Clocks that are right differ by the interval of their signs, 10 s, and by a list's duration."""
 
 LOST_NODE_TAINTS: Final = (TAINT_NODE_UNREACHABLE, TAINT_NODE_NOT_READY)
 
@@ -91,7 +95,8 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     more. `late`: its next sign of life should have come. `first_look`: it was not watched before,
     so that its age alone proves nothing. `untaint_in`: until a monitor pass takes `lost_taints` off
     a node that is Ready again; None where there are none.
-    `classic`: where pods are evicted without taints; else None.
+    `classic`: where pods are evicted without taints; else None. `doubt`: why nothing can be said of
+    its age, "" where something can.
     """
 
     node: Node
@@ -110,6 +115,8 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     leases_count: bool = True
     classic: ClassicEviction | None = None
     untaint_in: Range | None = None
+    doubt: str = ""
+    renewed_ns: int | None = None
 
     @property
     def lost_taints(self) -> list[Taint]:
@@ -133,6 +140,16 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     def sign_age_ns(self) -> int | None:
         """How old the last sign of life is; None where that was not read."""
         return self.lease_age_ns if self.leases_count else self.status_age_ns
+
+    def clock_ahead_ns(self, now_ns: int) -> int:
+        """How far its signs lie beyond this moment: its clock, by which it dates them, is ahead.
+
+        0 where that is no more than lists read one after another explain.
+        """
+        ready = self.node.ready()
+        posted = ready.last_heartbeat_time if ready is not None else None
+        newest = max((int(t) for t in (posted, self.renewed_ns) if t is not None), default=0)
+        return newest - now_ns if newest - now_ns > CLOCKS_APART_NS else 0
 
     @property
     def last_sign(self) -> str:
@@ -161,14 +178,17 @@ class Outlook:
         now_ns: int,
         *,
         first_look: bool = False,
+        doubts: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """`first_look`: the cluster was not watched before this instant."""
+        """`first_look`: the cluster was not watched before this instant. `doubts`: node -> why its
+        age is unknown."""
         self.cache = cache
         self.settings = settings
         self.memory = lifecycle.memory
         self._next_pass_ns = lifecycle.next_pass_ns
         self.now_ns = now_ns
         self.first_look = first_look
+        self._doubts = doubts
         self._eviction = eviction
         self._positions = {
             name: (zone, i)
@@ -214,6 +234,8 @@ class Outlook:
             late=self._is_late(node),
             first_look=self.first_look,
             leases_count=self.settings.leases_count,
+            doubt=self._doubts.get(node.name, ""),
+            renewed_ns=renew_ns,
             classic=None if self.settings.taint_mode else self._classic(node, ready, sign.at_ns),
         )
         if made.classic is None and made.ready == "True" and made.lost_taints:
@@ -324,7 +346,12 @@ class Outlook:
 
 
 def join_controllers(
-    cache: Cache, settings: Settings, now_ns: int, *, first_look: bool = False
+    cache: Cache,
+    settings: Settings,
+    now_ns: int,
+    *,
+    first_look: bool = False,
+    doubts: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Outlook, list[Action]]:
     """The outlook at `now_ns`, and what the controllers would already have done by then.
 
@@ -336,5 +363,7 @@ def join_controllers(
     controllers: list[Controller] = [lifecycle, *([eviction] if eviction is not None else [])]
     engine = Engine(controllers, cache, join=True)
     overdue = list(engine.step(now_ns, ()))
-    outlook = Outlook(cache, settings, lifecycle, eviction, now_ns, first_look=first_look)
+    outlook = Outlook(
+        cache, settings, lifecycle, eviction, now_ns, first_look=first_look, doubts=doubts
+    )
     return outlook, overdue

@@ -97,6 +97,8 @@ def _silent_without_lease(outlook: NodeOutlook) -> NodeVerdict | None:
     It is not called lost: a Lease, which was not read, may be young.
     """
     age_ns = outlook.status_age_ns
+    if outlook.doubt:
+        return NodeVerdict("silent", outlook.doubt, None)
     if outlook.sign_age_ns is not None or age_ns is None:
         return None
     if age_ns <= _STATUS_REPORT_NS + outlook.grace_ns:
@@ -144,6 +146,8 @@ def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
         return NodeVerdict("healthy", because, None)
     age = human_duration(age_ns)
     because = f"Ready; {'lease renewed' if by_lease else 'status posted'} {age} ago"
+    if ahead_ns := outlook.clock_ahead_ns(now_ns):
+        because = f"Ready; its clock is {human_duration(ahead_ns)} ahead, which moves nothing"
     return NodeVerdict("healthy", because, None)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -169,15 +169,15 @@ def missing_parts(view: ClusterView) -> Iterator[str]:
         if error:
             yield f"{kind} cannot be read ({error}): {what}: not evaluated"
     if not view.unread.get("Lease"):
-        yield from _without_leases(view.cache)
+        yield from _without_leases(view.cache, view.doubts)
     if view.unread.get("Node") == "":
         yield "no nodes were read: nothing is known about them"
     if view.unread.get("Pod") == "":
         yield "no pods were read: evictions are not evaluated"
 
 
-def _without_leases(cache: Cache) -> Iterator[str]:
-    without = [name for name in cache.nodes if name not in cache.heartbeats]
+def _without_leases(cache: Cache, doubts: Container[str]) -> Iterator[str]:
+    without = [n for n in cache.nodes if n not in cache.heartbeats and n not in doubts]
     if without and len(without) == len(cache.nodes):
         yield "no node Lease was read: how long until a node is Unknown is not evaluated"
     elif without:

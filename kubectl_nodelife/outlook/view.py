@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final
 
 from kubectl_nodelife.engine.cache import Cache
@@ -46,9 +47,10 @@ class ClusterView:
         outlook: Outlook | None = None,
         first_look: bool = False,
         profile_origin: str = "",
+        doubts: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """`outlook`: of controllers that run already; without one it is made of `objects`, with
-        `unreadable` in quarantine, which `warnings` name.
+        `unreadable` in quarantine, which `warnings` name. `doubts`: node -> why its age is unknown.
         """
         self.settings = settings
         self.now_ns = now_ns
@@ -59,6 +61,7 @@ class ClusterView:
         self.objects = objects
         self.unreadable = unreadable
         self.profile_origin = profile_origin
+        self.doubts = doubts
         self._running = outlook
         self._first_look = first_look
 
@@ -96,5 +99,9 @@ class ClusterView:
         if self._running is not None:
             return self._running
         return join_controllers(
-            self.cache, self.settings, self.now_ns, first_look=self._first_look
+            self.cache,
+            self.settings,
+            self.now_ns,
+            first_look=self._first_look,
+            doubts=self.doubts,
         )[0]

@@ -37,6 +37,7 @@ _ZONE_COLUMNS = columns(
     "evictions* | why | brake*"
 )
 _CLOCKS = ("node-monitor-grace-period", "node-eviction-rate", "pod-eviction-timeout")
+_MOST_CLOCKS = 3
 _DEFAULT = "default of "
 _LONG_SECONDS = 1000
 MANY_NODES = 50
@@ -117,7 +118,7 @@ def _headline(status: NodeLifeStatus) -> str:
     one, more = ("is", "are") if seen else ("was", "were")
     when = "" if seen else " when the cluster was last seen"
     if not trouble:
-        return f"None of {many} {one} in trouble{when}."
+        return f"None of {many} {one} in trouble{when}{_clocks_ahead(status)}."
     worst = trouble[0]
     name, verdict = worst.outlook.node.name, worst.verdict
     return (
@@ -125,6 +126,17 @@ def _headline(status: NodeLifeStatus) -> str:
         f"the worst {one} {name}: {verdict.state}{_next(worst)}.\n"
         f"Why: kubectl nodelife explain node {name}"
     )
+
+
+def _clocks_ahead(status: NodeLifeStatus) -> str:
+    """The nodes whose clocks are ahead, each by how much; "" for none."""
+    ahead = ((n.outlook, n.outlook.clock_ahead_ns(status.now_ns)) for n in status.nodes)
+    said = [
+        f"; {of_node.node.name}: its clock is {human_duration(by_ns)} ahead of the others"
+        for of_node, by_ns in ahead
+        if by_ns
+    ]
+    return "".join(said[:_MOST_CLOCKS]) + ("; ..." if len(said) > _MOST_CLOCKS else "")
 
 
 def _assumed(status: NodeLifeStatus) -> str:

@@ -181,7 +181,12 @@ def commands_in(value: Any) -> Iterator[str]:
 
 async def typed(command: str, one: User, *, dry: bool = True) -> str:
     """What a shell says to the command; of kubectl's a dry run."""
-    if dry and " nodelife " not in command and " --raw " not in command and " describe " not in command:
+    if (
+        dry
+        and " nodelife " not in command
+        and " --raw " not in command
+        and " describe " not in command
+    ):
         command += " --dry-run=server"
     process = await asyncio.create_subprocess_exec(
         *("timeout", "20", "/bin/sh", "-c", command),

@@ -29,6 +29,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from kubectl_nodelife.commands.cluster.dump_files import SkippedFiles, dump_files, is_stranger
+from kubectl_nodelife.commands.cluster.moment import (
+    DoubtedClock,
+    agreed_sign,
+    clock_behind,
+    clocks_ahead,
+    newest_sign,
+)
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.profiles import Profile, followed_release
 from kubectl_nodelife.engine.settings import (
@@ -43,7 +50,7 @@ from kubectl_nodelife.kube.field_managers import NOBODY
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import Loaded, load_pieces
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Lease, Node, kubelet_versions
+from kubectl_nodelife.kube.node import Node, kubelet_versions
 from kubectl_nodelife.kube.object_reader import Seen
 from kubectl_nodelife.kube.times import MINUTE_NS, format_micro_time, parse_time
 from kubectl_nodelife.kube.unreadable import Ref, Unreadable, unreadable_sentences
@@ -85,6 +92,7 @@ class Dump(NamedTuple):
     `kinds_read`: kinds that the input covers; `complete`: all. `running`: what the input notes
     of the controllers that ran there. `unreadable`: objects that cannot be read or decided on.
     `release_warnings`: whose behaviour stands in for the release's.
+    `doubted`: nodes whose age is not known, for a clock is wrong.
     """
 
     objects: list[KubeObject]
@@ -98,6 +106,7 @@ class Dump(NamedTuple):
     running: DetectedSettings | None = None
     unreadable: tuple[Unreadable, ...] = ()
     release_warnings: tuple[str, ...] = ()
+    doubted: tuple[DoubtedClock, ...] = ()
 
     def moment(self) -> dict[str, str]:
         """The moment and its origin, for reports."""
@@ -149,6 +158,14 @@ def read_dump(
     followed = followed_release(
         ((profile or "", "--profile"),), noted_release, kubelet_versions(found)
     )
+    ahead = clocks_ahead(found, moment_ns)
+    warnings += (clock.sentence for clock in ahead)
+    grace_ns = make_settings(followed.profile).node_monitor_grace_period_ns
+    behind = clock_behind(found, moment_ns, grace_ns)
+    if behind is not None:
+        warnings.append(f"{behind.node}: {behind.sentence}; its age is not evaluated")
+        lease = ("Lease", (NAMESPACE_NODE_LEASE, behind.node))
+        found = [obj for obj in found if (kind_of(obj), obj.key) != lease]
     return Dump(
         found,
         moment_ns,
@@ -161,6 +178,7 @@ def read_dump(
         running,
         tuple(loaded.unreadable),
         tuple(followed.warnings),
+        () if behind is None else (behind,),
     )
 
 
@@ -244,7 +262,7 @@ def settings_from(profile: Profile, assignments: Sequence[str]) -> Settings:
 
 
 def _moment(
-    objects: Iterable[KubeObject], now: str | None, warnings: list[str], noted: str
+    objects: Sequence[KubeObject], now: str | None, warnings: list[str], noted: str
 ) -> tuple[int, str]:
     if now is not None:
         try:
@@ -256,18 +274,11 @@ def _moment(
             return int(parse_time(noted)), "noted in the snapshot"
         except ValueError:
             warnings.append(f"the annotation {ANNOTATION_MOMENT} is no time")
-    sign = newest_sign(objects)
+    sign = agreed_sign(objects)
     if sign is not None:
         return sign.time_ns, f"newest sign of life, {sign.source}"
     warnings.append("nothing in the input says when it was taken: ages count from now")
     return time.time_ns(), OWN_CLOCK
-
-
-class SignOfLife(NamedTuple):
-    """When a node last gave a sign (ns since the epoch), and what it was."""
-
-    time_ns: int
-    source: str
 
 
 class DumpPart(NamedTuple):
@@ -276,12 +287,6 @@ class DumpPart(NamedTuple):
     dump: str
     source: str
     loaded: Loaded
-
-
-def newest_sign(objects: Iterable[KubeObject]) -> SignOfLife | None:
-    """The newest sign of life of any node; None where there is none."""
-    signs = filter(None, map(_sign_of_life, objects))
-    return max(signs, key=lambda sign: sign.time_ns, default=None)
 
 
 def of_newest_dump(parts: Sequence[DumpPart]) -> tuple[list[DumpPart], list[str]]:
@@ -331,17 +336,6 @@ def _only(part: DumpPart, kinds: set[str]) -> DumpPart:
             kinds_read=found.kinds_read & kinds,
         )
     )
-
-
-def _sign_of_life(obj: KubeObject) -> SignOfLife | None:
-    if isinstance(obj, Lease) and obj.namespace == NAMESPACE_NODE_LEASE:
-        if obj.spec.renew_time is not None:
-            return SignOfLife(int(obj.spec.renew_time), f"the lease of node {obj.name}")
-    elif isinstance(obj, Node):
-        ready = obj.ready()
-        if ready is not None and ready.last_heartbeat_time is not None:
-            return SignOfLife(int(ready.last_heartbeat_time), f"the status of node {obj.name}")
-    return None
 
 
 class MergedObjects:

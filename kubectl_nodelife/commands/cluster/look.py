@@ -71,6 +71,7 @@ def view_of_dump(dump: Dump, kinds: Sequence[str], assignments: Sequence[str] = 
         objects=dump.objects,
         unreadable=dump.unreadable,
         profile_origin=dump.profile_origin,
+        doubts={clock.node: clock.sentence for clock in dump.doubted},
     )
 
 

@@ -290,7 +290,8 @@ def _lease(outlook: Outlook) -> LeaseObservation:
     others = [int(o.spec.renew_time) for o in leases if o.spec.renew_time is not None]
     lasts_ns = (found.spec.lease_duration_seconds or 15) * SECOND_NS + _LEASES_APART_NS
     holder, renewed_ns = found.spec.holder_identity or "", int(found.spec.renew_time)
-    return LeaseObservation(holder, lasts_ns, renewed_ns, max(others))
+    read_ns = min(max(others), max(outlook.now_ns, renewed_ns))  # one clock may be ahead
+    return LeaseObservation(holder, lasts_ns, renewed_ns, read_ns)
 
 
 def _signs_of_the_manager(
