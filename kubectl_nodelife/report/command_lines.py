@@ -3,7 +3,7 @@
 A sentence of a document says `kubectl taint node b2 ...`: which flags lead kubectl to that cluster
 only the command line knows that asked. So they are put into each command when an answer takes its
 form, here and nowhere else: kubectl's own behind the word `kubectl`, a plugin's behind `nodelife`,
-those of a dump behind the verb. A command that has such a flag already is left as it is.
+those of a dump at the end. A command that has such a flag already is left as it is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ VERBS_WITH_DUMPS = frozenset(
         "what-if",
     }
 )
-"""Verbs that take `-f` and `--now`, directly behind them."""
+"""Verbs that take `-f` and `--now`."""
 
 # Before these words "kubectl drain" is a subject of a sentence, and no command to be typed.
 _PROSE = "cordons|deletes|does|evicts|gives|had|has|in|is|lists|of|refuses|takes|waits|would"
@@ -57,7 +57,10 @@ class LeadingFlags(NamedTuple):
         return _commands().sub(self._led, text)
 
     def in_values(self, value: Any) -> Any:
-        """The same for every text in plain JSON values."""
+        """The same for every text in plain JSON values, but for a dump's: a document is kept, and
+        is read where that file is not."""
+        if self.dump:
+            return self._replace(dump=()).in_values(value)
         if not any(self):
             return value
         if isinstance(value, str):
@@ -73,7 +76,10 @@ class LeadingFlags(NamedTuple):
         if verb is not None:
             return f"kubectl{_words(self.kubectl)} {verb}"
         made = f"kubectl nodelife{_words(self.nodelife)} {plugin}"
-        return made + _words(self.dump) if plugin in VERBS_WITH_DUMPS else made
+        if plugin not in VERBS_WITH_DUMPS or " -f " in found["rest"]:
+            return made + found["rest"]
+        rest = found["rest"].rstrip(".:")
+        return made + rest + _words(self.dump) + found["rest"][len(rest) :]
 
     def query(self) -> str:
         """The flags as one word of a question to a daemon."""
@@ -104,6 +110,7 @@ def _commands() -> re.Pattern[str]:
     import re
 
     return re.compile(
-        r"\bkubectl (?:nodelife (?P<plugin>[a-z][a-z-]*)|"
-        rf"(?P<verb>{KUBECTL_VERBS})(?! (?:{_PROSE})\b))(?![-\w])(?! --help| -f\b)"
+        rf"\bkubectl (?:(?P<verb>{KUBECTL_VERBS})\b(?! (?:{_PROSE})\b)(?![-\w])|"
+        r"nodelife (?P<plugin>[a-z][a-z-]*)\b(?! --help)"
+        r"(?P<rest>(?: (?:'[^']*'|[^\s;,`'\"()])+)*))"
     )

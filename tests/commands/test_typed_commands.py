@@ -36,7 +36,7 @@ OF_KUBECTL = "kubectl '--kubeconfig=/my files/config' --context=prod"
         ("echo {} | kubectl delete --raw /x -f -", f"echo {{}} | {OF_KUBECTL} delete --raw"),
         (
             "'kubectl nodelife replay --drain w1' shows more",
-            "'kubectl nodelife --context=prod --namespace=shop replay -f 'a dump.json' --drain w1'",
+            "'kubectl nodelife --context=prod --namespace=shop replay --drain w1 -f 'a dump.json''",
         ),
         (
             "see kubectl nodelife daemon logs",
@@ -78,10 +78,10 @@ def test_the_verbs_that_read_dumps_are_those_that_take_f() -> None:
     assert taking == VERBS_WITH_DUMPS
 
 
-def test_a_dump_is_named_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    dump = ROOT / "tests" / "dumps" / "two-zones"
-    main(["what-if", "--each", "node", "-f", str(dump), "-o", "json"])
-    assert f"kubectl nodelife what-if -f {dump} lose node" in capsys.readouterr().out
+def test_a_dump_is_named_again(capsys: pytest.CaptureFixture[str]) -> None:
+    dump = str(ROOT / "tests" / "wild" / "node-09-kubelet-clock-wrong" / "first.json")
+    main(["status", "-f", dump])
+    assert f"\nWhy: kubectl nodelife explain node w-behind -f {dump}\n" in capsys.readouterr().out
 
 
 # --- typed ----------------------------------------------------------------------------------------
