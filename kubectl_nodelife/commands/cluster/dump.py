@@ -158,14 +158,7 @@ def read_dump(
     followed = followed_release(
         ((profile or "", "--profile"),), noted_release, kubelet_versions(found)
     )
-    ahead = clocks_ahead(found, moment_ns)
-    warnings += (clock.sentence for clock in ahead)
-    grace_ns = make_settings(followed.profile).node_monitor_grace_period_ns
-    behind = clock_behind(found, moment_ns, grace_ns)
-    if behind is not None:
-        warnings.append(f"{behind.node}: {behind.sentence}; its age is not evaluated")
-        lease = ("Lease", (NAMESPACE_NODE_LEASE, behind.node))
-        found = [obj for obj in found if (kind_of(obj), obj.key) != lease]
+    found, doubted = _without_wrong_clocks(found, moment_ns, followed.profile, warnings)
     return Dump(
         found,
         moment_ns,
@@ -178,8 +171,21 @@ def read_dump(
         running,
         tuple(loaded.unreadable),
         tuple(followed.warnings),
-        () if behind is None else (behind,),
+        doubted,
     )
+
+
+def _without_wrong_clocks(
+    objects: list[KubeObject], moment_ns: int, profile: Profile, warnings: list[str]
+) -> tuple[list[KubeObject], tuple[DoubtedClock, ...]]:
+    """The objects without the Lease whose age is not to be believed, and whose that was."""
+    warnings += (clock.sentence for clock in clocks_ahead(objects, moment_ns))
+    behind = clock_behind(objects, moment_ns, make_settings(profile).node_monitor_grace_period_ns)
+    if behind is None:
+        return objects, ()
+    warnings.append(f"{behind.node}: {behind.sentence}; its age is not evaluated")
+    lease = ("Lease", (NAMESPACE_NODE_LEASE, behind.node))
+    return [obj for obj in objects if (kind_of(obj), obj.key) != lease], (behind,)
 
 
 def _merged(
