@@ -65,6 +65,7 @@ class LiveCarrier:
             IntentJournal(session.intents, session.now_ns, lambda: 0),
             _Ends(self._ends, on_held, on_answer),
             session.now_ns,
+            session.monotonic_ns,
             PATIENCE_NS,
         )
         writing = ControllerWriter(session.writer, bucket)

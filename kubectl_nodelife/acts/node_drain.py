@@ -206,13 +206,13 @@ class NodeDrain:
         pod, turn, action = target.actor.pod, self._turn, self._action(target.actor.pod)
         if self._options.disable_eviction:
             self._show(f"deleting pod {pod.namespace}/{pod.name}{turn.suffix}")
-        elif not turn.may_try(target, self._session.now_ns()):
+        elif not turn.may_try(target, self._session.monotonic_ns()):
             return
         result = await carrier.carry_out(action, pod)
         while result.code == HELD and not self._is_spent():
             await asyncio.sleep(LOOK_S)
             result = await carrier.carry_out(action, pod)
-        code, now_ns = result.code, self._session.now_ns()
+        code, now_ns = result.code, self._session.monotonic_ns()
         if self._options.disable_eviction:
             turn.deleted(target, code, result.message, now_ns)
         elif turn.evicted(target, code, result.message, now_ns) == ASK_AGAIN:
@@ -286,7 +286,7 @@ class NodeDrain:
             actor.gone = True
         else:
             actor.pod = pod
-        self._turn.seen(target, self._session.now_ns())
+        self._turn.seen(target, self._session.monotonic_ns())
 
     async def _check_node(self) -> None:
         answer = await self._session.reader.call(Get("Node", ("", self.name)))

@@ -25,7 +25,7 @@ from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.engine.guard import Caps, Guard, WriteConditions
 from kubectl_nodelife.errors import Refused
-from kubectl_nodelife.live.clock import ServerClock, steady_ns
+from kubectl_nodelife.live.clock import MonotonicClock, ServerClock, steady_ns
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.writer import REQUEST_SECONDS, Writer, WritingSession
 
@@ -62,7 +62,9 @@ class ActOrder(msgspec.Struct, frozen=True):
 
 
 class ActSession:
-    """An act that may write. `reader` reads, `writer` writes; `now_ns` is the server's clock."""
+    """An act that may write. `reader` reads, `writer` writes; `now_ns` is the server's clock,
+    `monotonic_ns` one that nobody can set, for guard, pauses and limits.
+    """
 
     def __init__(
         self, order: ActOrder, target: Target, environ: Mapping[str, str], intents: Intents
@@ -73,14 +75,15 @@ class ActSession:
         self.guard = Guard(msgspec.structs.replace(order.caps, total=order.max_writes))
         self._clock = ServerClock()
         self._session = WritingSession(target, environ)
+        self.monotonic_ns = unset = MonotonicClock(self.now_ns).now_ns
         limit_s = order.request_s
-        self.reader = Writer(self._session, order.act, self.now_ns, self._clock, request_s=limit_s)
+        self.reader = Writer(self._session, order.act, unset, self._clock, request_s=limit_s)
         self.writer = Writer(
-            *(self._session, order.act, self.now_ns, self._clock),
+            *(self._session, order.act, unset, self._clock),
             dry_run=order.dry_run,
             request_s=limit_s,
         )
-        self.kill_switch = KillSwitch(self.reader, self.now_ns)
+        self.kill_switch = KillSwitch(self.reader, unset)
         self.checks = ClusterChecks(target, self.reader, intents, self.kill_switch)
 
     def now_ns(self) -> int:

@@ -437,6 +437,12 @@ class DecisionTask:
         limit_ns = max(settings.node_monitor_period_ns, min(_MOST_STANDSTILL_NS, half_ns))
         return limit_ns / SECOND_NS
 
+    def cold_for_ns(self) -> int:
+        """How much longer harm is held back, since a grace period has not been watched; 0: it is
+        not.
+        """
+        return max(0, self.cold_until_ns - self.clock.now_ns())
+
     def _note_cold(self, because: str) -> None:
         self.cold_since_ns = self.clock.now_ns()
         self.cold_until_ns = self.cold_since_ns + self.settings.node_monitor_grace_period_ns

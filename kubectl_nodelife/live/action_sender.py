@@ -77,7 +77,8 @@ Target = tuple[str, tuple[str, str]]
 
 
 class QueuedAction(msgspec.Struct):
-    """An action, the object as it was decided on, and when.
+    """An action, the object as it was decided on, and when. `since_ns`: since when it waits, by the
+    clock that nobody can set.
 
     `intent`: on its way to the disk, until the write takes it. `following`: what waits for it.
     `overtaken`: what came later has gone ahead of it.
@@ -86,6 +87,7 @@ class QueuedAction(msgspec.Struct):
     action: Action
     seen: KubeObject | None
     decided_ns: int
+    since_ns: int
     intent: asyncio.Future[int] | None = None
     following: Iterable[QueuedAction] = ()
     overtaken: bool = False
@@ -122,7 +124,7 @@ class ActionSender:
                 return refused
             slots, key = self._slots.of(item.action)
             async with slots.taken(key, item.action.id):
-                late = self._port.now_ns() - item.decided_ns > self._port.patience_ns
+                late = self._port.monotonic_ns() - item.since_ns > self._port.patience_ns
                 if late and (moot := self._why_moot(item)) is not None:
                     return moot
                 try:
@@ -154,7 +156,7 @@ class ActionSender:
         action, guard = item.action, self._port.guard
         if item.intent is not None or not isinstance(action, MarkPodNotReady) or guard.breakers:
             return
-        if guard.admit(action, self._port.view(), self._port.now_ns()) != GO:
+        if guard.admit(action, self._port.view(), self._port.monotonic_ns()) != GO:
             return
         conversation = converse(action, item.seen, item.decided_ns)
         call = next(conversation)
@@ -223,7 +225,7 @@ class ActionSender:
         action, port = item.action, self._port
         reported = ""
         while True:
-            now_ns = port.now_ns()
+            now_ns = port.monotonic_ns()
             admission = port.guard.admit(action, port.view(), now_ns)
             if self.stopped:
                 return Result(HELD, "enforcing has ended")
@@ -238,7 +240,7 @@ class ActionSender:
             if admission.because != reported:
                 reported = admission.because
                 port.recorder.held(action, reported, admission.until_ns)
-            if now_ns - item.decided_ns > port.patience_ns and not _is_patient(action):
+            if now_ns - item.since_ns > port.patience_ns and not _is_patient(action):
                 return Result(HELD, reported)
             await asyncio.sleep(min(0.5, max(0.01, (admission.until_ns - now_ns) / SECOND_NS)))
 
@@ -306,7 +308,7 @@ class ActionSender:
         if call.latest_ns > call.at_ns:
             until_ns = random.randint(call.at_ns, call.latest_ns)
         await self._sleep_until(until_ns)
-        return Answer(200, now_ns=self._port.now_ns())
+        return Answer(200, now_ns=self._port.monotonic_ns())
 
     async def _read(self, controller: str, call: Read) -> Answer:
         await self._token(controller)
@@ -356,7 +358,7 @@ class ActionSender:
 
     async def _send(self, action: Action, call: Write, intent: int) -> Answer:
         """Send what may be sent at this instant, and report the answer."""
-        port, now_ns = self._port, self._port.now_ns()
+        port, now_ns = self._port, self._port.monotonic_ns()
         port.guard.sending(action, now_ns)
         port.journal.note(intent, "sent")
         self.sending.add(action.target)
@@ -378,8 +380,8 @@ class ActionSender:
             self._untainting[untainted] -= bool(untainted)
         if answer.ok and isinstance(answer.obj, Node):
             self._note_node(answer.obj)
-        port.guard.ended(action, answer.code, answer.message, port.now_ns())
-        port.recorder.answered(action, answer, (port.now_ns() - now_ns) / SECOND_NS)
+        port.guard.ended(action, answer.code, answer.message, port.monotonic_ns())
+        port.recorder.answered(action, answer, (port.monotonic_ns() - now_ns) / SECOND_NS)
         return answer
 
     @asynccontextmanager
@@ -402,7 +404,7 @@ class ActionSender:
         if self.stopped:
             raise NotSent("enforcing has ended")
         port = self._port
-        admission = port.guard.admit(action, port.view(), port.now_ns())
+        admission = port.guard.admit(action, port.view(), port.monotonic_ns())
         if admission != GO:
             raise NotSent(getattr(admission, "because", ""))
 
@@ -452,13 +454,13 @@ class ActionSender:
 
     async def _token(self, controller: str) -> None:
         """Wait for a token of the controller's bucket."""
-        now_ns = self._port.now_ns()
+        now_ns = self._port.monotonic_ns()
         at_ns = self._controllers[controller].bucket.reserve(now_ns)
         if at_ns > now_ns:
             await self._sleep_until(at_ns)
 
     async def _sleep_until(self, at_ns: int) -> None:
-        await asyncio.sleep(max(0.0, (at_ns - self._port.now_ns()) / SECOND_NS))
+        await asyncio.sleep(max(0.0, (at_ns - self._port.monotonic_ns()) / SECOND_NS))
 
 
 def note_bug(port: ExecutorPort, action: Action, error: Exception) -> Result:

@@ -162,6 +162,28 @@ def spread_warnings(clock: ServerClock) -> list[str]:
     return [f"the clocks of the API servers differ by {seconds:.0f}s; ages may be wrong by as much"]
 
 
+class MonotonicClock:
+    """Nanoseconds that begin as an instant since the epoch and go on by a clock that nobody can
+    set: for all that must have been within the last N seconds, or may be at most N times a minute.
+
+    It differs from the API server's clock as soon as that one is set.
+    """
+
+    def __init__(
+        self, begin_ns: Callable[[], int], steady: Callable[[], int] = steady_ns
+    ) -> None:
+        """`begin_ns`: asked once, at the first use."""
+        self._begin_ns = begin_ns
+        self._steady = steady
+        self._offset_ns: int | None = None
+
+    def now_ns(self) -> int:
+        """The present."""
+        if self._offset_ns is None:
+            self._offset_ns = self._begin_ns() - self._steady()
+        return self._steady() + self._offset_ns
+
+
 DRIFT_NS: Final = 2 * SECOND_NS
 _SLEPT_NS: Final = SECOND_NS
 

@@ -99,7 +99,7 @@ class LiveExecutor:
             self._failed.forget_before(now_ns)
         key = self._key(action)
         queue = self._queues.get(key)
-        item = QueuedAction(action, seen, now_ns)
+        item = QueuedAction(action, seen, now_ns, self._port.monotonic_ns())
         self._queue_of[id(action)] = key
         self._of_passes[action.controller] += is_of_pass(action)
         if queue is not None:

@@ -87,7 +87,9 @@ def _always(action: Action) -> bool:
 
 
 class ExecutorPort(msgspec.Struct):
-    """The executor's inputs. Clocks in ns since the epoch."""
+    """The executor's inputs. Clocks in ns since the epoch: `now_ns` is the one by which is decided,
+    `monotonic_ns` one that nobody can set (`live.clock.MonotonicClock`), for guard and limits.
+    """
 
     cache: Cache
     guard: Guard
@@ -95,6 +97,7 @@ class ExecutorPort(msgspec.Struct):
     journal: IntentWriter
     recorder: Recorder
     now_ns: Callable[[], int]
+    monotonic_ns: Callable[[], int]
     patience_ns: int
     """An action that waited longer is not sent but decided anew: one monitor period."""
 

@@ -261,7 +261,7 @@ def test_a_pod_that_came_back_under_the_same_name_is_told() -> None:
     back = decode("Pod", pod("web-0", uid="two"))
     assert isinstance(shown, Pod) and isinstance(back, Pod)
     told: list[str] = []
-    session = SimpleNamespace(now_ns=lambda: 0, order=SimpleNamespace(dry_run=False))
+    session = SimpleNamespace(monotonic_ns=lambda: 0, order=SimpleNamespace(dry_run=False))
     bare = DrainOptions(force=True)
     drain = NodeDrain(
         cast(Any, session), Node(ObjectMeta(name="a1")), bare, told.append, told.append

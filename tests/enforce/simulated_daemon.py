@@ -257,7 +257,7 @@ class Process:
         self.watches = SimulatedWatches(server, dice)
         world = server.world
         clock = DaemonClock(
-            lambda: world.now_ns,
+            lambda: world.now_ns + world.server_ahead_ns,
             wall=lambda: world.wall_ns,
             steady=lambda: world.steady_ns,
             awake=lambda: world.awake_ns,

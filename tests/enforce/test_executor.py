@@ -100,6 +100,7 @@ class Lab:
         self.on_evidence: Callable[[], None] = lambda: None
         self.ends: list[tuple[str, int, str]] = []
         self.now_ns = NOW
+        self.set_by_ns = 0  # by how much the API server's clock was set since
         self.guard = Guard(UPSTREAM)
         self.most = self.running = 0
         self._answer = answer or (lambda call: Answer(200, self.objects.get(call.key)))
@@ -114,6 +115,7 @@ class Lab:
             lambda: self.view,
             self,
             self,
+            lambda: self.now_ns + self.set_by_ns,
             lambda: self.now_ns,
             5 * SECOND_NS,
             self if has_evidence else None,
@@ -292,9 +294,12 @@ def test_what_waited_for_its_turn_is_judged_anew(
     """Behind hundreds of nodes a write may wait for longer than a node takes to come back."""
     lab = Lab()
     lab.cache.apply(ready(status), NOW)
-    lab.now_ns = NOW + late_s * SECOND_NS
-    lab.view = replace(lab.view, kill_switch_absent_ns=lab.now_ns)
-    lab.play(action)
+
+    def wait() -> None:
+        lab.now_ns = NOW + late_s * SECOND_NS
+        lab.view = replace(lab.view, kill_switch_absent_ns=lab.now_ns)
+
+    lab.play(action, then=wait)
     assert ("sent" in lab.log) is sent
     assert lab.outcomes == [(type(action).__name__, 200 if sent else NOT_SENT)], "looked at again"
 

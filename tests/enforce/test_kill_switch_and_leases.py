@@ -35,6 +35,7 @@ class Lab:
 
     def __init__(self, answer: Answer) -> None:
         self.now_ns = NOW
+        self.set_by_ns = 0  # by how much the API server's clock was set since
         self.asked: list[str] = []
         self.told: list[Event] = []
         self.lies = 0
@@ -44,9 +45,10 @@ class Lab:
             name = f"n{number}"
             self.cache.apply(Put("Node", Node(ObjectMeta(name=name, uid=f"u-{name}"))), NOW)
             self.cache.apply(Put("Lease", lease(name, 900)), NOW)
-        tell, now = self.told.append, lambda: self.now_ns
+        tell, now = self.told.append, lambda: self.now_ns + self.set_by_ns
         client, writer = cast(Any, None), cast(Any, self)
-        self.evidence = LeaseReread(self.cache, client, writer, tell, now, PERIOD_NS)
+        unset = lambda: self.now_ns  # noqa: E731
+        self.evidence = LeaseReread(self.cache, client, writer, tell, now, unset, PERIOD_NS)
         self.evidence.watch_lies = self.lie
 
     def lie(self) -> None:
@@ -100,6 +102,27 @@ def test_many_at_once_are_one_list_a_period(monkeypatch: pytest.MonkeyPatch) -> 
     codes = lab.code(*(f"n{number}" for number in range(20)))
     assert len(lab.asked) == FEW and len(lists) == 1
     assert [number for number, code in enumerate(codes) if code == NOT_SENT] == [12]
+
+
+@pytest.mark.parametrize("set_by_s", [-3600, -20, 3600])
+def test_a_list_of_leases_is_kept_for_a_period_whatever_the_server_s_clock_says(
+    set_by_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = []
+
+    async def list_all(client: Any, resource: Any) -> Any:
+        lists.append(resource)
+        return SimpleNamespace(objects=[])
+
+    monkeypatch.setattr(lease_reread, "list_all", list_all)
+    lab = Lab(Answer(200, lease("n0", 900)))
+    lab.code(*(f"n{number}" for number in range(20)))
+    lab.set_by_ns = set_by_s * SECOND_NS
+    lab.code(*(f"n{number}" for number in range(20)))
+    assert len(lists) == 1, "the period is not over"
+    lab.now_ns += PERIOD_NS + 1
+    lab.code(*(f"n{number}" for number in range(20)))
+    assert len(lists) == 2, "evidence is never older than a period"
 
 
 def test_where_leases_do_not_count_nobody_asks() -> None:

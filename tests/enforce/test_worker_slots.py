@@ -129,6 +129,7 @@ class Busy:
                 cast(Any, self),
                 cast(Any, self),
                 lambda: NOW,
+                lambda: NOW,
                 5 * SECOND_NS,
                 cast(Any, self),
             )

@@ -44,7 +44,7 @@ def view_of(cache: Cache, guard: Guard) -> WriteConditions:
     )
     parts = cast(Any, (one, one, one, str, guard, lambda: NOW))
     synced = SimpleNamespace(is_set=lambda: True)
-    task = SimpleNamespace(stands_still="", synced=synced, cold_until_ns=0)
+    task = SimpleNamespace(stands_still="", synced=synced, cold_for_ns=lambda: 0)
     return WriteGate(*parts).view(cache, cast(Any, task))
 
 

@@ -42,6 +42,7 @@ def test_an_event_gives_way_to_writes(
             make_settings("v1.36"),
             cast(Any, None),
             lambda: world.now_ns,
+            lambda: world.now_ns,
             ServerClock(),
             lambda: "",
             lambda: world.now_ns < end_ns,

@@ -304,6 +304,7 @@ class Leader:
             IntentJournal(session.intents, session.now_ns, lambda: self._lease.epoch),
             _Narrator(self._show, self._parts.warn),
             session.now_ns,
+            session.monotonic_ns,
             PATIENCE_NS,
             deliver=self._deliver,
             waits=lambda action: not isinstance(action, EvictPod),
@@ -318,7 +319,7 @@ class Leader:
 
     async def _may_send_event(self) -> bool:
         """True if an Event may be sent now, once there is a token for it."""
-        now_ns = self._session.now_ns()
+        now_ns = self._session.monotonic_ns()
         wait_ns = self._event_tokens.reserve(now_ns) - now_ns
         await asyncio.sleep(max(0.0, wait_ns / SECOND_NS))
         return self._lease.keeper.leads() and not self._session.kill_switch.present
@@ -385,6 +386,6 @@ def why_shut(session: ActSession, lease: RunLease) -> str:
     if session.intents.error:
         return f"the journal cannot be written: {session.intents.error}"
     for breaker in session.guard.breakers.values():
-        if session.now_ns() < breaker.since_ns + HALF_OPEN_NS:
+        if session.monotonic_ns() < breaker.since_ns + HALF_OPEN_NS:
             return breaker.because
     return ""

@@ -66,7 +66,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Refused
 from kubectl_nodelife.kube.times import format_micro_time, parse_duration
 from kubectl_nodelife.live.client import Client
-from kubectl_nodelife.live.clock import DaemonClock
+from kubectl_nodelife.live.clock import DaemonClock, MonotonicClock
 from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import ExecutorPort, LiveExecutor
 from kubectl_nodelife.live.lease import LeaseKeeper
@@ -123,8 +123,9 @@ class Enforcement:
         target, environ = daemon.target, daemon.options.environ
         self._session = WritingSession(target, environ, show_plugin_stderr=False)
         self._side_session = WritingSession(target, environ, show_plugin_stderr=False)
-        self._side = Writer(self._side_session, "enforce", clock.now_ns, client.clock)
-        self.kill_switch = KillSwitch(self._side, clock.now_ns)
+        self.monotonic_ns = since = MonotonicClock(clock.now_ns, clock.steady_ns).now_ns
+        self._side = Writer(self._side_session, "enforce", since, client.clock)
+        self.kill_switch = KillSwitch(self._side, since)
         self.keeper = self._make_keeper(target)
         self._gate = WriteGate(
             self.keeper,
@@ -132,7 +133,7 @@ class Enforcement:
             self.kill_switch,
             self.journal_error,
             self.guard,
-            clock.now_ns,
+            since,
         )
         self._gone_nodes = GoneNodes(intents)
         sender = EventSender(self._side, clock.now_ns, self._may_announce)
@@ -140,9 +141,9 @@ class Enforcement:
         self._kept = KeptBreakers(self.guard, intents)
         self.guard.on_change, self.guard.on_close = self._note_breaker, self._announcer.closed
         self._forbidden = ForbiddenCheck(
-            lambda: self._preflight().permission(), self.guard, clock.now_ns
+            lambda: self._preflight().permission(), self.guard, since
         )
-        self._faults = FaultBreaker(self.guard, orders.controllers, clock.now_ns)
+        self._faults = FaultBreaker(self.guard, orders.controllers, since)
         self._target = target
         self._task: DecisionTask | None = None
         self._executor: LiveExecutor | None = None
@@ -178,7 +179,7 @@ class Enforcement:
             "the kill switch": self.kill_switch.run,
             "the journal of writes": lambda: intents.run(now_ns),
             "the watch for a controller manager": lambda: watch_manager(
-                self._side, self._unproven_with, self.guard, now_ns
+                self._side, self._unproven_with, self.guard, self.monotonic_ns
             ),
             "Events": self._announcer.run,
             "settling": lambda: settle_later(intents, self._side),
@@ -275,10 +276,10 @@ class Enforcement:
             "because": self.why_not or self._gate.watching_because(),
             "begin": self.orders.begin,
             "caps": self.orders.caps or "default",
-            "capsLeft": self.guard.left(self._clock.now_ns()),
+            "capsLeft": self.guard.left(self.monotonic_ns()),
             "lease": {"name": f"{lease.namespace}/{lease.name}", "holder": lease.holder},
             "breakers": [breaker.because for breaker in self.guard.breakers.values()],
-            "paused": self.pause.because(self._clock.now_ns()),
+            "paused": self.pause.because(self.monotonic_ns()),
             "ended": self._ended_parts(),
             "inFlight": self._executor.busy if self._executor is not None else 0,
             "writes": dict(self.recorder.counts),
@@ -321,6 +322,7 @@ class Enforcement:
         executor = self._make_executor(host.cache, task, feed)
         host.executor = self._executor = executor
         host.tripwires = self._tripwires = self._set_tripwires(host.cache, task)
+        host.monotonic_ns = self.monotonic_ns
         self._task = task
         # what was listed before there was this feed, such as during a pause, did not reach it
         feed.relist([kind for kind in KINDS if feed.states[kind].synced])
@@ -341,7 +343,7 @@ class Enforcement:
                 one.cancel()
             await asyncio.gather(*running, return_exceptions=True)
             self._daemon.tee.close(feed)
-            self._gone_nodes.keep(self._clock.now_ns())
+            self._gone_nodes.keep(self.monotonic_ns())
             self._task = self._executor = None
 
     async def _until_closed(self, task: DecisionTask, running: asyncio.Task[None]) -> None:
@@ -351,7 +353,7 @@ class Enforcement:
             await asyncio.sleep(_LOOK_S)
             if running.done():
                 running.result()  # a bug of ours
-            now_ns = self._clock.now_ns()
+            now_ns = self.monotonic_ns()
             watcher = self._daemon.watcher
             settings = watcher.settings
             both = task.synced.is_set() and watcher.synced.is_set()
@@ -383,7 +385,9 @@ class Enforcement:
                 put(WatchNews(event.kind, [event]))  # type: ignore[union-attr,list-item]
 
         period_ns = task.settings.node_monitor_period_ns
-        evidence = LeaseReread(cache, self._client, self._side, deliver, now_ns, period_ns)
+        evidence = LeaseReread(
+            cache, self._client, self._side, deliver, now_ns, self.monotonic_ns, period_ns
+        )
         evidence.leases_count = task.settings.leases_count
         evidence.watch_lies = lambda: feed.relist(["Lease"])
         port = ExecutorPort(
@@ -393,6 +397,7 @@ class Enforcement:
             IntentJournal(self.intents, now_ns, lambda: self.keeper.election.transitions),
             self.recorder,
             now_ns,
+            self.monotonic_ns,
             period_ns,
             evidence,
             deliver,
@@ -404,6 +409,7 @@ class Enforcement:
             task.settings,
             self._session,
             now_ns,
+            self.monotonic_ns,
             self._client.clock,
             self._gate.closed_because,
             lambda: self._executor is not None and bool(self._executor.sending),
@@ -418,7 +424,7 @@ class Enforcement:
 
         def answered(action: Action, answer: Answer, took_s: float) -> None:
             if answer.code == NO_ANSWER or took_s > _SLOW_S:
-                tripwires.trouble(self._clock.now_ns())
+                tripwires.trouble(self.monotonic_ns())
             self._forbidden.note(action, answer)
 
         self.recorder.on_sending, self.recorder.on_answered = tripwires.sends, answered
@@ -428,7 +434,7 @@ class Enforcement:
         """All memory is dropped with the term; a person must say that it goes on."""
         self._restored = because
         self._newest.clear()
-        self.guard.open(Breaker("time runs back", because, self._clock.now_ns()))
+        self.guard.open(Breaker("time runs back", because, self.monotonic_ns()))
 
     async def _unproven_with(self, holder: str) -> list[str]:
         orders = self.orders
@@ -443,7 +449,7 @@ class Enforcement:
             self._announcer.opened(breaker)
 
     def _note_begin(self, names: list[str]) -> None:
-        now_ns = self._clock.now_ns()
+        now_ns = self.monotonic_ns()
         self.why_not = ""
         if self._task is not None:
             self._gone_nodes.begin(self._task.host.cache, now_ns)
@@ -465,11 +471,12 @@ class Enforcement:
         missing = set(self.orders.controllers) - set(names)
         if missing:
             log.error("%s cannot be enforced: what it needs cannot be read", ", ".join(missing))
-        line = f"enforcing {','.join(self.orders.controllers)} since {format_micro_time(now_ns)}"
+        began_ns = self._clock.now_ns()
+        line = f"enforcing {','.join(self.orders.controllers)} since {format_micro_time(began_ns)}"
         log.info("%s", line)
         if not self.began_ns:
             self._daemon.options.report(line)
-        self.began_ns = now_ns
+        self.began_ns = began_ns
         self._announcer.began(",".join(self.orders.controllers))
 
 
@@ -507,9 +514,9 @@ def pausing_orders(enforcement: Enforcement | None, clock: DaemonClock) -> dict[
         if enforcement is None:
             raise BadInput("this daemon does not enforce: there is nothing to pause")
         text = (query.get("for") or [""])[0]
-        until_ns = clock.now_ns() + parse_duration(text) if text else 0
-        warning = enforcement.pause.begin(until_ns)
-        return {"paused": enforcement.pause.because(clock.now_ns()), "warning": warning}
+        now_ns = enforcement.monotonic_ns()
+        warning = enforcement.pause.begin(now_ns + parse_duration(text) if text else 0)
+        return {"paused": enforcement.pause.because(now_ns), "warning": warning}
 
     async def resume(query: server.Query) -> dict[str, Any]:
         if enforcement is None:

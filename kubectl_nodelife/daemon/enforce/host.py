@@ -32,7 +32,9 @@ JOIN, RESTART = "join", "restart"
 
 
 class EnforcingHost:
-    """See the module. `executor` is set once the cache is there for it."""
+    """See the module. `executor` is set once the cache is there for it. `monotonic_ns`: a clock
+    that nobody can set, for the tripwires; None: the instants of the ticks.
+    """
 
     def __init__(
         self,
@@ -50,6 +52,7 @@ class EnforcingHost:
         self.eviction: TaintEvictionController | None = None
         self.executor: LiveExecutor | None = None
         self.tripwires: Tripwires | None = None
+        self.monotonic_ns: Callable[[], int] | None = None
         self._begin = begin
         self.restarted = begin == RESTART
         self._began = began
@@ -118,17 +121,18 @@ class EnforcingHost:
         executor, tripwires = self.executor, self.tripwires
         self._put_off_passes(now_ns)
         ready = self._ready(events)
+        unset_ns = self.monotonic_ns() if self.monotonic_ns is not None else now_ns
         if tripwires is not None:
             earlier: ShownObjects = {}
             for event in ready:
                 try:
-                    tripwires.sees(event, now_ns, earlier)
+                    tripwires.sees(event, unset_ns, earlier)
                 except Exception as error:  # we would not notice another writer: nothing is sent
                     self._contain("tripwires", type(event).__name__, error, now_ns)
         for action in self.engine.step(now_ns, ready):
             try:
                 if tripwires is not None:
-                    tripwires.decides(action, now_ns)
+                    tripwires.decides(action, unset_ns)
                 executor.start(action, now_ns)
             except Exception as error:  # a bug of ours: the action ends unsent
                 self._contain(action.controller, action.target, error, now_ns)

@@ -48,6 +48,7 @@ class LeaseReread:
         writer: Writer,
         deliver: Callable[[Event], None],
         now_ns: Callable[[], int],
+        monotonic_ns: Callable[[], int],
         period_ns: int,
     ) -> None:
         self._cache = cache
@@ -55,6 +56,7 @@ class LeaseReread:
         self._writer = writer
         self._deliver = deliver
         self._now_ns = now_ns
+        self._monotonic_ns = monotonic_ns
         self._period_ns = period_ns
         self.watch_lies: Callable[[], None] = lambda: None
         self.leases_count = True
@@ -70,7 +72,7 @@ class LeaseReread:
         """
         if not self.leases_count:
             return Result(200)
-        now_ns = self._now_ns()
+        now_ns = self._monotonic_ns()
         while self._asked and self._asked[0] < now_ns - self._period_ns:
             self._asked.popleft()
         self._asked.append(now_ns)
@@ -106,7 +108,7 @@ class LeaseReread:
                 except NodelifeError as error:
                     return Result(503, f"the Leases cannot be listed: {error}")
                 self._listed = {obj.name: obj for obj in listing.objects}
-                self._listed_ns = self._now_ns()
+                self._listed_ns = self._monotonic_ns()
         lease = self._listed.get(node)
         return Result(200) if lease is None else self._compared(node, lease)
 
@@ -118,9 +120,9 @@ class LeaseReread:
         if renewed is None or (known is not None and known[0] is not None and renewed <= known[0]):
             return Result(200)
         self._deliver(Put("Lease", lease))
-        now_ns = self._now_ns()
-        if now_ns > self._lied_ns + self._period_ns:
-            self._lied_ns = now_ns
+        now_ns, unset_ns = self._now_ns(), self._monotonic_ns()
+        if unset_ns > self._lied_ns + self._period_ns:
+            self._lied_ns = unset_ns
             log.warning("the watch of Leases brings no renewals: it is opened anew")
             self.watch_lies()
         age_s = max(0, now_ns - renewed) // SECOND_NS

@@ -154,7 +154,7 @@ class WriteGate:
             leads=self._keeper.leads(),
             synced=task.synced.is_set() or bool(task.host.engine),
             blind=blind,
-            cold_until_ns=task.cold_until_ns,
+            cold_until_ns=now_ns + task.cold_for_ns(),
             paused_because=self._pause.because(now_ns),
             kill_switch_absent_ns=self._kill_switch.absent_ns,
             kill_switch_present=self._kill_switch.present,

@@ -98,6 +98,7 @@ def controller_writers(
     settings: Settings,
     session: WritingSession,
     now_ns: Callable[[], int],
+    monotonic_ns: Callable[[], int],
     clock: ServerClock,
     closed_because: Callable[[], str],
     is_sending: Callable[[], bool],
@@ -110,14 +111,14 @@ def controller_writers(
     qps, burst = client_rate(settings)
 
     def writing(name: str) -> ControllerWriter:
-        writer = Writer(session, name, now_ns, clock)
+        writer = Writer(session, name, monotonic_ns, clock)
         tokens = TokenBucket(qps / _EVENT_SHARE, max(1, burst // _EVENT_SHARE))
 
         async def admitted() -> bool:
-            at_ns = tokens.reserve(now_ns())
-            await asyncio.sleep(max(0.0, (at_ns - now_ns()) / SECOND_NS))
-            until_ns = now_ns() + int(_GIVES_WAY_S * SECOND_NS)
-            while is_sending() and now_ns() < until_ns:
+            at_ns = tokens.reserve(monotonic_ns())
+            await asyncio.sleep(max(0.0, (at_ns - monotonic_ns()) / SECOND_NS))
+            until_ns = monotonic_ns() + int(_GIVES_WAY_S * SECOND_NS)
+            while is_sending() and monotonic_ns() < until_ns:
                 await asyncio.sleep(_LOOK_S)
             return not closed_because()
 

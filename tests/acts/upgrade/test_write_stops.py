@@ -16,7 +16,7 @@ def shut(leads: bool = True, **fields: Any) -> str:
         "kill_switch": SimpleNamespace(present=False),
         "intents": SimpleNamespace(error=""),
         "guard": SimpleNamespace(breakers={}),
-        "now_ns": lambda: NOW_NS,
+        "monotonic_ns": lambda: NOW_NS,
     }
     lease = SimpleNamespace(keeper=SimpleNamespace(leads=lambda: leads))
     return why_shut(cast(Any, SimpleNamespace(**{**parts, **fields})), cast(Any, lease))
