@@ -140,9 +140,7 @@ class Enforcement:
         self._announcer = Announcer(self._ledger, sender, self.keeper, clock.now_ns)
         self._kept = KeptBreakers(self.guard, intents)
         self.guard.on_change, self.guard.on_close = self._note_breaker, self._announcer.closed
-        self._forbidden = ForbiddenCheck(
-            lambda: self._preflight().permission(), self.guard, since
-        )
+        self._forbidden = ForbiddenCheck(self._check_rights, self.guard, since)
         self._faults = FaultBreaker(self.guard, orders.controllers, since)
         self._target = target
         self._task: DecisionTask | None = None
@@ -198,6 +196,9 @@ class Enforcement:
     def take_limits(self, section: ClusterConfig) -> None:
         """Caps as the flags and the config file have them now."""
         self.guard.caps = caps_of(self.orders, section)
+
+    async def _check_rights(self) -> None:
+        await self._preflight().permission()
 
     def _preflight(self) -> Preflight:
         return Preflight(
