@@ -69,3 +69,11 @@ def test_nodes_are_not_looked_at_for_what_taints_nothing(
     monkeypatch.setattr(write_gate, "is_for_lost_node", looked)
     guard = Guard(caps)
     assert guard.admit(DELETE, view_of(cluster(0), guard), NOW) == GO
+
+
+def test_what_is_over_holds_nothing_while_the_clock_goes_on() -> None:
+    """The clock is read for the view after it was read for the decision."""
+    guard = Guard(UPSTREAM)
+    view = view_of(cluster(0), guard)
+    assert view.cold_until_ns == 0
+    assert guard.admit(taint("n1"), view, NOW - 1) == GO

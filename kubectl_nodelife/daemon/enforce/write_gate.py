@@ -150,11 +150,12 @@ class WriteGate:
         """The conditions for a write at this moment."""
         now_ns = self._now_ns()
         blind = self.watching_because() or task.stands_still
+        cold_for_ns = task.cold_for_ns()
         view = WriteConditions(
             leads=self._keeper.leads(),
             synced=task.synced.is_set() or bool(task.host.engine),
             blind=blind,
-            cold_until_ns=now_ns + task.cold_for_ns(),
+            cold_until_ns=now_ns + cold_for_ns if cold_for_ns else 0,
             paused_because=self._pause.because(now_ns),
             kill_switch_absent_ns=self._kill_switch.absent_ns,
             kill_switch_present=self._kill_switch.present,

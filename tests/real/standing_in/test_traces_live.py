@@ -47,6 +47,7 @@ IN_CI = (
     "full-disruption-one-zone",
     "v1.33-daemonset-on-lost-node",
     "v1.16-taint-based",
+    "taint-exchanged-while-pods-wait",
     "kubelet-reports-not-ready",
     "recovers-before-toleration-ends",
     "user-taints-noexecute",
