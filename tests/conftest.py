@@ -19,11 +19,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.deep import why_deep
+from tests.deep import place, why_deep
 
 THRESHOLDS = gc.get_threshold()
 SEEDS_OF_THE_SHORT_RUN = 3
-SEEDS = 20
+SEEDS = 10
 BATCH = 10
 """Seeds that one test plays: a failure names its seed, and processes share the batches."""
 
@@ -61,7 +61,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what is deep; the short run leaves it out."""
+    """Mark what is deep; the short run leaves it out. Where processes share the tests, what takes
+    longest is taken first (bin/test keeps pytest-xdist from ordering the files by another rule)."""
     deep, short = [], []
     for item in items:
         reason = why_deep(item.nodeid)
@@ -71,6 +72,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if deep and not config.option.deep:
         config.hook.pytest_deselected(items=deep)
         items[:] = short
+    elif hasattr(config, "workerinput"):
+        items[:] = sorted(deep, key=lambda item: place(item.nodeid)) + short
 
 
 def pytest_terminal_summary(

@@ -15,28 +15,21 @@ from typing import Any, Final
 import pytest
 
 DEEP: Final = {
-    "daemons, and commands as processes of their own": """
-        tests/daemon/test_command_faults.py
-        tests/daemon/test_command_weather.py
-        tests/daemon/test_commands.py
-        tests/daemon/test_drain_plan.py
-        tests/daemon/test_forked_answers.py
-        tests/daemon/test_hung_watch.py
-        tests/daemon/test_several_clusters.py
-        tests/daemon/test_what_if.py
-        tests/daemonset/test_live.py
-        tests/diverge/test_on_a_sandbox.py
-        tests/hostile/test_credentials.py
-        tests/hostile/test_evidence_of_life.py
-        tests/hostile/test_one_journal.py
-        tests/hostile/test_secrets_of_a_daemon.py
-        tests/notify/test_notices.py
-        tests/pod_status/test_live.py
-        tests/replay/test_sandbox.py
-        tests/test_readme.py
-        tests/via/test_via.py
+    "processes that share work": """
+        tests/sweep/test_killed.py
+        tests/sweep/test_sweep.py
+    """,
+    "releases, demos, installations": """
+        tests/release
+        tests/test_demo.py
+    """,
+    "a real control plane, or the real controllers": """
+        tests/real
+        tests/real_code
     """,
     "verbs that act, as processes, on a sandbox": """
+        tests/hostile/test_between_upgrades.py
+        tests/hostile/test_between_acts.py
         tests/acts/test_drain.py
         tests/acts/test_repair.py
         tests/acts/test_rollout_undo.py
@@ -44,16 +37,27 @@ DEEP: Final = {
         tests/acts/upgrade/test_detach.py
         tests/acts/upgrade/test_dry_run.py
         tests/acts/upgrade/test_orders.py
-        tests/hostile/test_between_acts.py
-        tests/hostile/test_between_upgrades.py
     """,
-    "a real control plane, or the real controllers": """
-        tests/real
-        tests/real_code
-    """,
-    "releases, demos, installations": """
-        tests/release
-        tests/test_demo.py
+    "daemons, and commands as processes of their own": """
+        tests/diverge/test_on_a_sandbox.py
+        tests/daemon/test_command_faults.py
+        tests/daemon/test_command_weather.py
+        tests/daemon/test_commands.py
+        tests/daemonset/test_live.py
+        tests/daemon/test_several_clusters.py
+        tests/via/test_via.py
+        tests/test_readme.py
+        tests/daemon/test_drain_plan.py
+        tests/daemon/test_forked_answers.py
+        tests/daemon/test_hung_watch.py
+        tests/daemon/test_what_if.py
+        tests/hostile/test_credentials.py
+        tests/hostile/test_evidence_of_life.py
+        tests/hostile/test_one_journal.py
+        tests/hostile/test_secrets_of_a_daemon.py
+        tests/notify/test_notices.py
+        tests/pod_status/test_live.py
+        tests/replay/test_sandbox.py
     """,
     "kubectl, a browser, a terminal, Prometheus": """
         tests/sandbox/test_kubectl.py
@@ -74,9 +78,10 @@ DEEP: Final = {
         tests/ui/test_without_a_mouse.py
         tests/ui/test_works.py
     """,
-    "processes that share work": """
-        tests/sweep/test_killed.py
-        tests/sweep/test_sweep.py
+    "files and numbers of the worst size": """
+        tests/hostile/test_bombs.py
+        tests/hostile/test_file_bombs.py
+        tests/hostile/test_worst_values.py
     """,
     "waiting": """
         tests/hostile/test_gentle.py::test_no_storm
@@ -84,13 +89,8 @@ DEEP: Final = {
         tests/ui/test_security.py::test_a_connection_that_asks_nothing_is_cut
         tests/snapshot/test_save.py
     """,
-    "files and numbers of the worst size": """
-        tests/hostile/test_bombs.py
-        tests/hostile/test_file_bombs.py
-        tests/hostile/test_worst_values.py
-    """,
 }
-"""Paths and node ids, by the reason."""
+"""Paths and node ids, by the reason; what takes longest first."""
 
 _REASONS: Final = {path: reason for reason, paths in DEEP.items() for path in paths.split()}
 
@@ -101,6 +101,14 @@ def why_deep(inside: str) -> str:
     file, *_ = name.split("::")
     folders = [file[:end] for end, char in enumerate(file) if char == "/"]
     return next(filter(None, map(_REASONS.get, (*folders, file, name))), "")
+
+
+def place(inside: str) -> int:
+    """Where the node id stands in the table: what stands first is begun first."""
+    name = inside.partition("[")[0]
+    return min(
+        (n for n, path in enumerate(_REASONS) if name.startswith(path)), default=len(_REASONS)
+    )
 
 
 def first_few(seeds: Iterable[Any], few: int = 5) -> list[Any]:
