@@ -5,9 +5,6 @@ Anyone who may port-forward to the pod may ask; nothing more is known of them. S
 alone: the server's orders are on no route here, and any request but GET is refused. A web page in a
 browser of this machine reaches loopback, too, and therefore the Host is the one that our client
 sends, and no header is there that browsers add.
-
-`BoundedListener` accepts a bounded number of connections for an aiohttp application, each of which
-must send a whole request in time, because any user of this machine may connect to loopback.
 """
 
 from __future__ import annotations
@@ -15,12 +12,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from typing import Any, Final
-from weakref import WeakSet
+from typing import Final
 
 from aiohttp import web
 
 from kubectl_nodelife.daemon.client import PROTOCOL
+from kubectl_nodelife.daemon.listener import BoundedListener
 from kubectl_nodelife.daemon.server import Handler, Server
 from kubectl_nodelife.errors import BadInput, Refused
 
@@ -59,7 +56,6 @@ class AnswerPort:
                 on=_FLAG,
                 remedy=f"give another port: {_FLAG}=PORT",
             ) from None
-        bound.setblocking(False)
         await self._listener.start([bound])
 
     async def close(self) -> None:
@@ -69,7 +65,6 @@ class AnswerPort:
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Asked for every request, whatever its path."""
-        self._listener.note_request(request)
         headers = request.headers
         from_browser = any(name.startswith(("Sec-", "Origin", "Referer")) for name in headers)
         if headers.getall("Host", []) != [_HOST] or from_browser:
@@ -100,65 +95,3 @@ def port_warning(port: int, *, in_pod: bool) -> list[str]:
     if in_pod:
         return []
     return [f"every user of this machine can ask this daemon at {ADDRESS}:{port} ({_FLAG})"]
-
-
-MOST_CONNECTIONS: Final = 64
-REQUEST_SECONDS: Final = 10.0
-
-
-class _RefusedConnection(asyncio.Protocol):
-    """A connection that is one too many."""
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        transport.close()
-
-
-class BoundedListener:
-    """See the module. The application calls `note_request` for each request that came whole."""
-
-    def __init__(self, app: web.Application) -> None:
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            shutdown_timeout=1.0,
-            handler_cancellation=True,  # an answer whose client has gone is not made
-        )
-        self._asked: WeakSet[asyncio.BaseTransport] = WeakSet()
-        self._servers: list[asyncio.Server] = []
-
-    async def start(self, bound: list[socket.socket]) -> None:
-        """Listen on bound sockets."""
-        await self._runner.setup()
-        loop = asyncio.get_running_loop()
-        for sock in bound:
-            self._servers.append(await loop.create_server(self._connection, sock=sock))
-
-    def stop_listening(self) -> None:
-        """Take no more connections."""
-        for server in self._servers:
-            server.close()
-
-    async def close(self) -> None:
-        """Listen no more, and finish what is being answered, for a second."""
-        self.stop_listening()
-        await self._runner.cleanup()
-
-    def note_request(self, request: web.Request) -> None:
-        """The connection of this request has sent one."""
-        if request.transport is not None:
-            self._asked.add(request.transport)
-
-    def _connection(self) -> asyncio.BaseProtocol:
-        server = self._runner.server
-        if server is None or len(server.connections) >= MOST_CONNECTIONS:
-            return _RefusedConnection()
-        made = server()
-        asyncio.get_running_loop().call_later(REQUEST_SECONDS, self._cut_silent, made)
-        return made
-
-    def _cut_silent(self, connection: Any) -> None:
-        """End a connection that has not sent a whole request in time."""
-        transport = connection.transport
-        if transport is not None and transport not in self._asked:
-            transport.abort()

@@ -29,6 +29,7 @@ from kubectl_nodelife.controllers import CONTROLLERS
 from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance
 from kubectl_nodelife.daemon.intents import WRITES
 from kubectl_nodelife.daemon.journal import open_journal
+from kubectl_nodelife.daemon.listener import raise_descriptor_limit
 from kubectl_nodelife.daemon.logs import begin_log
 from kubectl_nodelife.daemon.options import Options, from_anywhere, with_limits
 from kubectl_nodelife.daemon.own_program import HandOver
@@ -74,6 +75,7 @@ def run_daemon(options: Options, make_answers: MakeAnswers) -> int:
 
 def _run(options: Options, make_answers: MakeAnswers) -> int:
     import_all()
+    raise_descriptor_limit()
     options = from_anywhere(options)
     environ = dict(options.environ)
     target = find_target(options.overrides, options.environ)

@@ -217,7 +217,11 @@ class Daemon:
         )
         answers["upgrade"] = upgrade_answer(self.client, self.look, forked)
         answers["what_if"] = timed(answers["what_if"], self.what_if_times)
-        page = PageHost(self.look, journal, clock.now_ns, answers, self._always)
+        enforcement = self.enforcement
+        page = PageHost(
+            *(self.look, journal, clock.now_ns, answers, self._always),
+            lambda: enforcement is not None and enforcement.is_sending,
+        )
         server = Server(
             self.cluster,
             {**answers, "diverge": self.attendant.answer, "health": self._health, "hello": _hello},

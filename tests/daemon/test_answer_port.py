@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.daemon import server
-from kubectl_nodelife.daemon.answer_port import MOST_CONNECTIONS, AnswerPort, port_warning
+from kubectl_nodelife.daemon.answer_port import AnswerPort, port_warning
 from kubectl_nodelife.daemon.client import ORDERS
 from kubectl_nodelife.daemon.cluster_view import NotReadYet, WatchedCluster
+from kubectl_nodelife.daemon.listener import MOST_CONNECTIONS
 from kubectl_nodelife.daemon.server import Server
 from kubectl_nodelife.errors import BadInput
-from tests.loopback import play, until
+from tests.loopback import play
 from tests.metrics.test_endpoint import free_port
 
 PACKAGE = Path(__file__).parents[2] / "kubectl_nodelife"
@@ -184,27 +185,22 @@ def test_another_protocol_is_told_ours() -> None:
 def test_it_listens_on_loopback_alone() -> None:
     async def test() -> None:
         async with served() as port:
-            listeners = [s for server in port._listener._servers for s in server.sockets]
-            assert [s.getsockname() for s in listeners] == [("127.0.0.1", port.port)]
+            assert port._listener.addresses() == [("127.0.0.1", port.port)]
             with pytest.raises(BadInput, match="cannot listen at"):
                 await AnswerPort(port._server, port.port).start()
 
     play(test)
 
 
-def test_connections_and_answers_are_bounded() -> None:
+def test_connections_and_questions_are_bounded() -> None:
     async def test() -> None:
         async with served() as port:
-            held = [
-                await asyncio.open_connection("127.0.0.1", port.port)
-                for _ in range(MOST_CONNECTIONS)
-            ]
-            reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
-            assert await reader.read() == b"", "one too many is closed"
-            for _, each in (*held, (reader, writer)):
+            held = [await asyncio.open_connection("127.0.0.1", port.port) for _ in range(200)]
+            assert port._listener.count() <= MOST_CONNECTIONS
+            status, _ = await sent(port.port, "GET /v1/status", OURS)
+            assert status == 200, "a connection that asks nothing makes room"
+            for _, each in held:
                 each.close()
-            server = port._listener._runner.server
-            await until(lambda: server is not None and not server.connections)
             long = "x" * (2 << 20)
             status, _ = await sent(port.port, "GET /v1/status", OURS, long)
             assert status == 413

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import pytest
 
 import kubectl_nodelife.daemon.ui
-from kubectl_nodelife.daemon.answer_port import MOST_CONNECTIONS
 from kubectl_nodelife.daemon.ui import endpoint as endpoint_module
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.daemon.ui.endpoint import (
@@ -152,18 +151,10 @@ PATHS = ("/", "/page.js", STREAM, EXPLAIN, "/session", "/nowhere")
 
 @on_server
 async def test_it_listens_on_loopback_alone(one: Served) -> None:
-    found = {
-        sock.getsockname()[0]
-        for server in one.endpoint._listener._servers
-        for sock in server.sockets
-    }
-    assert "127.0.0.1" in found and found <= {"127.0.0.1", "::1"}
-    ports = {
-        sock.getsockname()[1]
-        for server in one.endpoint._listener._servers
-        for sock in server.sockets
-    }
-    assert ports == {one.port}
+    found = one.endpoint._listener.addresses()
+    hosts = {address[0] for address in found}
+    assert "127.0.0.1" in hosts and hosts <= {"127.0.0.1", "::1"}
+    assert {address[1] for address in found} == {one.port}
     with pytest.raises(BadInput, match="is taken"):
         listen(one.port)
     words = " ".join(inspect.signature(listen).parameters)
@@ -394,10 +385,9 @@ async def test_more_connections_or_bytes_than_allowed_are_refused(one: Served) -
     long = "X-Long: " + "x" * 7000
     assert (await one.ask("/", long)).status == 200
     assert (await one.ask("/", long, "X-Longer: " + "x" * 2000)).status == 431
-    held = [await asyncio.open_connection("127.0.0.1", one.port) for _ in range(MOST_CONNECTIONS)]
+    held = [await asyncio.open_connection("127.0.0.1", one.port) for _ in range(200)]
     try:
-        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
-            await one.ask("/")
+        assert (await one.ask("/")).status == 200, "a connection that asks nothing makes room"
     finally:
         for _, writer in held:
             writer.close()

@@ -158,7 +158,7 @@ class Enforcement:
         keeper.why_wrong_cluster = lambda: checks.why_not_take(self.orders.lease_namespace)
         self.health = LeaderHealth(self, self._clock.steady_ns)
         keeper.why_unfit = self.health.why_unfit
-        keeper.is_idle = lambda: self._executor is None or not self._executor.sending
+        keeper.is_idle = lambda: not self.is_sending
         return keeper
 
     def decision_task(self) -> DecisionTask | None:
@@ -261,6 +261,11 @@ class Enforcement:
             await journal.close()
         await self._session.close()
         await self._side_session.close()
+
+    @property
+    def is_sending(self) -> bool:
+        """True while a write is on its way."""
+        return self._executor is not None and bool(self._executor.sending)
 
     @property
     def stands_by(self) -> bool:
@@ -413,7 +418,7 @@ class Enforcement:
             self.monotonic_ns,
             self._client.clock,
             self._gate.closed_because,
-            lambda: self._executor is not None and bool(self._executor.sending),
+            lambda: self.is_sending,
         )
         return LiveExecutor(port, writers, WorkerSlots(cache, daemon_set_syncs(task.settings)))
 

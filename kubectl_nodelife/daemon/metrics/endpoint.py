@@ -1,9 +1,10 @@
 """HTTP endpoint of the metrics: /metrics, /healthz and /readyz, GET only.
 
-Nothing else of the daemon is reachable here. The text is made in a thread, in the format that the
-scraper asks for, and kept for a second, so that a second scraper costs nothing. With a token file
-/metrics requires its content as bearer token; the file is read anew for each request, since tokens
-rotate.
+Nothing else of the daemon is reachable here, and connections and requests are bounded for each peer
+(`BoundedListener`), since none of them may keep the daemon from its work. The text is made in a
+thread, in the format that the scraper asks for, and kept for a second, so that a second scraper
+costs nothing. With a token file /metrics requires its content as bearer token; the file is read
+anew for each request, since tokens rotate.
 
 The only module that imports prometheus_client, which costs 130 ms: it is imported by a daemon that
 serves metrics, and by nothing else.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import os
+import socket
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -30,6 +32,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from kubectl_nodelife.daemon.listener import BoundedListener
 from kubectl_nodelife.daemon.metrics.change_counts import Histogram
 from kubectl_nodelife.daemon.metrics.families import COUNTER, FAMILIES, HISTOGRAM, MetricFamily
 from kubectl_nodelife.daemon.metrics.recorder import MetricsRecorder
@@ -53,7 +56,7 @@ class MetricsEndpoint:
     def __init__(self, recorder: MetricsRecorder, options: MetricsOptions) -> None:
         self._recorder = recorder
         self._options = options
-        self._runner: web.AppRunner | None = None
+        self._listener: BoundedListener | None = None
         self._kept: dict[str, tuple[float, Exposition]] = {}
         self._making = asyncio.Lock()
 
@@ -65,24 +68,22 @@ class MetricsEndpoint:
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
-        self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=1.0
-        )
-        await self._runner.setup()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
-            await web.TCPSite(self._runner, host, port, ssl_context=tls).start()
+            bound = socket.create_server((host, port), family=family)
         except OSError as error:
-            await self.close()
             raise BadInput(
                 f"cannot listen: {os.strerror(error.errno) if error.errno else error}",
                 on=self._options.bind_address,
                 remedy="give another port to --metrics-bind-address",
             ) from None
+        self._listener = BoundedListener(app, tls)
+        await self._listener.start([bound])
 
     async def close(self) -> None:
         """Listen no more."""
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._listener is not None:
+            await self._listener.close()
 
     def _tls(self) -> ssl.SSLContext | None:
         options = self._options
@@ -123,18 +124,16 @@ class MetricsEndpoint:
         return web.Response(body=made.body, headers={"Content-Type": made.content_type})
 
     async def _made(self, accept: str) -> Exposition:
+        _, kind = choose_encoder(accept)
         async with self._making:
-            kept = self._kept.get(accept)
+            kept = self._kept.get(kind)
             now = time.monotonic()
             if kept is not None and now - kept[0] < KEPT_SECONDS:
                 return kept[1]
             plain = self._options.plain_zones
             values = self._recorder.values()
             made = await asyncio.to_thread(expose, values, accept, plain_zones=plain)
-            self._kept = {
-                word: old for word, old in self._kept.items() if now - old[0] < KEPT_SECONDS
-            }
-            self._kept[accept] = now, made
+            self._kept[kind] = now, made
             return made
 
     async def _healthz(self, request: web.Request) -> web.Response:

@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 from aiohttp import web
 
-from kubectl_nodelife.daemon.answer_port import REQUEST_SECONDS, BoundedListener
+from kubectl_nodelife.daemon.listener import REQUEST_SECONDS, BoundedListener
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.server import Answer, Query
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast, Subscriber
@@ -141,7 +141,6 @@ def _bound(family: int, address: str, port: int) -> socket.socket | OSError:
     except OSError as error:
         made.close()
         return error
-    made.setblocking(False)
     return made
 
 
@@ -149,8 +148,13 @@ class PageEndpoint:
     """See the module. `close` ends all streams."""
 
     def __init__(
-        self, answers: Mapping[str, Answer], broadcast: Broadcast, sessions: Sessions
+        self,
+        answers: Mapping[str, Answer],
+        broadcast: Broadcast,
+        sessions: Sessions,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_busy`: True while what is asked here should wait."""
         self.port = 0
         self._answers = answers
         self._broadcast = broadcast
@@ -170,7 +174,7 @@ class PageEndpoint:
             app.router.add_get(f"/api/v1/{question}", self._answer, allow_head=False)
         app.on_response_prepare.append(_with_headers)
         self.app = app
-        self._listener = BoundedListener(app)
+        self._listener = BoundedListener(app, is_busy=is_busy)
 
     async def start(self, bound: list[socket.socket]) -> None:
         """Listen on bound sockets of one port."""
@@ -185,7 +189,6 @@ class PageEndpoint:
 
     @web.middleware
     async def _admit(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        self._listener.note_request(request)
         status: int = HTTPStatus.INTERNAL_SERVER_ERROR
         try:
             headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in request.raw_headers]

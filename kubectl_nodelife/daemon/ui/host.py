@@ -47,7 +47,10 @@ class PageHost:
         now_ns: Callable[[], int],
         answers: Mapping[str, Answer],
         always: Always,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`is_busy`: True while the cluster is written to, which goes before."""
+        self._is_busy = is_busy
         self._look, self._journal, self._now_ns = look, journal, now_ns
         self._feed: LiveFeed | None = None
         self._answers = answers
@@ -117,7 +120,7 @@ class PageHost:
         bound = listen(port)
         feed = self._feed = LiveFeed(self._look, self._journal, self._now_ns, self._answers)
         self._sessions = Sessions(time.monotonic, seconds)
-        endpoint = PageEndpoint(self._answers, feed.broadcast, self._sessions)
+        endpoint = PageEndpoint(self._answers, feed.broadcast, self._sessions, self._is_busy)
         await endpoint.start(bound)
         self._endpoint = endpoint
         self._until = time.monotonic() + seconds
