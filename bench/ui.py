@@ -27,9 +27,8 @@ from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
 from kubectl_nodelife.daemon.ui.live_feed import HappenedChange
 from kubectl_nodelife.daemon.ui.sessions import Sessions
-from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveNode, delta
+from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveNode, WallZone, delta
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
-from kubectl_nodelife.outlook.wall import WallZone
 from tests.ui.browser import Browser, browser
 
 NODES = 5_000

@@ -30,10 +30,6 @@ VERBS: dict[str, tuple[str, str]] = {
         "kubectl_nodelife.commands.status:status",
         "Show each node's clock and each zone's brake.",
     ),
-    "top": (
-        "kubectl_nodelife.commands.top:top",
-        "Show zones, nodes and what comes next on the whole screen.",
-    ),
     "ui": (
         "kubectl_nodelife.commands.ui:ui",
         "Show the same in a browser, live, with what comes next.",

@@ -7,7 +7,7 @@ changes only when what it says changes, not because time passes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +19,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NextAction, node_verdict
 from kubectl_nodelife.outlook.view import ClusterView
-from kubectl_nodelife.outlook.wall import WallZone, wall_zones
-from kubectl_nodelife.outlook.zone import ZoneOutlook, zone_brakes, zones
+from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook, zone_brakes, zones
 
 SAME_SECONDS: Final = 0.5
 """An instant that moves by no more than that is not sent again."""
@@ -29,6 +28,22 @@ _NUMBERS: Final = {state: number for number, state in enumerate(WORST_FIRST)}
 _QUIET: Final = frozenset({"healthy", "cordoned"})
 _STEP: Final = 64
 _MARGIN_NS: Final = 5 * SECOND_NS
+
+
+class WallZone(msgspec.Struct, frozen=True, rename="camel"):
+    """A zone in a line. `rate`: nodes a second. `because`: the rule that decides it; `brake`: what
+    losing more nodes does.
+    """
+
+    name: str
+    state: str
+    nodes: int
+    not_ready: int
+    threshold: float
+    rate: float
+    queued: int
+    because: str
+    brake: str
 
 
 class LiveNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -266,3 +281,21 @@ def _moved(one: float | None, other: float | None) -> float:
     if one is None or other is None:
         return 0.0 if one is other else float("inf")
     return abs(one - other)
+
+
+def wall_zones(found: Sequence[ZoneOutlook], brakes: Mapping[str, ZoneBrake]) -> list[WallZone]:
+    """The zones in lines, in their order. `brakes`: by zone key."""
+    return [
+        WallZone(
+            name=zone.name,
+            state=zone.state,
+            nodes=zone.nodes,
+            not_ready=zone.not_ready,
+            threshold=zone.threshold,
+            rate=zone.rate,
+            queued=len(zone.queued),
+            because=zone.why,
+            brake=brakes[zone.key].sentence,
+        )
+        for zone in found
+    ]

@@ -16,7 +16,7 @@ DUMP = "tests/dumps/two-zones"
 
 # Each costs 30 to 700 ms of a start.
 LIVE = {"aiohttp", "asyncio", "kubernetes", "logging", "requests", "ssl", "watchdog"}
-LIVE |= {"prometheus_client", "textual"}
+LIVE |= {"prometheus_client"}
 CONTROLLERS = {"nodelifecycle", "podgc", "tainteviction", "upgrade"}
 CORE = {
     *(

@@ -38,7 +38,6 @@ names = {".".join(p.relative_to(lib).with_suffix("").parts).removesuffix(".__ini
 names |= {".".join(p.relative_to(lib).parts).split(".cpython-")[0]
           for p in lib.rglob("*.cpython-%d%d-*.so" % sys.version_info[:2])}
 assert len(names) > 300, len(names)
-names.remove("kubectl_nodelife.report.wall_app")  # of `top`: textual is an extra, and not there
 names.remove("kubectl_nodelife.sweep.pool")  # of `sweep`: Dask is an extra, too
 for name in sorted(names):
     if not name.endswith("_testcapi"):

@@ -18,11 +18,10 @@ from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta
 from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
-from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveNode, LiveWall, delta
+from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveNode, LiveWall, WallZone, delta
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
 from kubectl_nodelife.outlook.status import KINDS
 from kubectl_nodelife.outlook.view import ClusterView
-from kubectl_nodelife.outlook.wall import WallZone
 from kubectl_nodelife.outlook.works import works_of
 
 SECOND_NS = 10**9

@@ -12,8 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Itera
 from importlib import import_module
 from typing import Any, Final
 
-import msgspec
-
 from kubectl_nodelife.commands import answering
 from kubectl_nodelife.commands.answering import daemonset, explain, status
 from kubectl_nodelife.commands.answering.query import (
@@ -36,9 +34,7 @@ from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import HOUR_NS
-from kubectl_nodelife.outlook.status import status_steps
 from kubectl_nodelife.outlook.view import ClusterView
-from kubectl_nodelife.outlook.wall import Wall, wall
 
 ViewSource = Callable[[], ClusterView]
 
@@ -67,10 +63,6 @@ def make_answers(
         made = await sliced(status.steps(look(), query))
         return await asyncio.to_thread(status.response_of, made, query)
 
-    async def wall_now(query: Query) -> Response:
-        made = await sliced(_wall_steps(look(), query))
-        return {"document": msgspec.to_builtins(made)}
-
     async def explain_now(query: Query) -> Response:
         return explain.answer(look(), query)
 
@@ -90,7 +82,6 @@ def make_answers(
     return _led(
         {
             "status": status_now,
-            "wall": wall_now,
             "names": names_now,
             "explain": explain_now,
             daemonset.QUESTION: sets_now,
@@ -290,13 +281,3 @@ def _of_node(node: Node) -> str:
     state = {"True": "Ready", "False": "NotReady"}.get(ready.status if ready else "", "Unknown")
     zone = (node.metadata.labels or {}).get(ZONE_LABEL)
     return f"{state}, zone {zone}" if zone else state
-
-
-_MOST_NODES = 1_000
-
-
-def _wall_steps(view: ClusterView, query: Query) -> Generator[None, None, Wall]:
-    """The document that `top` draws, a step a node. Raises BadInput."""
-    status = yield from status_steps(view)
-    limit = min(_MOST_NODES, number(query, "limit") or _MOST_NODES)
-    return wall(status, word(query, "filter"), word(query, "sort") or "trouble", limit)
