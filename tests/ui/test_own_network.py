@@ -35,6 +35,6 @@ def test_it_asks_loopback_alone(tmp_path: Path) -> None:
     play(test)
     found = URL.findall(log.read_text())
     asked = {url for initiator, url in found if initiator.startswith("http://127.0.0.1:")}
-    assert any(url.endswith("/page.js") for url in asked)
+    assert any(url.endswith("/main.js") for url in asked)
     assert any(url.endswith("/api/v1/stream") for url in asked)
     assert {urlsplit(url).hostname for url in asked} == {"127.0.0.1"}, sorted(asked)

@@ -408,7 +408,7 @@ TRY_ALL = """
     asked(fetch(url + 'api/v1/status', { credentials: 'include' })),
     asked(fetch(url + 'session', { method: 'POST', body: '{}' })),
     loaded('img', 'src', 'icon.svg'),
-    loaded('script', 'src', 'page.js'),
+    loaded('script', 'src', 'main.js'),
     asked(new Promise((yes, no) => {
       const s = new EventSource(url + 'api/v1/stream', { withCredentials: true });
       s.onopen = yes; s.onerror = () => { s.close(); no(); };

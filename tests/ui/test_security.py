@@ -146,7 +146,7 @@ def on_server(test: Any) -> Any:
     return run
 
 
-PATHS = ("/", "/page.js", STREAM, EXPLAIN, "/session", "/nowhere")
+PATHS = ("/", "/main.js", STREAM, EXPLAIN, "/session", "/nowhere")
 
 
 @on_server
@@ -443,7 +443,7 @@ def test_the_pages_files_hold_no_markup_of_others() -> None:
         assert found is None, f"rule: the page has none of these; {file.name}: {found}"
     page = (PAGE / "index.html").read_text()
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\son\w+=", page)
-    assert set(page_files()) == {f"/{file.name}" for file in FILES} | {"/", "/page.js"}
+    assert set(page_files()) == {f"/{file.name}" for file in FILES} | {"/"}
     assert sum(file.stat().st_size for file in FILES if file.suffix == ".js") <= 60 * 1024
 
 

@@ -6,21 +6,17 @@ rule). Loopback alone keeps no web site out: a name that is rebound to 127.0.0.1
 take the site's scripts for our own, and then it sends no Origin. So `Host` is checked before
 anything else, on every path.
 
-The page's modules go out as one script (`one_script`), so that a browser asks once for all of them.
-They stay as they are written, and nothing is built: each becomes a function that is called once and
-returns what it exports, after those that it imports. Left out on purpose: all of the language of
-modules that the page does not use; a line of it that is not known here is an error.
+The page's modules are files as they are written; its head names all of them, so that a browser asks
+for them at once and not one after another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import errno
-import re
 import shlex
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from graphlib import TopologicalSorter
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Final
@@ -49,10 +45,6 @@ TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-
-_IMPORT = re.compile(r'^import (\{ [\w, ]+ \}) from "\./(\w+)\.js";$', re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
-_UNKNOWN = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 MOST_HEADER_BYTES: Final = 8 * 1024
 MOST_BODY_BYTES: Final = 4 * 1024
@@ -101,16 +93,12 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def page_files() -> dict[str, tuple[bytes, str]]:
-    """Path -> the page's file and its type. `/page.js`: all modules of the page in one."""
-    found, modules = {}, {}
+    """Path -> the page's file and its type."""
+    found = {}
     for file in files("kubectl_nodelife.daemon.ui").joinpath("page").iterdir():
-        name, _, ending = file.name.rpartition(".")
-        kind = TYPES.get(f".{ending}")
+        kind = TYPES.get(f".{file.name.rpartition('.')[2]}")
         if kind is not None:
             found[f"/{file.name}"] = file.read_bytes(), kind
-        if ending == "js":
-            modules[name] = file.read_text()
-    found["/page.js"] = one_script(modules, "main").encode(), TYPES[".js"]
     found["/"] = found["/index.html"]
     return found
 
@@ -327,32 +315,6 @@ def _refused(error: NodelifeError) -> web.Response:
 
 def _json(body: bytes, status: int = HTTPStatus.OK) -> web.Response:
     return web.Response(body=body, status=status, headers={"Content-Type": "application/json"})
-
-
-def one_script(modules: Mapping[str, str], entry: str) -> str:
-    """The module `entry` and those that it needs, as one script. `modules`: text by name.
-
-    Raises ValueError for an import or export of another form, KeyError for a module that is not
-    there, CycleError for modules that need each other.
-    """
-    needs: dict[str, list[str]] = {}
-    left = [entry]
-    while left:
-        name = left.pop()
-        if name not in needs:
-            needs[name] = [found[2] for found in _IMPORT.finditer(modules[name])]
-            left += needs[name]
-    order = TopologicalSorter({name: sorted(found) for name, found in sorted(needs.items())})
-    return "".join(_called(name, modules[name]) for name in order.static_order())
-
-
-def _called(name: str, text: str) -> str:
-    """The module as a constant that holds what it exports."""
-    exported = ", ".join(found[1] for found in _EXPORT.finditer(text))
-    body = _EXPORT.sub("", _IMPORT.sub(r"const \1 = of_\2;", text))
-    if unknown := _UNKNOWN.search(body):
-        raise ValueError(f"{name}.js: {unknown[0]}")
-    return f"const of_{name} = (() => {{\n{body}return {{ {exported} }};\n}})();\n"
 
 
 def refusal(
