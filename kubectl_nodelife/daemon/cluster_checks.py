@@ -28,7 +28,6 @@ from kubectl_nodelife.live.writer import Writer
 
 CLUSTER_MARK: Final = "kube-system-uid"
 RIGHTS: Final = "the role of `kubectl nodelife rbac --mode enforce` lets it be read"
-_REVIEWS: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _AT_ONCE: Final = 8
 _MOST_NAMED: Final = 5
 
@@ -146,11 +145,13 @@ class ClusterChecks:
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         """Every one of these rights is there. `say` receives each that is missing, if many are."""
-        gate = asyncio.Semaphore(_AT_ONCE)
+        from kubectl_nodelife.live.typed import TypedApi  # what only reads needs none of it
+
+        gate, api = asyncio.Semaphore(_AT_ONCE), TypedApi(self._writer.send)
 
         async def is_allowed(right: Right) -> bool:
             async with gate:
-                return await self._allowed(right)
+                return await api.may(right._asdict())
 
         allowed = await asyncio.gather(*map(is_allowed, wanted))
         found = [right for right, there in zip(wanted, allowed, strict=True) if not there]
@@ -211,22 +212,6 @@ class ClusterChecks:
             server = self._target.server
             raise Refused(f"{what} {word}: {answer.message}", on=server, remedy=remedy)
         return answer.raw or {}
-
-    async def _allowed(self, right: Right) -> bool:
-        attributes = {"group": right.group, "resource": right.resource, "verb": right.verb}
-        attributes |= {"subresource": right.subresource} if right.subresource else {}
-        attributes |= {"namespace": right.namespace} if right.namespace else {}
-        attributes |= {"name": right.name} if right.name else {}
-        body = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": attributes},
-        }
-        request = Request("POST", _REVIEWS, "application/json", body)
-        answer = await self._writer.send(request, "SelfSubjectAccessReview")
-        if not answer.ok:
-            raise Unreachable(f"cannot ask what is allowed: {answer.message}", on=_REVIEWS)
-        return bool(((answer.raw or {}).get("status") or {}).get("allowed"))
 
 
 def check_transport(target: Target, say: Callable[[str], None], *, insecure: bool) -> None:

@@ -116,3 +116,29 @@ def test_a_dump_is_answered_without_what_a_cluster_needs() -> None:
         for words, modules in found.items()
     }
     assert {words: names for words, names in wrong.items() if names} == {}
+
+
+IMPORT_ALL = """
+import importlib, pkgutil, sys
+import kubectl_nodelife
+for module in pkgutil.walk_packages(kubectl_nodelife.__path__, "kubectl_nodelife."):
+    if module.name not in ("kubectl_nodelife.__main__", "kubectl_nodelife.live.typed"):
+        importlib.import_module(module.name)
+print(sorted(name for name in sys.modules if name.partition(".")[0] == "kubernetes"))
+"""
+
+
+def test_the_official_client_is_loaded_only_where_its_typed_calls_are_made() -> None:
+    """No read, no watch and no daemon in dry run pays for it: one module of ours loads it, and that
+    one is imported by what checks rights before a write alone.
+    """
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", IMPORT_ALL], capture_output=True, text=True, cwd=ROOT
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    importers = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "kubectl_nodelife").rglob("*.py")
+        if "kubectl_nodelife.live.typed import" in path.read_text()
+    }
+    assert importers == {"kubectl_nodelife/daemon/cluster_checks.py"}

@@ -49,7 +49,7 @@ class Server:
         if answer is not None:
             return answer
         if request.path.endswith("selfsubjectaccessreviews"):
-            return Answer(201, raw={"status": {"allowed": True}})
+            return Answer(201, raw={**request.body, "status": {"allowed": True}})
         if request.path.endswith("nodelife-stop"):
             return Answer(404, reason="NotFound")
         return Answer(200, raw={"metadata": {"uid": "u"}, "items": []})
@@ -107,7 +107,7 @@ def deny(path: str, body: dict[str, Any]) -> Answer | None:
         return None
     asked = body["spec"]["resourceAttributes"]
     allowed = (asked["resource"], asked["verb"]) != ("pods", "delete")
-    return Answer(201, raw={"status": {"allowed": allowed}})
+    return Answer(201, raw={**body, "status": {"allowed": allowed}})
 
 
 def there(path: str, body: dict[str, Any]) -> Answer | None:

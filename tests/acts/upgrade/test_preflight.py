@@ -25,7 +25,7 @@ def test_each_missing_right_is_a_line_with_what_asks_for_it_again() -> None:
     def deny(path: str, body: dict[str, Any]) -> Answer | None:
         asked = body.get("spec", {}).get("resourceAttributes", {})
         allowed = asked.get("verb") in ("get", "list", "watch")
-        return Answer(201, raw={"status": {"allowed": allowed}}) if asked else None
+        return Answer(201, raw={**body, "status": {"allowed": allowed}}) if asked else None
 
     server, said = Server(deny), list[str]()
     one = cast(Any, server)
