@@ -26,8 +26,11 @@ from release.source import ReleaseError
 _SOURCES: Final = (".c", ".h", ".hpp", ".cpp", ".pyx", ".pxd", ".pxi", ".hash", ".pyc", ".pyi")
 
 # A class for each kind of object and each call of the API, which the client loads by name and on
-# demand. No code does: objects are decoded by msgspec. They are four fifths of an unpacked archive.
-_UNUSED: Final = re.compile(r"kubernetes/(aio/)?client/(api|models)/(?!__init__\.py$)")
+# demand: four fifths of an unpacked archive. Ours needs those that `live/typed.py` names, and what
+# they import; objects are decoded by msgspec.
+_GENERATED: Final = re.compile(r"kubernetes/(aio/)?client/(api|models)/(?!__init__\.py$)")
+_NAMES: Final = re.compile(r"kubernetes\.aio\.client\.(?:api|models)\.\w+")
+_NAMED_BY: Final = Path(__file__).parents[1] / "kubectl_nodelife" / "live" / "typed.py"
 
 # Extension modules not worth their size, each with a fallback in Python: charset_normalizer guesses
 # the encoding of what requests fetches, which no code asks it for; web sockets are not used; the
@@ -120,13 +123,26 @@ def _is_spare(path: str) -> bool:
     return path.endswith(".so") and (path.startswith(_SPARE) or "__mypyc" in path)
 
 
+def needed_modules(client: zipfile.ZipFile) -> set[str]:
+    """The files of the official client's generated code that our typed calls import."""
+    needed, left = set[str](), set(_NAMES.findall(_NAMED_BY.read_text()))
+    while left:
+        path = left.pop().replace(".", "/") + ".py"
+        if path not in needed:
+            needed.add(path)
+            left |= set(_NAMES.findall(client.read(path).decode()))
+    return needed
+
+
 def _read(wheel: Path) -> Package:
     name, version = wheel.name.split("-")[:2]
     package = Package(lock.normalised(name), version, {}, {}, b"")
     with zipfile.ZipFile(wheel) as archive:
+        needed = needed_modules(archive) if name == "kubernetes" else set()
         for path in sorted(archive.namelist()):
             top, _, inner = path.partition("/")
-            if path.endswith(("/", *_SOURCES)) or _UNUSED.match(path) or _is_spare(path):
+            unused = _GENERATED.match(path) and path not in needed
+            if path.endswith(("/", *_SOURCES)) or unused or _is_spare(path):
                 continue
             content = archive.read(path)
             if top.endswith(".dist-info"):

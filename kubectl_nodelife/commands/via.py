@@ -11,6 +11,10 @@ after another.
 A thread runs the event loop of the connections; each `connect` is a WebSocket of its own and one
 end of a pair of sockets, whose other end the loop carries to the pod and back. What goes wrong on
 the way before anything came back is said to the client as a daemon says its errors.
+
+`kubectl port-forward` does not take its place: it listens on a port of loopback, where every user
+of this machine could ask with our rights as long as a command runs, and a `--token` would stand in
+its arguments for all to read.
 """
 
 from __future__ import annotations

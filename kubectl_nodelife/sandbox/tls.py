@@ -2,10 +2,11 @@
 private kubeconfig for clients.
 
 kubectl sends a token only over TLS. The key exists as long as the sandbox and is valid for this
-machine's loopback addresses only. No package of an installed archive makes certificates, and those
-that do (cryptography) would be a quarter of its size: so the two certificates, an authority and a
-server, are put together here, with ECDSA on P-256. Do not use it for what must stay secret: the
-arithmetic takes a time that depends on the key.
+machine's loopback addresses only. No package of an installed archive makes certificates.
+cryptography does, but it would be a quarter of the archive, beyond its limit of 20 MB, and its
+releases no longer have wheels for Intel Macs: so the two certificates, an authority and a server,
+are put together here, with ECDSA on P-256. Do not use it for what must stay secret: the arithmetic
+takes a time that depends on the key.
 
 Follows RFC 5280 (certificates), RFC 5480 and RFC 5758 (elliptic curves in them), RFC 5915 (the
 key's form), FIPS 186-5 section 6.4 (ECDSA).
