@@ -64,11 +64,11 @@ DEEP: Final = {
         tests/metrics/test_endpoint.py
         tests/report/test_every_screen.py
         tests/report/test_watch_in_tmux.py
-        tests/top
+
         tests/ui/test_accessible.py
         tests/ui/test_drawing.py
         tests/ui/test_looks.py
-        tests/ui/test_one_script.py
+        tests/ui/test_modules.py
         tests/ui/test_own_network.py
         tests/ui/test_page.py
         tests/ui/test_reads.py
