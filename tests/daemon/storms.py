@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.actions import Action
@@ -28,6 +27,7 @@ from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.timeline import Timeline
 from kubectl_nodelife.sim.world import World
 from tests.daemon.lab import SECOND, T0, Lab, lease
+from tests.random.weather import Storm, daemon_set
 from tests.sim.documents import Json, document, node, owner, pod
 
 STORM_S = 120
@@ -40,22 +40,18 @@ _LATE_NS = 50 * MILLISECOND_NS
 
 def storm(seed: int) -> Json:
     """The scenario of a seed: a storm, then everything is put right, then calm."""
-    return _Storm(random.Random(seed)).scenario()
+    return _Storm(seed).scenario()
 
 
-class _Storm:
-    def __init__(self, dice: random.Random) -> None:
-        self.dice = dice
-        self.nodes: list[str] = []
-        self.pods: list[str] = []
-        self.removed: set[str] = set()
+class _Storm(Storm):
+    storm_s, zones, weights = STORM_S, "abc", (30, 25, 12, 8, 8, 6, 8, 5, 6)
 
     def scenario(self) -> Json:
         dice = self.dice
         objects = [*self._nodes(), *self._workloads()]
         if dice.random() < 0.5:
-            objects.append(_daemon_set())
-        events = [self._event() for _ in range(dice.randint(2, 14))]
+            objects.append(daemon_set())
+        events = [self.event() for _ in range(dice.randint(2, 14))]
         return document(
             profile="v1.36",
             flags={
@@ -74,11 +70,11 @@ class _Storm:
                 "podStopDuration": "1500ms",
             },
             objects=objects,
-            events=[*sorted(events, key=lambda e: float(e["at"][:-1])), *self._put_right()],
+            events=[*sorted(events, key=lambda e: float(e["at"][:-1])), *self.put_right()],
         )
 
     def _nodes(self) -> Iterator[Json]:
-        for zone in "abc"[: self.dice.randint(1, 3)]:
+        for zone in self.zones[: self.dice.randint(1, 3)]:
             for number in range(self.dice.randint(1, 4)):
                 self.nodes.append(f"{zone}{number}")
                 yield node(self.nodes[-1], zone)
@@ -95,57 +91,6 @@ class _Storm:
                 home = self.dice.choice(self.nodes)
                 of = (kind, name) if kind else None
                 yield pod(self.pods[-1], home, owner=of, tolerates=tolerates)
-
-    def _event(self) -> Json:
-        dice = self.dice
-        at = {"at": f"{dice.randrange(1, STORM_S * 10) / 10}s"}
-        some = dice.sample(self.nodes, dice.randint(1, len(self.nodes)))
-        what = dice.choices(
-            ("stop", "start", "report", "taint", "untaint", "cordon", "zone", "pod", "node"),
-            (30, 25, 12, 8, 8, 6, 8, 5, 6),
-        )[0]
-        match what:
-            case "stop" | "start":
-                return {**at, "kubelet": {"nodes": some, "heartbeats": what}}
-            case "report":
-                conditions = {"Ready": dice.choice(("True", "False")), "DiskPressure": "True"}
-                return {**at, "kubelet": {"nodes": some, "conditions": conditions}}
-            case "taint":
-                return {**at, "taint": {"nodes": some, "add": ["storm=1:NoExecute"]}}
-            case "untaint":
-                return {**at, "taint": {"nodes": some, "remove": ["storm:NoExecute"]}}
-            case "cordon":
-                return {**at, dice.choice(("cordon", "uncordon")): {"nodes": some}}
-            case "zone":
-                selector = f"topology.kubernetes.io/zone={dice.choice('abc')}"
-                return {**at, "kubelet": {"selector": selector, "heartbeats": "stop"}}
-            case "pod":
-                return {**at, "delete": {"kind": "Pod", "name": dice.choice(self.pods)}}
-        self.removed.add(some[0])
-        return {**at, "delete": {"kind": "Node", "name": some[0]}}
-
-    def _put_right(self) -> list[Json]:
-        at: dict[str, Any] = {"at": f"{STORM_S}s"}
-        well = {"Ready": "True", "DiskPressure": "False"}
-        back = [{**at, "apply": node(name, name[0])} for name in sorted(self.removed)]
-        return [
-            *back,
-            {**at, "kubelet": {"nodes": self.nodes, "conditions": well, "heartbeats": "start"}},
-            {**at, "taint": {"nodes": self.nodes, "remove": ["storm:NoExecute"]}},
-            {**at, "uncordon": {"nodes": self.nodes}},
-        ]
-
-
-def _daemon_set() -> Json:
-    labels = {"app": "agent"}
-    containers = [{"name": "c", "image": "registry.example/agent:1"}]
-    template = {"metadata": {"labels": labels}, "spec": {"containers": containers}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "agent", "namespace": "default", "uid": "uid-agent"},
-        "spec": {"selector": {"matchLabels": labels}, "template": template},
-    }
 
 
 class Beside:

@@ -26,7 +26,7 @@ KINDS = ("ReplicaSet", "StatefulSet", "Job", "")
 
 def weather(seed: int) -> Json:
     """The scenario of a seed."""
-    return _Weather(random.Random(seed)).scenario()
+    return _Weather(seed).scenario()
 
 
 def stormy_faults(seed: int) -> Faults:
@@ -46,18 +46,85 @@ def stormy_faults(seed: int) -> Faults:
     return fault
 
 
-class _Weather:
-    def __init__(self, dice: random.Random) -> None:
-        self.dice = dice
+class Storm:
+    """What befalls the nodes and pods of a random cluster, which a subclass makes, by the dice."""
+
+    storm_s: int
+    zones: str
+    weights: tuple[int, ...]
+    """Of kubelets that stop, start and report, taint, untaint, cordon, a zone, a pod, a node."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = random.Random(seed)
         self.nodes: list[str] = []
         self.pods: list[str] = []
         self.removed: set[str] = set()
+
+    def event(self) -> Json:
+        """One of the storm's."""
+        dice = self.dice
+        at = {"at": f"{dice.randrange(1, self.storm_s * 10) / 10}s"}
+        some = dice.sample(self.nodes, dice.randint(1, len(self.nodes)))
+        what = dice.choices(
+            ("stop", "start", "report", "taint", "untaint", "cordon", "zone", "pod", "node"),
+            self.weights,
+        )[0]
+        match what:
+            case "stop" | "start":
+                return {**at, "kubelet": {"nodes": some, "heartbeats": what}}
+            case "report":
+                conditions = {"Ready": dice.choice(("True", "False")), "DiskPressure": "True"}
+                return {**at, "kubelet": {"nodes": some, "conditions": conditions}}
+            case "taint":
+                return {**at, "taint": {"nodes": some, "add": ["storm=1:NoExecute"]}}
+            case "untaint":
+                return {**at, "taint": {"nodes": some, "remove": ["storm:NoExecute"]}}
+            case "cordon":
+                return {**at, dice.choice(("cordon", "uncordon")): {"nodes": some}}
+            case "zone":
+                selector = f"topology.kubernetes.io/zone={dice.choice(self.zones)}"
+                return {**at, "kubelet": {"selector": selector, "heartbeats": "stop"}}
+            case "pod":
+                return {**at, "delete": {"kind": "Pod", "name": dice.choice(self.pods)}}
+        self.removed.add(some[0])
+        return {**at, "delete": {"kind": "Node", "name": some[0]}}
+
+    def put_right(self) -> list[Json]:
+        """What ends the storm."""
+        at: dict[str, Any] = {"at": f"{self.storm_s}s"}
+        well = {"Ready": "True", "DiskPressure": "False"}
+        back = [{**at, "apply": node(name, name[0])} for name in sorted(self.removed)]
+        return [
+            *back,
+            {**at, "kubelet": {"nodes": self.nodes, "conditions": well, "heartbeats": "start"}},
+            {**at, "taint": {"nodes": self.nodes, "remove": ["storm:NoExecute"]}},
+            {**at, "uncordon": {"nodes": self.nodes}},
+        ]
+
+
+def daemon_set() -> Json:
+    """One of which each node runs a pod."""
+    labels = {"app": "agent"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "registry.example/agent:1"}]},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+class _Weather(Storm):
+    storm_s, zones, weights = STORM_S, "abcd", (30, 20, 15, 8, 5, 5, 8, 5, 4)
 
     def scenario(self) -> Json:
         dice = self.dice
         objects = [*self._make_nodes(), *self._make_workloads()]
         if dice.random() < 0.6:
-            objects.append(_daemon_set())
+            objects.append(daemon_set())
         events = sorted(self._storm(), key=lambda e: float(e["at"][:-1]))
         return document(
             profile=dice.choice(PROFILES),
@@ -79,12 +146,12 @@ class _Weather:
                 "podStopDuration": "1500ms",
             },
             objects=objects,
-            events=[*events, *self._put_right()],
+            events=[*events, *self.put_right()],
         )
 
     def _make_nodes(self) -> list[Json]:
         made = []
-        for zone in "abcd"[: self.dice.randint(1, 4)]:
+        for zone in self.zones[: self.dice.randint(1, 4)]:
             for number in range(self.dice.randint(1, 6)):
                 name = f"{zone}{number}"
                 self.nodes.append(name)
@@ -112,58 +179,4 @@ class _Weather:
         return made
 
     def _storm(self) -> list[Json]:
-        return [self._event() for _ in range(self.dice.randint(3, 25))]
-
-    def _event(self) -> Json:
-        dice = self.dice
-        at = {"at": f"{dice.randrange(1, STORM_S * 10) / 10}s"}
-        some = dice.sample(self.nodes, dice.randint(1, len(self.nodes)))
-        what = dice.choices(
-            ("stop", "start", "report", "taint", "untaint", "cordon", "zone", "pod", "node"),
-            (30, 20, 15, 8, 5, 5, 8, 5, 4),
-        )[0]
-        match what:
-            case "stop" | "start":
-                return {**at, "kubelet": {"nodes": some, "heartbeats": what}}
-            case "report":
-                conditions = {"Ready": dice.choice(("True", "False")), "DiskPressure": "True"}
-                return {**at, "kubelet": {"nodes": some, "conditions": conditions}}
-            case "taint":
-                return {**at, "taint": {"nodes": some, "add": ["storm=1:NoExecute"]}}
-            case "untaint":
-                return {**at, "taint": {"nodes": some, "remove": ["storm:NoExecute"]}}
-            case "cordon":
-                return {**at, dice.choice(("cordon", "uncordon")): {"nodes": some}}
-            case "zone":
-                selector = f"topology.kubernetes.io/zone={dice.choice('abcd')}"
-                return {**at, "kubelet": {"selector": selector, "heartbeats": "stop"}}
-            case "pod":
-                name = dice.choice(self.pods)
-                return {**at, "delete": {"kind": "Pod", "name": name}}
-        self.removed.add(some[0])
-        return {**at, "delete": {"kind": "Node", "name": some[0]}}
-
-    def _put_right(self) -> list[Json]:
-        at: dict[str, Any] = {"at": f"{STORM_S}s"}
-        well = {"Ready": "True", "DiskPressure": "False"}
-        back = [{**at, "apply": node(name, name[0])} for name in sorted(self.removed)]
-        return [
-            *back,
-            {**at, "kubelet": {"nodes": self.nodes, "conditions": well, "heartbeats": "start"}},
-            {**at, "taint": {"nodes": self.nodes, "remove": ["storm:NoExecute"]}},
-            {**at, "uncordon": {"nodes": self.nodes}},
-        ]
-
-
-def _daemon_set() -> Json:
-    labels = {"app": "agent"}
-    template = {
-        "metadata": {"labels": labels},
-        "spec": {"containers": [{"name": "c", "image": "registry.example/agent:1"}]},
-    }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": "agent", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": labels}, "template": template},
-    }
+        return [self.event() for _ in range(self.dice.randint(3, 25))]
