@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
 from copy import copy
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
+
+from msgspec.structs import replace
 
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.actions import Action
@@ -19,6 +21,7 @@ from kubectl_nodelife.engine.events import (
     ConditionsChanged,
     Gone,
     Heartbeats,
+    LeaseReads,
     Put,
     Unreadable,
 )
@@ -29,6 +32,8 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 
 Key = tuple[str, str]
+OK: Final = 200
+NOT_FOUND: Final = 404
 T = TypeVar("T")
 
 
@@ -37,33 +42,99 @@ class ListFailed(Exception):
 
 
 class Heartbeat:
-    """The renewals of one node's Lease: the last that was seen, and a schedule if one is known."""
+    """The renewals of one node's Lease: the last that was seen, and a schedule if one is known.
 
-    __slots__ = ("_renew_ns", "_seen_ns", "cause", "schedule")
+    A write has a version: the Lease's resourceVersion, or where there is none (a renewal on
+    schedule, an object of a scenario) the instant in ns, which is larger than any of these.
+    `touched_ns`: when a write was seen that did not move renewTime forward, since the last renewal.
+    """
+
+    __slots__ = (
+        "_from_ns", "_renew_ns", "_seen_ns", "_touch_version", "_version",
+        "cause", "schedule", "touched_ns",
+    )  # fmt: skip
 
     def __init__(self) -> None:
+        self._from_ns = 0
         self._renew_ns: int | None = None
         self._seen_ns: int | None = None
+        self._version: int | str = 0
+        self._touch_version: int | str = 0
+        self.touched_ns: int | None = None
         self.schedule: Heartbeats | None = None
         self.cause: Action | None = None
 
-    def observe(self, renew_ns: int | None, now_ns: int) -> bool:
-        """A Lease object was seen. False in the plain case, a later renewal than the last."""
-        if self._renew_ns is not None and renew_ns is not None and self._seen_ns is not None:
-            if renew_ns > self._renew_ns:
-                self._renew_ns, self._seen_ns = renew_ns, now_ns
-                return False
-            return renew_ns != self._renew_ns
-        self._renew_ns, self._seen_ns = renew_ns, now_ns
-        return True
+    def observe(self, renew_ns: int | None, now_ns: int, version: str = "") -> bool:
+        """A Lease object was seen. False where that needs no look: a later renewal than the last,
+        or the same object again.
+
+        `version`: its resourceVersion; "": it has none, and only a renewal counts as a write.
+        """
+        last_ns, plain = self._renew_ns, self._seen_ns is not None
+        if self.schedule is not None and (last := self.renewal(now_ns)) is not None:
+            last_ns, plain = last[0], True
+        if not plain or (renew_ns is not None and (last_ns is None or renew_ns > last_ns)):
+            self._renew_ns, self._seen_ns = renew_ns, now_ns
+            self._version, self.touched_ns = version or now_ns, None
+            return not plain or last_ns is None
+        known = self._version if self.touched_ns is None else self._touch_version
+        if version and version != known:
+            self.touched_ns, self._touch_version = now_ns, version
+            return True
+        return renew_ns != last_ns
+
+    def version(self, now_ns: int) -> int:
+        """The version of the Lease that was there at that instant; 0: there was none."""
+        touched_ns, last_ns = self.touched_ns, self._last_scheduled(now_ns)
+        if touched_ns is not None and (last_ns or 0) < touched_ns <= now_ns:
+            return int(self._touch_version)
+        if last_ns is None or (self._seen_ns is not None and self._seen_ns > last_ns):
+            return int(self._version)
+        return last_ns
+
+    def renewal_version(self, now_ns: int) -> int:
+        """The version that the newest renewal at `now_ns` made; 0: there is no Lease."""
+        last = self._last_scheduled(now_ns)
+        return int(self._version) if last is None or self._is_later(last) else last
+
+    def caught_up(self, before: Heartbeat | None, now_ns: int) -> Heartbeat:
+        """The same, where a watch that showed `before` shows only now what happened since."""
+        new = copy(self)
+        renewal, shown = self.renewal(now_ns), before.renewal(now_ns) if before else None
+        if renewal is None:
+            return new
+        new._version = self.renewal_version(now_ns)
+        new._renew_ns, new._seen_ns = renewal
+        if self.touched_ns is None or self.version(now_ns) != self._touch_version:
+            new.touched_ns = None
+        if shown is None or shown[0] != renewal[0]:
+            new._seen_ns = now_ns
+        new._from_ns = now_ns + 1
+        return new
+
+    def deleted(self, now_ns: int) -> Heartbeat | None:
+        """The same once the Lease is deleted: a kubelet that renews on schedule makes another."""
+        s = self.schedule
+        if s is None or (s.stop_ns is not None and s.stop_ns <= now_ns):
+            return None
+        new = Heartbeat()
+        new.schedule, new.cause, new._from_ns = s, self.cause, now_ns + 1
+        return new
+
+    def freeze(self, since_ns: int) -> None:
+        """A watch of Leases that stands still since then shows no renewal on schedule any more."""
+        if self.schedule is not None:
+            self.schedule = replace(self.schedule, unseen_ns=since_ns)
 
     def follow(self, schedule: Heartbeats, now_ns: int) -> None:
         """Take over a schedule; what the one before has renewed by now stays known, but not what
         it would have renewed at the very instant at which the new one stops.
         """
         stop_ns = schedule.stop_ns
-        before = self.renewal(now_ns if stop_ns is None else min(now_ns, stop_ns - 1))
+        until_ns = now_ns if stop_ns is None else min(now_ns, stop_ns - 1)
+        before = self.renewal(until_ns)
         if before is not None:
+            self._version = self.renewal_version(until_ns)
             self._renew_ns, self._seen_ns = before
         self.schedule = schedule
         self.cause = schedule.cause
@@ -74,7 +145,7 @@ class Heartbeat:
         None: there is no Lease.
         """
         last = self._last_scheduled(now_ns)
-        if last is not None:
+        if last is not None and not self._is_later(last):
             return last, last
         if self._seen_ns is None:
             return None
@@ -96,14 +167,22 @@ class Heartbeat:
         if s is None or s.stop_ns is not None:
             return None
         if leases_count:
-            return s.every_ns
+            return s.every_ns if s.unseen_ns is None else None
         return s.status_every_ns if s.status_first_ns is not None else None
 
     def _last_scheduled(self, now_ns: int) -> int | None:
         s = self.schedule
         if s is None:
             return None
-        return _last_of(s.first_ns, s.every_ns, s.stop_ns, now_ns)
+        stop_ns = s.stop_ns
+        if s.unseen_ns is not None:
+            stop_ns = s.unseen_ns if stop_ns is None else min(stop_ns, s.unseen_ns)
+        last = _last_of(s.first_ns, s.every_ns, stop_ns, now_ns)
+        return last if last is not None and last >= self._from_ns else None
+
+    def _is_later(self, scheduled_ns: int) -> bool:
+        """True if a renewal was seen that is later than that one on schedule."""
+        return self._renew_ns is not None and self._renew_ns > scheduled_ns
 
 
 def _last_of(first_ns: int, every_ns: int, stop_ns: int | None, now_ns: int) -> int | None:
@@ -119,6 +198,8 @@ class Cache:
 
     An object that can no longer be read stays as it was when it could; `quarantine` names it.
     `kinds_read`: kinds of which an object that is not there is known not to exist.
+    `heartbeats` are as a watch of Leases shows them. What a GET of one answers is in `read_lease`:
+    the same, but where the source says that their watch stands still, or that reads fail.
     """
 
     def __init__(self) -> None:
@@ -128,6 +209,9 @@ class Cache:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[Key, Pod] = {}
         self.heartbeats: dict[str, Heartbeat] = {}
+        self._live: dict[str, Heartbeat | None] = {}
+        self._stale_since_ns: int | None = None
+        self._failing_reads: dict[str, int] = {}
         self._pods_by_node: dict[str, dict[Key, Pod]] = {}
         self._pods_by_owner: dict[str, dict[Key, None]] = {}
 
@@ -184,6 +268,22 @@ class Cache:
         """The node's heartbeat, or None where no Lease was ever seen."""
         return self.heartbeats.get(node)
 
+    def read_lease(self, node: str, now_ns: int) -> tuple[int, int]:
+        """(HTTP code, version) that a GET of the node's Lease answers; the version is 0 where the
+        code is not 200, and the code NO_ANSWER where none comes.
+        """
+        if self._failing_reads:
+            code = self._failing_reads.get(node, self._failing_reads.get("", OK))
+            if code != OK:
+                return code, 0
+        heartbeat = self._live.get(node, self.heartbeats.get(node))
+        version = heartbeat.version(now_ns) if heartbeat is not None else 0
+        return (OK, version) if version else (NOT_FOUND, 0)
+
+    def leases_seen_until(self) -> int | None:
+        """The version up to which the watch shows Leases; None: it shows every write."""
+        return self._stale_since_ns
+
     def is_quarantined(self, kind: str, key: Key) -> bool:
         """True if no decision on the object may be taken: it, or what it depends on, cannot be read
         (`engine.quarantine`).
@@ -209,14 +309,41 @@ class Cache:
             self.quarantine.lift(kind, key)
             old = self.set(kind, key, None)
             if kind == "Lease" and key[0] == NAMESPACE_NODE_LEASE:
-                known = self.heartbeats.pop(key[1], None)
-                return self._heartbeat_change(key[1], cause) if known else None
+                return self._drop_lease(key[1], now_ns, cause)
             return Change(kind, old, None, cause) if old is not None else None
         if isinstance(event, Unreadable):
             self.quarantine.put(event, now_ns)
             return None
-        self._heartbeat(event.node).follow(event, now_ns)
+        heartbeat = self._heartbeat(event.node)
+        if (since_ns := self._stale_since_ns) is not None:
+            live = self._live.get(event.node)
+            if live is None:
+                live = self._live[event.node] = Heartbeat()
+            live.follow(event, now_ns)
+            event = replace(event, unseen_ns=since_ns)
+        heartbeat.follow(event, now_ns)
         return self._heartbeat_change(event.node, event.cause)
+
+    def apply_lease_reads(self, event: LeaseReads, now_ns: int) -> list[Change]:
+        """Take in how the controllers see Leases from now on. A change of each node's heartbeat,
+        since each node must be looked at.
+        """
+        self._failing_reads = dict(event.failing)
+        was_stale = self._stale_since_ns is not None
+        if event.stale and not was_stale:
+            self._stale_since_ns = now_ns
+            self._live = {name: copy(beat) for name, beat in self.heartbeats.items()}
+            for name in list(self.heartbeats):
+                self.heartbeats[name].freeze(now_ns)
+        elif was_stale and not event.stale:
+            shown, live = self.heartbeats, self._live
+            self._stale_since_ns, self._live = None, {}
+            self.heartbeats = {
+                name: beat.caught_up(shown.get(name), now_ns)
+                for name, beat in live.items()
+                if beat is not None
+            }
+        return [self._heartbeat_change(name, event.cause) for name in self.nodes]
 
     def apply_conditions(self, event: ConditionsChanged, owners: Container[str]) -> list[Change]:
         """Take in changes of conditions. The changes of those pods alone whose controlling owner is
@@ -269,6 +396,7 @@ class Cache:
         other.objects = {kind: dict(store) for kind, store in self.objects.items()}
         other.nodes, other.pods = dict(self.nodes), dict(self.pods)
         other.heartbeats = {node: copy(beat) for node, beat in self.heartbeats.items()}
+        other._share_reads(self)
         other._pods_by_node = {node: dict(keys) for node, keys in self._pods_by_node.items()}
         other._pods_by_owner = {uid: dict(keys) for uid, keys in self._pods_by_owner.items()}
         return other
@@ -284,6 +412,7 @@ class Cache:
         self.nodes, other.nodes = fork_dict(self.nodes)
         self.pods, other.pods = fork_dict(self.pods)
         self.heartbeats, other.heartbeats = fork_dict(self.heartbeats, copy)
+        other._share_reads(self)
         self._pods_by_node, other._pods_by_node = fork_dict(self._pods_by_node, copy_of_dict)
         self._pods_by_owner, other._pods_by_owner = fork_dict(self._pods_by_owner, copy_of_dict)
         return other
@@ -352,8 +481,34 @@ class Cache:
         old = self.set("Lease", (namespace, name), lease)
         if namespace != NAMESPACE_NODE_LEASE:
             return Change("Lease", old, lease, cause)
-        unusual = self._heartbeat(name).observe(lease.spec.renew_time, now_ns)
+        seen = lease.spec.renew_time, now_ns, lease.metadata.resource_version
+        if self._stale_since_ns is not None:
+            live = self._live.get(name)
+            if live is None:
+                live = self._live[name] = Heartbeat()
+            live.observe(*seen)
+            return None
+        unusual = self._heartbeat(name).observe(*seen)
         return self._heartbeat_change(name, cause) if unusual else None
+
+    def _drop_lease(self, node: str, now_ns: int, cause: Action | None) -> Change | None:
+        beats = self.heartbeats if self._stale_since_ns is None else self._live
+        known = beats.get(node)
+        if known is None:
+            return None
+        fresh = known.deleted(now_ns)
+        if fresh is not None:
+            beats[node] = fresh
+        elif self._stale_since_ns is None:
+            del self.heartbeats[node]
+        else:
+            self._live[node] = None
+        return self._heartbeat_change(node, cause) if self._stale_since_ns is None else None
+
+    def _share_reads(self, other: Cache) -> None:
+        """Read Leases as `other` does."""
+        self._stale_since_ns, self._failing_reads = other._stale_since_ns, other._failing_reads
+        self._live = {node: copy(beat) for node, beat in other._live.items()}
 
     def _heartbeat(self, node: str) -> Heartbeat:
         heartbeat = self.heartbeats.get(node)

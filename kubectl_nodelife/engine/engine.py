@@ -38,6 +38,7 @@ from kubectl_nodelife.engine.events import (
     ConditionsChanged,
     Event,
     Gone,
+    LeaseReads,
     Outcome,
     Put,
     Synced,
@@ -268,6 +269,9 @@ class Engine:
                 taken += self._take_in_conditions(event, now_ns)
             elif type(event) is Synced:
                 self._unsynced.discard(event.kind)
+            elif type(event) is LeaseReads:
+                changes = self.cache.apply_lease_reads(event, now_ns)
+                taken += changes if self.started else ()
             else:
                 try:
                     change = self.cache.apply(event, now_ns)

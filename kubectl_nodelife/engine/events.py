@@ -65,7 +65,7 @@ class Heartbeats(msgspec.Struct, frozen=True, gc=False):
     `first_ns` + k x `every_ns` are the renewals, up to but not including `stop_ns` (None: for
     ever). `status_first_ns` + k x `status_every_ns` are the status posts that change nothing but
     the heartbeat time of the conditions. A live source never sends this; it sends each Lease as a
-    `Put`.
+    `Put`. Renewals from `unseen_ns` on are not seen, while the watch of Leases stands still.
     """
 
     node: str
@@ -74,6 +74,20 @@ class Heartbeats(msgspec.Struct, frozen=True, gc=False):
     stop_ns: int | None = None
     status_first_ns: int | None = None
     status_every_ns: int = 0
+    cause: Action | None = None
+    unseen_ns: int | None = None
+
+
+@final
+class LeaseReads(msgspec.Struct, frozen=True, gc=False):
+    """How the controllers see Leases from now on; a live source never sends this.
+
+    `stale`: their watch stands still, and a GET shows them as they are. `failing`: (node, HTTP
+    code) of GETs that fail, "" for all others; `NO_ANSWER` where the server is out of reach.
+    """
+
+    stale: bool = False
+    failing: tuple[tuple[str, int], ...] = ()
     cause: Action | None = None
 
 
@@ -113,10 +127,10 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
 
 SingleEvent = Put | Gone | Heartbeats | Synced | Outcome | Unreadable
-Event = SingleEvent | ConditionsChanged
+Event = SingleEvent | ConditionsChanged | LeaseReads
 
 
-def one_by_one(events: Iterable[Event]) -> Iterator[SingleEvent]:
+def one_by_one(events: Iterable[Event]) -> Iterator[SingleEvent | LeaseReads]:
     """The events with each change of a pod as one of its own."""
     for event in events:
         if type(event) is ConditionsChanged:

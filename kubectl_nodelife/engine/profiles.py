@@ -2,8 +2,8 @@
 
 The switches are one table, since and until which release each behaviour holds; code asks
 `profile.has("decide_on_current")`, never for a version number. A profile newer than what is
-described behaves as the newest; older than v1.16 as v1.16 (the DaemonSet controller alone also
-knows v1.11).
+described behaves as the newest that is, a beta; older than v1.16 as v1.16 (the DaemonSet controller
+alone also knows v1.11).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ import msgspec
 
 from kubectl_nodelife.errors import BadInput
 
-NEWEST: Final = "v1.36"
+NEWEST: Final = "v1.37"
+BETA: Final = "v1.38"
+"""A release that is not out yet, described as its beta is (v1.38.0-beta.0)."""
 OLDEST: Final = "v1.11"
 FIRST_DESCRIBED: Final = 16
 
@@ -46,6 +48,8 @@ SWITCHES: Final[dict[str, Span]] = {
     "gc_out_of_service": (26, None),  # by its gate's default
     "gc_evicted_first": (27, None),
     "drains_daemon_sets_by_kind": (0, 34),  # kubectl drain looks at an owner's kind alone (#128779)
+    "lease_circuit_breaker": (37, None),  # the Lease is read before a node is lost (#138698)
+    "health_follows_node": (38, None),  # a deleted node is forgotten
 }
 
 
@@ -63,11 +67,18 @@ class Profile(msgspec.Struct, frozen=True):
         """The sentence that says whose behaviour is followed instead of this release's, if any."""
         if self.minor < FIRST_DESCRIBED:
             known = f"v1.{FIRST_DESCRIBED}, the oldest known, is followed (DaemonSets: v1.11)"
-        elif self.minor > parse_profile(NEWEST).minor:
-            known = f"{NEWEST}, the newest known, is followed"
+        elif self.minor > parse_profile(BETA).minor:
+            known = f"{BETA}, a beta and the newest known, is followed"
+        elif self.is_beta:
+            known = "its beta is followed, which may change before the release"
         else:
             return None
         return f"profile {self.name}: the behaviour of {known}"
+
+    @property
+    def is_beta(self) -> bool:
+        """True if the release is not out yet, as far as is known here."""
+        return self.minor == parse_profile(BETA).minor
 
     def has(self, switch: str) -> bool:
         """True if the release has that behaviour. Raises KeyError for an unknown switch."""
@@ -90,7 +101,8 @@ def parse_profile(text: str) -> Profile:
     match = re.fullmatch(_RELEASE, text.strip())
     if match is None or int(match[1]) < int(OLDEST.removeprefix("v1.")):
         raise ValueError(
-            f"unknown profile {text!r}: name a Kubernetes release from {OLDEST} to {NEWEST}"
+            f"unknown profile {text!r}: name a Kubernetes release from {OLDEST} to {NEWEST} "
+            f"({BETA}: beta)"
         )
     return Profile(int(match[1]))
 

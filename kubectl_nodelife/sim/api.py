@@ -31,7 +31,14 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import Action, DeletePod, Detail, PodAction, RecordEvent
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
-from kubectl_nodelife.engine.events import ConditionsChange, ConditionsChanged, Event, Gone, Put
+from kubectl_nodelife.engine.events import (
+    ConditionsChange,
+    ConditionsChanged,
+    Event,
+    Gone,
+    Heartbeats,
+    Put,
+)
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, Toleration, same_but_for_conditions
@@ -169,7 +176,8 @@ class Api:
         self.changes += 1
         meta = obj.metadata
         old = self.store.set(kind, (meta.namespace, meta.name), obj)
-        self.pending.append(Put(kind, obj, cause))
+        event = Put(kind, obj, cause)
+        self.pending.append(event)
         if type(obj) is Pod:
             before: Pod | None = old  # type: ignore[assignment]
             if before is None or not same_but_for_conditions(before, obj):
@@ -181,7 +189,14 @@ class Api:
             for listener in self._node_listeners:
                 listener(cast("Node | None", old), obj, cause)
         else:
+            if kind == "Lease":
+                self.store.apply(event, self.now_ns)  # its renewal, too
             self._notify_object_listeners(kind, old, obj)
+
+    def put_heartbeats(self, event: Heartbeats) -> None:
+        """A kubelet renews its Lease on another schedule from now on."""
+        self.store.apply(event, self.now_ns)
+        self.pending.append(event)
 
     def put_conditions(self, changes: list[ConditionsChange]) -> None:
         """Store pods of which only the conditions changed, and call the listeners once."""
@@ -198,13 +213,16 @@ class Api:
         if old is None:
             return None
         self.changes += 1
-        self.pending.append(Gone(kind, key, cause))
+        event = Gone(kind, key, cause)
+        self.pending.append(event)
         if kind == "Pod":
             self._notify_pod_listeners(cast(Pod, old), None, cause)
         elif kind == "Node":
             for listener in self._node_listeners:
                 listener(cast(Node, old), None, cause)
         else:
+            if kind == "Lease":
+                self.store.apply(event, self.now_ns)
             self._notify_object_listeners(kind, old, None)
         return old
 

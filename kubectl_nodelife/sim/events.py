@@ -187,6 +187,18 @@ class ConnectionEvent(msgspec.Struct, frozen=True):
     lost: bool
 
 
+class LeaseViewEvent(msgspec.Struct, frozen=True):
+    """The controllers' watch of Leases stands still, or shows again what there is."""
+
+    stale: bool
+
+
+class LeaseTouchEvent(msgspec.Struct, frozen=True):
+    """A client writes to the Leases of nodes without moving renewTime, as kubectl annotate does."""
+
+    targets: Targets
+
+
 class LoseEvent(msgspec.Struct, frozen=True):
     """Machines go off, or with `link` their connection is cut, which leaves their pods serving.
 
@@ -224,6 +236,8 @@ Happening = (
     | ApplyEvent
     | DeleteEvent
     | ConnectionEvent
+    | LeaseViewEvent
+    | LeaseTouchEvent
     | ContainerEvent
     | ResourcesEvent
     | UpgradeEvent
@@ -383,9 +397,23 @@ def _read_drain(value: Any, at: FieldPath) -> DrainEvent:
     return DrainEvent(targets, DrainOptions(**given))
 
 
-def _read_controllers(value: Any, at: FieldPath) -> ConnectionEvent:
-    connection = mapping(value, at, ("connection",)).get("connection")
-    return ConnectionEvent(one_of(connection, at.key("connection"), ("lost", "restored")) == "lost")
+def _read_controllers(value: Any, at: FieldPath) -> ConnectionEvent | LeaseViewEvent:
+    given = mapping(value, at, ("connection", "leases"))
+    if len(given) != 1:
+        raise at.fault("says not what the controllers lose", "give either connection or leases")
+    if "leases" in given:
+        word = one_of(given["leases"], at.key("leases"), ("stale", "current"))
+        return LeaseViewEvent(word == "stale")
+    word = one_of(given["connection"], at.key("connection"), ("lost", "restored"))
+    return ConnectionEvent(word == "lost")
+
+
+def _read_lease(value: Any, at: FieldPath) -> LeaseTouchEvent:
+    lease = mapping(value, at, ("nodes", "selector", "touched"))
+    targets = _targets(lease, at)
+    if not switch(lease.get("touched"), at.key("touched")):
+        raise at.key("touched").fault("nothing happens to the Lease", "give touched: true")
+    return LeaseTouchEvent(targets)
 
 
 def _read_lose(value: Any, at: FieldPath) -> LoseEvent:
@@ -436,6 +464,7 @@ _READERS: dict[str, Callable[[Any, FieldPath], Happening]] = {
     "uncordon": _read_uncordon,
     "drain": _read_drain,
     "controllers": _read_controllers,
+    "lease": _read_lease,
     "lose": _read_lose,
     "apply": _read_apply,
     "delete": _read_delete,

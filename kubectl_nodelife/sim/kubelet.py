@@ -379,24 +379,29 @@ class Kubelets:
         self._publish_heartbeats(kubelet, None, cause)
 
     def publish_all(self, stop_ns: int | None) -> None:
-        """Pass on the schedule of each that is alive; `stop_ns`: when its heartbeats end."""
+        """Tell the controllers the schedule of each that is alive; `stop_ns`: from when on they do
+        not see its heartbeats.
+        """
         for kubelet in self._kubelets.values():
             if kubelet.alive:
-                self._publish_heartbeats(kubelet, stop_ns, None)
+                self._api.pending.append(self._heartbeats(kubelet, stop_ns, None))
 
     def _publish_heartbeats(
         self, kubelet: Kubelet, stop_ns: int | None, cause: Action | None
     ) -> None:
-        self._api.pending.append(
-            Heartbeats(
-                kubelet.name,
-                kubelet.first_ns,
-                kubelet.every_ns,
-                stop_ns,
-                kubelet.post_ns,
-                self.terms.post_every_ns,
-                cause,
-            )
+        self._api.put_heartbeats(self._heartbeats(kubelet, stop_ns, cause))
+
+    def _heartbeats(
+        self, kubelet: Kubelet, stop_ns: int | None, cause: Action | None
+    ) -> Heartbeats:
+        return Heartbeats(
+            kubelet.name,
+            kubelet.first_ns,
+            kubelet.every_ns,
+            stop_ns,
+            kubelet.post_ns,
+            self.terms.post_every_ns,
+            cause,
         )
 
     def _first_posts(self, nodes: Iterable[str], at_ns: int) -> None:

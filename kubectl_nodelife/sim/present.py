@@ -189,6 +189,7 @@ class Branch:
             kinds_read=setting.kinds_read,
             faults=faults,
             failing=failing_writes(scenario.failing_writes, setting.start_ns),
+            failing_reads=scenario.failing_reads,
             status_rules=setting.status_rules,
             scoring=setting.scoring,
         )

@@ -35,6 +35,7 @@ from kubectl_nodelife.sim.events import (
     CordonEvent,
     DrainEvent,
     KubeletEvent,
+    LeaseTouchEvent,
     LoseEvent,
     ResourcesEvent,
     ScenarioEvent,
@@ -56,6 +57,7 @@ from kubectl_nodelife.sim.fields import (
 )
 from kubectl_nodelife.sim.generate import GENERATED_KINDS, Generate, generate
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
+from kubectl_nodelife.sim.lease_reads import FailingRead, read_failing_reads
 from kubectl_nodelife.workloads.scoring import FewestPods, HighestScore, Scoring
 
 API_VERSION = "nodelife.dev/v1alpha1"
@@ -74,6 +76,7 @@ DEFAULT_TIME_NS = int(parse_time("2026-01-01T00:00:00Z"))
 DEFAULT_DURATION_NS = 20 * MINUTE_NS
 
 _OF_STATUS_MANAGERS = (ContainerEvent, ResourcesEvent)
+_OF_NODES = (KubeletEvent, TaintEvent, CordonEvent, DrainEvent, LoseEvent, LeaseTouchEvent)
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -98,6 +101,7 @@ class Scenario(msgspec.Struct, frozen=True):
     scheduler: str = ""
     events: tuple[ScenarioEvent, ...] = ()
     failing_writes: tuple[FailingWrite, ...] = ()
+    failing_reads: tuple[FailingRead, ...] = ()
 
 
 class Given(NamedTuple):
@@ -244,7 +248,7 @@ def _check_nodes(scenario: Scenario, present: Iterable[str]) -> None:
         if isinstance(event.what, ApplyEvent) and event.what.kind.name == "Node":
             nodes.add(event.what.name)
     for event in scenario.events:
-        if isinstance(event.what, (KubeletEvent, TaintEvent, CordonEvent, DrainEvent, LoseEvent)):
+        if isinstance(event.what, _OF_NODES):
             for i, name in enumerate(event.what.targets.nodes):
                 if name not in nodes:
                     place = event.place.key("nodes").item(i)
@@ -427,4 +431,5 @@ _SPEC_FIELDS: Final[dict[str, tuple[str, Callable[[Any, FieldPath], Any]]]] = {
     "scheduler": ("scheduler", _scheduler),
     "events": ("events", read_events),
     "failingWrites": ("failing_writes", _failing_writes),
+    "failingReads": ("failing_reads", read_failing_reads),
 }

@@ -17,12 +17,13 @@ from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.kube.encode import encode, merge_patch
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import decode
-from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.meta import KubeObject, MicroTime, ObjectMeta
+from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 from kubectl_nodelife.kube.times import whole_seconds
+from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.kube.workload import Namespace, NamespaceStatus
 from kubectl_nodelife.sim.api import (
     CLUSTER,
@@ -42,6 +43,8 @@ from kubectl_nodelife.sim.events import (
     DeleteEvent,
     DrainEvent,
     KubeletEvent,
+    LeaseTouchEvent,
+    LeaseViewEvent,
     LoseEvent,
     ResourcesEvent,
     ScenarioEvent,
@@ -52,6 +55,9 @@ from kubectl_nodelife.sim.timeline import SCRIPT, NotForkableError
 from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
 from kubectl_nodelife.sim.upgrade_run import VirtualUpgrades
 from kubectl_nodelife.sim.world import World
+
+LEASE_SECONDS = 40
+"""leaseDurationSeconds of a kubelet by default."""
 
 _WHY = "the scenario says so"
 _NEWEST = parse_profile(NEWEST)
@@ -102,6 +108,11 @@ class Script:
                     kubectl_of(self._world).start(nodes, drain.options.of_release(self._profile))
             case ConnectionEvent() as connection:
                 self._connect(connection)
+            case LeaseViewEvent() as view:
+                self._see_leases(view.stale)
+            case LeaseTouchEvent() as touch:
+                for name in self._named(touch.targets):
+                    self._touch_lease(name)
             case LoseEvent() as lose:
                 for node in self._nodes(lose.targets):
                     self._world.machines.lose(node.name, lose.for_ns, link=lose.link)
@@ -137,6 +148,51 @@ class Script:
             self._world.cut_off()
         else:
             self._world.reconnect()
+
+    def _see_leases(self, stale: bool) -> None:
+        """The controllers' watch of Leases stands still, or goes on."""
+        reason = "LeasesStale" if stale else "LeasesCurrent"
+        why = (
+            "the controllers' watch of Leases stands still: they see no renewal from now on"
+            if stale
+            else "the controllers' watch of Leases shows again what there is"
+        )
+        record = event_record(("Controllers", "", "kube-controller-manager"), reason, why)
+        self._world.leases.stand_still(stale, self._api.note(record))
+
+    def _named(self, targets: Targets) -> list[str]:
+        """The names of the nodes, whether or not they exist now."""
+        if targets.selector is not None:
+            return [node.name for node in self._nodes(targets)]
+        return list(targets.nodes)
+
+    def _touch_lease(self, node: str) -> None:
+        lease = self._lease(node)
+        if lease is None:
+            why = "the scenario touches the Lease of this node, which has none now"
+            self._api.note(event_record(("Node", "", node), "NotFound", why, warning=True))
+        else:
+            self._put_lease(lease, "Touched")
+
+    def _lease(self, node: str) -> Lease | None:
+        """The Lease of a node as the API server has it, with the renewals of its kubelet."""
+        key = (NAMESPACE_NODE_LEASE, node)
+        heartbeat = self._api.store.heartbeat(node)
+        renewal = heartbeat.renewal(self._api.now_ns) if heartbeat is not None else None
+        if renewal is None:
+            return None
+        lease = cast("Lease | None", self._api.store.get("Lease", key))
+        if lease is None:
+            meta = ObjectMeta(name=node, namespace=NAMESPACE_NODE_LEASE)
+            lease = self._api.fill_in(Lease(metadata=meta, spec=LeaseSpec(node, LEASE_SECONDS)))
+        renewed = MicroTime(renewal[0]) if renewal[0] is not None else None
+        return replace(lease, spec=replace(lease.spec, renew_time=renewed))
+
+    def _put_lease(self, lease: Lease, reason: str) -> None:
+        """Write a node's Lease: each write has a version of its own."""
+        meta = replace(lease.metadata, resource_version=str(self._api.now_ns))
+        lease = replace(lease, metadata=meta)
+        self._api.put("Lease", lease, self._api.note(event_record(lease, reason, _WHY)))
 
     def _nodes(self, targets: Targets) -> list[Node]:
         """The nodes that exist now; for one that does not, a record is written."""
@@ -223,6 +279,8 @@ class Script:
     def _apply(self, event: ApplyEvent) -> None:
         kind = event.kind.name
         old = self._api.store.get(kind, (event.namespace, event.name))
+        if is_heartbeat := kind == "Lease" and event.namespace == NAMESPACE_NODE_LEASE:
+            old = self._lease(event.name) or old
         if old is None:
             self._create(event)
             return
@@ -230,7 +288,9 @@ class Script:
         new = as_updated(old, _named(new, old))
         if isinstance(new, Pod) and replace(new, status=cast(Pod, old).status) != old:
             new = self._api.default_tolerations.admit(new)
-        if new != old and self._takes(new):
+        if new != old and is_heartbeat:
+            self._put_lease(cast(Lease, new), "Patched")
+        elif new != old and self._takes(new):
             cause = self._api.note(event_record(new, "Patched", _WHY))
             self._api.put(kind, new, cause)
 
@@ -271,6 +331,9 @@ class Script:
 
     def _delete(self, event: DeleteEvent) -> None:
         kind, key = event.kind.name, (event.namespace, event.name)
+        is_heartbeat = kind == "Lease" and event.namespace == NAMESPACE_NODE_LEASE
+        if is_heartbeat and (lease := self._lease(event.name)) is not None:
+            self._api.store.set("Lease", key, lease)
         obj = self._api.store.get(kind, key)
         if obj is None:
             why = "the scenario deletes this object, which does not exist now"

@@ -58,6 +58,7 @@ from kubectl_nodelife.sim.failing_writes import FailingWrites
 from kubectl_nodelife.sim.failing_writes import InjectedFault as InjectedFault
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletTerms
+from kubectl_nodelife.sim.lease_reads import FailingRead, LeaseView
 from kubectl_nodelife.sim.machines import Machines
 from kubectl_nodelife.sim.namespaces import NamespaceController
 from kubectl_nodelife.sim.owners import WorkloadControllers
@@ -104,14 +105,15 @@ class World:
         kinds_read: frozenset[str] = frozenset(),
         faults: Faults | None = None,
         failing: FailingWrites | None = None,
+        failing_reads: Sequence[FailingRead] = (),
         status_rules: StatusRules | None = None,
         scoring: Scoring | None = None,
     ) -> None:
         """`api` holds what is there at t=0, and its clock; `end_ns`: the last instant, ns since the
         epoch. `kinds_read`: kinds of which an object that is not there is known not to exist.
         `status_rules`: of the kubelets' status managers; None: they have none. `failing`: writes
-        that fail by the scenario; `faults`: by a test. `scoring`: how the scheduler chooses among
-        the nodes that fit.
+        that fail by the scenario, `failing_reads`: reads of Leases; `faults`: writes, by a test.
+        `scoring`: how the scheduler chooses among the nodes that fit.
         """
         self.agenda = Agenda()
         self.api = api
@@ -129,6 +131,7 @@ class World:
         self._rounds = 0
         self._rounds_since_ns = 0
         self._faults, self._failing = faults, failing
+        self.leases = LeaseView(api, self.agenda, failing_reads, api.now_ns)
         self._withheld: list[Event] | None = None
         self._shown: list[Event] = []
         self.managers: StatusManagers | None = None
@@ -155,6 +158,7 @@ class World:
         other._failing = self._failing.fork() if self._failing is not None else None
         other._withheld = list(self._withheld) if self._withheld is not None else None
         other._shown = list(self._shown)
+        other.leases = self.leases.fork(api, agenda)
         other.kubelets = self.kubelets.fork(api, agenda)
         other.scheduler = self.scheduler.fork(api, agenda)
         other.owners = self.owners.fork(api, agenda, other.scheduler.place)
@@ -185,6 +189,7 @@ class World:
         of_its_own += [
             self.disruption,
             self.endpoints,
+            self.leases,
             self.managers,
             self.container_events,
             self.machines,
@@ -208,6 +213,7 @@ class World:
         self.endpoints.begin()
         self.namespaces.begin()
         self.kubelets.begin(joined)
+        self.leases.begin()
         if self.managers is not None:
             self.managers.begin()
         self.api.pending.extend(Synced(kind) for kind in kinds)
@@ -291,6 +297,7 @@ class World:
         if self._withheld is None:
             self.kubelets.publish_all(self.api.now_ns)
             self._shown, self.api.pending, self._withheld = self.api.pending, [], []
+            self._shown.append(self.leases.cut_off())
 
     def reconnect(self) -> None:
         """The controllers list everything anew: they see the present state, not past changes."""
@@ -298,6 +305,7 @@ class World:
         if withheld is not None:
             self.api.pending[:0] = latest(withheld)
             self.kubelets.publish_all(None)
+            self.api.pending.append(self.leases.at_present())
 
     def _fault(self, action: Action, now_ns: int) -> InjectedFault | None:
         """The failure of a write; None where it succeeds."""

@@ -92,7 +92,7 @@ def offered(*words: str) -> list[str]:
         (["explain", ""], ["node", "pod", "zone", "daemonset", "budget"]),
         (["explain", "node", "a", ""], []),
         (["status", "--set", "node-monitor-p"], ["node-monitor-period="]),
-        (["daemonset", "--profile", "v1.3"], [f"v1.3{n}" for n in range(6, -1, -1)]),
+        (["daemonset", "--profile", "v1.3"], [f"v1.3{n}" for n in range(8, -1, -1)]),
         (["rollout", "und"], ["undo"]),
         (["what-if", "--each", "zo"], ["zone"]),
         (["what-if", "lo"], ["lose"]),

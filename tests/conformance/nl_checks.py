@@ -74,6 +74,12 @@ def _check_queues(world: World, wanted: dict[str, Any]) -> None:
         assert sorted(queues[zone].waiting() if zone in queues else []) == sorted(names)
 
 
+def _skipped(world: World) -> list[str]:
+    """The nodes that count in no zone, though none is excluded."""
+    memory = world.controller.memory
+    return sorted(n for n in world.cache.nodes if not memory.zones.is_counted(n))
+
+
 def _equal(read: Callable[[World], Any]) -> Callable[[World, Any], None]:
     def compare(world: World, wanted: Any) -> None:
         assert read(world) == wanted
@@ -112,6 +118,9 @@ EXPECTATIONS: dict[str, Callable[[World, Any], None]] = {
     "events_contain": _check_events_contain,
     "health": _check_health,
     "saved_ready_status": _check_saved_ready,
+    "lease_gets": _equal(lambda w: w.controller.memory.lease_reads),
+    "skipped": lambda w, names: _assert(sorted(names) == _skipped(w)),
+    "remembered": lambda w, names: _assert(sorted(names) == sorted(w.controller.memory.health)),
     "excluded": _equal(lambda w: is_excluded(next(iter(w.nodes.values())), w.settings)),
 }
 

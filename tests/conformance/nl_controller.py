@@ -95,6 +95,8 @@ OPERATIONS: dict[str, Callable[[World, dict[str, Any]], None]] = {
     "set_node_labels": _set_labels,
     "remove_taint": _remove_taint,
     "set_leases": lambda w, s: w.set_leases(s["leases"]),
+    "set_live_leases": lambda w, s: w.set_live_leases(s["leases"], s.get("errors")),
+    "set_lease_store_version": lambda w, s: w.set_lease_store_version(s["version"]),
     "fail_next": _fail_next,
     "expect": lambda w, s: check(w, s["expect"]),
 }

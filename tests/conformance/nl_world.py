@@ -76,9 +76,27 @@ class Tireless(TokenBucket):
 
 
 class FailingCache(Cache):
-    """A cache of which the next n listings of a node's pods fail."""
+    """A cache of which the next n listings of a node's pods fail.
+
+    `live_leases`, `lease_errors`: what GETs of Leases answer, None: what the cache shows.
+    `lease_store_version`: up to which version the informer shows Leases, None: all.
+    """
 
     failing_lists = 0
+    live_leases: dict[str, int] | None = None
+    lease_errors: dict[str, int] | None = None
+    lease_store_version: int | None = None
+
+    def read_lease(self, node: str, now_ns: int) -> tuple[int, int]:
+        """As the vector says, else as the cache."""
+        if self.live_leases is None:
+            return super().read_lease(node, now_ns)
+        code = (self.lease_errors or {}).get(node, 200 if node in self.live_leases else 404)
+        return code, self.live_leases.get(node, 0) if code == 200 else 0
+
+    def leases_seen_until(self) -> int | None:
+        """As the vector says."""
+        return self.lease_store_version
 
     def pods_on(self, node: str) -> list[Pod]:
         """As the cache, or ListFailed."""
@@ -110,6 +128,8 @@ class World:
         for raw in given.get("daemon_sets", []):
             self.cache.apply(Put("DaemonSet", decode(raw, DaemonSet)), self.now_ns)
         self.set_leases(given.get("leases", []))
+        self.set_live_leases(given.get("live_leases"), given.get("live_lease_errors", {}))
+        self.set_lease_store_version(given.get("lease_store_version"))
         override = given.get("config", {}).get("disruption_qps_override")
         if override:
             plain = self.controller.memory.eviction_rate
@@ -137,6 +157,21 @@ class World:
                 self.controller.memory.look_at.add(key[1])
         for lease in leases:
             self.note(self.cache.apply(Put("Lease", lease), self.now_ns))
+
+    def set_live_leases(
+        self, raw: list[dict[str, Any]] | None, errors: dict[str, int] | None
+    ) -> None:
+        """What GETs of Leases answer from now on: these, or the errors by node."""
+        self.cache.lease_errors = errors
+        if raw is not None:
+            leases = [decode(r, Lease) for r in raw]
+            self.cache.live_leases = {
+                lease.name: int(lease.metadata.resource_version) for lease in leases
+            }
+
+    def set_lease_store_version(self, version: str | None) -> None:
+        """Up to which version the informer shows Leases."""
+        self.cache.lease_store_version = int(version) if version else None
 
     def sync_nodes(self) -> None:
         """The node cache takes over what the API holds."""

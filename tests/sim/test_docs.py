@@ -37,6 +37,12 @@ def test_each_write_that_fails_is_one() -> None:
     assert len(parse_scenario(text, "docs").failing_writes) == len(entries)
 
 
+def test_each_read_that_fails_is_one() -> None:
+    entries = yaml.safe_load(BLOCKS[3])["failingReads"]
+    text = json.dumps(document(failingReads=entries)).encode()
+    assert len(parse_scenario(text, "docs").failing_reads) == len(entries)
+
+
 def test_the_fields_of_generate_are_all_told() -> None:
     wanted = yaml.safe_load(BLOCKS[-1])["generate"]
     text = json.dumps(document(generate={**wanted, "nodesPerZone": 1})).encode()

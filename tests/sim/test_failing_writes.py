@@ -173,13 +173,25 @@ def test_controllers_that_are_cut_off_write_nothing_and_see_the_end_of_it() -> N
         {"at": "80s", "delete": {"kind": "Pod", "name": "web-1"}},
         {"at": "105s", "controllers": {"connection": "restored"}},
     ]
-    result = told(events=events, duration="5m")
+    result = told(events=events, duration="5m", profile="v1.36")
     lost = found(result, "SetNodeCondition", type="Ready", controller="node-lifecycle")
     assert {r.object.name for r in lost if r.at < 105} == {"n1", "n2", "n3"}
     assert all(r.error for r in lost if r.at < 105)
     (written,) = [r for r in lost if not r.error]
     assert (written.object.name, round(written.at)) == ("n1", 155)  # heard of in the pass at 105 s
     assert result.final["pods"]["terminating"] == 1  # what people did meanwhile was done
+
+
+def test_from_1_37_on_controllers_that_are_cut_off_call_no_node_lost() -> None:
+    """The Lease that they read before a loss does not come."""
+    events = [
+        {"at": "60s", "controllers": {"connection": "lost"}},
+        stop("70s", "n1"),
+        {"at": "125s", "controllers": {"connection": "restored"}},
+    ]
+    result = told(events=events, duration="5m", profile="v1.37")
+    (lost,) = found(result, "SetNodeCondition", type="Ready", controller="node-lifecycle")
+    assert (lost.object.name, lost.error, round(lost.at)) == ("n1", "", 175)
 
 
 def test_a_connection_is_lost_or_restored() -> None:

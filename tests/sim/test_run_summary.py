@@ -73,7 +73,7 @@ def test_the_document_is_the_contracts_timeline() -> None:
     assert document["kind"] == "Timeline"
     assert document["apiVersion"] == "nodelife.dev/v1alpha1"
     assert document["metadata"] == {"name": "test"}
-    assert document["profile"] == "v1.36"
+    assert document["profile"] == "v1.37"
     assert document["flags"]["node-monitor-grace-period"] == "50s"
     assert document["start"] == "2026-01-01T00:00:00Z"
     assert document["duration"] == 480

@@ -44,7 +44,24 @@ _DISRUPTION: Final = Mark("", TAINTS, r"DeletionByTaintManager", gate="PodDisrup
 _GC_PHASE: Final = Mark("", PODGC, r"v1\.PodFailed", gate="PodDisruptionConditions")
 _OUT_OF_SERVICE: Final = Mark("", PODGC, r"gcTerminating", gate="NodeOutOfServiceVolumeDetach")
 
+_BREAKER: Final = "a Lease is read before its node is called lost: another version than the"
+
 NODE_LIFECYCLE: Final = (
+    Dated(
+        (rule("lease_circuit_breaker"),),
+        (
+            f"{_BREAKER} remembered one, or any error but 404, and the node is skipped",
+            "a Lease that was read and is newer than the watch holds up all nodes until the watch "
+            "shows it",
+            "a node that is skipped counts in no zone, and is neither written nor tainted in that "
+            "pass",
+        ),
+    ),
+    Dated(
+        (rule("health_follows_node"),),
+        ("the memory of a node goes with its Node object",),
+        ("the memory of a deleted node stays under its name",),
+    ),
     Dated(
         (Mark("", LIFECYCLE, r"features\.NodeLease"),),
         ("the gate NodeLease: without it only status posts count",),
@@ -411,7 +428,6 @@ KUBELETS: Final = (
 )
 
 UNDATED: Final = {
-    "the lease circuit breaker of unreleased versions": "no release has it",
     "SetContainerStartup: no condition is computed": "the function begins with 1.16",
     "SetContainerStartup: an absent value differs from both": "the function begins with 1.16",
     "listing pods overwrites what the pod manager shows (PR 77661)": (

@@ -97,6 +97,13 @@ MARKS: dict[str, tuple[Mark, ...]] = {
         Mark("collision_count_checked", UPDATE, r"stale collision count"),
     ),
     "node lifecycle, taint eviction and pod-gc": (
+        Mark(
+            "lease_circuit_breaker",
+            LIFECYCLE,
+            r"liveLease\.ResourceVersion",
+            gate="NodeControllerLeaseCircuitBreaker",
+        ),
+        Mark("health_follows_node", LIFECYCLE, r"nodeHealthMap\.delete\("),
         Mark("decide_on_current", LIFECYCLE, r"switch currentReadyCondition\.Status"),
         Mark("requeue_untainted", LIFECYCLE, r"zoneNoExecuteTainter\[[^]]*\]\.Remove\(", True, 3),
         Mark("pod_not_ready_event", NODE_UTIL, r'"NodeNotReady", "Node is not ready"'),

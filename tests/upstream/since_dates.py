@@ -11,7 +11,6 @@ kubelet begin with v1.16.0.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -30,7 +29,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "since-dates.md"
 PATCHES = {
     11: 0, 12: 10, 13: 12, 14: 10, 15: 12, 16: 15, 17: 17, 18: 20, 19: 16, 20: 15, 21: 14, 22: 17,
     23: 17, 24: 17, 25: 16, 26: 15, 27: 16, 28: 15, 29: 15, 30: 14, 31: 14, 32: 13, 33: 9, 34: 5,
-    35: 2, 36: 3,
+    35: 2, 36: 3, 37: 2, 38: "0-beta.0",
 }  # fmt: skip
 """The patch of each minor release that is read."""
 
@@ -49,13 +48,18 @@ Sources = dict[int, Path]
 """The folder of each minor release's source."""
 
 
-def module(minor: int, patch: int) -> Path:
-    """The folder of a release's source. Raises CalledProcessError where it cannot be fetched."""
+def module(minor: int, patch: int | str) -> Path:
+    """The folder of a release's source. Raises FileNotFoundError where it cannot be fetched.
+
+    A module that asks for a later Go than the one at hand is unpacked all the same.
+    """
     name = f"k8s.io/kubernetes@v1.{minor}.{patch}"
-    told = subprocess.run(
-        ["go", "mod", "download", "-json", name], capture_output=True, check=True, cwd="/"
-    )
-    return Path(json.loads(told.stdout)["Dir"])
+    subprocess.run(["go", "mod", "download", name], capture_output=True, check=False, cwd="/")
+    cache = subprocess.run(["go", "env", "GOMODCACHE"], capture_output=True, check=True, text=True)
+    folder = Path(cache.stdout.strip()) / name
+    if not folder.is_dir():
+        raise FileNotFoundError(folder)
+    return folder
 
 
 def span_of(mark: Mark, sources: Sources) -> Span:

@@ -258,10 +258,11 @@ def _settings() -> Iterable[Candidate]:
 
 def _profiles() -> Iterable[Candidate]:
     """The Kubernetes releases whose behaviour can be followed, newest first."""
-    from kubectl_nodelife.engine.profiles import NEWEST, OLDEST
+    from kubectl_nodelife.engine.profiles import BETA, OLDEST, Profile
 
-    newest, oldest = (int(profile.removeprefix("v1.")) for profile in (NEWEST, OLDEST))
-    return [(f"v1.{minor}", "") for minor in range(newest, oldest - 1, -1)]
+    newest, oldest = (int(profile.removeprefix("v1.")) for profile in (BETA, OLDEST))
+    known = [Profile(minor) for minor in range(newest, oldest - 1, -1)]
+    return [(profile.name, "beta" if profile.is_beta else "") for profile in known]
 
 
 def _kubeconfig(connection: Connection) -> KubeConfig:

@@ -2,7 +2,7 @@
 
 1.11 is v1.11.0. Every other release named is one whose latest patch shows the behaviour, so a
 backported fix counts for the release it was backported to. `daemon_controller.go`, `update.go` and
-`util/daemonset_util.go` of each release from 1.11 to 1.36 were read;
+`util/daemonset_util.go` of each release from 1.11 to 1.38 (beta) were read;
 `tests/upstream/since_dates.py` reads them again.
 
 Left out on purpose: gates that cannot be set any more and that change no decision, and the
@@ -20,7 +20,7 @@ from kubectl_nodelife.engine.profiles import Span, holds
 
 Release = tuple[int, int]
 
-NEWEST: Release = (1, 36)
+NEWEST: Release = (1, 38)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ loop.
 Follows pkg/controller/nodelifecycle/node_lifecycle_controller.go; which release, the profile says.
 A pass looks only at nodes that changed or whose time may be over (`health.py` says why that is the
 same), so a quiet cluster of thousands costs nothing. Left out on purpose: listing errors (the cache
-cannot fail), the eight workers and their races, and the lease circuit breaker of unreleased
-versions.
+cannot fail), and the eight workers and their races.
 """
 
 from __future__ import annotations

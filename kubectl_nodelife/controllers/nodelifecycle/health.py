@@ -5,6 +5,11 @@ looks at every node in every pass. Here a node is looked at when it changed or w
 be over, and the passes between two looks are folded: what they would have remembered follows from
 when the heartbeats came. The naive model in the tests, full passes one by one, is the judge of
 that.
+
+Since 1.37 the controller reads the Lease from the API server before it calls a node lost (gate
+NodeControllerLeaseCircuitBreaker), and leaves the node as it is where the answer is an error, or
+another version than that of the renewal that it remembers. It compares for inequality, not for age:
+a write to the Lease of a silent kubelet by any other client keeps the node for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +19,7 @@ from bisect import bisect_left, bisect_right
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.cache import Heartbeat
+from kubectl_nodelife.engine.cache import NOT_FOUND, OK, Heartbeat
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.times import whole_seconds
@@ -45,6 +50,10 @@ class Passes:
         self._times.append(now_ns)
         if len(self._times) > self._KEPT:
             del self._times[: self._KEPT // 2]
+
+    def leave_out_last(self) -> None:
+        """The last pass looked at no node."""
+        self._times.pop()
 
     def that_saw_it(self, unseen_since_ns: int | None, now_ns: int) -> Passes:
         """The passes without those between the deletion of a Node object and the one at `now_ns`,
@@ -85,8 +94,9 @@ class NodeHealth(msgspec.Struct):
     """The memory of one node: upstream's nodeHealthData, of whose status only Ready is ever read.
 
     `probe_ns`: the pass that noticed the last sign of life. `lease_saved`: whether a Lease is
-    remembered; `lease_renew_ns` its renewTime, None where it has none. `posted_uid`: of the Node
-    object of which a pass wrote the status last; the name may be another one's since.
+    remembered; `lease_renew_ns` its renewTime, None where it has none; `lease_version` its
+    version (`Heartbeat.version`). `posted_uid`: of the Node object of which a pass wrote the status
+    last; the name may be another one's since.
     """
 
     ready: NodeCondition | None
@@ -94,6 +104,7 @@ class NodeHealth(msgspec.Struct):
     ready_transition_ns: int
     lease_saved: bool = False
     lease_renew_ns: int | None = None
+    lease_version: int = 0
     posts_until_ns: int = 0
     posted_uid: str = ""
 
@@ -104,7 +115,7 @@ class HealthUpdate(msgspec.Struct):
     `observed`: Ready before this pass, a made-up Unknown where the node has none; `current`: Ready
     after it, None where there still is none. `write`: conditions to post, if any. `look_again`: the
     next pass must look whatever happens. `expires_ns`: the node is lost once a pass begins after
-    that, None where nothing more can expire.
+    that, None where nothing more can expire. `expired`: its time is over.
     """
 
     observed: NodeCondition
@@ -114,6 +125,29 @@ class HealthUpdate(msgspec.Struct):
     expires_ns: int | None
     silent_ns: int
     grace_ns: int
+    expired: bool
+
+
+class LeaseDoubt(msgspec.Struct, frozen=True):
+    """Why a node whose time is over is not called lost: what a GET of its Lease answered.
+
+    `code`: the HTTP status code of the answer (`NO_ANSWER`: none came). `version`: that of the live
+    Lease, where there was one; it is not the one that is remembered.
+    """
+
+    code: int
+    version: int = 0
+
+
+def doubt_loss(health: NodeHealth, answer: tuple[int, int]) -> LeaseDoubt | None:
+    """Step D of 1.37 and later: None where the GET's `answer`, (code, version), leaves no doubt."""
+    code, version = answer
+    if code == NOT_FOUND:
+        return None
+    if code != OK:
+        return LeaseDoubt(code)
+    remembered = health.lease_version if health.lease_saved else 0
+    return LeaseDoubt(code, version) if version != remembered else None
 
 
 def update_node_health(
@@ -162,13 +196,23 @@ def update_node_health(
         if current != observed:
             write = lost
     verdict = HealthUpdate(
-        observed, current, write, look_again, expires, now_ns - health.probe_ns, grace_ns
+        observed, current, write, look_again, expires, now_ns - health.probe_ns, grace_ns, expired
     )
     return health, verdict
 
 
-def posted(health: NodeHealth, node: Node, current: NodeCondition | None, now_ns: int) -> None:
-    """The conditions were written: remember what a successful UpdateStatus leaves behind."""
+def posted(
+    health: NodeHealth,
+    node: Node,
+    current: NodeCondition | None,
+    heartbeat: Heartbeat | None,
+    now_ns: int,
+) -> None:
+    """The conditions were written: remember what a successful UpdateStatus leaves behind, with the
+    Lease as it is seen now.
+    """
+    if health.lease_saved and heartbeat is not None:
+        health.lease_version = heartbeat.version(now_ns)
     health.ready = current
     health.posted_uid = node.uid
     health.ready_transition_ns = now_ns
@@ -249,11 +293,12 @@ def _take_lease(
 ) -> bool:
     """Step C. True where a lease is there but not remembered: the next pass takes it for new."""
     renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
-    if renewal is None:
+    if heartbeat is None or renewal is None:
         return False
     renew_ns, seen_ns = renewal
     if not saved_lease:
         health.lease_saved, health.lease_renew_ns = True, renew_ns
+        health.lease_version = heartbeat.version(now_ns)
         health.probe_ns = now_ns
         return False
     later = renew_ns is not None and (
@@ -262,6 +307,7 @@ def _take_lease(
     noticed = passes.at_or_after(seen_ns, now_ns)
     if later and not (dropped and noticed < now_ns):
         health.lease_saved, health.lease_renew_ns = True, renew_ns
+        health.lease_version = heartbeat.version(noticed)
         health.probe_ns = max(health.probe_ns, noticed)
     elif later:
         health.lease_renew_ns = renew_ns

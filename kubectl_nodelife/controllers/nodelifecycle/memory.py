@@ -13,7 +13,12 @@ from copy import copy
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.classic import NODE_LOST
-from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, Passes
+from kubectl_nodelife.controllers.nodelifecycle.health import (
+    LeaseDoubt,
+    NodeHealth,
+    Passes,
+    doubt_loss,
+)
 from kubectl_nodelife.controllers.nodelifecycle.taints import NO_EXECUTE_TAINTS
 from kubectl_nodelife.controllers.nodelifecycle.zones import (
     FULL,
@@ -47,6 +52,10 @@ class Memory:
     `unseen_since`: when a Node object was deleted, until a pass looks at one of its name again.
     `phase_seen_ns`: when a pass of the controller that was joined was last seen to begin.
     `joined_pass_ns`: when that one begins the pass that follows a join, if that is known.
+    `doubts`: the nodes that the last pass skipped, since a GET of the Lease cast doubt on their
+    silence. `owed`: the version of a Lease that the watch has yet to show; no node is looked at
+    before. `silent`: the nodes whose time is over. `lease_reads`: how many Leases were read, one of
+    each node whose time is over in each pass.
     `begins_cold`: a join must not call a node lost for silence before it (see `watch_afresh`).
     """
 
@@ -67,6 +76,10 @@ class Memory:
         self.unworked: set[str] = set()
         self.unseen_since: dict[str, int] = {}
         self.taken_off: set[tuple[str, str]] = set()
+        self.doubts: dict[str, LeaseDoubt] = {}
+        self.owed: int | None = None
+        self.silent: set[str] = set()
+        self.lease_reads = 0
         self.expiry = Timers()
         self.drift_ns = pass_drift_ns
         self.begins_cold = False
@@ -77,6 +90,8 @@ class Memory:
         self.decides_on_current = profile.has("decide_on_current")
         self.requeues_untainted = profile.has("requeue_untainted")
         self.retries_pods = profile.has("pod_retry")
+        self.reads_leases = profile.has("lease_circuit_breaker")
+        self.forgets_deleted = profile.has("health_follows_node")
 
     def fork(self) -> Memory:
         """Another memory of the same."""
@@ -91,6 +106,7 @@ class Memory:
         other.evicted_nodes, other.retry = set(self.evicted_nodes), set(self.retry)
         other.unworked, other.unconfirmed = set(self.unworked), set(self.unconfirmed)
         other.unseen_since, other.taken_off = dict(self.unseen_since), set(self.taken_off)
+        other.doubts, other.silent = dict(self.doubts), set(self.silent)
         return other
 
     @property
@@ -98,6 +114,37 @@ class Memory:
         """True if passes have no node to look at, now or when some time is over."""
         marked = self.look_at or self.gone or self.retry or self.unworked or self.unconfirmed
         return not (marked or self.expiry or self.zones.nodes_of_stateless())
+
+    def is_held_up(self, cache: Cache) -> bool:
+        """True if no node may be looked at, since the watch of Leases is older than a GET showed.
+
+        Follows `EnsureReady` of pkg/controller/util/consistency/consistency.go.
+        """
+        if self.owed is None:
+            return False
+        until = cache.leases_seen_until()
+        if until is not None and until < self.owed:
+            return True
+        self.owed = None
+        return False
+
+    def confirm_silence(self, node: str, health: NodeHealth, cache: Cache, now_ns: int) -> bool:
+        """Read the Lease of a node whose time is over. True if the node may be called lost; if not,
+        the pass skips it.
+        """
+        self.silent.add(node)
+        if not self.reads_leases:
+            return True
+        self.lease_reads += 1
+        doubt = doubt_loss(health, cache.read_lease(node, now_ns))
+        if doubt is None:
+            return True
+        self.doubts[node] = doubt
+        if doubt.version:
+            self.owed = max(doubt.version, self.owed or 0)
+        self.zones.leave_out(node)
+        self.look_at.add(node)
+        return False
 
     def eviction_rate(self, state: str, size: int) -> float:
         """Nodes a second for a zone of that state and size, while not all zones are dark."""
@@ -207,7 +254,11 @@ def _health(node: Node, cache: Cache, now_ns: int, memory: Memory) -> NodeHealth
         renewed = min(renew_ns, now_ns)
         probe = renewed if posted is None else max(probe, renewed)
     probe = _noticed_ns(probe, pass_ns, period_ns)
-    return NodeHealth(ready, probe, transition, True, renew_ns)
+    version = heartbeat.version(now_ns) if heartbeat is not None else 0
+    looked_ns = max(int(posted or 0), transition if ready.status == "Unknown" else 0)
+    if heartbeat is not None and (heartbeat.touched_ns or 0) > looked_ns:
+        version = heartbeat.renewal_version(now_ns)
+    return NodeHealth(ready, probe, transition, True, renew_ns, version)
 
 
 def _noticed_ns(sign_ns: int, pass_ns: int, period_ns: int) -> int:

@@ -80,6 +80,8 @@ def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[A
     """One monitor pass. Follows `monitorNodeHealth`."""
     memory.passes.begin(now_ns)
     memory.taken_off.clear()
+    memory.doubts.clear()
+    silent = set(memory.silent)
     look_at = memory.look_at | memory.retry | set(_expired(memory, now_ns))
     unplaced = _place(memory, cache)
     look_at |= memory.zones.nodes_of_stateless()
@@ -91,13 +93,30 @@ def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[A
     for name, error in unplaced.items():
         yield part(name, _fail(error))
     bugs = cache.quarantine.bugs
+    held_up_from = "" if memory.is_held_up(cache) else None
+    if held_up_from == "":
+        memory.passes.leave_out_last()
     for number, name in enumerate(sorted(look_at - unplaced.keys())):
         node = cache.nodes.get(name)
         if node is not None:
             decided = check_apart(memory, node, cache, now_ns)
             if decided or bugs or number % _PAUSE_AFTER == 0:
                 yield part(name, decided)
+            if memory.owed is not None and held_up_from is None and memory.is_held_up(cache):
+                held_up_from = name
+    if held_up_from is not None:
+        _skip_after(memory, cache, held_up_from)
+    elif memory.reads_leases:  # those that were not looked at, since their answers cannot differ
+        memory.lease_reads += len(silent - look_at)
     yield count_zones(memory, cache, now_ns)
+
+
+def _skip_after(memory: Memory, cache: Cache, name: str) -> None:
+    """The nodes after that one are not looked at in this pass, and count in no zone."""
+    for other in cache.nodes:
+        if other > name:
+            memory.zones.leave_out(other)
+            memory.look_at.add(other)
 
 
 def count_zones(memory: Memory, cache: Cache, now_ns: int) -> TurnPart:
@@ -116,6 +135,10 @@ def check_apart(memory: Memory, node: Node, cache: Cache, now_ns: int) -> Iterab
     What fails is raised once the actions decided before it have been taken.
     """
     if cache.is_quarantined("Node", ("", node.name)):
+        memory.look_at.add(node.name)
+        return ()
+    if memory.owed is not None and memory.is_held_up(cache):
+        memory.zones.leave_out(node.name)
         memory.look_at.add(node.name)
         return ()
     decided: list[Action] = []
@@ -170,6 +193,10 @@ def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Tu
     for name in deleted:
         node = memory.known.pop(name)
         memory.expiry.drop(name)
+        memory.silent.discard(name)
+        if memory.forgets_deleted:
+            memory.health.pop(name, None)
+            memory.unseen_since.pop(name, None)
         yield _node_event(node, "RemovingNode", f"Removing Node {name} from Controller")
 
 
@@ -186,21 +213,16 @@ def check_node(
     """One node's part of the pass: health, zone sample, taint or evict, pods. Adds to `decided`."""
     name, settings = node.name, memory.settings
     heartbeat = cache.heartbeat(name)
-    health, verdict = update_node_health(
-        node,
-        memory.health.get(name),
-        heartbeat,
-        memory.passes_that_saw(name, now_ns),
-        now_ns,
-        settings.node_monitor_grace_period_ns,
-        settings.node_startup_grace_period_ns,
-        leases_count=memory.leases_count,
-    )
-    memory.health[name] = health
+    health, verdict = _update_health(memory, node, heartbeat, now_ns)
+    if verdict.expired:
+        if not memory.confirm_silence(name, health, cache, now_ns):
+            return
+    elif name in memory.silent:
+        memory.silent.discard(name)
     lost: Action | None = None
     if verdict.write:
         lost = _set_conditions(node, verdict, heartbeat)
-        posted(health, node, verdict.current, now_ns)
+        posted(health, node, verdict.current, heartbeat, now_ns)
         memory.ready_cause[name] = memory.last_loss = lost
         decided.append(lost)
         node = _read_anew(memory, node)
@@ -227,6 +249,25 @@ def check_node(
         decided += evict_or_cancel(memory, node, zone, health, verdict, now_ns)
     if marks:
         decided += _mark_pods(memory, node, verdict, lost, pods, now_ns)
+
+
+def _update_health(
+    memory: Memory, node: Node, heartbeat: Heartbeat | None, now_ns: int
+) -> tuple[NodeHealth, HealthUpdate]:
+    """Look at the node, and remember what was found."""
+    name, settings = node.name, memory.settings
+    health, verdict = update_node_health(
+        node,
+        memory.health.get(name),
+        heartbeat,
+        memory.passes_that_saw(name, now_ns),
+        now_ns,
+        settings.node_monitor_grace_period_ns,
+        settings.node_startup_grace_period_ns,
+        leases_count=memory.leases_count,
+    )
+    memory.health[name] = health
+    return health, verdict
 
 
 def _read_anew(memory: Memory, node: Node) -> Node:

@@ -154,8 +154,14 @@ class Zones:
         self._sample(node.metadata.name, sample)
         return zone
 
+    def is_counted(self, name: str) -> bool:
+        """True if the node takes part in the statistics of its zone."""
+        return name in self._samples
+
     def leave_out(self, name: str) -> None:
-        """The node does not count before it is looked at again: its status could not be written."""
+        """The node does not count before it is looked at again: its status could not be written, or
+        what was seen of its Lease is in doubt.
+        """
         self._sample(name, None)
 
     def ensure(self, zone: str) -> None:
