@@ -87,15 +87,15 @@ class Heartbeat:
         """The version of the Lease that was there at that instant; 0: there was none."""
         touched_ns, last_ns = self.touched_ns, self._last_scheduled(now_ns)
         if touched_ns is not None and (last_ns or 0) < touched_ns <= now_ns:
-            return int(self._touch_version)
-        if last_ns is None or (self._seen_ns is not None and self._seen_ns > last_ns):
-            return int(self._version)
-        return last_ns
+            return _number(self._touch_version)
+        return self.renewal_version(now_ns)
 
     def renewal_version(self, now_ns: int) -> int:
         """The version that the newest renewal at `now_ns` made; 0: there is no Lease."""
         last = self._last_scheduled(now_ns)
-        return int(self._version) if last is None or self._is_later(last) else last
+        if last is None or (self._seen_ns is not None and self._seen_ns > last):
+            return _number(self._version)
+        return last
 
     def caught_up(self, before: Heartbeat | None, now_ns: int) -> Heartbeat:
         """The same, where a watch that showed `before` shows only now what happened since."""
@@ -105,7 +105,7 @@ class Heartbeat:
             return new
         new._version = self.renewal_version(now_ns)
         new._renew_ns, new._seen_ns = renewal
-        if self.touched_ns is None or self.version(now_ns) != self._touch_version:
+        if self.touched_ns is None or self.version(now_ns) != _number(self._touch_version):
             new.touched_ns = None
         if shown is None or shown[0] != renewal[0]:
             new._seen_ns = now_ns
@@ -145,7 +145,7 @@ class Heartbeat:
         None: there is no Lease.
         """
         last = self._last_scheduled(now_ns)
-        if last is not None and not self._is_later(last):
+        if last is not None and (self._seen_ns is None or self._seen_ns <= last):
             return last, last
         if self._seen_ns is None:
             return None
@@ -180,9 +180,14 @@ class Heartbeat:
         last = _last_of(s.first_ns, s.every_ns, stop_ns, now_ns)
         return last if last is not None and last >= self._from_ns else None
 
-    def _is_later(self, scheduled_ns: int) -> bool:
-        """True if a renewal was seen that is later than that one on schedule."""
-        return self._renew_ns is not None and self._renew_ns > scheduled_ns
+
+def _number(version: int | str) -> int:
+    """A resourceVersion as a number; one that is none, as of a foreign server, as a number of its
+    own.
+    """
+    if isinstance(version, str) and not version.isdecimal():
+        return int.from_bytes(version.encode(), "big")
+    return int(version)
 
 
 def _last_of(first_ns: int, every_ns: int, stop_ns: int | None, now_ns: int) -> int | None:

@@ -138,7 +138,7 @@ def test_the_release_is_told_by_the_user_the_config_the_server_or_a_kubelet(
         ("v1.29", "--profile"),
         ("v1.30", f"{tmp_path}/config.yaml, clusters.prod"),
         ("v1.33", "the API server's version"),
-        ("v1.36", "the newest release known here"),
+        ("v1.37", "the newest release known here"),
     ]
     assert told[-1].warnings == ["the API server's version is not known"]
 
@@ -150,8 +150,8 @@ def test_the_release_is_told_by_the_user_the_config_the_server_or_a_kubelet(
         ("v1.9.11", ["v1.9.11"], "", "v1.11", "v1.9.11, is older than any release known here"),
         ("", ["v1.9.11", "v1.12.1"], "", "v1.12", "profile v1.12: the behaviour of v1.16"),
         ("", ["v1.9.11"], "", "v1.11", "the newest kubelet, v1.9.11, is older than any release"),
-        ("v2.0-custom", ["other"], "", "v1.36", ""),
-        ("v1.99.0", ["v1.98.0"], "", "v1.99", "the behaviour of v1.36, the newest known"),
+        ("v2.0-custom", ["other"], "", "v1.37", ""),
+        ("v1.99.0", ["v1.98.0"], "", "v1.99", "the behaviour of v1.38, a beta and the newest"),
         ("v1.9.11", ["v1.9.11"], "v1.30", "v1.30", ""),
     ],
 )
