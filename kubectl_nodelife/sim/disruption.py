@@ -85,6 +85,15 @@ class DisruptionController:
             if ledger.needs_sync:
                 self._sync_soon(ledger)
 
+    def take_time(self, sync_ns: int) -> None:
+        """From now on a status follows a pod's change after so long. Before the first tick."""
+        self.sync_ns = sync_ns
+        if self._due:
+            self._agenda.forget(self, self._sync)
+            for key in list(self._due):
+                self._due.discard(key)
+                self._sync_soon(self._ledgers[key])
+
     @property
     def ledgers(self) -> Mapping[Key, BudgetLedger]:
         """All budgets."""

@@ -184,6 +184,21 @@ class Kubelets:
         for name in ("_on_start", "_on_run", "_on_stop"):
             setattr(self, name, [of_this_world(asked) for asked in getattr(self, name)])
 
+    def behave(self, terms: KubeletTerms) -> None:
+        """From now on they behave so; what starts and stops already takes the time that it would
+        have taken. Before the first tick.
+        """
+        self.terms = terms
+        if not (self._endings or self._starting):
+            return
+        self._agenda.forget(self, self._finish, self._run)
+        pods = self._api.store.pods
+        for key in list(self._endings):
+            self._end(pods[key], None)
+        for key in list(self._starting):
+            del self._starting[key]
+            self._go_on(pods[key])
+
     def begin(self, joined: Mapping[str, HeartbeatSchedule] | None = None) -> None:
         """Take over the nodes and pods that are there at t=0: the ready nodes' kubelets start.
 

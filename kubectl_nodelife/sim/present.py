@@ -207,6 +207,24 @@ class Branch:
         world = self.world.fork(timeline)
         return Branch(world, self.engine.fork(world.api.numbers), timeline)
 
+    def fork_under(self, timing: Timing) -> Branch:
+        """Another branch of the same present, in which things take as long as that timing says.
+        Before the first tick. Raises NotForkableError.
+        """
+        branch = self.fork()
+        kubelets = branch.world.kubelets
+        if isinstance(kubelets.terms, LearntTerms):
+            kubelets.behave(replace(kubelets.terms, timing=timing))
+        return branch
+
+    def react_after(self, timing: Timing) -> None:
+        """Owners and the disruption controller, which react at once otherwise, take as long as that
+        timing says. Before the first tick.
+        """
+        world = self.world
+        world.owners.delay_ns, world.owners.cut_ns = timing.controller_ns, timing.cut_ns
+        world.disruption.take_time(timing.controller_ns)
+
     def prepare(self) -> None:
         """Compute once what each of many forks would compute: nodes for each class of pods."""
         self.world.scheduler.placement.prepare(self.world.api.store.pods.values())

@@ -218,6 +218,20 @@ class Agenda:
             self._due[slot] = [entry]
             heapq.heappush(self._heap, slot)
 
+    def forget(self, part: object, *methods: Happening) -> None:
+        """Remove what these methods of a part were to do."""
+        kind, functions = type(part), {method.__func__ for method in methods}  # type: ignore[attr-defined]
+        for slot, entries in list(self._due.items()):
+            kept = [entry for entry in entries if entry[0] is not kind or entry[1] not in functions]
+            if len(kept) == len(entries):
+                continue
+            if kept:
+                self._due[slot] = kept
+            else:
+                del self._due[slot]
+                self._heap.remove(slot)
+        heapq.heapify(self._heap)
+
     def next_at(self) -> int | None:
         """The earliest instant at which something happens, or None."""
         return self._heap[0][0] if self._heap else None

@@ -17,6 +17,8 @@ import pytest
 from kubectl_nodelife.commands.answering.status import finished
 from kubectl_nodelife.commands.cluster.dump import load
 from kubectl_nodelife.commands.cluster.look import view_of_dump
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.kube.kinds import KINDS as ALL_KINDS
 from kubectl_nodelife.kube.meta import KubeObject
@@ -33,9 +35,12 @@ from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.sim.present import Branch, Present, join
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, assemble, parse_scenario
 from kubectl_nodelife.sim.timeline import Record
+from kubectl_nodelife.sim.timing import FAST, SLOW, Timing
+from tests.drain.test_as_played import troubled
 from tests.sim.cut import cut
 from tests.sim.documents import found, node, pod, scenario, stop, story, times
 from tests.simulating import begin
+from tests.what_if.stand import NOW_NS as STAND_NS
 
 HERE = Path(__file__).parents[1]
 MORE = os.environ.get("NODELIFE_DUMPS")
@@ -262,3 +267,30 @@ def test_a_daemon_set_whose_revisions_were_not_read_is_up_to_date() -> None:
     told = story(**JOIN, objects=[node("a1"), node("a2"), daemon_set, *pods])
     done = {r.action for r in told.records if r.controller == "daemonset"}
     assert done <= {"UpdateDaemonSetStatus"}
+
+
+@pytest.mark.parametrize("timing", [FAST, SLOW], ids=lambda timing: timing.name)
+@pytest.mark.parametrize("seed", range(20))
+def test_a_fork_under_another_timing_is_the_present_under_that_timing(
+    seed: int, timing: Timing
+) -> None:
+    """On clusters on which pods start, stop and wait, and budgets are to be counted anew."""
+    objects, _, _ = troubled(seed)
+    cluster = Cache()
+    cluster.fill(objects, STAND_NS)
+    settings = make_settings(parse_profile(NEWEST), {})
+    present = join(cluster, settings, STAND_NS, (kind.name for kind in ALL_KINDS))
+    begun = present.begin(10 * MINUTE_NS)
+    forked, anew = begun.fork_under(timing), present.begin(10 * MINUTE_NS, timing=timing)
+    for branch in (forked, anew):
+        branch.react_after(timing)
+        branch.play()
+    assert forked.records() == anew.records()
+    begun.play()
+    assert begun.records() == present_played(present)
+
+
+def present_played(present: Present) -> list[Record]:
+    branch = present.begin(10 * MINUTE_NS)
+    branch.play()
+    return branch.records()

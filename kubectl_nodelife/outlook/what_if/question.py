@@ -37,7 +37,6 @@ from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, HIGHEST_SCORE, PASS_
 from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, Timing
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
-from kubectl_nodelife.workloads.time_to_ready import is_on_its_way
 
 TOLERATION_FLAGS: Final = (
     "default-not-ready-toleration-seconds",
@@ -229,12 +228,7 @@ class _Beginning:
 
     def fork_under(self, timing: Timing) -> Branch:
         """Another play of the same, in which things take so long."""
-        pods = self.present.setting.cluster.pods.values()
-        if any(p.metadata.deletion_timestamp is not None or is_on_its_way(p) for p in pods):
-            return _begin(self.present, self._question, timing)
-        branch = self._begun.fork()  # no pod has begun to start or to stop
-        branch.world.kubelets.terms = self.present.terms(timing)
-        return branch
+        return self._begun.fork_under(timing)
 
 
 def _beat_now(present: Present) -> frozenset[str]:
