@@ -129,7 +129,7 @@ def play_waves(
         world.cordon(*cordoned)
     conductor = _Conductor(world, options, waves, cut)
     conductor.begin()
-    world.clock.run(conductor.settled, conductor.answered)
+    world.run(conductor)
     world.end()
     play = Play(scope, options, world, end_ns=conductor.ended_ns)
     play.runs = {run.name: run for process in conductor.processes for run in process.runs}

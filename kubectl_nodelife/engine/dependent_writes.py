@@ -99,8 +99,9 @@ class FailedWrites:
 
     def clear(self) -> None:
         """Forget all of them."""
-        self._by_queue.clear()
-        self._by_action.clear()
+        if self._by_action:
+            self._by_queue.clear()
+            self._by_action.clear()
 
     def forget_before(self, now_ns: int) -> None:
         """Forget those of which each controller has been notified long since."""

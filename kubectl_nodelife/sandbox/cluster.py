@@ -132,6 +132,7 @@ class SandboxCluster:
         self._wake.clear()
         now_ns = self.clock()
         _, events = self.world.advance(now_ns)
+        self.world.ask_until(now_ns)
         self._renewals.run(now_ns)
         events = [*events, *self.api.pending]
         self.api.pending = []
@@ -139,7 +140,9 @@ class SandboxCluster:
 
     async def _wait(self, due_ns: int | None) -> None:
         """Wait until a client wrote or something is due."""
-        parts = (self.world.agenda.next_at(), self._renewals.next_due())
+        agenda = self.world.agenda
+        asked = (question[0] for question in agenda.questions[:1])
+        parts = (agenda.next_at(), self._renewals.next_due(), *asked)
         due = [at_ns for at_ns in (due_ns, *parts) if at_ns is not None]
         wait_s = max(0.0, (min(due) - self.clock()) / 1e9) if due else None
         with contextlib.suppress(TimeoutError):

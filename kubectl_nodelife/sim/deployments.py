@@ -428,7 +428,7 @@ class Deployments:
                 self._delete(pod, why, scaled)
 
     def _make_pod(self, owner: ReplicaSet, because: str, cause: Action) -> None:
-        if self._api.admission.namespace_terminates(owner.namespace):
+        if owner.namespace in self._api.admission.terminating:
             return
         template = owner.spec.template
         meta: Mapping[str, Any] = template.get("metadata") or {}

@@ -202,10 +202,26 @@ class WorldUnderDrain(KubectlRequests):
 
     def at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
         """Make one of the process's own calls at that instant."""
-        kubectl_of(self._world).put_down(self._number, instant_ns, call, arguments)
+        processes = kubectl_of(self._world)
+        place = processes.put_down(self._number, call, arguments)
+        at_ns = max(instant_ns, self._api.now_ns)
+        self._world.agenda.add(at_ns, SCRIPT, processes.go_on, place)
 
-    ask_again_at = at
-    alarm_at = at
+    def ask_again_at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
+        """Make a call that only asks."""
+        self._ask(instant_ns, call, arguments, waits=True)
+
+    def alarm_at(self, instant_ns: int, call: Callable[..., None], *arguments: Any) -> None:
+        """The same, at that very instant."""
+        self._ask(instant_ns, call, arguments, waits=False)
+
+    def _ask(
+        self, instant_ns: int, call: Callable[..., None], arguments: tuple[Any, ...], *, waits: bool
+    ) -> None:
+        processes = kubectl_of(self._world)
+        place = processes.put_down(self._number, call, arguments)
+        at_ns = max(instant_ns, self._api.now_ns)
+        self._world.agenda.ask(at_ns, processes.go_on, place, waits=waits)
 
     def cordon(self, *names: str) -> None:
         """Set spec.unschedulable."""
@@ -264,26 +280,36 @@ class KubectlProcesses:
         self._running.append((under, process))
         process.start(self._world.api.now_ns)
 
-    def put_down(
-        self, number: int, at_ns: int, call: Callable[..., None], arguments: tuple[Any, ...]
-    ) -> None:
-        """A process makes a call of its own at that instant."""
+    def put_down(self, number: int, call: Callable[..., None], arguments: tuple[Any, ...]) -> int:
+        """Note a call that a process will make of its own; returns the number of the call."""
         self._put_down += 1
         function = call.__func__  # type: ignore[attr-defined]
         self._calls[self._put_down] = (number, function, arguments)
-        at_ns = max(at_ns, self._world.api.now_ns)
-        self._world.agenda.add(at_ns, SCRIPT, self._go_on, self._put_down)
+        return self._put_down
 
-    def _go_on(self, place: int, at_ns: int) -> None:
+    def go_on(self, place: int, at_ns: int = 0) -> None:
+        """Make the call of that number."""
         number, call, arguments = self._calls.pop(place)
         call(self._running[number][1], *arguments)
+
+    def settled(self) -> bool:
+        """True if no process makes progress by itself any more. Each is asked: one whose deadline
+        is far away is brought to its end by the question."""
+        settled = True
+        for _, process in self._running:
+            settled = process.settled() and settled
+        return settled
+
+    def answered(self) -> bool:
+        """True if all only ask what was answered before."""
+        return all(process.answered() for _, process in self._running)
 
 
 def kubectl_of(world: World) -> KubectlProcesses:
     """The kubectl processes of a world."""
     found = world.agenda.parts.get(KubectlProcesses)
     if not isinstance(found, KubectlProcesses):
-        found = KubectlProcesses(world)
+        found = world.asker = KubectlProcesses(world)
         world.join(found)
     return found
 

@@ -114,7 +114,7 @@ class WorkloadControllers:
 
     def rule_of(self, pod: Pod) -> Replacement:
         """How the pod's controller will replace it."""
-        if self._api.admission.namespace_terminates(pod.namespace):
+        if pod.metadata.namespace in self._api.admission.terminating:
             return Replacement(NEVER, why=f"namespace {pod.namespace} is being deleted")
         owner = controller_of(pod.metadata)
         if owner is None or not owner.uid:
@@ -240,7 +240,7 @@ class WorkloadControllers:
             return
         if owner.uid in self.failed_jobs:
             return
-        if self._api.admission.namespace_terminates(lost.namespace):
+        if lost.metadata.namespace in self._api.admission.terminating:
             return
         if owner.kind == "ReplicaSet":  # a roll-out may have scaled it since
             rule = self._rules.get(owner.uid) or self.rule_of(lost)

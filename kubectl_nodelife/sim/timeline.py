@@ -14,6 +14,10 @@ a node tend to become ready in the same nanosecond.
 A happening is stored as data: the class of the part of the world that acts, the method and its
 arguments. So a fork of the world shares the entries and calls its own parts.
 
+Apart from these stand questions: calls of clients that only ask again, and learn nothing new unless
+something has happened since. At one instant they come last, each by itself, and they may be put
+off. Once nothing but questions is left, and each was answered, nothing will ever happen.
+
 A play makes hundreds of thousands of objects that stay until it ends, and the garbage collector
 would scan them again and again: `without_collector` runs a play without it.
 """
@@ -34,7 +38,7 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import NOT_SENT, Outcome
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.node import zone_display
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
 
 class ObjectRef(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -159,6 +163,8 @@ Happening = Callable[..., None]
 """Is called with the arguments it was added with, and its instant."""
 
 _Entry = tuple[type | None, Happening, tuple[Any, ...]]
+_Question = tuple[int, int, bool, type | None, Happening, tuple[Any, ...]]
+"""(instant, its number, whether it may be put off), and the entry."""
 
 
 class NotForkableError(Failed):
@@ -169,13 +175,16 @@ class Agenda:
     """Happenings with their instants, in ns since the epoch.
 
     `parts`: the parts that act in the world, by class. A happening is a method of one of them; any
-    other callable works too, in a world that is not forked while it is due.
+    other callable works too, in a world that is not forked while it is due. `questions`: a heap of
+    them, by instant.
     """
 
     def __init__(self) -> None:
         self.parts: dict[type, object] = {}
         self._heap: list[tuple[int, int]] = []
         self._due: dict[tuple[int, int], list[_Entry]] = {}
+        self.questions: list[_Question] = []
+        self._asked = 0
         self._foreign = 0
 
     def fork(self) -> Agenda:
@@ -183,7 +192,8 @@ class Agenda:
         if self._foreign:
             raise NotForkableError("something is under way that is no part of the world")
         other = Agenda()
-        other._heap = list(self._heap)
+        other._heap, other.questions = list(self._heap), list(self.questions)
+        other._asked = self._asked
         self._due, other._due = fork_dict(self._due, list)
         return other
 
@@ -218,6 +228,45 @@ class Agenda:
             self._due[slot] = [entry]
             heapq.heappush(self._heap, slot)
 
+    def ask(self, at_ns: int, question: Happening, *arguments: Any, waits: bool = True) -> None:
+        """Add a question, which is called with the arguments alone. `waits` False: it is asked at
+        that very instant, such as a deadline.
+        """
+        self._asked += 1
+        kind = None
+        if type(question) is MethodType and type(question.__self__) in self.parts:
+            kind, question = type(question.__self__), question.__func__
+        else:
+            self._foreign += 1
+        heapq.heappush(self.questions, (at_ns, self._asked, waits, kind, question, arguments))
+
+    @property
+    def goes_on(self) -> bool:
+        """True if something is to happen or to be asked."""
+        return bool(self._heap or self.questions)
+
+    def ask_first(self) -> None:
+        """Ask the first question."""
+        _, _, _, kind, question, arguments = heapq.heappop(self.questions)
+        if kind is not None:
+            question(self.parts[kind], *arguments)
+        else:
+            self._foreign -= 1
+            question(*arguments)
+
+    def put_off(self, until_ns: int | None) -> None:
+        """Put each question off by whole minutes, which keeps a grid of seconds, as near as may be
+        to that instant and to the first question that does not wait."""
+        ends = [question[0] for question in self.questions if not question[2]]
+        if until_ns is not None:
+            ends.append(until_ns)
+        end_ns = min(ends, default=0)
+        for index, (at_ns, asked, waits, kind, question, arguments) in enumerate(self.questions):
+            if waits and at_ns < end_ns:
+                at_ns += (end_ns - at_ns) // MINUTE_NS * MINUTE_NS
+                self.questions[index] = (at_ns, asked, waits, kind, question, arguments)
+        heapq.heapify(self.questions)
+
     def forget(self, part: object, *methods: Happening) -> None:
         """Remove what these methods of a part were to do."""
         kind, functions = type(part), {method.__func__ for method in methods}  # type: ignore[attr-defined]
@@ -237,15 +286,18 @@ class Agenda:
         return self._heap[0][0] if self._heap else None
 
     def due(self) -> Iterator[tuple[int, str]]:
-        """(instant, name of the part that acts) of all that is to happen."""
+        """(instant, name of the part that acts) of all that is to happen or to be asked."""
         for (at_ns, _), entries in self._due.items():
             for kind, happening, _ in entries:
                 yield at_ns, kind.__name__ if kind is not None else happening.__name__
+        for at_ns, _, _, kind, question, _ in self.questions:
+            yield at_ns, kind.__name__ if kind is not None else question.__name__
 
     def clear(self) -> None:
         """Remove all that was to happen, and the parts."""
         self._heap.clear()
         self._due.clear()
+        self.questions.clear()
         self.parts.clear()
 
     def run(self, now_ns: int) -> None:

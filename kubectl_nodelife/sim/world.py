@@ -46,7 +46,7 @@ from kubectl_nodelife.engine.events import (
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time
+from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, format_time
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.sim.api import CLUSTER, Api, RunRecorder
@@ -82,6 +82,20 @@ class StandstillError(Failed):
 
 Faults = Callable[[Action, int], InjectedFault | None]
 """(action, now) -> its failure, None where it succeeds."""
+
+
+PATIENCE_NS = 10 * MINUTE_NS
+"""For so long after the last change every question is asked at its instant."""
+
+
+class Asker(Protocol):
+    """Who asks the questions of a world's agenda."""
+
+    def settled(self) -> bool:
+        """Called when nothing but questions is left: True if no answer will ever be another one."""
+
+    def answered(self) -> bool:
+        """True if every question gets the same answer until something changes."""
 
 
 class ForkablePart(Protocol):
@@ -128,6 +142,8 @@ class World:
         self._failed_now = FailedWrites()
         self._begun = False
         self.end_ns = end_ns
+        self.asker: Asker | None = None
+        self._moved_ns = api.now_ns
         self._rounds = 0
         self._rounds_since_ns = 0
         self._faults, self._failing = faults, failing
@@ -175,6 +191,8 @@ class World:
         for kind, part in self.agenda.parts.items():
             if kind not in agenda.parts:
                 other.join(cast(ForkablePart, part).fork(other))
+        if self.asker is not None:
+            other.asker = cast(Asker, agenda.parts[type(self.asker)])
         api.listen_as(agenda.mine)
         other.kubelets.ask_as(agenda.mine)
         other.scheduler.ask_as(agenda.mine)
@@ -226,25 +244,67 @@ class World:
             return self.advance(api.now_ns)
         if api.pending or self._shown:
             return self._tick()
-        at_ns = self.agenda.next_at()
+        questions, at_ns = self.agenda.questions, self.agenda.next_at()
         if at_ns is None or (due_ns is not None and due_ns < at_ns):
             at_ns = due_ns
+        while questions and (at_ns is None or questions[0][0] < at_ns):
+            if at_ns is None:
+                if self._is_settled():
+                    return None
+                at_ns = self.agenda.next_at()
+                if at_ns is not None:  # the asker has brought its end about
+                    continue
+            if questions[0][0] > self.end_ns:
+                return None
+            self._ask(at_ns)
+            if api.pending:
+                return self._tick()
+            at_ns = self.agenda.next_at()
+            if at_ns is None or (due_ns is not None and due_ns < at_ns):
+                at_ns = due_ns
         if at_ns is None or at_ns > self.end_ns:
             return None
         return self.advance(at_ns)
 
+    def _is_settled(self) -> bool:
+        return self.asker is not None and self.asker.settled()
+
+    def _ask(self, next_ns: int | None) -> None:
+        """Ask the first question; where only something far away will change an answer, the
+        questions in between are skipped."""
+        questions = self.agenda.questions
+        at_ns, _, waits, *_ = questions[0]
+        impatient = waits and at_ns - self._moved_ns >= PATIENCE_NS
+        if impatient and self.asker is not None and self.asker.answered():
+            self._moved_ns = at_ns
+            self.agenda.put_off(next_ns)
+            at_ns, _, waits, *_ = questions[0]
+        if not waits:
+            self._moved_ns = at_ns
+        self.api.now_ns = at_ns
+        self.agenda.ask_first()
+
+    def ask_until(self, now_ns: int) -> None:
+        """Ask the questions that are due by a clock that goes on by itself."""
+        questions = self.agenda.questions
+        while questions and questions[0][0] <= now_ns:
+            self.agenda.ask_first()
+
     def advance(self, now_ns: int) -> tuple[int, Iterable[Event]]:
         """Run everything that is due at or before this instant."""
         self._begun = True
-        self.api.now_ns = now_ns
+        self.api.now_ns = self._moved_ns = now_ns
         self.agenda.run(now_ns)
         return self._tick()
 
     @property
     def rests(self) -> bool:
-        """True if nothing but heartbeats is to happen in it by itself."""
-        api = self.api
-        return self._begun and not (api.pending or self._shown) and self.agenda.next_at() is None
+        """True if nothing is to happen in it by itself: all that is due are heartbeats, and
+        questions that have been answered for good."""
+        api, agenda = self.api, self.agenda
+        if not self._begun or api.pending or self._shown or agenda.next_at() is not None:
+            return False
+        return not agenda.questions or self._is_settled()
 
     def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
         """Carry out what was decided together, in that order."""
@@ -320,6 +380,7 @@ class World:
         last reference to the world, without the garbage collector.
         """
         self.agenda.clear()
+        self.asker = None
         self.api.forget_listeners()
         self.kubelets.forget_listeners()
         if self.managers is not None:
@@ -357,8 +418,7 @@ class World:
         if old is not None and (uid := action.uid) and uid != old.metadata.uid:
             self.refuse(action, NOT_FOUND, f"the {kind} of that name is another one now")
             return
-        refused = self._forbidden(action, old)
-        if refused is not None:
+        if type(action) in _ADMITTED and (refused := self._forbidden(action, old)) is not None:
             self.refuse(action, refused.code, refused.cause or refused.message)
             return
         if type(action) in _PRECONDITIONS and not self._holds(action, old):
@@ -383,15 +443,14 @@ class World:
     def _forbidden(self, action: Action, old: KubeObject | None) -> EvictionRefused | None:
         """Admission's refusal of what a controller asks for, or None."""
         admission = self.api.admission
-        if isinstance(old, Pod):
-            if type(action) is EvictPod:
-                return admission.refuses_eviction(old)
-            if type(action) is DeletePod and action.controller != CLUSTER:
-                return admission.refuses_deletion(old)
-        if type(action) in _CREATIONS:
-            kind, (namespace, name) = action.target
-            return admission.refuses_creation(kind, namespace, name)
-        return None
+        if type(action) is DeletePod:
+            if not admission.has_rules or action.controller == CLUSTER:
+                return None
+            return admission.refuses_deletion(old) if isinstance(old, Pod) else None
+        if type(action) is EvictPod:
+            return admission.refuses_eviction(old) if isinstance(old, Pod) else None
+        kind, (namespace, name) = action.target
+        return admission.refuses_creation(kind, namespace, name)
 
     def _mark(self, marks: list[MarkPodNotReady], now_ns: int) -> None:
         """Carry out the marks of a node's pods, and empty the list. As `_apply`, all at once."""
@@ -493,7 +552,7 @@ def _collision_counted(world: World, action: Action, old: KubeObject | None) -> 
     return "" if old.status.collision_count == action.seen else "the count was raised already"
 
 
-_CREATIONS = frozenset({CreatePod, CreateControllerRevision})
+_ADMITTED = frozenset({CreatePod, CreateControllerRevision, DeletePod, EvictPod})
 
 # action -> the server's check before it applies it: "" or why it refuses
 _PRECONDITIONS: dict[type[Action], Callable[[World, Action, KubeObject | None], str]] = {

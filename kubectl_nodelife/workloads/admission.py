@@ -152,17 +152,21 @@ class Admission:
             and any(e.conditions.ready is not False and e.addresses for e in found.endpoints)
         }
 
-    @property
+    @cached_property
     def has_rules(self) -> bool:
         """True if a webhook or policy may have a say."""
         return bool(self.webhooks or self._policies)
 
     # --- questions -------------------------------------------------------------------------------
 
-    def namespace_terminates(self, namespace: str) -> bool:
-        """True if the namespace is being deleted, so that nothing can be created in it."""
-        found = self._objects.find("Namespace", "", namespace)
-        return isinstance(found, Namespace) and is_terminating(found)
+    @cached_property
+    def terminating(self) -> frozenset[str]:
+        """The namespaces that are being deleted, in which nothing can be created."""
+        return frozenset(
+            found.name
+            for found in self._objects.all("Namespace")
+            if isinstance(found, Namespace) and found.status.phase == "Terminating"
+        )
 
     def namespace_ends_pods_ns(self, namespace: str, now_ns: int) -> int | None:
         """As `ends_pods_ns`, of the namespace of that name."""
@@ -171,13 +175,13 @@ class Admission:
 
     def refuses_creation(self, kind: str, namespace: str, name: str) -> EvictionRefused | None:
         """The refusal that meets the creation of an object, or None."""
-        if namespace and self.namespace_terminates(namespace):
+        if namespace in self.terminating:
             return _terminating(_RESOURCES.get(kind, kind.lower()), namespace, name)
         return None
 
     def refuses_eviction(self, pod: Pod) -> EvictionRefused | None:
         """The refusal that meets the eviction before the API looks at budgets, or None."""
-        if self.namespace_terminates(pod.metadata.namespace):
+        if pod.metadata.namespace in self.terminating:
             return _terminating("pods", pod.metadata.namespace, pod.name)
         answer = self._answer(pod, "CREATE")
         return answer if isinstance(answer, EvictionRefused) else None
@@ -448,11 +452,6 @@ def _denied(
         f" '{policy.name}' with binding '{binding.name}' denied request: {message}"
     )
     return EvictionRefused(_STATUS_CODES.get(reason or "Invalid", 422), text, GATE_WEBHOOK)
-
-
-def is_terminating(namespace: Namespace) -> bool:
-    """True if the namespace is being deleted, so that nothing can be created in it."""
-    return namespace.status.phase == "Terminating"
 
 
 def ends_pods_ns(namespace: Namespace, now_ns: int) -> int | None:

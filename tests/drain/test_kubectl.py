@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.drain.world import PlanClock
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from tests.drain.build import (
@@ -150,28 +149,3 @@ def test_hand_written_objects_without_status_and_uid() -> None:
     pods = [merged(p, {"metadata": {"uid": ""}}) for p in replica_set("web", "a1", "a2")[1:]]
     answer = plan(NODES, workload("ReplicaSet", "web", 2), pods, guard)
     assert answer.verdict == "ready" and len(answer.pods()) == 1
-
-
-# --- the clock -----------------------------------------------------------------------------------
-
-
-def test_ties_are_made_in_the_order_of_filing_and_the_past_is_now() -> None:
-    timeline, made = PlanClock(), []
-    timeline.at(5, made.append, "b")
-    timeline.at(5, made.append, "c")
-    timeline.at(3, lambda: timeline.at(1, made.append, "a"))
-    timeline.run(lambda: False)
-    assert made == ["a", "b", "c"] and timeline.now_ns == 5
-
-
-def test_only_idle_calls_end_the_run_once_settled() -> None:
-    timeline, asked = PlanClock(), []
-
-    def again() -> None:
-        asked.append(timeline.now_ns)
-        timeline.ask_again_at(timeline.now_ns + 5, again)
-
-    timeline.ask_again_at(5, again)
-    timeline.at(12, lambda: None)
-    timeline.run(lambda: len(asked) > 3)
-    assert asked == [5, 10, 15, 20]

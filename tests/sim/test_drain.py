@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.errors import BadInput
-from tests.sim.documents import Json, found, node, owner, pod, stop, story, times
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.scenario import assemble
+from tests.sim.documents import Json, found, node, owner, pod, scenario, stop, story, times
+from tests.simulating import begin
 
 NODES = [node("a1"), node("a2"), node("a3")]
 
@@ -119,3 +122,18 @@ def test_bad_input(flags: Json, message: str) -> None:
     with pytest.raises(BadInput) as caught:
         drained(events=[{"at": "1s", "drain": {"nodes": ["a1"], **flags}}])
     assert message in str(caught.value)
+
+
+def test_a_drain_that_never_ends_lets_a_forecast_rest() -> None:
+    """Nothing but kubectl's own questions is left, and each was answered: what is to be played
+    after that is nothing, and the fork of such a play is as quiet."""
+    held = [*THREE, budget(maxUnavailable=0)]
+    given = [*NODES, owner("ReplicaSet", "web", 3), *held]
+    told = scenario(duration="24h", start="join", objects=given, events=[drain()])
+    branch = begin(assemble(told))
+    branch.play_until_quiet()
+    fork = branch.fork()
+    for each in (branch, fork):
+        assert each.rests
+        assert 10 <= (each.world.api.now_ns - each.timeline.start_ns) / SECOND_NS < 120
+        assert {whose for _, whose in each.world.agenda.due()} == {"KubectlProcesses"}
