@@ -269,7 +269,8 @@ class Agenda:
 
     def forget(self, part: object, *methods: Happening) -> None:
         """Remove what these methods of a part were to do."""
-        kind, functions = type(part), {method.__func__ for method in methods}  # type: ignore[attr-defined]
+        kind = type(part)
+        functions = {method.__func__ for method in methods}  # type: ignore[attr-defined]
         for slot, entries in list(self._due.items()):
             kept = [entry for entry in entries if entry[0] is not kind or entry[1] not in functions]
             if len(kept) == len(entries):
