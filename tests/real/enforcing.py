@@ -16,6 +16,7 @@ from pathlib import Path
 import yaml
 
 from tests.real.control_plane import ControlPlane
+from tests.real.journal_judge import followed_nothing
 
 CONTROLLERS = ("node-lifecycle", "taint-eviction", "pod-gc", "daemonset")
 _BEGIN_S = 90
@@ -132,6 +133,8 @@ def enforcer(
     try:
         one.start()
         yield one
+        one.kill()
+        assert followed_nothing(one.folder / "state") == []
     finally:
         one.kill()
         if keep := os.environ.get("NODELIFE_KEEP"):
