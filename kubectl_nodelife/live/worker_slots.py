@@ -10,11 +10,10 @@ others at once. Firings of taint-eviction run for themselves. What a guard holds
 from __future__ import annotations
 
 import asyncio
-from bisect import insort
 from collections import Counter
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
-from operator import itemgetter
+from heapq import heappop, heappush
 from typing import Final
 
 from kubectl_nodelife.engine.actions import (
@@ -54,16 +53,17 @@ class Slots:
     def __init__(self, most: int) -> None:
         self._most = most
         self._held: Counter[Hashable] = Counter()
-        self._waiting: list[tuple[int, Hashable, asyncio.Future[None]]] = []
+        self._waiting: dict[Hashable, list[asyncio.Future[None]]] = {}
+        self._in_order: list[tuple[int, int, Hashable]] = []  # of the keys that wait, a heap
+        self._count = 0
 
     @asynccontextmanager
     async def taken(self, key: Hashable, order: int = 0) -> AsyncIterator[None]:
         """While a slot is held for the key. `order`: the number of the decision."""
-        if key in self._held or (self._has_room_for(key) and not self._waiting):
+        if key in self._held or (len(self._held) < self._most and not self._waiting):
             self._held[key] += 1
         else:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            insort(self._waiting, (order, key, turn), key=itemgetter(0))
+            turn = self._wait(key, order)
             try:
                 await turn
             except asyncio.CancelledError:
@@ -75,23 +75,25 @@ class Slots:
         finally:
             self._give_back(key)
 
-    def _has_room_for(self, key: Hashable) -> bool:
-        return key in self._held or len(self._held) < self._most
+    def _wait(self, key: Hashable, order: int) -> asyncio.Future[None]:
+        """Queue up; what waits for a key that waits already goes with the first of it."""
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if key not in self._waiting:
+            self._count += 1
+            heappush(self._in_order, (order, self._count, key))
+        self._waiting.setdefault(key, []).append(turn)
+        return turn
 
     def _give_back(self, key: Hashable) -> None:
         self._held[key] -= 1
         if not self._held[key]:
             del self._held[key]
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
-            _, other, turn = one
-            if turn.cancelled():
-                continue
-            if self._has_room_for(other):
-                self._held[other] += 1
-                turn.set_result(None)
-            else:
-                self._waiting.append(one)
+        while self._in_order and len(self._held) < self._most:
+            _, _, other = heappop(self._in_order)
+            for turn in self._waiting.pop(other):
+                if not turn.cancelled():
+                    self._held[other] += 1
+                    turn.set_result(None)
 
 
 class WorkerSlots:
