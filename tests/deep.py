@@ -24,6 +24,11 @@ DEEP: Final = {
         tests/test_demo.py
     """,
     "a real control plane, or the real controllers": """
+        tests/real/test_upgrade.py
+        tests/real/test_upgrade_nodes.py
+        tests/real/test_upgrade_leaders.py
+        tests/real/test_upgrade_times.py
+        tests/real/test_enforce.py
         tests/real
         tests/real_code
     """,
