@@ -14,7 +14,6 @@ from tests.call_objects import (
     NODE_KEEPS,
     NS,
     POD,
-    SERVICE,
     WHO,
     Case,
     node_of,
@@ -70,20 +69,6 @@ UPGRADE_CASES = (
         (JOB,),
         lambda f: actions.DeleteJob(
             **WHO, namespace=NS, name="j", node="n1", object_uid=f["Job"].uid
-        ),
-    ),
-    Case(
-        "CreateCanaryService",
-        (NODE,),
-        lambda f: actions.CreateCanaryService(
-            **WHO, namespace=NS, name="s", node="n1", manifest=SERVICE
-        ),
-    ),
-    Case(
-        "DeleteCanaryService",
-        (SERVICE,),
-        lambda f: actions.DeleteCanaryService(
-            **WHO, namespace=NS, name="s", node="n1", object_uid=f["Service"].uid
         ),
     ),
     Case(

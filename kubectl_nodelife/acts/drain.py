@@ -7,12 +7,6 @@ that no node has room for, and those of owners none of whose evicted pods was Re
 for. Nothing is uncordoned on failure, as with kubectl; `uncordon` is for a drain that is broken
 off. Run again, it goes on where it was: nodes that are cordoned and pods that are gone need
 nothing.
-
-A drain is reported as conditions of the node where that is asked for (`DrainConditions`), for
-anyone who asks who took it out of service and why. Follows KEP-5683 (kubernetes/enhancements#5683)
-and what #6309 proposes for kubectl drain: opt-in and best effort. DrainInProgress is True from
-before the first eviction; Drained is True once all pods are gone. The person or tool that ends the
-maintenance clears them. A write that fails is reported, and the drain goes on.
 """
 
 from __future__ import annotations
@@ -29,21 +23,17 @@ from kubectl_nodelife.acts.node_drain import DRAIN, NodeDrain, Overtaken
 from kubectl_nodelife.acts.session import ActSession, Show
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, WaveOptions
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, Estimate, WavePlan
-from kubectl_nodelife.engine.actions import SetNodeConditions, SetUnschedulable
-from kubectl_nodelife.engine.calls import Get, Request, Result
-from kubectl_nodelife.engine.calls.call import CONFLICT, collection_path
+from kubectl_nodelife.engine.actions import SetUnschedulable
+from kubectl_nodelife.engine.calls import Get, Request
+from kubectl_nodelife.engine.calls.call import collection_path
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.errors import InputError
-from kubectl_nodelife.kube.meta import OwnerReference, Time, controller_of
-from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.meta import OwnerReference, controller_of
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
-    ADMIN_REQUESTED,
-    DRAIN_COMPLETED,
-    DRAIN_IN_PROGRESS,
-    DRAINED,
     FALSE,
     TRUE,
 )
@@ -51,14 +41,6 @@ from kubectl_nodelife.sim.kubectl.conversation import pending_nodes, unable
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 
 HOLD_S: Final = 5.0
-
-DRAIN_FAILED: Final = "DrainFailed"
-DRAIN_INTERRUPTED: Final = "DrainInterrupted"
-WRITES: Final = 2
-"""So many writes a node."""
-_TRIES: Final = 5
-"""A kubelet may write the same status meanwhile."""
-
 LOOK_S: Final = 1.0
 LOOKS_AT_LEAST: Final = 2
 """Owners take a moment to make successors."""
@@ -80,14 +62,12 @@ class WaveRun(msgspec.Struct):
 
 
 class DrainOrder(msgspec.Struct, frozen=True):
-    """The nodes to drain, and how. `conditions`: shown in the nodes' conditions; `because`: why."""
+    """The nodes to drain, and how."""
 
     plan: DrainPlan
     options: DrainOptions
     waves: WaveOptions | None = None
     chunk_size: int = 500
-    conditions: bool = False
-    because: str = ""
 
 
 Replan = Callable[[Sequence[str]], Awaitable[DrainPlan]]
@@ -108,11 +88,6 @@ class Drain:
         self._show = show
         self._warn = warn
         self._suffix = " (server dry run)" if session.order.dry_run else ""
-        self._conditions = (
-            DrainConditions(session, DRAIN, order.because or "kubectl nodelife drain", warn)
-            if order.conditions
-            else None
-        )
         self._began = 0.0
         self._turns: dict[str, NodeDrain] = {}
 
@@ -214,7 +189,7 @@ class Drain:
         run = WaveRun(list(wave.nodes), wave.estimate)
         self.runs.append(run)
         self._began = time.monotonic()
-        found = await asyncio.gather(*(self._drain_and_report(nodes[name]) for name in wave.nodes))
+        found = await asyncio.gather(*(self._drain(nodes[name]) for name in wave.nodes))
         for name, error in zip(wave.nodes, found, strict=True):
             if error:
                 run.errors[name] = error
@@ -232,20 +207,6 @@ class Drain:
     async def _await_replacements(self, nodes: Sequence[str]) -> None:
         evicted = [one.actor.pod for name in nodes for one in self._turns[name].pods]
         await await_replacements(self._session, evicted, self._warn)
-
-    async def _drain_and_report(self, node: Node) -> str:
-        """Drain the node, and set its conditions if that is ordered; why it is not drained."""
-        report = self._conditions
-        if report is None:
-            return await self._drain(node)
-        await report.begun(node)
-        try:
-            error = await self._drain(node)
-        except BaseException:
-            await asyncio.shield(report.failed(node, DRAIN_INTERRUPTED))
-            raise
-        await (report.failed(node) if error else report.drained(node))
-        return error
 
     async def _drain(self, node: Node) -> str:
         while True:
@@ -302,64 +263,6 @@ def _cordon_of(node: Node, *, unschedulable: bool) -> SetUnschedulable:
         node_uid=node.uid,
         unschedulable=unschedulable,
     )
-
-
-class DrainConditions:
-    """Reports a drain as conditions of the node, for anyone who asks who took it out of service and
-    why. `because`: a person's words; `controller`: in whose name it is written.
-    """
-
-    def __init__(self, session: ActSession, controller: str, because: str, warn: Show) -> None:
-        self._session = session
-        self._controller = controller
-        self._because = because
-        self._warn = warn
-
-    async def begun(self, node: Node) -> None:
-        """Its pods are evicted from now on."""
-        await self._set(node, ADMIN_REQUESTED, in_progress=True, drained=False)
-
-    async def drained(self, node: Node) -> None:
-        """All pods that had to go are gone."""
-        await self._set(node, DRAIN_COMPLETED, in_progress=False, drained=True)
-
-    async def failed(self, node: Node, reason: str = DRAIN_FAILED) -> None:
-        """It was given up; what was evicted stays evicted."""
-        await self._set(node, reason, in_progress=False, drained=False)
-
-    async def _set(self, node: Node, reason: str, *, in_progress: bool, drained: bool) -> None:
-        result = Result(CONFLICT)
-        carrier = make_carrier(self._session)
-        for _ in range(_TRIES):
-            answer = await self._session.reader.call(Get("Node", ("", node.name)))
-            found = answer.obj
-            if not isinstance(found, Node) or found.uid != node.uid:
-                result = Result(answer.code, answer.message or "it is another node now")
-                break
-            wanted = {DRAIN_IN_PROGRESS: in_progress, DRAINED: drained}
-            result = await carrier.carry_out(self._action(found, reason, wanted), found)
-            if result.code != CONFLICT:
-                break
-        await carrier.stop()
-        if not result.ok:
-            self._warn(f"node {node.name}: its conditions could not be set: {result.message}")
-
-    def _action(self, node: Node, reason: str, wanted: dict[str, bool]) -> SetNodeConditions:
-        now = Time(self._session.now_ns() // SECOND_NS * SECOND_NS)
-        conditions = []
-        for type_, holds in wanted.items():
-            status = TRUE if holds else FALSE
-            before = node.status.condition(type_)
-            same = before is not None and before.status == status
-            since = before.last_transition_time if before is not None and same else now
-            conditions.append(NodeCondition(type_, status, reason, self._because, now, since))
-        return SetNodeConditions(
-            controller=self._controller,
-            because=self._because,
-            node=node.name,
-            node_uid=node.uid,
-            conditions=tuple(conditions),
-        )
 
 
 async def await_replacements(session: ActSession, evicted: Sequence[Pod], warn: Show) -> None:

@@ -21,7 +21,7 @@ from kubectl_nodelife.commands.writing import (
     is_confirmed,
     run_interruptible,
 )
-from kubectl_nodelife.errors import EXIT_FAILED, BadInput, Failed, Refused
+from kubectl_nodelife.errors import EXIT_FAILED, Failed, Refused
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
@@ -49,12 +49,6 @@ PROGRESS_S: Final = 0.5
     is_flag=True,
     help="When interrupted, take back the cordon of what this run cordoned and did not drain.",
 )
-@click.option(
-    "--report-node-conditions",
-    is_flag=True,
-    help="Set the conditions DrainInProgress and Drained of each node (KEP-5683).",
-)
-@click.option("--because", default="", metavar="TEXT", help="Why, as those conditions' message.")
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @act_flags
 @connection_flags
@@ -82,11 +76,10 @@ def drain(
       kubectl nodelife drain -l pool=blue --max-parallel 3 --ignore-daemonsets --yes
       kubectl nodelife drain worker-1 --ignore-daemonsets --dry-run=server
     """
-    from kubectl_nodelife.acts.drain import WRITES, DrainOrder
+    from kubectl_nodelife.acts.drain import DrainOrder
     from kubectl_nodelife.commands.cluster.drain import choose_nodes, look_for_drain
     from kubectl_nodelife.drain.plan import planned
 
-    reported, because = conditions_wanted(flags)
     options, waves = drain_options(flags), wave_options(flags)
     where = Where(connection, profile=profile)
     found = look_for_drain(where)
@@ -94,14 +87,14 @@ def drain(
     options = options.of_release(found.settings.profile)
     plan = planned(found.snapshot, names, options, waves)
     show_plan(plan, found)
-    check_plan(plan, act, has_timeout=bool(options.timeout_ns), reports=WRITES * reported)
+    check_plan(plan, act, has_timeout=bool(options.timeout_ns))
     if act.dry_run == CLIENT:
         terminal.write("".join(f"{line} (dry run)\n" for line in would(plan)))
         return 0
     if not _is_confirmed(names, found.source, act):
         terminal.note("not confirmed: nothing was sent")
         return 0
-    order = DrainOrder(plan, options, waves, chunk_size, reported, because)
+    order = DrainOrder(plan, options, waves, chunk_size)
     replan = replanner(where, options, waves)
     return carry_out(order, replan, connection, act, uncordon=uncordon_on_abort)
 
@@ -138,21 +131,8 @@ def _is_confirmed(names: Sequence[str], source: dict[str, Any], act: ActFlags) -
     )
 
 
-def conditions_wanted(flags: dict[str, Any]) -> tuple[bool, str]:
-    """True if the nodes' conditions shall show the drain, and the reason given for it; both are
-    taken out of `flags`. Raises BadInput.
-    """
-    wanted, because = flags.pop("report_node_conditions"), flags.pop("because")
-    if because and not wanted:
-        raise BadInput("is for conditions", on="--because", remedy="add --report-node-conditions")
-    return wanted, because
-
-
-def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool, reports: int = 0) -> None:
-    """A plan that cannot be carried out, or is too large, is not begun. Raises Failed, Refused.
-
-    `reports`: writes of conditions for each node.
-    """
+def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool) -> None:
+    """A plan that cannot be carried out, or is too large, is not begun. Raises Failed, Refused."""
     from kubectl_nodelife.acts.drain import why_not
     from kubectl_nodelife.drain.results import KEPT, NEVER, REFUSED
     from kubectl_nodelife.report.drain import headline
@@ -164,7 +144,7 @@ def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool, reports: in
             f"nothing was touched, for this drain would never end: {why_not(plan)}",
             remedy="mend that, or give --timeout to try for so long",
         )
-    writes = len(plan.nodes) * (1 + reports) + sum(pod.verdict != KEPT for pod in plan.pods())
+    writes = len(plan.nodes) + sum(pod.verdict != KEPT for pod in plan.pods())
     if writes > act.max_writes and act.dry_run != CLIENT:
         raise Refused(
             f"this drain needs {writes} writes, and {act.max_writes} are allowed",
@@ -198,7 +178,7 @@ def carry_out(
     target, identity, line = target_of(connection), identity_of(connection), LiveLine()
 
     async def work() -> int:
-        writing = act_order(order.options, act, conditions=order.conditions)
+        writing = act_order(order.options, act)
         async with act_session(writing, target, environ(), identity, line.warn) as session:
             drain = Drain(session, order, replan, line.write, line.note)
             progress = asyncio.create_task(_show_progress(drain, line))
@@ -218,7 +198,7 @@ def carry_out(
     return run_interruptible(work)
 
 
-def act_order(options: DrainOptions, act: ActFlags, *, conditions: bool) -> ActOrder:
+def act_order(options: DrainOptions, act: ActFlags) -> ActOrder:
     """The rights that a drain needs."""
     from kubectl_nodelife.acts.node_drain import DRAIN
     from kubectl_nodelife.acts.session import ActOrder
@@ -232,7 +212,6 @@ def act_order(options: DrainOptions, act: ActFlags, *, conditions: bool) -> ActO
         Right("", "pods", "", "list"),
         Right("", *removal),
         Right("apps", "daemonsets", "", "get"),
-        *([Right("", "nodes", "status", "patch")] if conditions else ()),
     )
     dry_run = act.dry_run == SERVER
     return ActOrder(DRAIN, rights, ("policy/v1",), act.max_writes, dry_run, act.insecure)

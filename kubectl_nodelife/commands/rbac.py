@@ -254,7 +254,7 @@ def _upgrade_roles(lease_namespace: str, namespace: str) -> dict[str, list[Polic
 
     roles: dict[str, list[PolicyRule]] = {"": list(cluster_rows()), _KUBE_SYSTEM: [KILL_SWITCH]}
     roles.setdefault(lease_namespace, []).extend(LEASE_ROWS)
-    roles.setdefault(namespace, []).extend((*CANARIES, JOBS))
+    roles.setdefault(namespace, []).extend((CANARIES, JOBS))
     return roles
 
 

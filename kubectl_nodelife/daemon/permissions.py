@@ -129,16 +129,11 @@ EVIDENCE: Final = (
 """Kinds that must be seen for a drain to be over, and for a node to be well again. What is not seen
 is not good, so that without these no run is begun."""
 _OF_JOBS: Final = PolicyRule("batch", "jobs", "", _WATCHED)
-_OF_SERVICES: Final = (
-    PolicyRule("", "services", "", _WATCHED),
-    PolicyRule("discovery.k8s.io", "endpointslices", "", _WATCHED),
-)
 UPGRADE_WRITES: Final = (
     PolicyRule("", "nodes", "", ("patch",)),
     PolicyRule("", "pods", "eviction", ("create",)),
     PolicyRule("", "events", "", ("create", "patch")),
 )
-CONDITIONS: Final = PolicyRule("", "nodes", "status", ("patch",))
 LEASE_ROWS: Final = (
     PolicyRule("coordination.k8s.io", "leases", "", ("create",)),
     PolicyRule(
@@ -146,16 +141,13 @@ LEASE_ROWS: Final = (
     ),
 )
 """The Lease of an upgrade's run, in its namespace."""
-CANARIES: Final = (
-    PolicyRule("", "pods", "", ("create", "delete", "get")),
-    PolicyRule("", "services", "", ("create", "delete")),
-)
+CANARIES: Final = PolicyRule("", "pods", "", ("create", "delete", "get"))
 JOBS: Final = PolicyRule("batch", "jobs", "", ("create", "delete", "get"))
 
 
 def cluster_rows() -> Iterator[PolicyRule]:
     """The grants of an upgrade's ClusterRole, each resource once."""
-    return merged((*UPGRADE_READS, *WATCHED_IF_ALLOWED, *UPGRADE_WRITES, CONDITIONS))
+    return merged((*UPGRADE_READS, *WATCHED_IF_ALLOWED, *UPGRADE_WRITES))
 
 
 def rights(policy: UpgradePolicy) -> tuple[Right, ...]:
@@ -163,11 +155,7 @@ def rights(policy: UpgradePolicy) -> tuple[Right, ...]:
     rows = [(row, "") for row in (*UPGRADE_READS, *EVIDENCE, *UPGRADE_WRITES)]
     rows += [(KILL_SWITCH, NAMESPACE_SYSTEM)]
     rows += [(row, policy.lease_namespace) for row in LEASE_ROWS]
-    rows.append((CANARIES[0], policy.namespace))
-    if policy.canary_service:
-        rows += [(CANARIES[1], policy.namespace), *((row, "") for row in _OF_SERVICES)]
-    if policy.conditions:
-        rows.append((CONDITIONS, ""))
+    rows.append((CANARIES, policy.namespace))
     if policy.work.mode is WorkMode.JOB:
         meta = (policy.work.manifest or {}).get("metadata") or {}
         rows += [(JOBS, str(meta.get("namespace") or policy.namespace)), (_OF_JOBS, "")]

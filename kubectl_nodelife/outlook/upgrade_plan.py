@@ -14,7 +14,6 @@ from kubectl_nodelife.engine.actions import (
     EvictPod,
     NodeMarkPatch,
     RecordEvent,
-    SetNodeConditions,
 )
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -174,9 +173,6 @@ def _write(action: Action) -> Json:
     resource = kind_named(kind).plural
     if isinstance(action, NodeMarkPatch):
         return {"verb": "patch", "resource": resource, "name": name, "sets": _sets(action)}
-    if isinstance(action, SetNodeConditions):
-        sets = [f"condition {c.type}={c.status}" for c in action.conditions]
-        return {"verb": "patch", "resource": f"{resource}/status", "name": name, "sets": sets}
     verb = "delete" if action.deletes else "create"
     return {"verb": verb, "resource": resource, "name": f"{namespace}/{name}", "sets": []}
 

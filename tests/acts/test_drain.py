@@ -104,64 +104,6 @@ def test_it_cordons_evicts_and_tells_promised_against_real() -> None:
     play(test)
 
 
-async def lifecycle(reader: Client) -> dict[str, tuple[str, str, str]]:
-    """Condition -> status, reason, message; Ready left out."""
-    found = json.loads(await reader.read(NODE))["status"]["conditions"]
-    return {
-        c["type"]: (c["status"], c["reason"], c["message"]) for c in found if c["type"] != "Ready"
-    }
-
-
-REPORTED = ("--force", "--yes", "--report-node-conditions", "--because=disk swap, ticket 7")
-
-
-def test_it_reports_itself_as_conditions_of_the_node() -> None:
-    """KEP-5683: who asks why the node is out of service finds it there, and in replay."""
-
-    async def test() -> None:
-        async with (
-            sandbox(generate=None, objects=objects(pod("one"))) as served,
-            client(served) as reader,
-        ):
-            assert (await drain(served, "--force", "--yes", "--because=x")).code == 2
-            done = await drain(served, *REPORTED)
-            assert done.code == 0, done.err
-            assert await lifecycle(reader) == {
-                "DrainInProgress": ("False", "DrainCompleted", "disk swap, ticket 7"),
-                "Drained": ("True", "DrainCompleted", "disk swap, ticket 7"),
-            }
-            told = await nodelife(served.kubeconfig, served.folder, "replay", "-o", "json")
-            items = [i for i in json.loads(told.out)["items"] if i["object"]["name"] == "a1"]
-            by_us = [i for i in items if i["actor"]["name"] == "kubectl nodelife drain (a user)"]
-            assert [f"{i['action']} {i['detail']}".rstrip() for i in by_us] == [
-                "Cordon unschedulable",
-                "SetNodeCondition DrainInProgress=True (AdminRequested)",
-                "SetNodeCondition Drained=False (AdminRequested)",
-                "Drain 1 pod left",
-                "SetNodeCondition DrainInProgress=False (DrainCompleted)",
-                "SetNodeCondition Drained=True (DrainCompleted)",
-            ]
-
-    play(test)
-
-
-def test_a_drain_that_is_given_up_says_so_in_the_conditions() -> None:
-    async def test() -> None:
-        held = pod("held", finalizers=["example.com/hold"])
-        async with (
-            sandbox(generate=None, objects=objects(held)) as served,
-            client(served) as reader,
-        ):
-            gave_up = await drain(served, *REPORTED, "--timeout=3s")
-            assert gave_up.code == 1, gave_up.err
-            assert await lifecycle(reader) == {
-                "DrainInProgress": ("False", "DrainFailed", "disk swap, ticket 7"),
-                "Drained": ("False", "DrainFailed", "disk swap, ticket 7"),
-            }
-
-    play(test)
-
-
 def test_interrupted_it_says_what_it_cordoned_or_takes_it_back() -> None:
     async def test() -> None:
         held = pod("held", finalizers=["example.com/hold"])
@@ -243,7 +185,7 @@ def test_nothing_is_evicted_before_the_cordon_is_seen(
 
     monkeypatch.setattr(drain_act, "make_carrier", lambda session: Believer())
     session = SimpleNamespace(reader=Believer(), order=SimpleNamespace(dry_run=False))
-    order = SimpleNamespace(conditions=False)
+    order = SimpleNamespace()
     told: list[str] = []
     act = drain_act.Drain(cast(Any, session), cast(Any, order), cast(Any, None), told.append, print)
     if there:

@@ -15,7 +15,7 @@ from kubectl_nodelife.daemon.permissions import rights
 from kubectl_nodelife.live.lease import NAME as ENFORCE_LEASE
 
 JOB = NodeWork(WorkMode.JOB, manifest={"metadata": {"namespace": "infra"}})
-EVERYTHING = UpgradePolicy(work=NodeWork(WorkMode.JOB), canary_service=True, conditions=True)
+EVERYTHING = UpgradePolicy(work=NodeWork(WorkMode.JOB))
 
 
 def listed(*words: str) -> list[dict[str, Any]]:

@@ -61,7 +61,7 @@ def test_seven_nodes_fail_each_for_its_own_reason_and_the_others_are_done(
     guard_pods_by_budgets(cluster)
     with Observer(cluster, floor=3) as observer:
         limits = ("--max-unavailable", "9", "--min-available", "3", "--max-failures", "7")
-        wide = ("--zones", "0", "--canary", ORDER, "--canary-service", "--retries", "0")
+        wide = ("--zones", "0", "--canary", ORDER, "--retries", "0")
         target = ("--run", REBOOT, "--target", "bootID=changed")
         operator.begin(
             "start", "-l", "pool=blue", *target, *wide, *limits, *TIMEOUTS, *SETTINGS, "--yes"

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.cleaning import (
     Leftover,
-    left_conditions,
     left_objects,
     leftovers,
 )
@@ -22,7 +20,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     outdated,
 )
 from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.node import Node
 from tests.upgrade.stand import Stand
 from tests.upgrade.stand_cluster import RUN
 from tests.upgrade.vector_cases import (
@@ -122,9 +120,7 @@ def test_the_document_keeps_who_was_left_when_the_run_ended() -> None:
     assert s.state("x") == "", "it carries neither a cordon of ours nor our taint"
 
 
-@pytest.mark.parametrize(
-    "kind, line", [("Pod", "pod c"), ("Job", "job c"), ("Service", "service c")]
-)
+@pytest.mark.parametrize("kind, line", [("Pod", "pod c"), ("Job", "job c")])
 def test_what_was_made_for_a_node_is_found_by_label_and_owner(kind: str, line: str) -> None:
     owner = {"apiVersion": "v1", "kind": "Node", "name": "x", "uid": "uid-x"}
     meta = {"name": "c", "namespace": "ops", "uid": "u", "labels": {LABEL_RUN: RUN}}
@@ -136,17 +132,6 @@ def test_what_was_made_for_a_node_is_found_by_label_and_owner(kind: str, line: s
     found = list(left_objects([made, decode("Pod", {"metadata": pod_of_job})]))
     assert [left.by_hand for left in found] == [f"kubectl delete {line} -n ops"]
     assert found[0].deletion.uid == "u", "under its uid"
-
-
-def test_conditions_of_a_dead_leader_are_taken_back_and_others_are_not() -> None:
-    s = Stand()
-    s.add_nodes("x")
-    ours = NodeCondition("MaintenanceInProgress", "True", "AdminRequested")
-    theirs = NodeCondition("DrainInProgress", "True", "TheirOwn")
-    node = replace(s.node("x"), status=replace(s.node("x").status, conditions=(ours, theirs)))
-    change = left_conditions(node, 0)
-    assert change is not None and [c.type for c in change.conditions] == ["MaintenanceInProgress"]
-    assert left_conditions(s.node("x"), 0) is None
 
 
 def test_the_lines_for_a_failed_node_leave_nothing_of_ours() -> None:

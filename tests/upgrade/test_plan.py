@@ -275,14 +275,3 @@ def test_progress_counts_the_nodes_that_are_done_in_the_play() -> None:
     policy = policy_from({"selector": "pool=blue"})
     make_upgrade_plan(made, policy, SETTINGS, progress=told.append)
     assert told == sorted(told) and (told[0], told[-1]) == (0, len(NAMES))
-
-
-@pytest.mark.parametrize(
-    "flag, written", [("conditions", "patch nodes/status"), ("canaryService", "create services")]
-)
-def test_the_writes_of_an_option_are_among_them(flag: str, written: str) -> None:
-    def writes(**policy: Any) -> list[str]:
-        found = upgrade_plan_document(plan(blue("a1", "a2", "a3"), **policy), {"kind": "dump"})
-        return [f"{write['verb']} {write['resource']}" for write in found["nodes"][0]["writes"]]
-
-    assert written in writes(**{flag: True}) and written not in writes()

@@ -8,17 +8,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.canary import LABEL_SERVICE_NAME
 from kubectl_nodelife.controllers.upgrade.marks import CordonOwner
 from kubectl_nodelife.engine.actions import CreateCanary, FailWithoutMark, NodeMarkPatch
-from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Taint
-from kubectl_nodelife.kube.service import (
-    Endpoint,
-    EndpointConditions,
-    EndpointSlice,
-    EndpointTarget,
-)
 from kubectl_nodelife.kube.times import SECOND_NS
 from tests.upgrade.stand import Stand
 from tests.upgrade.stand_cluster import CORDON_TAINT
@@ -308,47 +300,3 @@ def test_45_claimed_with_include_cordoned_is_released_cordoned() -> None:
     assert "node.kubernetes.io/unschedulable" in tolerated
     s.run(15)
     assert s.state("x") == SOAKING and s.node("x").spec.unschedulable
-
-
-def test_p5_the_service_that_a_dead_leader_left_goes_in_mid_run() -> None:
-    """Its node is proven and soaks; the Service of a node that is being proven stays."""
-    s = one(SETTLING, policy={"canaryService": True})
-    s.run(62 + 15)
-    (service,) = s.cache.all("Service")
-    owner = service.metadata.owner_references[0]
-    assert s.state("x") == PROVING and owner.name == "x"
-    left = replace(
-        service,
-        metadata=replace(
-            service.metadata,
-            name="left",
-            uid="left",
-            owner_references=(replace(owner, name="y", uid="node-y"),),
-        ),
-    )
-    s.put(left)
-    s.run(5)
-    assert {one.name for one in s.cache.all("Service")} == {service.name, "left"}, "looked already"
-    s.lead(s.epoch + 1)
-    s.run(5)
-    assert {one.name for one in s.cache.all("Service")} == {service.name}
-
-
-def test_p5_the_canarys_service_gets_its_endpoint_and_goes() -> None:
-    s = one(SETTLING, policy={"canaryService": True})
-    s.run(62 + 15)
-    assert s.state("x") == PROVING and s.waits_for("x").startswith("P5")
-    service = next(iter(s.cache.all("Service")))
-    canary = next(p for p in s.cache.pods.values() if p.name == service.name)
-    meta = ObjectMeta(
-        name="slice", namespace=service.namespace, labels={LABEL_SERVICE_NAME: service.name}
-    )
-    target = EndpointTarget("Pod", canary.namespace, canary.name, canary.uid)
-    ready = EndpointConditions(True)
-    elsewhere = Endpoint(("10.0.0.9",), ready, target, "n1")
-    s.put(EndpointSlice(metadata=meta, endpoints=(elsewhere,)))
-    s.settle()
-    assert "n1" in s.waits_for("x")
-    s.put(EndpointSlice(metadata=meta, endpoints=(replace(elsewhere, node_name="x"),)))
-    s.settle()
-    assert s.state("x") == SOAKING and not list(s.cache.all("Service"))

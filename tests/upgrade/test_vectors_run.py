@@ -356,28 +356,6 @@ def test_retry_assume_done_and_skip_do_what_a_person_asks() -> None:
     assert not s.document.asked
 
 
-def test_conditions_follow_the_states_and_end_false() -> None:
-    s = Stand(nodes=["x"], maxUnavailable=5, conditions=True)
-    s.add_nodes("x", "y", "z")
-    s.add_pod("p", "x")
-    s.verdicts["x"] = DrainVerdict("slow")
-    s.settle()
-
-    def shown() -> dict[str, str]:
-        found = s.node("x").status.conditions
-        return {c.type: c.status for c in found if c.reason == "AdminRequested"}
-
-    assert shown() == {"DrainInProgress": "True"}
-    del s.verdicts["x"]
-    s.settle()
-    assert s.state("x") == "Working"
-    working = {"DrainInProgress": "False", "Drained": "True", "MaintenanceInProgress": "True"}
-    assert shown() == working
-    s.ends("x", 0)
-    s.run(300)
-    assert set(shown().values()) == {"False"} and s.document.phase is RunPhase.FINISHED
-
-
 def test_a_write_of_ours_that_shows_late_is_no_edit() -> None:
     s = one(SETTLING)
     s.run(61)

@@ -18,7 +18,6 @@ from kubectl_nodelife.acts.upgrade.run_edits import document_or_refused, read_le
 from kubectl_nodelife.controllers.upgrade.cleaning import (
     LeftObject,
     Leftover,
-    left_conditions,
     leftovers,
 )
 from kubectl_nodelife.controllers.upgrade.document import OVER
@@ -64,12 +63,8 @@ class Cleaner:
         lease: RunLease,
         found: Sequence[Leftover],
         objects: Sequence[LeftObject],
-        conditions: Sequence[str],
     ) -> bool:
-        """Clean up; whether all of it could be. Raises NodelifeError.
-
-        `conditions`: the nodes on which conditions of a run are True.
-        """
+        """Clean up; whether all of it could be. Raises NodelifeError."""
         await lease.acquire(self._show)
         async with _renewed(lease):
             proof_only = check_over(await read_lease(self._session, lease.keeper.election.key[0]))
@@ -80,8 +75,6 @@ class Cleaner:
             for left in objects:
                 result = await self._carrier.carry_out(left.deletion, left.obj)
                 clean &= self._note(left.name, "deleted", result.ok, result.message)
-            for name in conditions:
-                clean &= await self._take_back_conditions(name)
         if clean and not any(leftover.stays for leftover in found):
             await self._delete_lease(lease)
         else:
@@ -112,15 +105,6 @@ class Cleaner:
                 return False
         self._warn(f"node/{name}: it was changed by others each time")
         return False
-
-    async def _take_back_conditions(self, name: str) -> bool:
-        answer = await self._session.reader.call(Get("Node", ("", name)))
-        node = answer.obj
-        change = left_conditions(node, self._session.now_ns()) if isinstance(node, Node) else None
-        if change is None or not isinstance(node, Node):
-            return True
-        result = await self._carrier.carry_out(change, node)
-        return self._note(f"node/{name}", change.because, result.ok, result.message)
 
     def _note(self, what: str, done: str, ok: bool, message: str) -> bool:
         if ok:

@@ -104,8 +104,6 @@ SENTENCES: Final[dict[str, Callable[[Detail], str]]] = {
     "DeleteCanary": lambda detail: "canary pod deleted",
     "CreateJob": lambda detail: "Job created",
     "DeleteJob": lambda detail: "Job deleted",
-    "CreateCanaryService": lambda detail: "Service of the canary created",
-    "DeleteCanaryService": lambda detail: "Service of the canary deleted",
     "SetNodeCondition": lambda detail: f"condition {detail['type']} set to {detail['status']}",
     "SetUpgradePhase": lambda detail: f"now {detail['to']}",
     "SetWindow": _stepped,

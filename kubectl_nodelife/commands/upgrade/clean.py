@@ -27,17 +27,16 @@ if TYPE_CHECKING:
 
 
 class _Remains(NamedTuple):
-    """All that runs have left. `conditions`: the nodes on which conditions of a run are True."""
+    """All that runs have left."""
 
     marks: list[Leftover]
     objects: list[LeftObject]
-    conditions: list[str]
     has_lease: bool
 
     @property
     def writes(self) -> int:
         """So many at least."""
-        return len(self.marks) + len(self.objects) + len(self.conditions) + 1
+        return len(self.marks) + len(self.objects) + 1
 
 
 @click.command("clean")
@@ -66,13 +65,12 @@ def clean(
 
     from kubectl_nodelife.acts.upgrade.clean import check_over
     from kubectl_nodelife.commands.cluster.direct import target_of
-    from kubectl_nodelife.controllers.upgrade.cleaning import left_conditions, leftovers
+    from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 
     read = asyncio.run(read_run(connection, lease_namespace))
     marks = leftovers(read.nodes, proof_only=check_over(read.lease), release_failed=release_failed)
     objects = asyncio.run(read_left_objects(connection, terminal.warn))
-    conditions = [n.name for n in read.nodes if left_conditions(n, read.now_ns) is not None]
-    found = _Remains(list(marks), objects, conditions, read.lease is not None)
+    found = _Remains(list(marks), objects, read.lease is not None)
     if not any(found):
         terminal.write("nothing is left of an upgrade\n")
         return 0
@@ -116,7 +114,7 @@ async def _clean(
             terminal.warn,
             release_failed=release_failed,
         )
-        done = await cleaner.run(lease, found.marks, found.objects, found.conditions)
+        done = await cleaner.run(lease, found.marks, found.objects)
         return 0 if done else EXIT_FAILED
 
 
@@ -132,7 +130,6 @@ def _shown(found: _Remains, lease_namespace: str) -> list[str]:
         lines += [f"    {line}" for line in leftover.by_hand]
     for left in found.objects:
         lines += [f"{left.name}: left by a run", f"    {left.by_hand}"]
-    lines += [f"node/{name}: conditions of a run are True" for name in found.conditions]
     if found.has_lease and not any(leftover.stays for leftover in found.marks):
         lines.append(f"lease/{lease_namespace}/{NAME}: the last run's result")
         lines.append(f"    kubectl delete lease {NAME} -n {shlex.quote(lease_namespace)}")
@@ -149,7 +146,5 @@ def _rights(lease_namespace: str, found: _Remains) -> tuple[Right, ...]:
         kind = kind_named(left.deletion.target[0])
         group = kind.api_version.rpartition("/")[0]
         wanted.add(Right(group, kind.plural, "", "delete", left.obj.metadata.namespace))
-    if found.conditions:
-        wanted.add(Right("", "nodes", "status", "patch"))
     held = [right for row in LEASE_ROWS for right in row.rights(lease_namespace)]
     return (*sorted(wanted), *held)

@@ -78,12 +78,10 @@ _POLICY: Final = (
     _Flag("mark-outdated", "markOutdated", "off", "", "Softly taint nodes still to be done."),
     _Flag("require", "require", "many", "TYPE=STATUS", "A condition to be met; repeatable."),
     _Flag("allow-less", "allowLess", "switch", "", "Fewer resources than before will do."),
-    _Flag("conditions", "conditions", "switch", "", "Also write node conditions."),
     _Flag("lease-namespace", "leaseNamespace", "text", "NS", "Of the Lease [kube-system]."),
     _Flag("canary-image", "canaryImage", "text", "IMAGE", "The canary's; else a pause image."),
     _Flag("pause-repository", "pauseRepository", "many", "REPOSITORY", "A mirror of pause images."),
     _Flag("canary-template", "", "text", "FILE", "A pod of your own as the canary."),
-    _Flag("canary-service", "canaryService", "switch", "", "Prove EndpointSlices as well."),
 )
 _DRAIN: Final = (
     _Flag("force", "force", "switch", "", "As kubectl drain."),

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 @click.option("--ready-for", metavar="DURATION", help="Ready without a break for [1m].")
 @click.option("--canary-image", metavar="IMAGE", help="The canary's; else a pause image.")
 @click.option("--pause-repository", multiple=True, metavar="REPOSITORY", help="Of pause images.")
-@click.option("--canary-service", is_flag=True, help="Prove EndpointSlices as well.")
 @click.option("--lease-namespace", metavar="NS", help="Of the run's Lease [kube-system].")
 @lead_flags
 @connection_flags
@@ -44,7 +43,6 @@ def prove(
     ready_for: str | None,
     canary_image: str | None,
     pause_repository: tuple[str, ...],
-    canary_service: bool,
     lease_namespace: str | None,
     lead: LeadFlags,
     connection: Connection,
@@ -70,7 +68,6 @@ def prove(
         "readyFor": ready_for,
         "canaryImage": canary_image,
         "pauseRepository": pause_repository or None,
-        "canaryService": canary_service or None,
         "leaseNamespace": lease_namespace,
         "namespace": connection.namespace,
     }

@@ -33,9 +33,8 @@ ALL: Final[frozenset[str]] = frozenset({"*"})
 """The checks of every node."""
 ONE_BY_ONE: Final = 8
 """The pods of so many nodes are read node by node, of more in one list."""
-_OF_SERVICE: Final = ("Service", "EndpointSlice")
 _NOT_FOUND = 404
-_MADE: Final = ("Pod", "Job", "Service")
+_MADE: Final = ("Pod", "Job")
 
 
 class RunRead(NamedTuple):
@@ -144,8 +143,6 @@ async def _read_evidence(
         wanted.append(Resource(kind_named("Pod"), policy.namespace))
     else:
         wanted.append(Resource(kind_named("Pod")))
-    if policy.canary_service:
-        wanted += [Resource(kind_named(kind), policy.namespace) for kind in _OF_SERVICE]
     for resource in wanted:
         found = await or_refused(read_all(client, resource))
         if isinstance(found, ApiError):

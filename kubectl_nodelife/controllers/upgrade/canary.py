@@ -3,10 +3,6 @@
 It goes through the scheduler and the kubelet like any pod: bound by affinity, not by nodeName. It
 tolerates the taint of the proof and what the node was tainted with before the run, meets restricted
 Pod Security, and ends by itself if it is not deleted.
-
-With `--canary-service` a headless Service of the same name selects it, so that check P5 sees
-whether controllers act on what runs on the node: the Service must get an EndpointSlice with this
-pod as a ready endpoint. It goes when the proof is over.
 """
 
 from __future__ import annotations
@@ -14,20 +10,17 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, TAINT_UNPROVEN, NodeMark
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import (
     CreateCanary,
-    CreateCanaryService,
     DeleteCanary,
-    DeleteCanaryService,
 )
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.service import Endpoint, EndpointSlice, Service
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_UNSCHEDULABLE
 
@@ -212,65 +205,3 @@ def delete_canary(p: UpgradePass, node: Node, because: str) -> None:
                 node=node.name,
             )
         )
-
-
-LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
-
-
-def waits_for_endpoint(p: UpgradePass, node: Node, mark: NodeMark, pod: Pod) -> str:
-    """The missing part of the canary's EndpointSlice; "" if nothing is missing, or asked for."""
-    if not p.policy.canary_service:
-        return ""
-    key = (p.policy.namespace, canary_name(node.uid))
-    if p.cache.get("Service", key) is None:
-        if not p.is_under_way("Service", key):
-            _create(p, node, mark, key)
-        return "the canary's Service is being created"
-    for endpoint in _endpoints(p, key):
-        target = endpoint.target_ref
-        if target is not None and target.uid == pod.uid:
-            if endpoint.conditions.ready is False:
-                return "the canary's endpoint is not ready"
-            if endpoint.node_name and endpoint.node_name != node.name:
-                return f"the canary's endpoint is said to be on {endpoint.node_name}"
-            return ""
-    return "the canary's Service has no endpoint yet"
-
-
-def delete_service(p: UpgradePass, node: Node) -> None:
-    """DELETE the canary's Service where there is one."""
-    key = (p.policy.namespace, canary_name(node.uid))
-    found = p.cache.get("Service", key)
-    if isinstance(found, Service) and not p.is_under_way("Service", key):
-        p.delete(DeleteCanaryService, found, "its canary has gone", node.name)
-
-
-def _create(p: UpgradePass, node: Node, mark: NodeMark, key: tuple[str, str]) -> None:
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {
-            "name": key[1],
-            "namespace": key[0],
-            "labels": {LABEL_RUN: mark.run},
-            "ownerReferences": [owned_by(node)],
-        },
-        "spec": {"clusterIP": "None", "selector": {LABEL_CANARY: canary_name(node.uid)}},
-    }
-    p.emit(
-        CreateCanaryService(
-            controller="upgrade",
-            because=f"proves that controllers act on what runs on {node.name}",
-            namespace=key[0],
-            name=key[1],
-            node=node.name,
-            manifest=manifest,
-        )
-    )
-
-
-def _endpoints(p: UpgradePass, key: tuple[str, str]) -> Iterator[Endpoint]:
-    for found in p.cache.all("EndpointSlice"):
-        of = (found.namespace, (found.metadata.labels or {}).get(LABEL_SERVICE_NAME))
-        if of == key and isinstance(found, EndpointSlice):
-            yield from found.endpoints

@@ -22,7 +22,6 @@ from kubectl_nodelife.controllers.upgrade.automaton import (
     states_with,
     transition,
 )
-from kubectl_nodelife.controllers.upgrade.conditions import in_service
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     LABEL_RUN,
@@ -44,16 +43,12 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 from kubectl_nodelife.engine.actions import (
     Action,
     DeleteCanary,
-    DeleteCanaryService,
     DeleteJob,
-    DeleteOfNode,
     MarkNode,
     NodeMarkPatch,
-    SetNodeConditions,
 )
-from kubectl_nodelife.kube.meta import KubeObject, Time
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE
 from kubectl_nodelife.kube.workload import Job
 
@@ -77,7 +72,7 @@ class Leftover(NamedTuple):
 
 
 class LeftObject(NamedTuple):
-    """A canary, Job or Service that a run has left, and its deletion."""
+    """A canary or a Job that a run has left, and its deletion."""
 
     obj: KubeObject
     deletion: Action
@@ -238,34 +233,18 @@ def _unreadable(node: Node, error: str, *, release_failed: bool) -> Leftover:
 
 
 def left_objects(found: Iterable[KubeObject]) -> Iterator[LeftObject]:
-    """Those of these Pods, Jobs and Services that a run has made for a node."""
+    """Those of these Pods and Jobs that a run has made for a node."""
     for obj in found:
         labelled = LABEL_RUN in (obj.metadata.labels or {})
         if labelled and any(owner.kind == "Node" for owner in obj.metadata.owner_references):
             yield LeftObject(obj, _deletion(obj))
 
 
-def left_conditions(node: Node, now_ns: int) -> SetNodeConditions | None:
-    """The write that takes back the conditions of `--conditions`; None where none is ours."""
-    conditions = in_service(node, "cleaned up", Time(now_ns))
-    if not conditions:
-        return None
-    return SetNodeConditions(
-        controller=CONTROLLER,
-        because="its conditions are taken back",
-        node=node.name,
-        node_uid=node.uid,
-        conditions=conditions,
-    )
-
-
 def _deletion(obj: KubeObject) -> Action:
     because = "left by a run"
     namespace, name = obj.key
-    delete: type[DeleteOfNode]
-    if isinstance(obj, (Job, Service)):
-        delete = DeleteJob if isinstance(obj, Job) else DeleteCanaryService
-        return delete(
+    if isinstance(obj, Job):
+        return DeleteJob(
             controller=CONTROLLER,
             because=because,
             namespace=namespace,

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import (
     claiming,
-    conditions,
     ending,
     gates,
     requests,
@@ -254,7 +253,6 @@ class UpgradeController:
         if gates.BLIND in p.gates and not (gates.is_merely_cold(p) and _end_at_once(p)):
             _stand_still(p)
         elif document.phase in OVER:
-            conditions.follow(p)
             p.skipped = before.skipped if before is not None else {}
             self.is_over = ending.clean_up(p)
         else:
@@ -332,9 +330,7 @@ class UpgradeController:
                 fail(p, node, mark, "failed, as the run's document says")
             elif mark.state in STATES:
                 STATES[mark.state](p, node, mark)
-        conditions.follow(p)
         ending.delete_idle_canaries(p)
-        ending.delete_idle_services(p)
         gates.after_proofs(p)
         if not p.document.base_counts:
             p.edit(base_counts=p.next.base_counts or p.fleet.base_counts())

@@ -33,9 +33,7 @@ from kubectl_nodelife.controllers.upgrade.settling import (
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import (
     DeleteCanary,
-    DeleteCanaryService,
     DeleteJob,
-    DeleteOfNode,
     MarkNode,
 )
 from kubectl_nodelife.kube.names import first_names
@@ -59,14 +57,13 @@ def end(p: UpgradePass, *, is_left: bool) -> None:
 
 
 def clean_up(p: UpgradePass) -> bool:
-    """After the end: canaries, Jobs and Services go, then outdated taints and marks of Done.
+    """After the end: canaries and Jobs go, then outdated taints and marks of Done.
 
     Returns whether all of them have gone; a write under way may yet fail. The marks go last, for by
     them the next leader knows that a run which has ended is not cleared away; but none waits for a
     deletion that is refused.
     """
-    made = (("Job", DeleteJob), ("Service", DeleteCanaryService))
-    is_left = any([_delete_pods(p), *(_delete_all(p, kind, delete) for kind, delete in made)])
+    is_left = any([_delete_pods(p), _delete_jobs(p)])
     if is_left and not p.memory.refused:
         return False
     for name, node in p.nodes.items():
@@ -118,16 +115,16 @@ def _delete_pods(p: UpgradePass) -> bool:
     return is_left
 
 
-def _delete_all(p: UpgradePass, kind: str, delete: type[DeleteOfNode]) -> bool:
-    """Delete the run's objects of one kind. True if one of them is not marked as deleted so far."""
+def _delete_jobs(p: UpgradePass) -> bool:
+    """Delete the run's Jobs. True if one of them is not marked as deleted so far."""
     is_left = False
-    for found in p.cache.all(kind):
+    for found in p.cache.all("Job"):
         meta = found.metadata
         if (meta.labels or {}).get(LABEL_RUN) != p.document.run or meta.deletion_timestamp:
             continue
         is_left = True
-        if not p.is_under_way(kind, found.key):
-            p.delete(delete, found, "the run is over")
+        if not p.is_under_way("Job", found.key):
+            p.delete(DeleteJob, found, "the run is over")
     return is_left
 
 
@@ -135,28 +132,6 @@ def delete_idle_canaries(p: UpgradePass) -> None:
     """Failed and Held nodes need no canary any more."""
     for name in p.names_in(*LEFT_TO_A_PERSON):
         delete_canary(p, p.nodes[name], f"{name} is {p.marks[name].state}")
-
-
-def delete_idle_services(p: UpgradePass) -> None:
-    """Services of canaries that a leader before this one left: their nodes are not being proven.
-
-    What this leader makes it deletes with the proof, so that one look without a find is enough.
-    """
-    memory = p.memory
-    if memory.services_swept or not p.policy.canary_service:
-        return
-    memory.services_swept = True
-    for found in p.cache.all("Service"):
-        meta = found.metadata
-        if (meta.labels or {}).get(LABEL_RUN) != p.document.run or meta.deletion_timestamp:
-            continue
-        nodes = [owner.name for owner in meta.owner_references if owner.kind == "Node"]
-        marks = [p.marks[name] for name in nodes if name in p.marks]
-        if any(mark.state is NodeState.PROVING for mark in marks):
-            continue
-        memory.services_swept = False
-        if not p.is_under_way("Service", found.key):
-            p.delete(DeleteCanaryService, found, "its proof is over", *nodes[:1])
 
 
 def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:

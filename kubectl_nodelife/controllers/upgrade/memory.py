@@ -295,7 +295,6 @@ class UpgradeMemory:
         self.roomless: dict[str, str] = {}
         """Nodes passed over because their pods find no room, and why."""
         self.room_asked_ns = 0
-        self.services_swept = False
         self.tail: tuple[str, int] | None = None
 
     def fork(self, readings: NodeReadings) -> UpgradeMemory:

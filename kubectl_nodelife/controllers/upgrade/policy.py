@@ -223,14 +223,12 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
     mark_outdated: bool = True
     require: tuple[str, ...] = ()
     allow_less: bool = False
-    conditions: bool = False
 
     namespace: str = "nodelife"
     lease_namespace: str = "kube-system"
     canary_image: str = ""
     pause_repository: tuple[str, ...] = ()
     canary_template: dict[str, Any] | None = None
-    canary_service: bool = False
     drain: dict[str, Any] = {}
 
     @property

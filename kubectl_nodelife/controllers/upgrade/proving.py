@@ -16,9 +16,7 @@ from kubectl_nodelife.controllers.upgrade.canary import (
     canary_of,
     create_canary,
     delete_canary,
-    delete_service,
     is_as_wanted,
-    waits_for_endpoint,
     wanted_canary,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
@@ -118,9 +116,6 @@ def _steps(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -> 
     if waiting:
         return f"P4: {waiting}"
     p.memory.proven.add(node.name)
-    waiting = waits_for_endpoint(p, node, mark, pod)
-    if waiting:
-        return f"P5: {waiting}"
     proof.passed = True
     return _p7_gone(p, node, mark, proof, pod)
 
@@ -228,7 +223,6 @@ def _p7_gone(
     p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress, pod: Pod | None
 ) -> str:
     """The canary is deleted, and goes: the kubelet can stop pods."""
-    delete_service(p, node)
     if pod is None or (proof.uid and pod.uid != proof.uid):
         return ""
     if pod.metadata.deletion_timestamp is None:

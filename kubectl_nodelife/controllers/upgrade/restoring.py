@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent, left_again
-from kubectl_nodelife.controllers.upgrade.canary import delete_canary, delete_service
+from kubectl_nodelife.controllers.upgrade.canary import delete_canary
 from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
     NodeMark,
@@ -81,7 +81,6 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
     """The node was worked on and not proven: kept out of service, where that does no harm."""
     if p.document.proof_only:
         delete_canary(p, node, f"{node.name} is not proven")
-        delete_service(p, node)
         end_proof(p, node, mark, because)
         return
     if node.name not in p.document.failed:
@@ -92,7 +91,6 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
         return
     because = p.memory.failing.get(node.name, because)
     delete_canary(p, node, f"{node.name} failed")
-    delete_service(p, node)
     stays = _why_in_service(p, node, mark)
     cordons = not (stays or node.spec.unschedulable)
     if cordons:
@@ -141,7 +139,6 @@ def hold(
     program or person, the next one is not ours either.
     """
     delete_canary(p, node, f"{node.name} is held")
-    delete_service(p, node)
     if p.document.proof_only:
         end_proof(p, node, mark, because)
         return

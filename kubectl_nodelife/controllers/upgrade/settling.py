@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent
-from kubectl_nodelife.controllers.upgrade.canary import canary_of, waits_for_endpoint
+from kubectl_nodelife.controllers.upgrade.canary import canary_of
 from kubectl_nodelife.controllers.upgrade.marks import (
     TAINT_OUTDATED,
     TAINT_UNPROVEN,
@@ -305,7 +305,6 @@ SHOWS: Final = {
     "P2": "the taint of the cordon is taken off by the lifecycle controller",
     "P3": "the canary pod is scheduled to the node",
     "P4": "the canary pod is Ready, has an address and does not restart",
-    "P5": "the canary's Service has its endpoint",
     "P6": "the user's own canary template passes",
     "P7": "the canary pod is deleted and goes",
 }
@@ -313,7 +312,6 @@ _NEEDS: Final[Mapping[str, tuple[str, ...]]] = {
     "S7": ("Pod", "DaemonSet"),
     "S8": ("CSINode",),
     "P3": ("Pod",),
-    "P5": ("Service", "EndpointSlice"),
 }
 _BY_WATCHING: Final = {
     "S2": "only the leader counts renewals",
@@ -417,15 +415,6 @@ def _p4(p: UpgradePass, node: Node, mark: NodeMark) -> CheckResult:
     return _of("P4", waiting)
 
 
-def _p5(p: UpgradePass, node: Node, mark: NodeMark) -> CheckResult:
-    pod = canary_of(p, node)
-    if not p.policy.canary_service:
-        return CheckResult("P5", NOT_ASKED, "--canary-service is not given")
-    if pod is None or pod.metadata.deletion_timestamp is not None:
-        return CheckResult("P5", PASSED)
-    return _result(p, "P5", lambda: waits_for_endpoint(p, node, mark, pod))
-
-
 def _p6(p: UpgradePass, node: Node, mark: NodeMark) -> CheckResult:
     if p.document.spec.get("canaryTemplate"):
         return CheckResult("P6", PASSED, "the canary pod is the user's own: see P4")
@@ -463,7 +452,6 @@ _STEPS: Final[dict[str, _Step]] = {
     "P2": _p2,
     "P3": _p3,
     "P4": _p4,
-    "P5": _p5,
     "P6": _p6,
     "P7": _p7,
 }

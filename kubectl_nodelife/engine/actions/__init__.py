@@ -62,11 +62,9 @@ from kubectl_nodelife.engine.actions.pods import with_label as with_label
 from kubectl_nodelife.engine.actions.upgrades import Changes as Changes
 from kubectl_nodelife.engine.actions.upgrades import ClaimNode as ClaimNode
 from kubectl_nodelife.engine.actions.upgrades import CreateCanary as CreateCanary
-from kubectl_nodelife.engine.actions.upgrades import CreateCanaryService as CreateCanaryService
 from kubectl_nodelife.engine.actions.upgrades import CreateJob as CreateJob
 from kubectl_nodelife.engine.actions.upgrades import CreateOfNode as CreateOfNode
 from kubectl_nodelife.engine.actions.upgrades import DeleteCanary as DeleteCanary
-from kubectl_nodelife.engine.actions.upgrades import DeleteCanaryService as DeleteCanaryService
 from kubectl_nodelife.engine.actions.upgrades import DeleteJob as DeleteJob
 from kubectl_nodelife.engine.actions.upgrades import DeleteOfNode as DeleteOfNode
 from kubectl_nodelife.engine.actions.upgrades import FailNode as FailNode

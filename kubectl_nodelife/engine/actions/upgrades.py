@@ -245,18 +245,6 @@ class DeleteJob(DeleteOfNode, frozen=True, kw_only=True, gc=False):
     kind: str = "Job"
 
 
-class CreateCanaryService(CreateOfNode, frozen=True, kw_only=True, gc=False):
-    """POST of a headless Service for a canary, which gets an EndpointSlice."""
-
-    kind: str = "Service"
-
-
-class DeleteCanaryService(DeleteOfNode, frozen=True, kw_only=True, gc=False):
-    """DELETE of a canary's Service."""
-
-    kind: str = "Service"
-
-
 class UpdateRun(ObjectAction, frozen=True, kw_only=True, gc=False):
     """PATCH of the run's Lease: its document, and a request struck off where `strikes_request`.
 

@@ -18,7 +18,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from tests.enforce.test_preflight import Server, target
 
 MINUTE_NS = 60 * SECOND_NS
-POLICY = policy_from({"work": {"mode": "run", "command": "true"}, "canaryService": True})
+POLICY = policy_from({"work": {"mode": "run", "command": "true"}})
 
 
 def test_each_missing_right_is_a_line_with_what_asks_for_it_again() -> None:
@@ -35,7 +35,7 @@ def test_each_missing_right_is_a_line_with_what_asks_for_it_again() -> None:
     assert "rbac --upgrade" in str(caught.value) and "\n" not in str(caught.value)
     assert any("kubectl auth can-i patch nodes --all-namespaces" in line for line in said)
     assert any("--subresource=eviction" in line for line in said)
-    assert any("can-i create services --namespace=nodelife" in line for line in said)
+    assert any("can-i create pods --namespace=nodelife" in line for line in said)
     assert not any("can-i get" in line for line in said), "only what is missing"
 
 
@@ -47,7 +47,6 @@ def test_every_verb_that_a_run_may_need_is_asked_for() -> None:
         ("events", "", "create", ""),
         ("leases", "", "update", "kube-system"),
         ("pods", "", "delete", "nodelife"),
-        ("services", "", "delete", "nodelife"),
     ):
         assert wanted in asked
 
