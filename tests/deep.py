@@ -39,7 +39,6 @@ DEEP: Final = {
         tests/acts/test_repair.py
         tests/acts/test_rollout_undo.py
         tests/acts/test_signals.py
-        tests/acts/upgrade/test_detach.py
         tests/acts/upgrade/test_dry_run.py
         tests/acts/upgrade/test_orders.py
     """,

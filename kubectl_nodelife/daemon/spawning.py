@@ -51,14 +51,11 @@ def spawn(
     arguments: Sequence[str],
     log: str,
     secrets: Mapping[str, Any],
-    *,
-    who: str = "the daemon",
-    seconds: float = READY_SECONDS,
 ) -> dict[str, Any]:
-    """Start a daemon apart from this terminal, and wait for its word, so many seconds at most.
+    """Start a daemon apart from this terminal, and wait for its word, a minute at most.
 
     `secrets` reach it through a pipe: everyone on the machine can read a process's arguments.
-    `who`: what it is called in errors. Raises Failed, AlreadyRuns, and the error by which it ended.
+    Raises Failed, AlreadyRuns, and the error by which it ended.
     """
     readable, writable = os.pipe()
     secrets_end = filled_pipe(json.dumps(dict(secrets)).encode())
@@ -74,12 +71,12 @@ def spawn(
         )
     os.close(writable)
     os.close(secrets_end)
-    word = _read_word(readable, seconds)
+    word = _read_word(readable, READY_SECONDS)
     if word is None:
         tail = _tail(log)
         code = child.poll()
         how = "gave no sign of life in time" if code is None else f"ended with code {code}"
-        raise Failed(f"{who} {how}{': ' + tail if tail else ''}", on=log)
+        raise Failed(f"the daemon {how}{': ' + tail if tail else ''}", on=log)
     if "error" in word:
         error = error_of(word["error"])
         raise AlreadyRuns(str(error)) if word.get("already") else error

@@ -8,6 +8,7 @@ drained stands in it as a comment.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -16,8 +17,41 @@ from kubectl_nodelife.drain.options import CORDON_BY_WAVE
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, NodePlan, WavePlan
 from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.drain import blockers, consequences, headline
-from kubectl_nodelife.report.shell_script import comment, flag_words, script_head
 
+_COMMENT_BREAK: Final = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]+")
+_HEAD: Final = """\
+set -eu
+FROM=${FROM:-%(first)d} # the wave to begin with
+doing=nothing
+pids=
+
+k() {
+  kubectl%(flags)s "$@"
+}
+
+ended() { # what is stopped and said where a command fails, or Ctrl-C is pressed
+  code=$?
+  for pid in $pids; do
+    kill "$pid" 2>/dev/null || :
+  done
+  if [ "$code" -ne 0 ]; then
+    echo "stopped (exit code $code) in $doing; nodes that are cordoned stay so" >&2
+    echo "to go on: run it again with FROM=N set; to give up: kubectl uncordon NODE" >&2
+  fi
+}
+trap ended EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+wait_all() { # to the end of each; fails if one did
+  failed=0
+  for pid in $pids; do
+    wait "$pid" || failed=1
+  done
+  pids=
+  return "$failed"
+}
+"""
 _WITH_READY_REPLICAS: Final = {
     "Deployment": "deployment",
     "ReplicaSet": "replicaset",
@@ -75,7 +109,7 @@ back_all() { # NODE...: at once
 def script(plan: DrainPlan, flags: Sequence[str] = ()) -> str:
     """The script. `flags`: kubectl's own, such as --context, that every command gets."""
     nodes = {n.name: n for n in plan.nodes if n.verdict not in (NEVER, REFUSED)}
-    lines = ["#!/bin/sh", *map(comment, _words(plan))]
+    lines = ["#!/bin/sh", *map(_comment, _words(plan))]
     if nodes:
         lines += [*_begin(plan, nodes, flags), *_waves(plan, nodes)]
     else:
@@ -99,8 +133,8 @@ def _words(plan: DrainPlan) -> Iterator[str]:
 def _begin(plan: DrainPlan, nodes: dict[str, NodePlan], flags: Sequence[str]) -> Iterator[str]:
     first = next(iter(nodes.values()))
     options = first.command.removeprefix(f"kubectl drain {shlex.quote(first.name)}")
-    words = flag_words(flags)
-    yield script_head("wave", 1, words)
+    words = _flag_words(flags)
+    yield _script_head(1, words)
     yield (_DRAIN_ALL % {"flags": words, "options": options}).rstrip()
     if plan.own_waves:
         yield _READY.rstrip()
@@ -108,7 +142,7 @@ def _begin(plan: DrainPlan, nodes: dict[str, NodePlan], flags: Sequence[str]) ->
         yield (_MAINTENANCE % {"seconds": round(plan.maintenance)}).rstrip()
     if plan.cordon is None or plan.cordon.when != CORDON_BY_WAVE:
         yield ""
-        yield comment("all nodes first, so that no pod moves twice")
+        yield _comment("all nodes first, so that no pod moves twice")
         yield "doing='the cordon of all nodes'"
         yield from _cordon(nodes, first_time=bool(plan.maintenance))
 
@@ -128,10 +162,10 @@ def _waves(plan: DrainPlan, nodes: dict[str, NodePlan]) -> Iterator[str]:
         when = "never" if wave.start is None else f"at {clock(wave.start)}"
         until = f", until {clock(wave.end)}" if wave.end is not None else ""
         count = f"{len(wave.nodes)} node{'s' if len(wave.nodes) > 1 else ''}"
-        yield comment(f"wave {number} of {len(plan.waves)}: {count}, {when}{until}")
+        yield _comment(f"wave {number} of {len(plan.waves)}: {count}, {when}{until}")
         for name in wave.nodes:
             if name not in nodes:
-                yield comment(f"{by_name[name].verdict}: {by_name[name].command}")
+                yield _comment(f"{by_name[name].verdict}: {by_name[name].command}")
         names = [name for name in wave.nodes if name in nodes]
         if names:
             yield f'if [ "$FROM" -le {number} ]; then'
@@ -170,7 +204,7 @@ def _waits(plan: DrainPlan, wave: WavePlan, after: float) -> Iterator[str]:
         end = wave.end if wave.end is not None else 0.0
         if again is None or again > end + plan.maintenance + SLACK_S:
             if not after:
-                yield comment(f"not waited for, not all of its pods are Ready then: {subject}")
+                yield _comment(f"not waited for, not all of its pods are Ready then: {subject}")
         elif (again > end) == bool(after):
             yield f"ready {subject} {shlex.quote(workload.namespace)} {workload.ready} {seconds}"
 
@@ -189,3 +223,21 @@ def _all_ready_again(plan: DrainPlan, wave: WavePlan, key: tuple[str, str]) -> f
 
 def _quoted(names: Iterable[str]) -> str:
     return " ".join(shlex.quote(name) for name in names)
+
+
+def _script_head(first: int, flags: str) -> str:
+    """The head of the program, whose waves count from `first`, without a last newline.
+
+    `flags`: as `_flag_words` has them.
+    """
+    return (_HEAD % {"first": first, "flags": flags}).rstrip()
+
+
+def _flag_words(flags: Sequence[str]) -> str:
+    """kubectl's own flags, such as --context, as what follows the word kubectl."""
+    return "".join(f" {shlex.quote(flag)}" for flag in flags)
+
+
+def _comment(text: str) -> str:
+    """The text on one line of comment: nothing from the cluster may end it and begin a command."""
+    return "# " + _COMMENT_BREAK.sub(" ", text)

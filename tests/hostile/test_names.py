@@ -59,17 +59,10 @@ def dump(folder: Path, *objects: object) -> str:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize(
-    "verb",
-    [
-        ["drain-plan", "-l", "pool=blue", "-o", "commands", "--force"],
-        ["upgrade", "plan", "-l", "pool=blue", "--nothing", "-o", "commands", "--force"],
-    ],
-    ids=["drain-plan", "upgrade-plan"],
-)
 def test_such_a_node_is_in_no_program_that_we_print(
-    name: str, verb: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    verb = ["drain-plan", "-l", "pool=blue", "-o", "commands", "--force"]
     found = dump(tmp_path, node("n1"), node("n2"), node(name), pod("p"))
     main([*verb, "-f", found, "--now", "2026-11-22T12:00:00Z"])
     printed = capsys.readouterr()

@@ -1,29 +1,19 @@
 """The shared part of `upgrade start`, `resume`, `abort` and `prove`: becoming the run's leader.
 
-In the foreground, or with `--detach` as a process apart from this terminal: the same command in a
-session of its own, with its output in a log in the private state folder. Work and policy reach it
-through a pipe, as a token does: anyone on the machine can read a process's arguments. It says
-through another pipe when it leads, or why it does not.
+It leads in the foreground. `nohup`, which is respected, systemd-run or a Job put it elsewhere.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import time
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.flags import Connection, connection_arguments, gathered_flags
+from kubectl_nodelife.commands.flags import Connection, gathered_flags
 from kubectl_nodelife.commands.writing import environ, identity_of
-from kubectl_nodelife.daemon.paths import journal_path
-from kubectl_nodelife.daemon.spawning import notify_parent, read_secrets, spawn
 from kubectl_nodelife.errors import (
     EXIT_FAILED,
-    NodelifeError,
-    Refused,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report import terminal
@@ -191,103 +181,3 @@ def _write_line(text: str, at_ns: int | None = None) -> None:
     stamp = "%H:%M:%S" if is_short else "%Y-%m-%dT%H:%M:%S%z"
     terminal.write(f"{time.strftime(stamp, at)} {terminal.printable(text)}\n")
     terminal.flush()
-
-
-READY_SECONDS: Final = 180.0
-"""A leader before us may be waited for first."""
-
-
-class DetachFlags(NamedTuple):
-    """`--detach`, and the pipes of the process that it begins."""
-
-    detach: bool
-    ready_fd: int | None
-    secrets_fd: int | None
-
-
-NOT_DETACHED: Final = DetachFlags(False, None, None)
-
-
-_DETACH_OPTIONS = (
-    click.option("--detach", is_flag=True, help="Lead in the background, with a log."),
-    click.option("--ready-fd", type=int, hidden=True, help="Where to say that it leads."),
-    click.option("--secrets-fd", type=int, hidden=True, help="Where its order is read from."),
-)
-
-detach_flags = gathered_flags("detached", DetachFlags, _DETACH_OPTIONS)
-"""Gives a command these flags; its callback gets one argument, `detached`."""
-
-
-def detach(verb: str, order: Mapping[str, Any], connection: Connection, flags: LeadFlags) -> int:
-    """Begin the leader behind the terminal, and say how to look at it and how to end it.
-
-    `order`: what the verb receives. Raises NodelifeError with what it says where it does not
-    lead.
-    """
-    log = _log_path(connection)
-    words = ["upgrade", verb, "--yes", f"--lease-duration={flags.lease_duration}"]
-    words += [f"--set={assignment}" for assignment in flags.assignments]
-    words += ["--insecure-enforce"] if flags.insecure else []
-    handed_over = {"token": connection.token, "order": dict(order)}
-    report = spawn(
-        [*words, *connection_arguments(connection)],
-        log,
-        handed_over,
-        who="the leader",
-        seconds=READY_SECONDS,
-    )
-    terminal.write(f"run {report.get('run')}: led in the background by process {report.get('pid')}")
-    terminal.write(f"its log: {log}")
-    terminal.write(
-        "`kubectl nodelife upgrade status -w` shows it, `upgrade pause` and `upgrade abort` end it"
-    )
-    return 0
-
-
-def _log_path(connection: Connection) -> str:
-    """Beside the journals of this cluster and user. Raises Refused where there is no folder."""
-    folder = os.path.dirname(journal_path(environ(), identity_of(connection)))
-    if not folder:
-        raise Refused(
-            "there is no folder for the leader's log and journal",
-            on="--detach",
-            remedy="set NODELIFE_STATE_DIR to a folder of yours",
-        )
-    return f"{folder}/upgrade.log"
-
-
-class StartingTerminal:
-    """The process that began this one in the background, and waits for the outcome.
-
-    Where there is none, nothing is reported.
-    """
-
-    def __init__(self, flags: DetachFlags) -> None:
-        self._ready_fd = flags.ready_fd
-        self._handed_over: dict[str, Any] = dict(read_secrets(flags.secrets_fd))
-
-    @property
-    def order(self) -> dict[str, Any] | None:
-        """The order that was passed; None where none was."""
-        return self._handed_over.get("order")
-
-    def with_token(self, connection: Connection) -> Connection:
-        """The connection, with the token that was passed."""
-        return connection._replace(token=self._handed_over.get("token") or connection.token)
-
-    @contextlib.contextmanager
-    def reporting_errors(self) -> Iterator[None]:
-        """Report errors inside to it as well."""
-        try:
-            yield
-        except NodelifeError as error:
-            self._send({"error": error.document()})
-            raise
-
-    def report_leading(self, run: str) -> None:
-        """The Lease is ours, and the run is open."""
-        self._send({"run": run, "pid": os.getpid()})
-
-    def _send(self, word: dict[str, Any]) -> None:
-        notify_parent(self._ready_fd, word)
-        self._ready_fd = None

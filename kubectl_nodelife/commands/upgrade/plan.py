@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.upgrade.plan_values import UpgradePlan
 
 
-FORMATS: Final = ("table", "wide", "json", "yaml", "name", "commands", "html", "markdown")
+FORMATS: Final = ("table", "wide", "json", "yaml", "name", "html", "markdown")
 
 
 @click.command("plan")
@@ -51,8 +51,8 @@ def plan(
 ) -> int:
     """Which nodes an upgrade does, in which order, how long it takes, and how low the cluster gets.
 
-    Nothing is written; -o json holds each write that a run would make, and -o commands prints
-    kubectl lines that do the same by hand. -f names a file of kind Upgrade, or a dump to plan for.
+    Nothing is written; -o json holds each write that a run would make. -f names a file of kind
+    Upgrade, or a dump to plan for.
 
     \b
     Examples:
@@ -82,7 +82,7 @@ def plan(
     made.rights = [right.can_i(flags) for right in rights(policy)]
     for warning in found.warnings:
         terminal.warn(warning)
-    terminal.write(rendered(made, found.source, output, flags))
+    terminal.write(rendered(made, found.source, output))
     return EXIT_NO if exit_code and (made.undone or made.refusals) else 0
 
 
@@ -106,16 +106,10 @@ def check_named(policy: UpgradePolicy, nodes: Collection[str]) -> None:
             raise NotFound("nodes", name, among=nodes)
 
 
-def rendered(
-    made: UpgradePlan, source: dict[str, Any], output: Output, kubectl_flags: Sequence[str] = ()
-) -> str:
-    """The plan's text in one of FORMATS. `kubectl_flags`: what leads kubectl to the cluster."""
+def rendered(made: UpgradePlan, source: dict[str, Any], output: Output) -> str:
+    """The plan's text in one of FORMATS."""
     from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage
 
-    if output.format == "commands":
-        from kubectl_nodelife.report.upgrade_script import script
-
-        return script(made, kubectl_flags)
     if output.format == "html":
         from kubectl_nodelife.report.upgrade_html import page
 

@@ -15,13 +15,8 @@ from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Callback, Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.flags import given_mapping, policy_flags
 from kubectl_nodelife.commands.upgrade.leading import (
-    NOT_DETACHED,
-    DetachFlags,
     LeadFlags,
-    StartingTerminal,
     checked_images,
-    detach,
-    detach_flags,
     lead_flags,
     lead_run,
 )
@@ -51,7 +46,6 @@ def _node_option(name: str, **more: Any) -> Callable[[Callback], Callback]:
 @_node_option("--retry", help="Take these Failed or Held nodes again, or `all`.")
 @_node_option("--assume-done", help="Their work is done: go on with the checks.")
 @_node_option("--skip", help="Leave these out, and take our marks off them.")
-@detach_flags
 @lead_flags
 @connection_flags
 def resume(
@@ -60,7 +54,6 @@ def resume(
     retry: tuple[str, ...],
     assume_done: tuple[str, ...],
     skip: tuple[str, ...],
-    detached: DetachFlags,
     lead: LeadFlags,
     connection: Connection,
 ) -> int:
@@ -68,7 +61,6 @@ def resume(
 
     Commands and Jobs do not stand in the cluster: without the work given again nodes in work are
     proven and released, and no work is begun. Policy flags that are given change the run's.
-    --detach leads in the background, where this becomes the leader.
 
     \b
     Examples:
@@ -76,29 +68,20 @@ def resume(
       kubectl nodelife upgrade resume --retry b7,b8 --run ./upgrade-node
       kubectl nodelife upgrade resume --skip b7 --canary-image registry.k8s.io/pause:3.10
     """
-    from msgspec import convert
-
     from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
     from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 
     if given["nodes"] or given["selector"]:
         raise BadInput("a run keeps its nodes", remedy="abort it, and start another")
-    begun_by = StartingTerminal(detached)
-    with begun_by.reporting_errors():
-        if begun_by.order is not None:
-            request = convert(begun_by.order["request"], UpgradeRequest)
-            mapping = begun_by.order["given"]
-        else:
-            mapping = given_mapping(given, connection)
-            request = UpgradeRequest(
-                verb=Verb.RESUME,
-                by=user_and_host(),
-                retry=_names(retry),
-                assume_done=_names(assume_done),
-                skip=_names(skip),
-                rebase=rebase,
-            )
-        return go_on(request, mapping, begun_by.with_token(connection), lead, detached, begun_by)
+    request = UpgradeRequest(
+        verb=Verb.RESUME,
+        by=user_and_host(),
+        retry=_names(retry),
+        assume_done=_names(assume_done),
+        skip=_names(skip),
+        rebase=rebase,
+    )
+    return go_on(request, given_mapping(given, connection), connection, lead)
 
 
 def _names(given: Iterable[str]) -> tuple[str, ...]:
@@ -110,8 +93,6 @@ def go_on(
     order: Mapping[str, Any],
     connection: Connection,
     lead: LeadFlags,
-    detached: DetachFlags = NOT_DETACHED,
-    begun_by: StartingTerminal | None = None,
 ) -> int:
     """Have the leader do it, or lead the run and do it; the exit code. Raises NodelifeError.
 
@@ -119,8 +100,6 @@ def go_on(
     keeps those that it was begun with, and is not asked where others are given.
     """
     import asyncio
-
-    from msgspec import to_builtins
 
     from kubectl_nodelife.acts.upgrade.opening import check_image, order_text
     from kubectl_nodelife.acts.upgrade.run_edits import open_document
@@ -144,15 +123,12 @@ def go_on(
     ):
         terminal.write(f"{holder} leads the run, and has been asked to {request.verb}\n")
         return 0
-    if detached.detach:
-        handed_over = {"request": to_builtins(request), "given": dict(order)}
-        return detach(str(request.verb), handed_over, connection, lead)
     check_image(policy, given, run.run)
     terminal.note(f"run {run.run} goes on as its Lease says: {order_text(policy)}")
     look = _looked(policy, connection, lead)
     images = checked_images(connection, policy, look, claims=not aborts)
 
-    opening = _opening(request, policy, given if changes else None, namespace, begun_by)
+    opening = _opening(request, policy, given if changes else None, namespace)
     return lead_run(policy, look, images, opening, connection, lead)
 
 
@@ -161,7 +137,6 @@ def _opening(
     policy: UpgradePolicy,
     changed: Mapping[str, Any] | None,
     namespace: str,
-    begun_by: StartingTerminal | None,
 ) -> Opening:
     """Leaves the request on the Lease that is ours, and the flags that differ from the run's."""
     from kubectl_nodelife.acts.upgrade.run_edits import (
@@ -176,10 +151,7 @@ def _opening(
         if changed is not None:
             await edit_run(session, carrier, namespace, with_policy(policy, changed), "other flags")
         await edit_run(session, carrier, namespace, asking(request), str(request.verb))
-        opened = open_document(await read_lease(session, namespace))
-        if begun_by is not None:
-            begun_by.report_leading(opened.run)
-        return opened
+        return open_document(await read_lease(session, namespace))
 
     return opening
 

@@ -11,19 +11,15 @@ from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of
 from kubectl_nodelife.commands.upgrade.leading import (
-    DetachFlags,
     LeadFlags,
-    StartingTerminal,
     checked_images,
-    detach,
-    detach_flags,
     lead_flags,
     lead_run,
     show_course,
 )
 from kubectl_nodelife.commands.upgrade.plan import check_named, look_for_upgrade, planned, rendered
 from kubectl_nodelife.commands.upgrade.run import read_run
-from kubectl_nodelife.errors import BadInput, Failed, Refused
+from kubectl_nodelife.errors import Failed, Refused
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
@@ -41,13 +37,11 @@ if TYPE_CHECKING:
 @click.command("start")
 @policy_flags
 @click.option("--dry-run", is_flag=True, help="Say what is done when; send nothing but reads.")
-@detach_flags
 @lead_flags
 @connection_flags
 def start(
     given: dict[str, Any],
     dry_run: bool,
-    detached: DetachFlags,
     lead: LeadFlags,
     connection: Connection,
 ) -> int:
@@ -57,34 +51,23 @@ def start(
     machine, with the same nodes, work and policy, it goes on. The first Ctrl-C pauses and waits for
     what is in work, the second leaves at once. Exits with 1 where the run pauses after failures or
     ends with nodes Failed or Held, with 5 where it is refused or another leader has taken over.
-    --detach leads in the background, and says where its log is; `upgrade pause` and `abort` end it.
     --dry-run plays the run on a copy of the cluster as it is, and prints what the leader would do,
     and when; --expect-work is how long the work then takes.
 
     \b
     Examples:
       kubectl nodelife upgrade start -l pool=blue --run ./upgrade-node --target bootID=changed
-      kubectl nodelife upgrade start -f upgrade.yaml --yes --detach
+      kubectl nodelife upgrade start -f upgrade.yaml --yes
       kubectl nodelife upgrade start -f upgrade.yaml --dry-run
     """
-    from kubectl_nodelife.controllers.upgrade.policy import policy_from, policy_mapping
-
-    if dry_run and detached.detach:
-        raise BadInput("--dry-run and --detach exclude each other")
-    begun_by = StartingTerminal(detached)
-    with begun_by.reporting_errors():
-        order = begun_by.order
-        policy = policy_of(given, connection) if order is None else policy_from(order)
-        connection = begun_by.with_token(connection)
-        prepared = _prepare(policy, connection, lead, dry_run=dry_run)
-        if dry_run:
-            return show_course(prepared.course)
-        if not is_confirmed(lead.yes, prepared.todo, prepared.server):
-            terminal.note("not confirmed: nothing was changed")
-            return 0
-        if detached.detach:
-            return detach("start", policy_mapping(policy), connection, lead)
-        return _lead(policy, prepared, connection, lead, begun_by)
+    policy = policy_of(given, connection)
+    prepared = _prepare(policy, connection, lead, dry_run=dry_run)
+    if dry_run:
+        return show_course(prepared.course)
+    if not is_confirmed(lead.yes, prepared.todo, prepared.server):
+        terminal.note("not confirmed: nothing was changed")
+        return 0
+    return _lead(policy, prepared, connection, lead)
 
 
 class _Prepared(NamedTuple):
@@ -136,18 +119,12 @@ def _prepare(
 
 
 def _lead(
-    policy: UpgradePolicy,
-    prepared: _Prepared,
-    connection: Connection,
-    lead: LeadFlags,
-    begun_by: StartingTerminal,
+    policy: UpgradePolicy, prepared: _Prepared, connection: Connection, lead: LeadFlags
 ) -> int:
     from kubectl_nodelife.acts.upgrade.opening import open_run
 
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
-        run = await open_run(session, carrier, prepared.nodes, policy)
-        begun_by.report_leading(run.run)
-        return run
+        return await open_run(session, carrier, prepared.nodes, policy)
 
     return lead_run(policy, prepared.look, prepared.images, opening, connection, lead)
 
