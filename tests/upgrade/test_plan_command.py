@@ -44,6 +44,7 @@ def test_formats_and_the_exit_code(dump: str, capsys: pytest.CaptureFixture[str]
     assert "kubectl auth can-i patch nodes --all-namespaces" in document["rights"]
     code, out, _ = call(capsys, *words, "--exclude", "a3", "-o", "name", "--exit-code")
     assert (code, out) == (0, "node/a1\nnode/a2\n")
+    for output, begins in (("yaml", "apiVersion:"), ("html", "<!doctype")):
         assert call(capsys, *words, "-o", output)[1].startswith(begins)
 
 
