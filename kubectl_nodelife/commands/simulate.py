@@ -99,10 +99,11 @@ def simulate(
 def _read_scenario(filename: str, profile: str | None) -> Scenario:
     from msgspec.structs import replace
 
+    from kubectl_nodelife.commands.cluster.dump_files import SUFFIXES
     from kubectl_nodelife.engine.profiles import parse_profile
     from kubectl_nodelife.sim.scenario import parse_scenario
 
-    if os.path.isdir(filename):
+    if os.path.isdir(filename) or filename.endswith(SUFFIXES):
         scenario = _scenario_of_dump(filename)
     else:
         content, name = _content(filename)
@@ -151,7 +152,7 @@ def _is_dump(content: bytes, name: str) -> bool:
 
 def read_given(scenario: Scenario) -> Given | None:
     """The snapshot that the scenario names, by a path relative to its own."""
-    from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, read_dump
+    from kubectl_nodelife.commands.cluster.dump import OWN_CLOCK, UNDATED, read_dump
     from kubectl_nodelife.kube.kinds import KINDS
     from kubectl_nodelife.report.live_line import progress_bar
     from kubectl_nodelife.sim.scenario import Given
@@ -162,11 +163,12 @@ def read_given(scenario: Scenario) -> Given | None:
     with progress_bar("reading objects") as step:
         snapshot = read_dump([str(path)], progress=step)
     dated = snapshot.moment_origin != OWN_CLOCK
-    for warning in snapshot.warnings if dated else snapshot.warnings[:-1]:
-        terminal.warn(warning)
+    for warning in snapshot.warnings:
+        if dated or warning != UNDATED:
+            terminal.warn(warning)
     kinds = frozenset(k.name for k in KINDS) if snapshot.complete else snapshot.kinds_read
     moment_ns = snapshot.moment_ns if dated else None
-    return Given(snapshot.objects, kinds, moment_ns, snapshot.profile)
+    return Given(snapshot.objects, kinds, moment_ns, snapshot.profile, snapshot.unreadable)
 
 
 def settings_of(setting: Setting, assignments: tuple[str, ...]) -> Settings:

@@ -7,8 +7,8 @@ quotes accepted, because real dumps hold both; only then it is an error, which n
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -18,7 +18,7 @@ from kubectl_nodelife.kube.field_managers import FieldManagers, read_field_manag
 from kubectl_nodelife.kube.kinds import KINDS, Kind, kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.times import decode_shared_time, decode_time
+from kubectl_nodelife.kube.times import decode_shared_time, decode_time, parse_time
 from kubectl_nodelife.kube.workload import Event
 
 T = TypeVar("T", bound=KubeObject)
@@ -69,6 +69,16 @@ def decode_json(type_: type[T], raw: Json | msgspec.Raw, source: str = "", path:
         return convert(plain(raw, source, path), type_, source, path)
 
 
+_UNDECIDED: Final = re.compile(
+    r"\.lastProbeTime$|template\.metadata\.creationTimestamp$|\.lastUpdateTime$"
+)
+"""Fields by which no controller and nobody here decides."""
+
+_TEMPLATES: Final = (("spec", "template", "metadata"), ("data", "spec", "template", "metadata"))
+
+_MOST_LEFT_OUT: Final = 100
+
+
 def convert(raw: Any, type_: type[S], source: str, path: str) -> S:
     """The slice of plain Python objects, tolerant. Raises InputError."""
     try:
@@ -86,6 +96,59 @@ def convert(raw: Any, type_: type[S], source: str, path: str) -> S:
             path=(path + inner).removeprefix("."),
             remedy="put it in quotes" if what.startswith("Expected `str") else "correct the value",
         ) from None
+
+
+def without_undecided(
+    raw: dict[str, Any], type_: type[S], source: str, path: str
+) -> tuple[S, list[str]]:
+    """As `convert`, without fields that decide nothing and hold no value of their type, each of
+    which is a sentence of the second result. Raises InputError for the first other one."""
+    left_out: list[str] = []
+    for place in _TEMPLATES:  # which stay plain, as their hash is taken of them
+        metadata = _walked(raw, place)
+        created = metadata.get("creationTimestamp") if isinstance(metadata, dict) else None
+        if created is not None and not _is_time(created):
+            metadata["creationTimestamp"] = None
+            left_out.append(_left_out(".".join((*place, "creationTimestamp")), created))
+    while True:
+        try:
+            return convert(raw, type_, source, path), left_out
+        except InputError as error:
+            field = error.path.removeprefix(path).removeprefix(".")
+            if not field or len(left_out) == _MOST_LEFT_OUT:
+                raise
+            keys = [part for part in re.split(r"[.\[\]]+", field) if part]
+            holder, value = _walked(raw, keys[:-1]), None
+            if isinstance(holder, dict):
+                value = holder.get(keys[-1])
+            unset = value == "null" and keys[-1].endswith(("Time", "Timestamp"))
+            if not isinstance(holder, dict) or not (unset or _UNDECIDED.search(field)):
+                raise
+            del holder[keys[-1]]
+            left_out.append(_left_out(field, value))
+
+
+def _left_out(field: str, value: Any) -> str:
+    return f"{field} is {value!r:.40}, which is left out: nothing depends on it"
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and parse_time(value) is not None
+    except ValueError:
+        return False
+
+
+def _walked(value: Any, keys: Sequence[str]) -> Any:
+    """The value at the end of the keys and of the places in lists; None where there is none."""
+    for key in keys:
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return None
+    return value
 
 
 def plain(raw: Json | msgspec.Raw, source: str, path: str) -> Any:

@@ -26,10 +26,10 @@ from msgspec.structs import force_setattr
 from kubectl_nodelife.kube.decode import (
     DECODERS,
     UNDECODABLE,
-    convert,
     mended,
     needs_mending,
     plain,
+    without_undecided,
 )
 from kubectl_nodelife.kube.documents import DUMP_AGAIN, Json, end_of_json, json_starts
 from kubectl_nodelife.kube.errors import InputError, NotKubernetes
@@ -63,12 +63,16 @@ class Loaded:
 
     `kinds_read`: kinds of which there is an object, an empty list, or the word of the annotation
     nodelife.dev/kinds; `all_kinds`: the annotation says that nothing is missing. `unknown_kinds`
-    counts what was passed over. `annotations`: those of Lists. `unreadable`: objects of a kind that
-    is read, and which cannot be read or decided on.
+    counts what was passed over. `single_node`: the last Node that stood outside a List.
+    `left_out`: a sentence on each field that was left out, since nothing depends on it.
+    `annotations`: those of Lists. `unreadable`: objects of a kind that is read, and which cannot be
+    read or decided on.
     """
 
     objects: list[KubeObject] = field(default_factory=list)
     unreadable: list[Unreadable] = field(default_factory=list)
+    single_node: str = ""
+    left_out: list[str] = field(default_factory=list)
     unknown_kinds: Counter[str] = field(default_factory=Counter)
     kinds_read: set[str] = field(default_factory=set)
     all_kinds: bool = False
@@ -244,6 +248,8 @@ class ObjectReader:
         self._pod = previous
         if index > start:
             self.loaded.kinds_read.add(head.kind.name)
+            if head.kind.name == "Node" and not self._in_list:
+                self.loaded.single_node = objects[-1].name
             if self.seen is not None:
                 for item in items[start:index]:
                     self.seen(head.kind, item)
@@ -303,7 +309,10 @@ class ObjectReader:
         if kind is None:
             self.count_unknown(unknown_name(version, name))
             return
-        obj = convert(mended(version, kind, raw), kind.type, self.source, path)
+        made = mended(version, kind, raw)
+        obj, left_out = without_undecided(made, kind.type, self.source, path)
+        named = f"{kind.name} {'/'.join(filter(None, obj.key))}"
+        self.loaded.left_out += (f"{self.source}: {named}: {each}" for each in left_out)
         self._keep(obj, kind, path)
         if self.seen is not None:
             self.seen(kind, raw)
@@ -356,6 +365,8 @@ class ObjectReader:
             self._pod = obj
         self.loaded.objects.append(obj)
         self.loaded.kinds_read.add(kind.name)
+        if kind.name == "Node" and not self._in_list:
+            self.loaded.single_node = obj.name
         self._advance(1)
 
     def count_unknown(self, name: str, count: int = 1) -> None:

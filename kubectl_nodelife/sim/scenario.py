@@ -26,6 +26,7 @@ from kubectl_nodelife.kube.kinds import find_kind, kind_of
 from kubectl_nodelife.kube.meta import KubeObject, Time
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS, parse_time
+from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from kubectl_nodelife.sim.api import DefaultTolerationSeconds, as_created, made_uid, refusal
@@ -105,12 +106,14 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 class Given(NamedTuple):
-    """A snapshot's part in a scenario. `kinds_read`: the kinds that it covers."""
+    """A snapshot's part in a scenario. `kinds_read`: the kinds that it covers; `unreadable`: what
+    is there and cannot be read, or may be there: nothing is decided on it."""
 
     objects: Iterable[KubeObject]
     kinds_read: frozenset[str] = frozenset()
     moment_ns: int | None = None
     profile: Profile | None = None
+    unreadable: tuple[Unreadable, ...] = ()
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -186,7 +189,7 @@ def assemble(scenario: Scenario, given: Given | None = None) -> Setting:
     objects = _completed(chain.from_iterable(sources), start_ns)
     if not scenario.join:
         objects = (_posted(obj) if type(obj) is Node else obj for obj in objects)
-    cluster.fill(objects, start_ns)
+    cluster.fill(objects, start_ns, given.unreadable if given is not None else ())
     _check_nodes(scenario, cluster.nodes)
     kinds_read = frozenset(kind_of(obj) for obj in scenario.objects)
     if given is not None:

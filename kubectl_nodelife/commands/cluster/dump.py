@@ -50,8 +50,10 @@ from kubectl_nodelife.kube.field_managers import NOBODY
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import Loaded, load_pieces
 from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node, kubelet_versions
 from kubectl_nodelife.kube.object_reader import Seen
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, format_micro_time, parse_time
 from kubectl_nodelife.kube.unreadable import Ref, Unreadable, unreadable_sentences
 from kubectl_nodelife.kube.wellknown import (
@@ -69,8 +71,12 @@ if TYPE_CHECKING:
 NOTED_VERSION = "the API server's version, noted in the snapshot"
 """The origin of a profile that follows from what a snapshot notes."""
 
+UNDATED = "nothing in the input says when it was taken: ages count from now"
+
 OWN_CLOCK = "this machine's clock"
 """The origin of a moment that nothing in the input shows."""
+
+_MOST_NAMES: Final = 3
 
 _NAMED: Final = 12
 """So many kinds that no decision reads are named; a support bundle has hundreds."""
@@ -151,6 +157,7 @@ def read_dump(
         *_passed_over(loaded.unknown_kinds),
         *twice,
         *unreadable_sentences(loaded.unreadable),
+        *_left_out(loaded.left_out),
     ]
     moment_ns, moment_origin = _moment(found, now, warnings, noted.get(ANNOTATION_MOMENT, ""))
     running = _running(noted.get(ANNOTATION_RUNNING, ""), warnings)
@@ -158,6 +165,7 @@ def read_dump(
     followed = followed_release(
         ((profile or "", "--profile"),), noted_release, kubelet_versions(found)
     )
+    unlisted = _unlisted_nodes(loaded, warnings)
     found, doubted = _without_wrong_clocks(found, moment_ns, followed.profile, warnings)
     return Dump(
         found,
@@ -169,10 +177,36 @@ def read_dump(
         loaded.all_kinds,
         warnings,
         running,
-        tuple(loaded.unreadable),
+        (*loaded.unreadable, *unlisted),
         tuple(followed.warnings),
         doubted,
     )
+
+
+def _left_out(sentences: Sequence[str]) -> Iterator[str]:
+    """The fields that were left out of objects, the first ones by name."""
+    yield from sentences[:_MOST_NAMES]
+    if len(sentences) > _MOST_NAMES:
+        yield f"{len(sentences) - _MOST_NAMES} more fields are left out, on which nothing depends"
+
+
+def _unlisted_nodes(loaded: Loaded, warnings: list[str]) -> list[Unreadable]:
+    """The nodes of which pods speak, and which no list that was read had the chance to show: only a
+    list of nodes knows what does not exist."""
+    nodes = {obj.name for obj in loaded.objects if isinstance(obj, Node)}
+    listed = "Node" in loaded.kinds_read and nodes != {loaded.single_node}
+    if listed or loaded.all_kinds:
+        return []
+    nodes |= {found.key[1] for found in loaded.unreadable if found.kind == "Node"}
+    bound = {obj.spec.node_name for obj in loaded.objects if isinstance(obj, Pod)}
+    names = sorted(name for name in bound - nodes if name)
+    if names:
+        exist = f"{first_names(names, _MOST_NAMES)} {'exists' if len(names) == 1 else 'exist'}"
+        warnings.append(
+            f"no list of nodes was read: whether {exist} is not known, and nothing is decided "
+            "about pods there"
+        )
+    return [Unreadable("Node", ("", name), "no list of nodes was read") for name in names]
 
 
 def _without_wrong_clocks(
@@ -211,6 +245,8 @@ def _merged(
     for _, source, loaded in kept:
         objects.add(loaded, source)
         merged.kinds_read |= loaded.kinds_read
+        merged.left_out += loaded.left_out
+        merged.single_node = loaded.single_node or merged.single_node
         merged.unknown_kinds.update(loaded.unknown_kinds)
         merged.annotations |= loaded.annotations
         merged.all_kinds = merged.all_kinds or loaded.all_kinds
@@ -283,7 +319,7 @@ def _moment(
     sign = agreed_sign(objects)
     if sign is not None:
         return sign.time_ns, f"newest sign of life, {sign.source}"
-    warnings.append("nothing in the input says when it was taken: ages count from now")
+    warnings.append(UNDATED)
     return time.time_ns(), OWN_CLOCK
 
 
