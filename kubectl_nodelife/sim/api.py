@@ -21,6 +21,7 @@ and those of `workloads.admission`, which refuse; nodes stay exactly as written.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any, Protocol, Self, TypeVar, cast
@@ -78,6 +79,9 @@ def made_uid(number: int, kind: int = 0x51ED) -> str:
     """A uid for the number-th object made; `kind` keeps several series of numbers apart."""
     return f"{number:08x}-{kind & 0xFFFF:04x}-4000-8000-000000000000"
 
+
+_MADE = made_uid(0)[8:]
+_HEX = re.compile(r"[0-9a-f]{8}")
 
 CLUSTER = "cluster"
 """The controller name in records of what the scenario or the simulated cluster itself did."""
@@ -226,15 +230,28 @@ class Api:
             self._notify_object_listeners(kind, old, None)
         return old
 
-    def new_name(self, generate_name: str) -> tuple[str, str]:
+    def leave_out_names_in_use(self) -> None:
+        """Give no name and no uid that an object has which an earlier play made: the cluster may
+        be a snapshot of one."""
+        made = [
+            int(uid[:8], 16)
+            for uid in (pod.metadata.uid for pod in self.store.pods.values())
+            if uid.endswith(_MADE) and _HEX.fullmatch(uid[:8])
+        ]
+        self._created = max(self._created, *made) if made else self._created
+
+    def new_name(self, generate_name: str, namespace: str = "") -> tuple[str, str]:
         """A name such as `generateName` gets, and a uid, both unique."""
-        self._created += 1
-        return generate_name + name_suffix(self._created), made_uid(self._created)
+        while True:
+            self._created += 1
+            name = generate_name + name_suffix(self._created)
+            if (namespace, name) not in self.store.pods:
+                return name, made_uid(self._created)
 
     def fill_in(self, obj: Object) -> Object:
         """The object with what the API server sets at creation if missing: name, uid, time."""
         meta = obj.metadata
-        name, uid = self.new_name(meta.generate_name)
+        name, uid = self.new_name(meta.generate_name, meta.namespace)
         meta = replace(
             meta,
             name=meta.name or name,

@@ -26,11 +26,14 @@ from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, template_o
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.budget_ledger import is_healthy
 from kubectl_nodelife.workloads.owners import (
+    FAILED,
     JOB_BATCH_NS,
+    JOB_TRACKING,
     NEVER,
     WHEN_GONE,
     Replacement,
     back_off_ns,
+    counts_as_ended,
     is_active,
     ordinal_of,
     replacement_of,
@@ -103,6 +106,9 @@ class WorkloadControllers:
         """From now on pods are replaced."""
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
+        for pod in self._api.store.pods.values():
+            if pod.status.phase == FAILED or pod.metadata.finalizers:
+                self._clear_away(pod, None)
 
     def find(self, kind: str, namespace: str, name: str) -> KubeObject | None:
         """The object of that kind and name, or None."""
@@ -132,6 +138,8 @@ class WorkloadControllers:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         was, still = old is not None and is_active(old), new is not None and is_active(new)
+        if new is not None and not still:
+            self._clear_away(new, cause)
         owner = None
         if was != still:
             owner = controller_of((old or new).metadata)  # type: ignore[union-attr]
@@ -173,6 +181,60 @@ class WorkloadControllers:
             pods = self._api.store.pods_of(owner_uid)
             self._active[owner_uid] = sum(1 for pod in pods if is_active(pod))
         return self._active[owner_uid]
+
+    # --- a pod has finished ----------------------------------------------------------------------
+
+    def _clear_away(self, pod: Pod, cause: Action | None) -> None:
+        """What the owner does about a pod that has finished: a StatefulSet's controller deletes one
+        that has failed (`processReplica`), a Job's takes its finalizer off (`canRemoveFinalizer`).
+        """
+        owner = controller_of(pod.metadata)
+        at_ns = self._api.now_ns + self.delay_ns
+        if owner is None:
+            return
+        if owner.kind == "Job":
+            job = self.find("Job", pod.namespace, owner.name)
+            if JOB_TRACKING in pod.metadata.finalizers and counts_as_ended(pod, job):
+                self._agenda.add(at_ns + JOB_BATCH_NS, OWNER, self._let_go, (pod, cause))
+        failed = pod.status.phase == FAILED and pod.metadata.deletion_timestamp is None
+        if owner.kind == "StatefulSet" and failed and self.rule_of(pod).when != NEVER:
+            self._agenda.add(at_ns, OWNER, self._delete_failed, (pod, cause))
+
+    def _delete_failed(self, failed: tuple[Pod, Action | None], at_ns: int) -> None:
+        lost, cause = failed
+        pod = self._same(lost)
+        owner = controller_of(lost.metadata)
+        if pod is None or owner is None or pod.metadata.deletion_timestamp is not None:
+            return
+        because = f"StatefulSet {owner.name} makes a pod that has failed anew"
+        done = self._api.note(deletion(pod, because, cause))
+        marked = delete_pod(pod, at_ns)
+        if marked is None:
+            self._api.drop("Pod", pod.key, done)
+        else:
+            self._api.put("Pod", marked, done)
+
+    def _let_go(self, ended: tuple[Pod, Action | None], at_ns: int) -> None:
+        """A Job counts the pod, and takes its finalizer off: a deletion that waited is done."""
+        lost, cause = ended
+        pod = self._same(lost)
+        if pod is None or JOB_TRACKING not in pod.metadata.finalizers:
+            return
+        meta = pod.metadata
+        kept = tuple(name for name in meta.finalizers if name != JOB_TRACKING)
+        if (
+            not kept
+            and meta.deletion_timestamp is not None
+            and not meta.deletion_grace_period_seconds
+        ):
+            self._api.drop("Pod", pod.key, cause)
+        else:
+            self._api.put("Pod", replace(pod, metadata=replace(meta, finalizers=kept)), cause)
+
+    def _same(self, pod: Pod) -> Pod | None:
+        """The pod as it is now; None where it is gone."""
+        found = self._api.store.pods.get(pod.key)
+        return found if found is not None and found.uid == pod.uid else None
 
     # --- a Job's failures ------------------------------------------------------------------------
 
@@ -274,7 +336,7 @@ class WorkloadControllers:
     def _successor(self, lost: Pod, owner: OwnerReference) -> Pod:
         """A new Pending pod with the same spec, labels and owner, bound if it fits somewhere."""
         generated = lost.metadata.generate_name or f"{owner.name}-"
-        name, uid = self._api.new_name(generated)
+        name, uid = self._api.new_name(generated, lost.namespace)
         pod = successor(lost, name, uid, whole_seconds(self._api.now_ns))
         asked = self.find(owner.kind, pod.metadata.namespace, owner.name)
         pod = self._api.default_tolerations.admit(

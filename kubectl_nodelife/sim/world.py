@@ -224,6 +224,7 @@ class World:
         reports the `kinds` as synced. `joined`: kubelets that are joined (`Kubelets.begin`).
         """
         listed = self.api.store.copy()
+        self.api.leave_out_names_in_use()
         self.scheduler.begin()
         self.owners.begin()
         self.deployments.begin()

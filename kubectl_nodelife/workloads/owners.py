@@ -51,6 +51,9 @@ JOB_BATCH_NS: Final = 1 * SECOND_NS
 JOB_BACKOFF_LIMIT: Final = 6
 """A Job's backoffLimit where it is not set."""
 
+JOB_TRACKING: Final = "batch.kubernetes.io/job-tracking"
+FAILED: Final = "Failed"
+
 AT_ONCE: Final = "at-once"
 WHEN_GONE: Final = "when-gone"
 NEVER: Final = "never"
@@ -95,6 +98,8 @@ def replacement_of(pod: Pod, owners: OwnerLookup) -> Replacement:
     owner = controller_of(pod.metadata)
     if owner is None:
         return Replacement(NEVER, why="no controller owns it")
+    if owner.kind == "Node":
+        return Replacement(NEVER, why=f"the kubelet of {owner.name} makes it, from its manifest")
     if find_kind(owner.api_version, owner.kind) is None:
         return _assumed(owner)
     found = owners.find(owner.kind, pod.namespace, owner.name)
@@ -133,9 +138,29 @@ def _by_kind(owner: OwnerReference, found: KubeObject) -> Replacement:
         )
     if isinstance(found, Job):
         return _of_job(found)
-    if owner.kind in ("DaemonSet", "Node"):
-        return Replacement(NEVER, why=f"a {owner.kind}'s pod belongs to its node")
+    if owner.kind == "DaemonSet":
+        return Replacement(NEVER, why="a DaemonSet's pod belongs to its node")
     return _assumed(owner)
+
+
+def counts_as_ended(pod: Pod, job: KubeObject | None) -> bool:
+    """True if a Job counts the pod as ended, and takes its finalizer off.
+
+    Follows `trackJobStatusAndRemoveFinalizers` and `isPodFailed`: one that has finished; and one
+    that is being deleted, unless the Job replaces failed pods only.
+    """
+    if pod.status.phase in TERMINAL_PHASES:
+        return True
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    return not (isinstance(job, Job) and only_failed(job)) or pod.status.phase == "Pending"
+
+
+def only_failed(job: Job) -> bool:
+    """True if the Job replaces a pod when it has failed, and not when it terminates. Follows
+    `onlyReplaceFailedPods`."""
+    spec = job.spec
+    return spec.pod_replacement_policy == FAILED or spec.pod_failure_policy is not None
 
 
 def _of_job(job: Job) -> Replacement:
@@ -145,9 +170,8 @@ def _of_job(job: Job) -> Replacement:
         return Replacement(NEVER, why=f"its Job {job.name} is suspended")
     if any(c.type in _JOB_FINISHED and c.status == "True" for c in status.conditions):
         return Replacement(NEVER, why=f"its Job {job.name} is finished")
-    only_failed = spec.pod_replacement_policy == "Failed" or spec.pod_failure_policy is not None
     rule = Replacement(
-        WHEN_GONE if only_failed else AT_ONCE,
+        WHEN_GONE if only_failed(job) else AT_ONCE,
         delay_ns=JOB_BACK_OFF_NS,
         failures=0 if status.succeeded else status.failed,
     )

@@ -277,9 +277,12 @@ def node_futures(before: PlayReading, after: PlayReading, acts: Sequence[Act]) -
     named = {name for act in acts for name in act.nodes}
     changed = {n for n in after.nodes if after.nodes[n] and after.nodes[n] != before.nodes.get(n)}
     deletions: dict[str, list[float]] = {}
-    homes = after.played.levels.node_of
+    homes, deleted = after.played.levels.node_of, set[str]()
     for record in after.played.records:
-        if record.object.kind == "Pod" and not record.error and is_eviction(record):
+        if record.object.kind != "Pod" or record.error or not is_eviction(record):
+            continue
+        if record.object.uid not in deleted:  # a repeated DELETE is no deletion
+            deleted.add(record.object.uid)
             deletions.setdefault(homes.get(record.object.uid, ""), []).append(record.at)
     names = sorted(named | changed)
     waiting = _first_tokens(after)
