@@ -231,7 +231,8 @@ def changes_of_dump(
     pod = (query["namespace"], query["pod"]) if "pod" in query else None
     since_ns = found.now_ns - query["since"] if "since" in query else 0
     wanted = ReplayFilter(since_ns, found.now_ns + _AHEAD_NS, query.get("node", ""), pod)
-    items = changes_seen(timeline(found.sources, wanted))
+    nodes = {node.name for node in found.sources.nodes}
+    items = changes_seen(timeline(found.sources, wanted), nodes)
     outcome = query.get("outcome")
     chosen = [item for item in items if outcome in (None, item["outcome"])]
     return {"items": chosen, "source": found.source, "warnings": found.warnings}

@@ -1,17 +1,17 @@
 """`changes -f`: what was done to nodes and pods, as far as Events and objects show, as documents.
 
 The same documents as a daemon's changes (`changes`), of writes that were seen and not
-planned: all are `confirmed`, and `by` says whose they are.
+planned: nearly all are `confirmed`, and `by` says whose they are.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.kube.times import format_micro_time
-from kubectl_nodelife.outlook.replay.lines import LIFECYCLE
+from kubectl_nodelife.outlook.replay.lines import FINISHED, LIFECYCLE
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 
 MODE: Final = "observed"
@@ -20,8 +20,15 @@ _WRITES: Final = frozenset(
     {
         *("not-ready", "ready", "taint", "untaint", "taints", "cordon", "uncordon"),
         *("pod-not-ready", "delete", "kill", "create", "schedule", "cancel"),
-        *("RegisteredNode", "RemovingNode", "DeletingNode", "ScaleDown", "Rebooted"),
-        *("Evicted", "Preempted", LIFECYCLE),
+        *(
+            "RegisteredNode",
+            "RemovingNode",
+            "DeletingNode",
+            "DeletingNodeFailed",
+            "ScaleDown",
+            "Rebooted",
+        ),
+        *("Evicted", "Preempted", LIFECYCLE, FINISHED),
     }
 )
 """The families of lines about a write to a node or pod; the rest are about something else."""
@@ -30,14 +37,26 @@ _CONDITION: Final = re.compile(r"(?P<type>\S+)=(?P<status>\w+)(?: \((?P<reason>.
 """As `outlook/replay` words it; a reason may hold anything."""
 
 
-def changes_seen(lines: Iterable[ReplayLine]) -> list[dict[str, Any]]:
-    """The contract's Changes among these lines, numbered as they come."""
+def changes_seen(lines: Iterable[ReplayLine], nodes: Container[str] = ()) -> list[dict[str, Any]]:
+    """The contract's Changes among these lines, numbered as they come. `nodes`: that are there."""
     writes = [line for line in lines if line.family in _WRITES]
     ids = {line: number for number, line in enumerate(writes, 1)}
-    return [_change(line, ids) for line in writes]
+    failed = {line.name for line in writes if line.family == "DeletingNodeFailed"}
+    return [_change(line, ids, _outcome(line, failed, nodes)) for line in writes]
 
 
-def _change(line: ReplayLine, ids: Mapping[ReplayLine, int]) -> dict[str, Any]:
+def _outcome(line: ReplayLine, failed: Container[str], nodes: Container[str]) -> str:
+    """`confirmed` where an object shows it. A cloud provider records DeletingNode before it sends
+    the request (`MonitorNodes`): that a Node is there afterwards says that it was not deleted."""
+    if line.family == "DeletingNodeFailed" or (
+        line.family == "DeletingNode" and line.name in failed
+    ):
+        return "failed"
+    attempt = line.family == "DeletingNode" and line.name in nodes
+    return "attempted" if attempt else "confirmed"
+
+
+def _change(line: ReplayLine, ids: Mapping[ReplayLine, int], outcome: str) -> dict[str, Any]:
     obj = {"kind": line.kind, "namespace": line.namespace, "name": line.name}
     cause = ids.get(line.cause) if line.cause is not None else None
     more: dict[str, Any] = {
@@ -57,7 +76,7 @@ def _change(line: ReplayLine, ids: Mapping[ReplayLine, int]) -> dict[str, Any]:
         "reason": line.why,
         "cause": cause,
         "mode": MODE,
-        "outcome": "confirmed",
+        "outcome": outcome,
         "seenBy": list(line.seen),
         **{key: value for key, value in more.items() if value},
     }

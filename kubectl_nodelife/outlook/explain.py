@@ -22,11 +22,13 @@ class DelayTerm(msgspec.Struct, frozen=True):
 
 
 class ExplainedQuestion(msgspec.Struct, frozen=True):
-    """A question with its answer."""
+    """A question with its answer. `answer`: in one sentence, for the head of the page; ""
+    where its terms or another question say more."""
 
     question: str
     sentences: list[str]
     terms: list[DelayTerm] = []
+    answer: str = ""
 
 
 def total(terms: list[DelayTerm]) -> tuple[float | None, float | None]:

@@ -14,20 +14,16 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import parse_taint
 from kubectl_nodelife.kube.workload import Event, PodDisruptionBudget
+from kubectl_nodelife.outlook.absent_node import absent_sections
 from kubectl_nodelife.outlook.audit.audit_pods import context_of, pod_findings, waits_for
 from kubectl_nodelife.outlook.daemonset.document import daemon_sets
 from kubectl_nodelife.outlook.daemonset.summary import set_sections
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
-from kubectl_nodelife.outlook.explain_node import (
-    find_zone,
-    node_sections,
-    taint_sections,
-    zone_names,
-    zone_sections,
-)
+from kubectl_nodelife.outlook.explain_node import node_sections, taint_sections
 from kubectl_nodelife.outlook.explain_pod import pod_sections
 from kubectl_nodelife.outlook.explain_who import who_section
+from kubectl_nodelife.outlook.explain_zone import find_zone, zone_names, zone_sections
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.workloads.force_advice import release_of
@@ -99,6 +95,9 @@ def _doubts(outlook: Outlook, kind: str, key: tuple[str, str]) -> list[str]:
 
 
 def _node(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQuestion]:
+    if view.cache.node(name) is None and (found := absent_sections(view, name)):
+        yield from found
+        return
     of_node = _of_node(view, name)
     state, *sections = node_sections(
         view.outlook,
@@ -257,11 +256,14 @@ def _from_document(section: dict[str, Any]) -> ExplainedQuestion:
         DelayTerm(t["what"], t["lowSeconds"], t["highSeconds"], t["origin"])
         for t in section.get("terms", ())
     ]
-    return ExplainedQuestion(section["question"], section["sentences"], terms)
+    answer = section.get("answer", "")
+    return ExplainedQuestion(section["question"], section["sentences"], terms, answer)
 
 
 def _section(section: ExplainedQuestion) -> dict[str, Any]:
     made: dict[str, Any] = {"question": section.question, "sentences": section.sentences}
+    if section.answer:
+        made["answer"] = section.answer
     if section.terms:
         low, high = total(section.terms)
         made["terms"] = [
@@ -325,7 +327,7 @@ def _node_of(view: ClusterView, pod: Pod) -> NodeReadiness:
     name = pod.spec.node_name
     node = view.cache.node(name) if name else None
     if node is None:
-        read = "Node" not in view.unread
+        read = "Node" not in view.unread and not view.cache.is_quarantined("Node", ("", name))
         return NodeReadiness(name=name, read=read and bool(name), exists=not (read and name))
     heartbeat = view.cache.heartbeat(name)
     renewal = heartbeat.renewal(view.now_ns) if heartbeat is not None else None

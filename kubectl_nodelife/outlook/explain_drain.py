@@ -26,7 +26,7 @@ from kubectl_nodelife.drain.results import (
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -70,6 +70,15 @@ def _replacement(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
     who = chain[0] if chain else ""
     if len(chain) > 1:
         who += f" (of {chain[-1]})"
+    owner = controller_of(pod.metadata)
+    if owner is not None and owner.kind == "Node":
+        exists = f"node {owner.name} exists" if owner.name in snapshot.nodes else "if that is there"
+        yield f"The kubelet of {owner.name}, from its manifest; {exists}."
+        yield "Deleting this object ends no container: its kubelet makes the object anew."
+        return
+    if pod.status.phase in TERMINAL_PHASES:
+        yield f"{_who_finished(pod)}."
+        return
     if rule.when == NEVER_REPLACED:
         yield f"Nothing: {rule.why}."
     elif rule.when == WHEN_GONE:
@@ -90,6 +99,18 @@ def _replacement(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
         yield f"That is assumed: {chain[0]} was not read."
     if rule.min_ready_seconds:
         yield f"It counts as available {rule.min_ready_seconds}s after it is Ready."
+
+
+def _who_finished(pod: Pod) -> str:
+    """Who has replaced a pod that has finished, or will."""
+    owner = controller_of(pod.metadata)
+    if owner is None:
+        return "Nothing: no controller owns it"
+    if owner.kind in ("StatefulSet", "DaemonSet"):
+        return f"{owner.kind} {owner.name} deletes it, and then makes the next"
+    if owner.kind == "Job":
+        return f"Job {owner.name}, by its own rules: the pod has finished"
+    return f"{owner.kind} {owner.name} has: a pod that has finished does not count"
 
 
 def _drained(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:

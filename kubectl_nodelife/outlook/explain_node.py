@@ -9,16 +9,15 @@ its pace, and which pods it takes.
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted, first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
-from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration
+from kubectl_nodelife.kube.times import SECOND_NS, format_duration, format_time, human_duration
 from kubectl_nodelife.kube.wellknown import (
     NO_EXECUTE,
     TAINT_NODE_NOT_READY,
@@ -35,14 +34,14 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     eviction_forecast,
     is_left_out,
 )
-from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
+from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
+from kubectl_nodelife.outlook.explain_zone import not_counted
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook, TaintQueuePosition
-from kubectl_nodelife.outlook.node_verdict import NodeVerdict, node_verdict
+from kubectl_nodelife.outlook.node_verdict import NextAction, NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.zone import (
     LossByZone,
     ZoneAfterLoss,
     ZoneOutlook,
-    zone_after,
     zone_brakes,
     zones,
 )
@@ -65,11 +64,7 @@ def node_sections(
     yield ExplainedQuestion("What state is it in?", list(_state(outlook, of_node, verdict)))
     zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
     terms = eviction_terms(outlook, of_node, zone)
-    if terms:
-        yield ExplainedQuestion("When would its pods be evicted?", list(_when(of_node)), terms)
-    elif of_node.ready == "True" and of_node.sign_age_ns is None and of_node.classic is None:
-        unknown = "Not known: no Lease of it was read, so its kubelet's last heartbeat is unknown."
-        yield ExplainedQuestion("When would its pods be evicted?", [unknown])
+    yield from _evictions(outlook, of_node, verdict, terms)
     yield ExplainedQuestion(
         "How fast does its zone go, and why?", list(_zone(zone, of_node, outlook))
     )
@@ -78,6 +73,94 @@ def node_sections(
     lost = of_node.ready in ("False", "Unknown")
     yield from endpoint_sections(
         outlook.cache, list(of_node.pods), lost=lost, services_read=services_read
+    )
+
+
+def _evictions(
+    outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict, terms: list[DelayTerm]
+) -> Iterator[ExplainedQuestion]:
+    """When its pods go: those that wait, what is overdue, or what would come if it fell silent."""
+    upcoming = verdict.next
+    if upcoming is not None and upcoming.overdue_since_ns is not None:
+        sentence = overdue_sentence(upcoming)
+        yield ExplainedQuestion("When are its pods evicted?", [sentence], answer=sentence)
+    elif of_node.timers:
+        sentence = _waiting_pods(outlook, of_node)
+        yield ExplainedQuestion("When are its pods evicted?", [sentence], answer=sentence)
+    elif terms:
+        answer = _foreseen(outlook, of_node, terms)
+        question = "When would its pods be evicted?"
+        yield ExplainedQuestion(question, list(_when(of_node)), terms, answer)
+    elif of_node.ready == "True" and of_node.sign_age_ns is None and of_node.classic is None:
+        unknown = "Not known: no Lease of it was read, so its kubelet's last heartbeat is unknown."
+        if of_node.doubt:
+            unknown = "Not known: how old its kubelet's last heartbeat is cannot be told."
+        yield ExplainedQuestion("When would its pods be evicted?", [unknown])
+
+
+def _waiting_pods(outlook: Outlook, of_node: NodeOutlook) -> str:
+    first, count = of_node.timers[0], len(of_node.timers)
+    left = _s(max(0, first.due_ns - outlook.now_ns))
+    last = _s(max(0, of_node.timers[-1].due_ns - outlook.now_ns))
+    many = f"; {count} in all, the last one in {last}" if count > 1 else ""
+    return f"{first.namespace}/{first.name} is deleted in {left}{many}."
+
+
+def _foreseen(outlook: Outlook, of_node: NodeOutlook, terms: list[DelayTerm]) -> str:
+    """What comes, or would come if the node fell silent now, in one sentence."""
+    low, high = total(terms)
+    silent = of_node.ready in ("True", "") and not of_node.late
+    condition = "If its heartbeats stopped now, " if silent else "If no heartbeat comes, "
+    condition = "" if of_node.ready in ("False", "Unknown") else condition
+    would, its = ("would be", "it") if condition else ("is", "It")
+    if of_node.classic is not None:
+        return ""
+    if low is None:
+        never = "would never be" if condition else "is not"
+        why = terms[-1].origin
+        uncounted = "".join(f" {each}" for each in not_counted(outlook, of_node.zone))
+        return f"{condition}{its} {never} tainted while things are as they are: {why}.{uncounted}"
+    when = f"in {_span(low, high)}"
+    first = _first_to_go(outlook, of_node)
+    return f"{condition}{its} {would} tainted {when}{first}."
+
+
+def _span(low: float, high: float | None) -> str:
+    at_least = _s(round(low * SECOND_NS))
+    return (
+        f"{at_least} at the earliest"
+        if high is None
+        else (at_least if low == high else f"{at_least} to {_s(round(high * SECOND_NS))}")
+    )
+
+
+def _first_to_go(outlook: Outlook, of_node: NodeOutlook) -> str:
+    """The pod that the coming taint deletes first, and when."""
+    operators = outlook.settings.gate("TaintTolerationComparisonOperators")
+    coming = (*no_execute_taints(of_node.node.spec.taints), *coming_taint(of_node))
+    after = [
+        (forecast.after_seconds, f"{pod.namespace}/{pod.name}")
+        for pod in of_node.pods
+        if pod.metadata.deletion_timestamp is None
+        and pod.status.phase not in TERMINAL_PHASES
+        and (
+            forecast := eviction_forecast(pod, coming, comparison_operators=operators)
+        ).after_seconds
+        is not None
+    ]
+    if not after:
+        return "; no pod on it would be deleted" if of_node.pods else ""
+    seconds, name = min(after, key=lambda pair: (pair[0] or 0, pair[1]))
+    return f", and its first pod ({name}) deleted {f'{seconds}s later' if seconds else 'at once'}"
+
+
+def overdue_sentence(upcoming: NextAction) -> str:
+    """What is to be said of a write that its controller does not make."""
+    since = format_time(upcoming.overdue_since_ns or 0)
+    return (
+        f"Overdue: {upcoming.action} was due at {since}, {human_duration(upcoming.overdue_ns)} "
+        "ago, and has not come. When it comes is not foreseen: its controller is disabled, stopped "
+        "or stuck ('kubectl nodelife diverge' says more)."
     )
 
 
@@ -203,6 +286,7 @@ def _when(of_node: NodeOutlook) -> Iterator[str]:
 def _zone(zone: ZoneOutlook, of_node: NodeOutlook, outlook: Outlook) -> Iterator[str]:
     name = f"Zone {zone.name}" if zone.name else "The nodes without a zone label"
     yield f"{name}: {zone.state or 'no state'}, {zone.why}."
+    yield from not_counted(outlook, zone.key)
     if of_node.classic is not None:
         yield pace(zone.rate)
     elif zone.rate > 0:
@@ -344,90 +428,6 @@ def _names(pods: Sequence[Pod]) -> str:
     return first_names(sorted(f"{pod.namespace}/{pod.name}" for pod in pods), _MOST_NAMES)
 
 
-def find_zone(outlook: Outlook, name: str) -> ZoneOutlook | None:
-    """The zone of that name; the last part of it will do where only one zone ends so."""
-    known = zones(outlook.memory, outlook.settings)
-    exact = [z for z in known if name in (z.name, z.name or "none", f"<{z.name or 'none'}>")]
-    found = exact or [z for z in known if z.name.rpartition("/")[2] == name]
-    return found[0] if len(found) == 1 else None
-
-
-def zone_names(outlook: Outlook) -> list[str]:
-    """The names of all zones; that of the nodes without a zone label is `none`."""
-    return [z.name or "none" for z in zones(outlook.memory, outlook.settings)]
-
-
-def zone_sections(outlook: Outlook, zone: ZoneOutlook) -> Iterator[ExplainedQuestion]:
-    """The sections about one zone."""
-    nodes = [outlook.node(n) for n in outlook.cache.nodes.values()]
-    nodes = sorted((n for n in nodes if n.zone == zone.key), key=lambda n: n.node.name)
-    yield ExplainedQuestion(
-        "What state is it in, and why?", list(_zone_state(outlook, zone, nodes))
-    )
-    yield ExplainedQuestion("What would slow or stop it?", list(_brake(outlook, zone)))
-    waiting = list(_queue(zone, nodes))
-    if waiting:
-        yield ExplainedQuestion("Which nodes wait for their taint, and how long?", waiting)
-    running = list(_running(outlook, nodes))
-    if running:
-        yield ExplainedQuestion("Which deletions run on, whatever its brake?", running)
-
-
-def _zone_state(outlook: Outlook, zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
-    yield f"{zone.state or 'No state'}: {zone.why}."
-    if zone.rate > 0:
-        yield f"Nodes are tainted at {zone.rate:g} a second, one each {1 / zone.rate:g}s."
-    else:
-        yield "No node of it gets a NoExecute taint now."
-    states = Counter(node_verdict(n, outlook.now_ns).state for n in nodes)
-    counted = ", ".join(f"{count} {state}" for state, count in states.most_common())
-    yield f"Its nodes: {counted or 'none'}."
-    if len(nodes) != zone.nodes:
-        yield (
-            f"{len(nodes) - zone.nodes} of its {len(nodes)} nodes do not count: they are labelled "
-            "to be left out of the statistics."
-        )
-
-
-def _brake(outlook: Outlook, zone: ZoneOutlook) -> Iterator[str]:
-    brake = zone_brakes(outlook, [zone])[zone.key]
-    yield f"{brake.sentence[0].upper()}{brake.sentence[1:]}."
-    ready = zone.nodes - zone.not_ready
-    if ready and brake.after is not None and brake.after.lost != ready:
-        after = zone_after(outlook.memory, outlook.settings, zone.key, ready)
-        yield f"Losing all of it {after.effect}: {after.why}."
-
-
-def _queue(zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
-    waiting = [(n.queued, n.node.name) for n in nodes if n.queued is not None]
-    for place, name in sorted(waiting, key=lambda each: each[0].position)[:_MOST]:
-        turn = place.turn
-        if turn is None:
-            yield f"{name}: not at the zone's rate 0."
-            continue
-        low, high = turn.low_ns / SECOND_NS, turn.high_ns / SECOND_NS
-        yield f"{name}: its turn comes in {low:.0f} to {high:.0f}s, at {zone.rate:g} a second."
-
-
-def _is_terminating(outlook: Outlook, key: tuple[str, str]) -> bool:
-    pod = outlook.cache.pods.get(key)
-    return pod is not None and pod.metadata.deletion_timestamp is not None
-
-
-def _running(outlook: Outlook, nodes: list[NodeOutlook]) -> Iterator[str]:
-    timers = sorted(
-        (t.due_ns, f"{t.namespace}/{t.name}", n.node.name)
-        for n in nodes
-        for t in n.timers
-        if not _is_terminating(outlook, (t.namespace, t.name))
-    )
-    for due_ns, pod, node in timers[:_MOST]:
-        left = max(0, due_ns - outlook.now_ns) / SECOND_NS
-        yield f"{pod} on {node} is deleted in {left:.0f}s."
-    if len(timers) > _MOST:
-        yield f"{counted(len(timers) - _MOST, 'more pod')} will be deleted later."
-
-
 def timeout_terms(
     of_node: NodeOutlook, classic: ClassicEviction, settings: Settings
 ) -> Iterator[DelayTerm]:
@@ -474,6 +474,12 @@ def pace(rate: float) -> str:
     return "No node of it has its pods evicted now."
 
 
+def is_known_absent(outlook: Outlook, node: str) -> bool:
+    """True if nodes were read, and this one was not among them."""
+    cache = outlook.cache
+    return bool(cache.nodes) and not cache.is_quarantined("Node", ("", node))
+
+
 def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
     """One sentence, with the numbers; what to do is what `audit` and `drain-plan` say of it."""
     ends = pod.metadata.deletion_timestamp
@@ -483,14 +489,17 @@ def why_terminating(outlook: Outlook, node: Node | None, pod: Pod) -> str:
         left = human_duration(-over_ns)
         return f"its grace period ends in {left}."
     over = f"its grace period was over {human_duration(over_ns)} ago"
-    of_node = NodeReadiness(name=pod.spec.node_name, exists=False)
+    name = pod.spec.node_name
+    of_node = NodeReadiness(name=name, exists=False)
+    if node is None and name and not is_known_absent(outlook, name):
+        return f"{over}; whether its node {name} exists is not known: no list of nodes was read."
     if node is not None:
         heartbeat = outlook.cache.heartbeats.get(node.name)
         renewal = heartbeat.renewal(outlook.now_ns) if heartbeat is not None else None
         of_node = node_readiness(node, renewal[0] if renewal is not None else None)
     advice = force_advice(pod, of_node, release_of(outlook.settings), outlook.now_ns)
     why = ""
-    if pod.metadata.finalizers:
+    if pod.metadata.finalizers and "forcing does not help" not in advice.sentence:
         why = f"the finalizers {', '.join(pod.metadata.finalizers)} hold it; "
     elif node is not None:
         why = f"only its kubelet can finish that, and its node is Ready={of_node.ready}; "

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from kubectl_nodelife.kube.meta import controller_of
-from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
@@ -21,13 +21,16 @@ from kubectl_nodelife.outlook.explain_node import (
     coming_taint,
     eviction_terms,
     how_it_works,
+    is_known_absent,
+    overdue_sentence,
     pod_fate,
     what_can_hold_it,
     why_terminating,
 )
-from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
-from kubectl_nodelife.outlook.node_verdict import node_verdict
+from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook, Outlook
+from kubectl_nodelife.outlook.node_verdict import NextAction, node_verdict
 from kubectl_nodelife.outlook.zone import zones
+from kubectl_nodelife.workloads.force_advice import is_mirror
 
 
 def pod_sections(
@@ -39,12 +42,44 @@ def pod_sections(
     if pod.metadata.deletion_timestamp is not None:
         because = why_terminating(outlook, node, pod)
         sentences = [because[0].upper() + because[1:], *what_can_hold_it(outlook, node, pod)]
-        yield ExplainedQuestion("Why is it Terminating?", sentences)
+        yield ExplainedQuestion("Why is it Terminating?", sentences, answer=sentences[0])
+    elif pod.status.phase in TERMINAL_PHASES:
+        yield _finished(pod)
     elif node is not None:
         yield from _eviction(outlook, pod, node)
     if node is not None:
         lost = outlook.node(node).ready in ("False", "Unknown")
         yield from endpoint_sections(outlook.cache, [pod], lost=lost, services_read=services_read)
+
+
+def _finished(pod: Pod) -> ExplainedQuestion:
+    """A pod whose containers have ended: nothing is evicted any more.
+
+    Its owner no longer counts it: `FilterActivePods` of ReplicaSets and Jobs; a StatefulSet's
+    controller deletes it and makes it again (`processReplica`). A DELETE takes it away at once
+    (`CheckGracefulDelete` of a pod that has failed or succeeded).
+    """
+    status, owner = pod.status, controller_of(pod.metadata)
+    reason = f", {status.reason}" if status.reason else ""
+    by = " by its kubelet" if status.reason == "Evicted" else ""
+    ended = f"It has finished ({status.phase}{reason}){by}: nothing of it runs any more."
+    who = f"{owner.kind} {owner.name}" if owner is not None else ""
+    match owner.kind if owner is not None else "":
+        case "":
+            replaced = "No controller owns it: nothing replaces it."
+        case "StatefulSet":
+            replaced = f"{who} deletes it and makes it again."
+        case "DaemonSet":
+            replaced = f"{who} deletes it and makes another, if its node shall run one."
+        case "Job":
+            replaced = f"{who} keeps it, and goes on by its own rules."
+        case "Node":
+            replaced = "Its kubelet starts it again, from its manifest."
+        case _:
+            replaced = f"{who} does not count it: it is replaced already."
+    stays = "Its object stays until it is deleted, and then goes at once (grace 0)."
+    answer = f"{ended} {replaced}"
+    return ExplainedQuestion("What becomes of it?", [ended, replaced, stays], answer=answer)
 
 
 def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuestion]:
@@ -70,6 +105,19 @@ def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuest
     if of_node.classic is not None:
         yield from _without_taints(outlook, pod, of_node, of_node.classic)
         return
+    late = next((t for t in of_node.overdue if (t.namespace, t.name) == pod.key), None)
+    if late is not None:
+        yield _overdue(outlook, pod, taints, late.due_ns)
+        return
+    if of_node.taint_overdue_ns is not None:
+        upcoming = node_verdict(of_node, outlook.now_ns).next
+        assert upcoming is not None
+        what = eviction_forecast(pod, coming_taint(of_node))
+        after = "it stays even then" if what.after_seconds is None else "only then its seconds run"
+        sentences = [overdue_sentence(upcoming), f"{after[0].upper()}{after[1:]}: {what.because}."]
+        question = "Why is it not evicted yet, and when will it be?"
+        yield ExplainedQuestion(question, sentences, answer=sentences[0])
+        return
     if taints:
         what = eviction_forecast(pod, taints, comparison_operators=operators)
         names = ", ".join(str(t) for t in taints)
@@ -78,6 +126,27 @@ def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuest
         )
         return
     yield from _not_tainted(outlook, pod, of_node)
+
+
+def _overdue(outlook: Outlook, pod: Pod, taints: Sequence[Taint], due_ns: int) -> ExplainedQuestion:
+    """A pod whose time is over, and that is not deleted."""
+    operators = outlook.settings.gate("TaintTolerationComparisonOperators")
+    why = eviction_forecast(pod, taints, comparison_operators=operators).because
+    names = ", ".join(str(t) for t in taints)
+    late_ns = outlook.now_ns - due_ns
+    if late_ns <= OVERDUE_NS:
+        sentence = f"It is due for deletion now: its node has {names}, and {why}."
+    else:
+        action = NextAction(f"DeletePod {pod.namespace}/{pod.name}", None, None, due_ns, late_ns)
+        sentence = f"{overdue_sentence(action)} Its node has {names}, and {why}."
+    loop = []
+    if is_mirror(pod):
+        loop.append(
+            "It shows a static pod: its kubelet makes the object anew each time that it is deleted,"
+            " and the container runs on. Give its manifest a toleration for that taint."
+        )
+    question = "Why is it not evicted yet, and when will it be?"
+    return ExplainedQuestion(question, [sentence, *loop], answer=sentence)
 
 
 def _without_taints(
@@ -186,11 +255,14 @@ def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
             yield f"The scheduler says: {scheduled.message}"
         return
     if node is None:
-        read = "was read" if outlook.cache.nodes else "was read at all"
-        yield f"It is bound to {pod.spec.node_name}, but no such node {read}."
+        if is_known_absent(outlook, pod.spec.node_name):
+            yield f"It is bound to {pod.spec.node_name}, but no such node was read."
+        else:
+            yield f"It is bound to {pod.spec.node_name}, of which nothing was read."
         return
     of_node = outlook.node(node)
     verdict = node_verdict(of_node, outlook.now_ns)
-    yield f"Its node {node.name} is {verdict.state}: {verdict.because}."
+    state = verdict.state.replace("pressure", "under pressure")
+    yield f"Its node {node.name} is {state}: {verdict.because}."
     if of_node.message:
         yield f"Its node says: {of_node.message}"

@@ -27,6 +27,7 @@ from kubectl_nodelife.kube.wellknown import (
     DRAIN_IN_PROGRESS,
     FALSE,
     LIFECYCLE_CONDITIONS,
+    TAINT_NODE_UNSCHEDULABLE,
     TRUE,
 )
 from kubectl_nodelife.kube.workload import Event
@@ -43,6 +44,7 @@ from kubectl_nodelife.outlook.replay.replay_line import (
     ReplayLine,
 )
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
+from kubectl_nodelife.workloads.foreign_taints import CREATED, foreign_marks, note_of
 
 WHO: Final = "Who cordoned, tainted or drained it, and what undoes that?"
 """The question of the section."""
@@ -63,6 +65,7 @@ def who_section(
         *_taints(node, lines, now_ns),
         *_drains(node, lines, now_ns),
         *_conditions(node, lines, now_ns),
+        *_deletion(lines, now_ns),
         *_upgrade(node),
         *_conflict(node, lines),
     ]
@@ -86,6 +89,10 @@ def _cordon(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
 def _taints(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
     for taint in node.spec.taints:
         line = _last(lines, "taint", taint.key, taint.effect)
+        if taint.key == TAINT_NODE_UNSCHEDULABLE and not node.spec.unschedulable:
+            (stale,) = (m.sentence for m in foreign_marks(node, now_ns) if "is stale" in m.sentence)
+            yield f"Taint {stale}."
+            continue
         if taint.key not in MIRRORING_KEYS:
             yield _other_taint(node, taint, line, now_ns)
             continue
@@ -95,6 +102,13 @@ def _taints(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
 
 
 def _other_taint(node: Node, taint: Taint, line: ReplayLine | None, now_ns: int) -> str:
+    note = note_of(taint.key)
+    known = note is not None and (
+        note.since == CREATED or not replay_line.owner_of_taint(taint.key)
+    )
+    if note is not None and known:
+        since = f" {_when(line, now_ns)}" if line is not None else ""
+        return f"Taint {taint}{since} is one of {note.owner}: {note.ends}."
     if line is not None and line.actor != replay_line.UNKNOWN_ACTOR:
         then = replay_line.what_next(line.actor, node.name).partition(" (")[0]
         return f"Taint {taint} {_when(line, now_ns)} by {line.actor}{f': {then}' if then else ''}."
@@ -170,6 +184,18 @@ def _is_over(condition: NodeCondition) -> bool:
     """True if it says nothing of the present: a drain that ended well, or what is not so."""
     ended_badly = condition.type == DRAIN_IN_PROGRESS and condition.reason != DRAIN_COMPLETED
     return condition.status == FALSE and not ended_badly
+
+
+def _deletion(lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:
+    """A cloud provider that wants to delete the Node of a machine that is gone."""
+    line, failed = _last(lines, "DeletingNode"), _last(lines, "DeletingNodeFailed")
+    if line is None:
+        return
+    times = f", {line.count} times" if line.count > 1 else ""
+    yield f"{line.actor} wants to delete it {_when(line, now_ns)}{times}: {line.why}."
+    if failed is not None:
+        again = f" ({failed.count} times)" if failed.count > 1 else ""
+        yield f"That fails{again}, and the Node stays: {failed.why}."
 
 
 def _upgrade(node: Node) -> Iterator[str]:

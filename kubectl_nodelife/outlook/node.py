@@ -26,7 +26,7 @@ from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import (
@@ -34,10 +34,23 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_NOT_READY,
     TAINT_NODE_UNREACHABLE,
 )
-from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction, Range, classic_eviction
+from kubectl_nodelife.outlook.due_writes import eviction_due, taints_due
+from kubectl_nodelife.outlook.eviction_forecast import (
+    ClassicEviction,
+    Range,
+    classic_eviction,
+    eviction_forecast,
+)
 
 CLOCKS_APART_NS: Final = 20 * SECOND_NS
 """Clocks that are right differ by the interval of their signs, 10 s, and by a list's duration."""
+
+OVERDUE_NS: Final = 10 * SECOND_NS
+"""So long after its time a write may come without being called overdue: objects of one look are
+read one kind after another."""
+
+TAINT_OVERDUE_NS: Final = 120 * SECOND_NS
+"""The same of a taint: a node that was deleted may have kept its zone dark until shortly before."""
 
 LOST_NODE_TAINTS: Final = (TAINT_NODE_UNREACHABLE, TAINT_NODE_NOT_READY)
 
@@ -96,7 +109,9 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     so that its age alone proves nothing. `untaint_in`: until a monitor pass takes `lost_taints` off
     a node that is Ready again; None where there are none.
     `classic`: where pods are evicted without taints; else None. `doubt`: why nothing can be said of
-    its age, "" where something can.
+    its age, "" where something can. `taint_overdue_ns`: since when it should have its NoExecute
+    taint, in ns since the epoch; None where it is not late. `overdue`: pods that should have been
+    deleted, the first one first.
     """
 
     node: Node
@@ -117,6 +132,8 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     untaint_in: Range | None = None
     doubt: str = ""
     renewed_ns: int | None = None
+    taint_overdue_ns: int | None = None
+    overdue: Sequence[EvictionTimer] = ()
 
     @property
     def lost_taints(self) -> list[Taint]:
@@ -189,6 +206,7 @@ class Outlook:
         self.now_ns = now_ns
         self.first_look = first_look
         self._doubts = doubts
+        self._taints_due: list[tuple[Node, int]] | None = None
         self._eviction = eviction
         self._positions = {
             name: (zone, i)
@@ -238,9 +256,48 @@ class Outlook:
             renewed_ns=renew_ns,
             classic=None if self.settings.taint_mode else self._classic(node, ready, sign.at_ns),
         )
+        made = replace(
+            made, taint_overdue_ns=self._taint_overdue(node), overdue=self._overdue_pods(node)
+        )
         if made.classic is None and made.ready == "True" and made.lost_taints:
             return replace(made, untaint_in=Range(0, self.settings.node_monitor_period_ns))
         return made
+
+    def taints_due(self) -> Sequence[tuple[Node, int]]:
+        """Nodes that wait for their NoExecute taints, and when each one's is or was due, ns since
+        the epoch; none where pods are evicted without taints."""
+        if self._taints_due is None:
+            taints = self.settings.taint_mode
+            self._taints_due = list(taints_due(self.cache, self.memory)) if taints else []
+        return self._taints_due
+
+    def _taint_overdue(self, node: Node) -> int | None:
+        if node.name not in self._positions:
+            return None
+        latest_ns = self.now_ns - TAINT_OVERDUE_NS
+        turns = (turn_ns for waiting, turn_ns in self.taints_due() if waiting.name == node.name)
+        return next((turn_ns for turn_ns in turns if turn_ns <= latest_ns), None)
+
+    def _overdue_pods(self, node: Node) -> list[EvictionTimer]:
+        if self._eviction is None or not no_execute_taints(node.spec.taints):
+            return []
+        taints = no_execute_taints(node.spec.taints)
+        if node.is_ready and any(t.key in LOST_NODE_TAINTS for t in taints):
+            return []  # which the next pass takes off
+        operators = self.settings.gate("TaintTolerationComparisonOperators")
+        pending = {p.pod for p in self._eviction.pending(node.name)}
+        found = []
+        for pod in self.cache.pods_on(node.name):
+            leaves = pod.metadata.deletion_timestamp is not None
+            if pod.key in pending or leaves or pod.status.phase in TERMINAL_PHASES:
+                continue
+            forecast = eviction_forecast(pod, taints, comparison_operators=operators)
+            due_ns = eviction_due(taints, forecast)
+            if due_ns is None and forecast.after_seconds == 0:
+                due_ns = self.now_ns  # since when is not known
+            if due_ns is not None and due_ns <= self.now_ns:
+                found.append(EvictionTimer(*pod.key, due_ns, 0))
+        return sorted(found, key=lambda t: (t.due_ns, t.namespace, t.name))
 
     def zone_of(self, node: Node) -> str:
         """The node's zone key."""
@@ -331,12 +388,18 @@ class Outlook:
             EvictionTimer(*p.pod, p.due_ns, p.toleration_seconds)
             for p in self._eviction.pending(node.name)
             if not (ends_pods and self._is_gone_by(p.pod, p.due_ns))
+            and not self._has_finished(p.pod)
         ]
         return sorted(timers, key=lambda t: (t.due_ns, t.namespace, t.name))
 
     def _is_late(self, node: Node) -> bool:
         sign = sign_of_life(node, self.cache, self.now_ns, self.settings.leases_count)
         return sign.is_late(self.now_ns)
+
+    def _has_finished(self, key: tuple[str, str]) -> bool:
+        """True if nothing of the pod runs: its object may be deleted, but nobody loses it."""
+        pod = self.cache.pod(*key)
+        return pod is not None and pod.status.phase in TERMINAL_PHASES
 
     def _is_gone_by(self, key: tuple[str, str], at_ns: int) -> bool:
         """True if the pod is being deleted, and its grace is over by then."""

@@ -8,13 +8,18 @@ lease is late), `overdue` (late beyond the grace period, and Ready is still True
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
-from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration
+from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.kube.node import Node, NodeCondition
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES
+from kubectl_nodelife.kube.times import SECOND_NS, format_duration, format_time, human_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
 from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction, Range
-from kubectl_nodelife.outlook.node import NodeOutlook
+from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook
+from kubectl_nodelife.workloads.foreign_taints import foreign_marks
 
 WORST_FIRST = (
     "overdue",
@@ -28,6 +33,7 @@ WORST_FIRST = (
     "cordoned",
     "healthy",
 )
+_MOST_NAMES = 3
 FINE = frozenset({"healthy", "cordoned", "tainted"})
 
 # nodeStatusReportFrequency: a kubelet posts its status at least so often, whatever its Lease does.
@@ -37,13 +43,16 @@ _STATUS_REPORT_NS = 300 * SECOND_NS
 class NextAction(msgspec.Struct, frozen=True):
     """The next action and in how many seconds it comes; None: not while things stay as they are.
 
-    `within`: at the earliest and at the latest, where that depends on what cannot be seen;
-    `in_seconds` is then the middle.
+    `overdue_since_ns`: when it should have come (ns since the epoch), and `overdue_ns` ago, where
+    that is over: no time is foreseen for what its controller does not do. `within`: at the earliest
+    and at the latest, where that depends on what cannot be seen; `in_seconds` is then the middle.
     """
 
     action: str
     in_seconds: float | None
     within: Range | None = None
+    overdue_since_ns: int | None = None
+    overdue_ns: int = 0
 
 
 def within(action: str, span: Range | None) -> NextAction:
@@ -112,27 +121,35 @@ def _silent_without_lease(outlook: NodeOutlook) -> NodeVerdict | None:
 
 def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     deletion = _next_deletion(outlook, now_ns)
+    late = _overdue_pods(outlook, now_ns)
     removal = _removal(outlook, now_ns)
     upcoming = removal or deletion
     node = outlook.node
     pressures = [
-        c.type
+        c
         for c in node.status.conditions
         if c.type != "Ready" and c.status == "True" and c.type.endswith(("Pressure", "Unavailable"))
     ]
     if pressures:
-        because = f"Ready, with {', '.join(pressures)}: no new pods, running ones are not evicted"
-        return NodeVerdict("pressure", because, upcoming)
+        return NodeVerdict("pressure", _pressure(outlook, pressures, now_ns), upcoming)
     going = outlook.lost_taints if removal is not None else []
     stay = [t for t in node.spec.taints if t.effect == NO_EXECUTE and t not in going]
+    if late is not None and stay:
+        because = f"Ready, with {', '.join(map(str, stay))}, which they do not tolerate"
+        return NodeVerdict("evicting", f"{because}: {late[0]}", late[1])
     if deletion is not None and stay:
         because = f"Ready, but pods do not tolerate {', '.join(map(str, stay))} for ever"
         return NodeVerdict("evicting", because, upcoming)
+    marks = "; ".join(mark.sentence for mark in foreign_marks(node, now_ns))
     if node.spec.unschedulable:
-        return NodeVerdict("cordoned", "Ready; cordoned, so that no new pod comes", upcoming)
+        also = f"; {marks}" if marks else ""
+        because = f"Ready; cordoned, so that no new pod comes{also}"
+        return NodeVerdict("cordoned", because, upcoming)
     if going:
         because = f"Ready again; the next monitor pass removes {', '.join(map(str, going))}"
         return NodeVerdict("tainted", because, upcoming)
+    if marks:
+        return NodeVerdict("tainted", f"Ready; {marks}", None)
     keeps_out = [str(t) for t in stay]
     if keeps_out:
         because = f"Ready; {', '.join(keeps_out)} keeps out all pods that do not tolerate it"
@@ -149,6 +166,25 @@ def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     if ahead_ns := outlook.clock_ahead_ns(now_ns):
         because = f"Ready; its clock is {human_duration(ahead_ns)} ahead, which moves nothing"
     return NodeVerdict("healthy", because, None)
+
+
+def _pressure(outlook: NodeOutlook, conditions: Sequence[NodeCondition], now_ns: int) -> str:
+    """What the conditions mean: under pressure a kubelet kills running pods, one each 10 s, as long
+    as its signal is over the threshold (`eviction_manager.go`, synchronize); under PIDPressure too.
+    A network that is not available keeps new pods away, and the running ones stay."""
+    said = []
+    for condition in conditions:
+        since_ns = condition.last_transition_time
+        since = f" for {human_duration(now_ns - since_ns)}" if since_ns is not None else ""
+        reason = f" ({condition.reason})" if condition.reason else ""
+        message = f": {condition.message}" if condition.message else ""
+        said.append(f"{condition.type}{reason}{since}{message}")
+    text = f"Ready, with {', '.join(said)}"
+    if all(condition.type.endswith("Unavailable") for condition in conditions):
+        return f"{text}: no new pod comes, running ones stay"
+    evicted = sum(p.status.phase == "Failed" and p.status.reason == "Evicted" for p in outlook.pods)
+    so_far = f", {evicted} so far" if evicted else ""
+    return f"{text}: its kubelet evicts running pods{so_far}, and no new pod is let in"
 
 
 def _removal(outlook: NodeOutlook, now_ns: int) -> NextAction | None:
@@ -183,6 +219,8 @@ def _lost(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     age_ns, left = outlook.sign_age_ns, outlook.unknown_in
     if outlook.ready != "False" or age_ns is None or left is None or not outlook.late:
         return verdict
+    if verdict.next is not None and verdict.next.overdue_since_ns is not None:
+        return verdict
     turns = within("SetNodeCondition Ready=Unknown", left)
     soon = verdict.next.in_seconds if verdict.next is not None else None
     if soon is not None and turns.in_seconds is not None and soon < turns.in_seconds:
@@ -205,6 +243,14 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     if outlook.queued is not None:
         missing = "" if outlook.node.has_taint(key, NO_SCHEDULE) else _no_taint_at_all(key)
         turn, place = outlook.queued.turn, outlook.queued.position + 1
+        if outlook.taint_overdue_ns is not None:
+            since = outlook.taint_overdue_ns
+            because = (
+                f"{cause}; its NoExecute taint is overdue since {_since(since, now_ns)}: "
+                f"node-lifecycle does not set it ('kubectl nodelife diverge' says more){missing}"
+            )
+            action = f"AddTaint {key}:NoExecute"
+            return NodeVerdict(state, because, _overdue(action, since, now_ns))
         if turn is None:
             because = f"{cause}; waits for its NoExecute taint, but its zone is stopped{missing}"
             return NodeVerdict(state, because, NextAction(f"AddTaint {key}:NoExecute", None))
@@ -217,10 +263,31 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
             f"{cause}; tainted, {count} {'pods wait' if count > 1 else 'pod waits'} for deletion"
         )
         return NodeVerdict(state, because, upcoming)
+    if (late := _overdue_pods(outlook, now_ns)) is not None:
+        return NodeVerdict(state, f"{cause}; tainted; {late[0]}", late[1])
     if _tainted(outlook.node, key):
-        because = f"{cause}; tainted; the pods left on it tolerate that for ever or are leaving"
-        return NodeVerdict(state, because, None)
+        return NodeVerdict(state, f"{cause}; tainted; {_pods_left(outlook)}", None)
     return NodeVerdict(state, cause, None)
+
+
+def _pods_left(outlook: NodeOutlook) -> str:
+    """Why no pod of a tainted node waits for its deletion."""
+    leaving = sum(pod.metadata.deletion_timestamp is not None for pod in outlook.pods)
+    finished = sum(
+        pod.status.phase in TERMINAL_PHASES and pod.metadata.deletion_timestamp is None
+        for pod in outlook.pods
+    )
+    staying = len(outlook.pods) - leaving - finished
+    parts = [
+        f"{counted(number, 'pod')} {one if number == 1 else many}"
+        for number, one, many in (
+            (staying, "tolerates that for ever", "tolerate that for ever"),
+            (leaving, "is leaving", "are leaving"),
+            (finished, "has finished", "have finished"),
+        )
+        if number
+    ]
+    return ", ".join(parts) or "no pod is left on it"
 
 
 def _lost_without_taints(
@@ -252,6 +319,29 @@ def _no_taint_at_all(key: str) -> str:
 
 def _tainted(node: Node, key: str) -> bool:
     return node.has_taint(key, NO_EXECUTE)
+
+
+def _overdue_pods(outlook: NodeOutlook, now_ns: int) -> tuple[str, NextAction] | None:
+    """What is to be said of pods that should have been deleted, and the first of them; None where
+    there is none."""
+    if not outlook.overdue:
+        return None
+    first, count = outlook.overdue[0], len(outlook.overdue)
+    names = first_names([f"{t.namespace}/{t.name}" for t in outlook.overdue], _MOST_NAMES)
+    action, verb = f"DeletePod {first.namespace}/{first.name}", "is" if count == 1 else "are"
+    if now_ns - first.due_ns <= OVERDUE_NS:
+        return f"{names} {verb} due for deletion now", NextAction(action, 0)
+    said = f"the deletion of {names} is overdue since {_since(first.due_ns, now_ns)}"
+    doer = "taint-eviction does not do it ('kubectl nodelife diverge' says more)"
+    return f"{said}: {doer}", _overdue(action, first.due_ns, now_ns)
+
+
+def _overdue(action: str, since_ns: int, now_ns: int) -> NextAction:
+    return NextAction(action, None, None, since_ns, now_ns - since_ns)
+
+
+def _since(at_ns: int, now_ns: int) -> str:
+    return f"{format_time(at_ns)} ({human_duration(now_ns - at_ns)})"
 
 
 def _next_deletion(outlook: NodeOutlook, now_ns: int) -> NextAction | None:

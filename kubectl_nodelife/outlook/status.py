@@ -17,7 +17,7 @@ from kubectl_nodelife.kube.selectors import (
     parse_field_selector,
     parse_selector,
 )
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict, node_verdict
@@ -49,7 +49,8 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
 
     `source` as the contract has it; `moment` says which instant was judged, and why that one.
     `deleted`: while it is watched, the nodes that are gone since the last answer. `asked`: how
-    many nodes were judged, of which `nodes` may be those in trouble alone.
+    many nodes were judged, of which `nodes` may be those in trouble alone. `absent`: nodes of which
+    there is no object, and how many pods are bound to each.
     """
 
     source: dict[str, Any]
@@ -65,6 +66,7 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
     pods_read: bool = True
     deleted: list[str] = []
     asked: int = 0
+    absent: dict[str, int] = {}
 
     def in_trouble(self) -> bool:
         """True if some node is."""
@@ -72,7 +74,9 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
 
     def document(self) -> dict[str, Any]:
         """The contract's NodeLifeStatus."""
-        gone = {"deleted": self.deleted} if self.deleted else {}
+        gone: dict[str, Any] = {"deleted": self.deleted} if self.deleted else {}
+        if self.absent:
+            gone["absent"] = [{"name": n, "pods": many} for n, many in self.absent.items()]
         return document(
             "NodeLifeStatus",
             source=self.source,
@@ -132,7 +136,20 @@ def status_steps(
         now_ns=outlook.now_ns,
         pods_read="Pod" not in view.unread,
         asked=asked,
+        absent={} if names or selector or field_selector else _absent(view),
     )
+
+
+def _absent(view: ClusterView) -> dict[str, int]:
+    """Nodes that do not exist, and how many pods are bound to each."""
+    cache = view.outlook.cache
+    if "Node" in view.unread or not cache.nodes:
+        return {}
+    return {
+        name: cache.count_on(name)
+        for name in sorted(cache.nodes_with_pods() - cache.nodes.keys())
+        if name and cache.count_on(name) and not cache.is_quarantined("Node", ("", name))
+    }
 
 
 def choose_nodes(
@@ -300,6 +317,11 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
             "action": verdict.next.action,
             "inSeconds": None if seconds is None else round(seconds, 3),
         }
+        if verdict.next.overdue_since_ns is not None:
+            made["verdict"]["next"] |= {
+                "overdueSince": format_time(verdict.next.overdue_since_ns),
+                "overdueSeconds": _seconds(verdict.next.overdue_ns),
+            }
         if verdict.next.within is not None:
             made["verdict"]["next"] |= _span("", verdict.next.within)
     return made

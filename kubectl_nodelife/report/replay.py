@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
+from kubectl_nodelife.outlook.replay.lines import FINISHED
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
 from kubectl_nodelife.outlook.replay.timeline import (
     NOT_READY,
@@ -86,8 +87,10 @@ class ReplayPage:
         lost = f"{counted(len(names), 'node')} became not Ready" if names else "no node was lost"
         named = f" ({first_names(names, _NAMED)})" if names else ""
         gone = f", and {counted(len(pods), 'pod')} {'was' if len(pods) == 1 else 'were'} deleted"
+        gone = gone if pods else ""
+        gone += _finished([line for line in self.lines if line.family == FINISHED])
         span = f"From {clock(self.since_ns)} to {clock(self.until_ns)}"
-        yield f"{span} {lost}{named}{gone if pods else ''}."
+        yield f"{span} {lost}{named}{gone}."
         if still:
             first, more = still[0].name, len(still) - 1
             others = f" and {counted(more, 'other')}" if more else ""
@@ -158,6 +161,16 @@ def why(folded: FoldedLines) -> str:
 def clock(instant_ns: int) -> str:
     """`2026-11-21T14:43:50Z`."""
     return format_time(instant_ns)
+
+
+def _finished(lines: Sequence[ReplayLine]) -> str:
+    """The pods that their kubelets ended, which are not gone."""
+    pods = {(line.namespace, line.name) for line in lines}
+    if not pods:
+        return ""
+    how = "evicted" if all("(Evicted)" in line.detail for line in lines) else "ended"
+    were, are = ("was", "its object is") if len(pods) == 1 else ("were", "their objects are")
+    return f", and {counted(len(pods), 'pod')} {were} {how} by the kubelet and failed ({are} there)"
 
 
 def _is_deletion(line: ReplayLine) -> bool:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.names import counted
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.outlook.status import NodeEntry, NodeLifeStatus, urgency, zone_name
@@ -19,6 +19,7 @@ from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, ENDLESS, GOOD, WARN, ColoredText, Screen
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths, columns
 from kubectl_nodelife.report.terminal import printable
+from kubectl_nodelife.workloads.foreign_taints import foreign_marks
 
 if TYPE_CHECKING:
     from kubectl_nodelife.outlook.explain_document import Explanation
@@ -37,7 +38,7 @@ _ZONE_COLUMNS = columns(
     "evictions* | why | brake*"
 )
 _CLOCKS = ("node-monitor-grace-period", "node-eviction-rate", "pod-eviction-timeout")
-_MOST_CLOCKS = 3
+_MOST_NAMED = 3
 _DEFAULT = "default of "
 _LONG_SECONDS = 1000
 MANY_NODES = 50
@@ -117,15 +118,59 @@ def _headline(status: NodeLifeStatus) -> str:
     seen = not status.source.get("standsStill")
     one, more = ("is", "are") if seen else ("was", "were")
     when = "" if seen else " when the cluster was last seen"
+    closed = _closed(status) + _without_node(status)
     if not trouble:
-        return f"None of {many} {one} in trouble{when}{_clocks_ahead(status)}."
+        return f"None of {many} {one} in trouble{when}{_clocks_ahead(status)}.{closed}"
     worst = trouble[0]
     name, verdict = worst.outlook.node.name, worst.verdict
     return (
         f"{len(trouble)} of {many} {one if len(trouble) == 1 else more} in trouble{when}; "
-        f"the worst {one} {name}: {verdict.state}{_next(worst)}.\n"
+        f"the worst {one} {name}: {verdict.state}{_next(worst)}{_also_overdue(trouble[1:])}."
+        f"{closed}\n"
         f"Why: kubectl nodelife explain node {name}"
     )
+
+
+def _closed(status: NodeLifeStatus) -> str:
+    """How many nodes other parties' marks close to new pods, and whose these are; "" for none."""
+    owners: dict[str, set[str]] = {}
+    for node in status.nodes:
+        for mark in foreign_marks(node.outlook.node, status.now_ns):
+            if mark.closed:
+                owners.setdefault(mark.owner, set()).add(node.outlook.node.name)
+    names = set().union(*owners.values())
+    if not names:
+        return ""
+    if len(owners) == 1:
+        what = f"closed to new pods by {next(iter(owners))}"
+        are = "is" if len(names) == 1 else "are"
+        return f" {len(names)} of {counted(status.asked, 'node')} {are} {what}."
+    take = "takes" if len(names) == 1 else "take"
+    whose = ", ".join(f"{len(found)} by {owner}" for owner, found in sorted(owners.items()))
+    return f" {len(names)} of {counted(status.asked, 'node')} {take} no ordinary pod: {whose}."
+
+
+def _without_node(status: NodeLifeStatus) -> str:
+    """Pods of nodes of which there is no object; "" for none."""
+    lost = status.absent
+    if not lost:
+        return ""
+    pods = sum(lost.values())
+    names = first_names(sorted(lost), _MOST_NAMED)
+    have = "has" if len(lost) == 1 else "have"
+    are = "is" if pods == 1 else "are"
+    return f" {counted(pods, 'pod')} {are} on {names}, which {have} no Node object."
+
+
+def _also_overdue(others: Sequence[NodeEntry]) -> str:
+    """The other nodes for which a controller does not do its work; "" for none."""
+    late = [
+        (node.outlook.node.name, node.verdict.next.overdue_since_ns)
+        for node in others
+        if node.verdict.next is not None and node.verdict.next.overdue_since_ns is not None
+    ]
+    said = [f"{name} since {format_time(since_ns)}" for name, since_ns in late]
+    return f"; overdue too: {first_names(said, _MOST_NAMED)}" if said else ""
 
 
 def _clocks_ahead(status: NodeLifeStatus) -> str:
@@ -136,7 +181,7 @@ def _clocks_ahead(status: NodeLifeStatus) -> str:
         for of_node, by_ns in ahead
         if by_ns
     ]
-    return "".join(said[:_MOST_CLOCKS]) + ("; ..." if len(said) > _MOST_CLOCKS else "")
+    return "".join(said[:_MOST_NAMED]) + ("; ..." if len(said) > _MOST_NAMED else "")
 
 
 def _assumed(status: NodeLifeStatus) -> str:
@@ -193,11 +238,18 @@ def _answer(explanation: Explanation) -> Iterable[str]:
     name = f"{explanation.namespace}/{explanation.name}".removeprefix("/")
     short = 2 if explanation.kind == "Pod" else 1
     words = printable(" ".join(sentences[:short]))
-    if explanation.kind == "Node":
+    question = next((s.question for s in explanation.sections[:1]), "")
+    if explanation.kind == "Node" and question.startswith("What would the taint "):
+        taint = question.removeprefix("What would the taint ").partition(" do to its pods")[0]
+        yield f"Node {name} with {taint}: {words[:1].lower()}{words[1:]}"
+    elif explanation.kind == "Node":
         yield f"Node {name} is {words.replace('pressure:', 'under pressure:', 1)}"
     else:
         yield f"{explanation.kind} {name}: {words}"
     for section in explanation.sections:
+        if section.answer:
+            yield printable(section.answer)
+            return
         if section.terms:
             low, high = total(section.terms)
             if low is None:
@@ -278,6 +330,10 @@ def _next(status: NodeEntry) -> str:
     upcoming = status.verdict.next
     if upcoming is None:
         return ""
+    if upcoming.overdue_since_ns is not None:
+        late = human_duration(upcoming.overdue_ns)
+        what = upcoming.action.replace(_PREFIX, "")
+        return f", {what} overdue since {format_time(upcoming.overdue_since_ns)} ({late})"
     if upcoming.in_seconds is None:
         return f", {upcoming.action.replace(_PREFIX, '')}: not at the zone's rate 0"
     when = due_in(round(upcoming.in_seconds * SECOND_NS))

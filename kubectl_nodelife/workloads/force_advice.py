@@ -33,6 +33,16 @@ REMOVED_BY_THE_CLUSTER: Final = frozenset(
 )
 """Finalizers that controllers of the cluster itself remove as soon as the pod has ended."""
 
+_TAKES_OFF: Final = {
+    "batch.kubernetes.io/job-tracking": "the Job controller",
+    "foregroundDeletion": "the garbage collector",
+    "orphan": "the garbage collector",
+}
+
+POD_GC_NS: Final = 120 * SECOND_NS
+"""So long after its time pod-gc has deleted a pod of a missing node, where nothing refuses it: it
+waits 40 s after it saw the node gone, and passes every 20 s."""
+
 NOT_NEEDED: Final = "not-needed"
 AFTER_POWER_OFF: Final = "only-after-power-off"
 NEVER: Final = "never"
@@ -122,12 +132,29 @@ def finalizers_that_hold(pod: Pod) -> list[str]:
 
 def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int) -> str:
     """The advice about the pod, in one sentence that every verb prints."""
+    gone = not node.exists and bool(pod.spec.node_name)
     if kept := finalizers_that_hold(pod):
         return f"forcing does not help: the owner of {', '.join(kept)} must take it off"
+    late_ns = _overdue_ns(pod, now_ns)
+    if pod.metadata.finalizers and gone and late_ns > POD_GC_NS:
+        return _held(pod, node, late_ns)
+    if force == NOT_NEEDED and is_mirror(pod) and node.exists and node.is_ready:
+        return (
+            f"leave it: it shows a static pod of {node.name}, whose kubelet makes the object anew, "
+            "and the container runs on; a taint that it does not tolerate deletes it over and over:"
+            " give its manifest a toleration"
+        )
     if force == NOT_NEEDED and is_mirror(pod) and node.exists:
         return (
             f"leave it: it shows a static pod of {node.name}, whose kubelet makes the object anew "
             "when it is back; mend the node, or delete it"
+        )
+    if gone and late_ns > POD_GC_NS:
+        return (
+            f"overdue: node {node.name} does not exist, and pod-gc should have deleted the pod "
+            f"{human_duration(late_ns)} ago; something refuses it (the log of "
+            "kube-controller-manager says what; duplicate container ports are one cause): once "
+            f"that machine is known to be off, {_force_command(pod)}"
         )
     if force == NOT_NEEDED:
         why = "is out of service" if node.exists else "does not exist"
@@ -139,6 +166,24 @@ def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int
     if taint == AFTER_POWER_OFF:
         return f"{off} {_taint_command(node)}, and pod-gc deletes its terminating pods"
     return f"{off} {_force_command(pod)}"
+
+
+def _overdue_ns(pod: Pod, now_ns: int) -> int:
+    """For how long the pod's grace period has been over; negative while it lasts or none runs."""
+    deleted_ns = pod.metadata.deletion_timestamp
+    return -1 if deleted_ns is None else now_ns - int(deleted_ns)
+
+
+def _held(pod: Pod, node: NodeReadiness, late_ns: int) -> str:
+    """A pod that pod-gc deletes in vain: a finalizer of a controller of the cluster holds it."""
+    finalizers = pod.metadata.finalizers
+    whose = ", ".join(dict.fromkeys(_TAKES_OFF[name] for name in finalizers))
+    held = f"{', '.join(finalizers)} has held it for {human_duration(late_ns)}"
+    return (
+        f"forcing does not help: {held}, and pod-gc, which deletes pods of the missing node "
+        f"{node.name}, cannot take that off; {whose} should have (look at the log of "
+        "kube-controller-manager)"
+    )
 
 
 def _machine_is_on(node: NodeReadiness, now_ns: int) -> str:
@@ -206,8 +251,8 @@ def _commands(pod: Pod, node: NodeReadiness, taint: str) -> tuple[str, ...]:
 
 
 def _force_command(pod: Pod) -> str:
-    named = f"-n {shlex.quote(pod.namespace)} {subject('pod', pod.name)}"
-    return f"kubectl delete {named} --grace-period=0 --force"
+    named = shlex.join(("-n", pod.namespace, pod.name))
+    return f"kubectl delete pod {named} --grace-period=0 --force"
 
 
 def _taint_command(node: NodeReadiness) -> str:

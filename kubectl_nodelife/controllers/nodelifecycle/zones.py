@@ -42,6 +42,10 @@ def compute_zone_state(ready: int, not_ready: int, threshold: float) -> str:
     return NORMAL
 
 
+_BY_NAME = "its name is a master's (LegacyNodeRoleBehavior)"
+_BY_LABEL = f"its label {LABEL_EXCLUDE_DISRUPTION} leaves it out"
+
+
 def eviction_rate(state: str, size: int, settings: Settings) -> float:
     """Nodes a second in a zone of that state and size, while not all zones are dark.
 
@@ -54,16 +58,20 @@ def eviction_rate(state: str, size: int, settings: Settings) -> float:
 
 
 def is_excluded(node: Node, settings: Settings) -> bool:
-    """True if the node is left out of the zone statistics.
+    """True if the node is left out of the zone statistics."""
+    return bool(why_excluded(node, settings))
+
+
+def why_excluded(node: Node, settings: Settings) -> str:
+    """Why the node is left out of the zone statistics, in a few words; "" where it counts.
 
     Follows `isNodeExcludedFromDisruptionChecks`; until 1.20 two gates decide.
     """
     labelled = LABEL_EXCLUDE_DISRUPTION in (node.metadata.labels or {})
-    if not settings.profile.has("exclusion_gates"):
-        return labelled
-    if settings.gate("LegacyNodeRoleBehavior") and is_master_name(node.name):
-        return True
-    return labelled and settings.gate("NodeDisruptionExclusion")
+    gates = settings.profile.has("exclusion_gates")
+    if gates and settings.gate("LegacyNodeRoleBehavior") and is_master_name(node.name):
+        return _BY_NAME
+    return _BY_LABEL if labelled and (not gates or settings.gate("NodeDisruptionExclusion")) else ""
 
 
 def is_master_name(name: str) -> bool:

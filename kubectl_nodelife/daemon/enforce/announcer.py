@@ -157,7 +157,7 @@ def _evictions(cache: Cache, eviction: TaintEvictionController, now_ns: int) -> 
         for work in eviction.pending(node):
             namespace, name = work.pod
             left = format_duration(max(0, work.due_ns - now_ns) // SECOND_NS * SECOND_NS)
-            command = f"kubectl delete -n {shlex.quote(namespace)} {subject('pod', name)}"
+            command = f"kubectl delete pod {shlex.join(('-n', namespace, name))}"
             yield f"pod/{name} was to be evicted in {left}: {command}"
 
 

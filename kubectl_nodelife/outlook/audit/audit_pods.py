@@ -68,11 +68,13 @@ _STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 class AuditInput(msgspec.Struct, frozen=True):
     """The objects to judge. `nodes` by name, `renewals`: node -> when its Lease was renewed last,
-    in ns (None: never); None where that kind was not read."""
+    in ns (None: never); None where that kind was not read. `unlisted`: nodes of which nothing says
+    whether they exist."""
 
     pods: Collection[Pod]
     nodes: Mapping[str, Node] | None
     renewals: Mapping[str, int | None] | None
+    unlisted: Collection[str] = ()
 
 
 class AuditResult(msgspec.Struct, frozen=True):
@@ -112,7 +114,9 @@ def audit(
         if node_name in ready and _is_plain(pod):
             plain += 1
             continue
-        node = health.get(node_name) or _no_node(pod, read=seen.nodes is not None)
+        node = health.get(node_name) or _no_node(
+            pod, read=seen.nodes is not None and node_name not in seen.unlisted
+        )
         found = list(pod_findings(pod, node, context))
         findings += found
         if not found:

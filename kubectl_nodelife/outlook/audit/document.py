@@ -66,6 +66,7 @@ def seen_in(view: ClusterView, namespace: str | None) -> AuditInput:
         pods,
         None if "Node" in view.unread else cache.nodes,
         None if "Lease" in view.unread else renewals,
+        {found.key[1] for found in view.unreadable if found.kind == "Node"},
     )
 
 

@@ -23,7 +23,6 @@ import msgspec
 from kubectl_nodelife.controllers.nodelifecycle.taints import (
     NO_EXECUTE_TAINTS,
     NO_SCHEDULE_TAINTS,
-    is_for_lost_node,
     is_own,
     no_schedule_pass,
     taint_is_wanted,
@@ -69,6 +68,7 @@ from kubectl_nodelife.outlook.diverge.observations import (
     WriteAuthor,
     author_of,
 )
+from kubectl_nodelife.outlook.due_writes import eviction_due
 from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast
 from kubectl_nodelife.outlook.node import Outlook
 
@@ -258,7 +258,7 @@ def _too_early(outlook: Outlook, pods: Iterable[Pod]) -> Iterator[Divergence]:
     """Pods that the taint-eviction controller deleted before their tolerations ran out."""
     for pod in pods:
         target = pod.status.condition(DISRUPTION_TARGET)
-        due_ns = eviction_due(outlook, pod)
+        due_ns = _eviction_due(outlook, pod)
         since = target.last_transition_time if target is not None else None
         if target is None or target.status != TRUE or since is None or due_ns is None:
             continue
@@ -406,7 +406,7 @@ def _planned(outlook: Outlook, overdue: Iterable[Action]) -> Iterator[tuple[_Wri
                 what = f"{detail['type']}={detail['status']}"
                 due_ns = _silent_too_long(outlook, node)
             elif isinstance(pod, Pod) and word == "DeletePod":
-                due_ns = eviction_due(outlook, pod)
+                due_ns = _eviction_due(outlook, pod)
             on = pod.spec.node_name if isinstance(pod, Pod) else name
             where = (kind, namespace, name, on)
             yield _Write(action.controller, word, *where, what, action.because), due_ns
@@ -440,54 +440,18 @@ def _unmarked(outlook: Outlook) -> Iterator[tuple[_Write, int | None]]:
 
 def _waiting(outlook: Outlook, numbers: Iterator[int]) -> Iterator[ExpectedWrite]:
     """NoExecute taints for which tokens have been there."""
-    zones = outlook.memory.zones
-    braked_ns = max((_changed_ns(node) for node in _nodes(outlook)), default=0)
-    for zone, queue in zones.queues.items() if outlook.settings.taint_mode else ():
-        rate = _rate(outlook, zone)
-        if rate <= 0:
-            continue
-        turn_ns = max((braked_ns, *_taints_of(outlook, zone)))
-        for node in sorted(_found(outlook, queue.waiting()), key=_ready_since):
-            ready = node.ready()
-            pair = NO_EXECUTE_TAINTS.get(ready.status) if ready is not None else None
-            if ready is None or pair is None or not braked_ns:
-                continue
-            turn_ns += round(SECOND_NS / rate)
+    for node, turn_ns in outlook.taints_due():
+        ready, rate = node.ready(), _rate(outlook, outlook.zone_of(node))
+        pair = NO_EXECUTE_TAINTS[ready.status] if ready is not None else None
+        if ready is not None and pair is not None and turn_ns <= outlook.now_ns:
             because = f"Ready is {ready.status}, and its zone's limiter lets {rate:g} a second pass"
             where = ("Node", "", node.name, node.name)
             write = _Write(LIFECYCLE, "AddTaint", *where, str(pair[0]), because)
-            if turn_ns <= outlook.now_ns:
-                yield _expected(outlook, write, turn_ns, next(numbers))
-
-
-def _taints_of(outlook: Outlook, zone: str) -> Iterator[int]:
-    """When nodes of the zone were tainted as lost."""
-    for node in _nodes(outlook):
-        for taint in node.spec.taints if outlook.zone_of(node) == zone else ():
-            if taint.time_added is not None and is_for_lost_node(taint):
-                yield int(taint.time_added)
+            yield _expected(outlook, write, turn_ns, next(numbers))
 
 
 def _nodes(outlook: Outlook) -> Iterator[Node]:
     return (node for node in outlook.cache.all("Node") if isinstance(node, Node))
-
-
-def _found(outlook: Outlook, names: Iterable[str]) -> Iterator[Node]:
-    found = (outlook.cache.get("Node", ("", name)) for name in names)
-    return (node for node in found if isinstance(node, Node))
-
-
-def _ready_since(node: Node) -> int:
-    """When Ready became what it is, 0 where that is not known."""
-    ready = node.ready()
-    since = ready.last_transition_time if ready is not None else None
-    return int(since) if since is not None else 0
-
-
-def _changed_ns(node: Node) -> int:
-    """When the node last changed what its zone's state is computed from."""
-    created = node.metadata.creation_timestamp
-    return max(_ready_since(node), int(created) if created is not None else 0)
 
 
 def _taint_due(node: Node, key: str) -> int | None:
@@ -507,12 +471,7 @@ def _silent_too_long(outlook: Outlook, node: Node) -> int | None:
     return outlook.now_ns - found.sign_age_ns + found.grace_ns
 
 
-def eviction_due(outlook: Outlook, pod: Pod) -> int | None:
-    """When the NoExecute taints of the pod's node have it deleted; None: never, or not known."""
+def _eviction_due(outlook: Outlook, pod: Pod) -> int | None:
     node = outlook.cache.get("Node", ("", pod.spec.node_name))
-    taints = no_execute_taints(node.spec.taints) if isinstance(node, Node) else ()
-    times = [taint.time_added for taint in taints]
-    after_s = eviction_forecast(pod, taints).after_seconds
-    if after_s is None or not times or None in times:
-        return None
-    return min(int(t) for t in times if t is not None) + after_s * SECOND_NS
+    taints = no_execute_taints(node.spec.taints) if isinstance(node, Node) else []
+    return eviction_due(taints, eviction_forecast(pod, taints))

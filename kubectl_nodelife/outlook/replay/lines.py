@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE, condition_field
 from kubectl_nodelife.kube.node import Node, NodeCondition
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 from kubectl_nodelife.kube.wellknown import (
     DISRUPTION_TARGET,
@@ -254,8 +254,13 @@ def _trace(
     )
 
 
+FINISHED: Final = "finished"
+"""The family of lines about pods that were ended and whose objects are there."""
+
+
 def of_pod(pod: Pod) -> Iterator[ReplayLine]:
-    """A pod that is being deleted: since when, and by whom if its conditions say so."""
+    """A pod that is being deleted: since when, and by whom if its conditions say so. One that its
+    kubelet has ended (eviction under pressure, shutdown) has failed, and is there."""
     target = pod.status.condition(DISRUPTION_TARGET)
     disrupted = target is not None and target.status == TRUE
     deleted = pod.metadata.deletion_timestamp
@@ -271,15 +276,18 @@ def of_pod(pod: Pod) -> Iterator[ReplayLine]:
     if target is not None and disrupted:
         actor = replay_line.DISRUPTORS.get(target.reason, Actor("other", target.reason))
         why = target.message
+    stays = deleted is None and pod.status.phase in TERMINAL_PHASES
+    reason = f" ({pod.status.reason})" if pod.status.reason else ""
     yield ReplayLine(
         time_ns=at_ns,
         actor=actor,
-        action="DeletePod",
+        action="SetPodPhase" if stays else "DeletePod",
         kind="Pod",
         namespace=pod.namespace,
         name=pod.name,
         node=pod.spec.node_name,
+        detail=f"{pod.status.phase}{reason}" if stays else "",
         why=why,
         seen=(OBJECT,),
-        identity=("delete", pod.namespace, pod.name),
+        identity=(FINISHED if stays else "delete", pod.namespace, pod.name),
     )

@@ -51,6 +51,7 @@ _ASSIGNED: Final = re.compile(r"Successfully assigned \S+ to (\S+)")
 _DISRUPTIONS: Final = frozenset(
     {
         "DeletePod",
+        "SetPodPhase",
         "EvictPod",
         "Evicted",
         "MarkPodNotReady",
