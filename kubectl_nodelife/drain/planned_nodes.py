@@ -83,6 +83,8 @@ class PlannedNodes:
     def __init__(self, node_index: NodeIndex) -> None:
         self._node_index = node_index
         self._snapshot = node_index.snapshot
+        profile = self._snapshot.settings.profile
+        self.empty_selector_spreads = profile.has("empty_selector_spreads")
         self.nodes: dict[str, Node] = dict(node_index.snapshot.nodes)
         self._changed: set[str] = set()
         self._slow: frozenset[str] = frozenset()

@@ -174,6 +174,7 @@ class PlanWorld(KubectlRequests):
             slow=frozenset(slow),
         )
         api = Api(None, self.snapshot.now_ns, store)  # nothing reads action by action
+        api.profile = self.snapshot.settings.profile
         super().__init__(World(api, self._terms, end_ns=_NO_END_NS), {})
         self.clock = PlanClock(self._world)
         self._begin(moving)

@@ -50,6 +50,10 @@ SWITCHES: Final[dict[str, Span]] = {
     "drains_daemon_sets_by_kind": (0, 34),  # kubectl drain looks at an owner's kind alone (#128779)
     "lease_circuit_breaker": (37, None),  # the Lease is read before a node is lost (#138698)
     "health_follows_node": (38, None),  # a deleted node is forgotten
+    "refusals_name_budget": (37, None),  # a 403 of an eviction has the cause DisruptionBudget
+    "syncs_every_budget": (38, None),  # a pod's change syncs each budget that it concerns
+    "empty_selector_spreads": (38, None),  # labelSelector: {} in a spread constraint counts pods
+    "detach_when_node_is_gone": (38, None),  # nothing is mounted on a deleted node (#136029)
 }
 
 

@@ -8,9 +8,9 @@ runtime; their types are known, so that merging treats them as the kubelet's own
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.pod import (
     Container,
@@ -30,6 +30,7 @@ READY_TO_START_CONTAINERS: Final = "PodReadyToStartContainers"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 
 UNKNOWN_CONTAINER_STATUSES: Final = "UnknownContainerStatuses"
+POD_SANDBOX_NOT_READY: Final = "PodSandboxNotReady"
 POD_COMPLETED: Final = "PodCompleted"
 POD_FAILED: Final = "PodFailed"
 CONTAINERS_NOT_READY: Final = "ContainersNotReady"
@@ -143,6 +144,43 @@ def initialized_condition(spec: PodSpec, status: PodStatus, rules: StatusRules) 
         message = _listed(("unknown", unknown), ("incomplete", incomplete))
         return _not_ready(INITIALIZED, CONTAINERS_NOT_INITIALIZED, message)
     return PodCondition(type=INITIALIZED, status="True")
+
+
+class PodSandbox(NamedTuple):
+    """A pod's sandbox: whether it is ready, its address, whether its network is still as asked."""
+
+    ready: bool
+    ip: str = "unknown"
+    same_network: bool = True
+
+
+def ready_to_start_condition(
+    spec: PodSpec, sandboxes: Sequence[PodSandbox], rules: StatusRules
+) -> PodCondition:
+    """PodReadyToStartContainers; `sandboxes`: the newest first. Follows
+    `GeneratePodReadyToStartContainersCondition` with `PodSandboxChanged`.
+    """
+    why = _why_no_sandbox(spec, sandboxes)
+    if not why:
+        return PodCondition(type=READY_TO_START_CONTAINERS, status="True")
+    if not rules.ready_to_start_says_why:
+        return PodCondition(type=READY_TO_START_CONTAINERS, status="False")
+    return _not_ready(READY_TO_START_CONTAINERS, POD_SANDBOX_NOT_READY, why)
+
+
+def _why_no_sandbox(spec: PodSpec, sandboxes: Sequence[PodSandbox]) -> str:
+    if not sandboxes:
+        return "no pod sandbox exists"
+    if sum(sandbox.ready for sandbox in sandboxes) > 1:
+        return "multiple pod sandboxes are ready and need to be reconciled"
+    newest = sandboxes[0]
+    if not newest.ready:
+        return "pod sandbox is not ready"
+    if not newest.same_network:
+        return "network namespace mode changed and sandbox needs to be recreated"
+    if not spec.host_network and not newest.ip:
+        return "pod sandbox has no IP address"
+    return ""
 
 
 def pod_scheduled_condition() -> PodCondition:

@@ -35,11 +35,14 @@ from kubectl_nodelife.kube.pod import (
     PodStatus,
 )
 from kubectl_nodelife.kubelet.conditions import (
+    READY_TO_START_CONTAINERS,
+    PodSandbox,
     containers_ready_condition,
     initialized_condition,
     is_sidecar,
     pod_scheduled_condition,
     ready_condition,
+    ready_to_start_condition,
 )
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.kubelet.status import with_condition
@@ -102,17 +105,34 @@ def generated(
 ) -> PodStatus:
     """`status` with the phase and conditions that follow from its container statuses.
 
-    `is_terminal`: the kubelet has ended the pod and restarts nothing.
+    `is_terminal`: the kubelet has ended the pod and restarts nothing, and its sandbox is stopped. A
+    reason and a message stay as long as the phase does. Follows `generateAPIPodStatus`.
     """
-    status = replace(status, phase=pod_phase(spec, status, is_terminal=is_terminal))
-    for condition in (
+    phase = pod_phase(spec, status, is_terminal=is_terminal)
+    if status.phase in TERMINAL_PHASES and _is_kept(status.phase, phase, rules):
+        phase = status.phase
+    elif phase != status.phase:
+        status = replace(status, phase=phase, reason="", message="")
+    made = [
         initialized_condition(spec, status, rules),
         ready_condition(spec, status, rules),
         containers_ready_condition(spec, status, rules),
         pod_scheduled_condition(),
-    ):
+    ]
+    if status.condition(READY_TO_START_CONTAINERS) is not None:
+        made.append(ready_to_start_condition(spec, (PodSandbox(not is_terminal),), rules))
+    for condition in made:
         status = replace(status, conditions=_put(status.conditions, condition))
     return status
+
+
+def _is_kept(before: str, computed: str, rules: StatusRules) -> bool:
+    """True if a terminal phase stays though the containers tell of another. From 1.38 on Failed
+    stays though all of them succeeded, since an eviction may have failed the pod (#142761).
+    """
+    if computed == "Failed":
+        return False
+    return computed != "Succeeded" or before == "Succeeded" or rules.evicted_stays_failed
 
 
 def pod_phase(spec: PodSpec, status: PodStatus, *, is_terminal: bool = False) -> str:

@@ -36,6 +36,8 @@ SINCE_UNTIL: Final[dict[str, Span]] = {
     "restart_rules": (35, None),
     "restart_all_containers": (36, None),
     "resource_claims": (28, None),
+    "ready_to_start_says_why": (37, None),
+    "evicted_stays_failed": (38, None),  # PR 142761
     "listing_blinds_reconcile": (15, 18),  # PR 77661 broke it in 1.15, PR 84951 fixed it
 }
 
@@ -86,6 +88,10 @@ class StatusRules(msgspec.Struct, frozen=True):
     """A rule may restart all containers of the pod."""
     resource_claims: bool
     """status.resourceClaimStatuses belongs to another component."""
+    ready_to_start_says_why: bool
+    """PodReadyToStartContainers that is False has a reason and a message."""
+    evicted_stays_failed: bool
+    """A pod that the kubelet has failed stays Failed though all its containers exit with 0."""
     listing_blinds_reconcile: bool
     """Listing the kubelet's pods overwrites what reconciling compares with."""
 

@@ -93,6 +93,7 @@ class SandboxCluster:
         self.clock = now_ns
         start_ns = now_ns()
         self.api = ServedApi(store or ObjectStore(), start_ns)
+        self.api.profile = setting.profile
         self.api.default_tolerations = setting.admission
         self.deleter = Deleter(self.api, RequestApplier(self.api))
         gc.disable()  # a first fill makes only objects that stay

@@ -26,7 +26,7 @@ from kubectl_nodelife.sandbox.served import ServedApi, merge_back
 from kubectl_nodelife.sandbox.status import StatusError, bad_request, unmet
 from kubectl_nodelife.sandbox.store import Key, StoredObject
 from kubectl_nodelife.sandbox.writing import Document, RequestApplier, WriteTarget
-from kubectl_nodelife.workloads.budgets import EvictionRefused, decide_eviction
+from kubectl_nodelife.workloads.budgets import EvictionRefused, as_answered, decide_eviction
 
 _REASONS = {429: "TooManyRequests", 403: "Forbidden"}
 _DEPENDENTS = ("ReplicaSet", "ControllerRevision", "Job", "EndpointSlice", "Lease", "Event")
@@ -101,7 +101,8 @@ class Deleter:
             pod, self._budgets_of(pod), self._api.now_ns, dry_run=options.dry_run
         )
         if isinstance(decision, EvictionRefused):
-            raise _refusal(decision, pod)
+            names_budget = self._api.profile.has("refusals_name_budget")
+            raise status_of(as_answered(decision, names_budget=names_budget), pod)
         if options.dry_run:
             return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
         if decision.budget is not None and decision.status is not None:
@@ -199,7 +200,8 @@ class Deleter:
         ]
 
 
-def _refusal(refused: EvictionRefused, pod: Pod) -> StatusError:
+def status_of(refused: EvictionRefused, pod: Pod) -> StatusError:
+    """The Status that refuses the pod's eviction."""
     details: dict[str, Any] = {"name": pod.name, "kind": "pods"}
     if refused.cause:
         details["causes"] = [{"reason": "DisruptionBudget", "message": refused.cause}]

@@ -40,6 +40,7 @@ from kubectl_nodelife.engine.events import (
     Heartbeats,
     Put,
 )
+from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, Toleration, same_but_for_conditions
@@ -107,6 +108,7 @@ class Api:
     """Objects by kind and key with the indexes of a cache; `now_ns` is the virtual clock.
 
     `journal`: None: what was done is not recorded.
+    `profile`: the release of the API server, and of what runs beside it.
     `numbers`: for the actions of the cluster, and of the engine that runs on it.
     `admission`: what is refused before it is stored. `default_tolerations`: what pods get when they
     are made or changed here, their status aside; `stamped`: what the pods of t=0 got.
@@ -118,6 +120,7 @@ class Api:
         self.now_ns = now_ns
         self.store = Cache() if store is None else store
         self.admission = Admission(self.store)
+        self.profile = parse_profile(NEWEST)
         self.default_tolerations = self.stamped = DefaultTolerationSeconds()
         self.pending: list[Event] = []
         self.numbers = ActionNumbers()

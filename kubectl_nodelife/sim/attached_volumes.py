@@ -4,7 +4,8 @@ Follows pkg/controller/volume/attachdetach (reconciler.go, util.IsMultiAttachAll
 needed on a node as long as the object of a pod that uses it there exists. After that the kubelet
 unmounts it and it is detached. Where the kubelet is silent, the controller waits six minutes and
 then detaches the volume by force if the node is not Ready, or at once if it is marked out of
-service. Left out: the flag that switches the force off, and how long a detach takes.
+service, or from 1.38 on if the Node object is gone. Left out: the flag that switches the force off,
+and how long a detach takes.
 A volume without an attachment, where attachments were read, needs none.
 """
 
@@ -123,7 +124,7 @@ class AttachedVolumes:
         )
 
     def _leaves(self, claim: Key, node: str) -> None:
-        if self._world.kubelets.alive(node) or self._is_out_of_service(node):
+        if self._world.kubelets.alive(node) or self._is_given_up(node):
             self._free(claim)
             return
         now_ns = self._leaving[claim] = self._world.api.now_ns
@@ -140,11 +141,12 @@ class AttachedVolumes:
             due_ns = at_ns + _LOOK_AGAIN_NS
             self._world.agenda.add(due_ns, KUBELET, self._time_is_over, claim, since_ns)
 
-    def _is_out_of_service(self, name: str) -> bool:
+    def _is_given_up(self, name: str) -> bool:
+        """True if nothing counts as mounted on the node."""
         node = self._world.api.store.nodes.get(name)
-        return node is not None and any(
-            taint.key == TAINT_NODE_OUT_OF_SERVICE for taint in node.spec.taints
-        )
+        if node is None:
+            return self._world.api.profile.has("detach_when_node_is_gone")
+        return any(taint.key == TAINT_NODE_OUT_OF_SERVICE for taint in node.spec.taints)
 
     def _kubelet_starts(self, node: str) -> None:
         """It unmounts the volumes that no pod of its node needs any more."""
@@ -152,8 +154,9 @@ class AttachedVolumes:
             self._free(claim)
 
     def _node_changed(self, old: Node | None, new: Node | None, cause: Action | None) -> None:
-        if self._leaving and new is not None and self._is_out_of_service(new.name):
-            self._kubelet_starts(new.name)
+        about = new if new is not None else old
+        if self._leaving and about is not None and self._is_given_up(about.name):
+            self._kubelet_starts(about.name)
 
     def _free(self, claim: Key) -> None:
         """The volume is detached: pods that waited for it start."""

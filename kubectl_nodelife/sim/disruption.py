@@ -8,7 +8,7 @@ admission, and namespaces that are being deleted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from typing import Final
 
@@ -21,10 +21,15 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.sim.api import Api
+from kubectl_nodelife.sim.api import Api, event_record
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger, evict_under, standing
-from kubectl_nodelife.workloads.budgets import DELETION_TIMEOUT_NS, Allowed, EvictionRefused
+from kubectl_nodelife.workloads.budgets import (
+    DELETION_TIMEOUT_NS,
+    Allowed,
+    EvictionRefused,
+    as_answered,
+)
 from kubectl_nodelife.workloads.owners import OwnerLookup
 
 SYNC_NS: Final = 30 * MILLISECOND_NS
@@ -117,6 +122,9 @@ class DisruptionController:
         """
         ledgers, now_ns = self.budgets_of(pod), self._api.now_ns
         answer = evict_under(ledgers, pod, now_ns - self._origin_ns, now_ns, again=again)
+        if isinstance(answer, EvictionRefused):
+            names_budget = self._api.profile.has("refusals_name_budget")
+            return as_answered(answer, names_budget=names_budget)
         if isinstance(answer, Allowed) and answer.status is not None:
             self.changed[ledgers[0].budget.key] = None
             self.write(ledgers[0])
@@ -192,7 +200,34 @@ class DisruptionController:
         for ledger in dict.fromkeys(before + after) if before is not after else after:
             was, now = old if ledger in before else None, new if ledger in after else None
             ledger.pod_changed(was, now, self._owners)
+        for ledger in self._queued(before, after, new):
             self._sync_soon(ledger)
+        if new is not None and len(after) > 1 and before is not after:
+            self._warn(new, after, cause)
+
+    def _warn(self, pod: Pod, ledgers: list[BudgetLedger], cause: Action | None) -> None:
+        """An Event tells of the budgets that match the pod. Upstream sends it with each change of
+        the pod, which only raises its count.
+        """
+        about = f'Pod "{pod.namespace}"/"{pod.name}" matches multiple PodDisruptionBudgets'
+        names = [ledger.budget.name for ledger in ledgers]
+        if self._api.profile.has("syncs_every_budget"):
+            listed = " ".join(f'"{name}"' for name in sorted(names))
+            message = f"{about} [{listed}]. Overlapping PDBs are unsupported for eviction."
+        else:
+            message = f'{about}.  Chose "{names[0]}" arbitrarily.'
+        reason = "MultiplePodDisruptionBudgets"
+        self._api.note(event_record(pod, reason, message, cause=cause, warning=True))
+
+    def _queued(
+        self, before: list[BudgetLedger], after: list[BudgetLedger], new: Pod | None
+    ) -> Iterable[BudgetLedger]:
+        """The budgets that are synced because of a pod's change: up to 1.37 one of those that match
+        it now, or that matched a pod that is gone. Follows `updatePod` and `getPdbForPod`.
+        """
+        if self._api.profile.has("syncs_every_budget"):
+            return dict.fromkeys(before + after)
+        return (after if new is not None else before)[:1]
 
     def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
         for change in changes:

@@ -180,6 +180,7 @@ class Branch:
         length_ns = scenario.duration_ns if duration_ns is None else duration_ns
         cluster = joined_cluster(setting) if scenario.join else setting.cluster.copy()
         api = Api(timeline, setting.start_ns, cluster)
+        api.profile = setting.profile
         api.default_tolerations = setting.admission
         api.stamped = setting.stamped or setting.admission
         world = World(

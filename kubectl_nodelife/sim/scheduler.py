@@ -351,6 +351,7 @@ class StoreCache:
     def __init__(self, api: Api, classes: PodClasses, kinds_read: frozenset[str]) -> None:
         """`kinds_read`: kinds of which an object that is not there is known not to exist."""
         self._store = api.store
+        self.empty_selector_spreads = api.profile.has("empty_selector_spreads")
         self._kinds_read = kinds_read
         self._rooms = RoomOnNodes(classes)
         self._free: dict[str, list[PersistentVolume]] | None = None

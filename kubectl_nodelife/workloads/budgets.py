@@ -321,6 +321,13 @@ class EvictionRefused(NamedTuple):
     budget: PodDisruptionBudget | None = None
 
 
+def as_answered(refusal: EvictionRefused, *, names_budget: bool) -> EvictionRefused:
+    """The refusal as an API server sends it: up to 1.36 its 403s have no cause (`names_budget`)."""
+    if names_budget or refusal.code != 403 or refusal.gate != GATE_PDB:
+        return refusal
+    return refusal._replace(cause="")
+
+
 def can_ignore_budgets(pod: Pod) -> bool:
     """True if budgets do not matter: the pod has ended, has not started, or terminates already.
 
@@ -371,6 +378,9 @@ def asks_budgets(pod: Pod, budgets: Sequence[PodDisruptionBudget], now_ns: int) 
     return not isinstance(answer, Allowed) or not answer.guarded
 
 
+_NOT_NOW: Final = "The disruption budget {} does not allow evicting pods currently"
+
+
 def _check_and_decrement(
     pod: Pod, budget: PodDisruptionBudget, now_ns: int, dry_run: bool
 ) -> Allowed | EvictionRefused:
@@ -379,14 +389,17 @@ def _check_and_decrement(
         cause = f"The disruption budget {budget.name} is still being processed by the server."
         return EvictionRefused(429, VIOLATES, GATE_STALE, cause, 10, budget)
     if status.disruptions_allowed < 0:
-        message = _forbidden(budget, "pdb disruptions allowed is negative")
-        return EvictionRefused(403, message, GATE_PDB, budget=budget)
+        why = "pdb disruptions allowed is negative"
+        cause = f"{_NOT_NOW.format(budget.name)}: {why}"
+        return EvictionRefused(403, _forbidden(budget, why), GATE_PDB, cause, budget=budget)
     if len(status.disrupted_pods or ()) > MAX_DISRUPTED_PODS:
         message = _forbidden(
             budget,
             "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
         )
-        return EvictionRefused(403, message, GATE_PDB, budget=budget)
+        cause = _NOT_NOW.format(budget.name)
+        cause += ": too many pending evictions not confirmed by PDB controller"
+        return EvictionRefused(403, message, GATE_PDB, cause, budget=budget)
     if status.disruptions_allowed == 0:
         gate, cause = _why_none_allowed(pod, budget)
         return EvictionRefused(429, VIOLATES, gate, cause, 0, budget)

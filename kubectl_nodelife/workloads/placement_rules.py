@@ -39,6 +39,10 @@ class SchedulerCache(Volumes, Protocol):
     def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
         """The labels of each namespace."""
 
+    @property
+    def empty_selector_spreads(self) -> bool:
+        """True if a spread constraint with an empty selector counts every pod of the namespace."""
+
     def admitted(self, demands: Demands) -> tuple[Iterable[str], Collection[str]]:
         """Nodes known to admit such pods whatever runs there; those of which it is not known."""
 
@@ -173,7 +177,8 @@ class PlacementRules:
     def _spread_of(self, pod: Pod) -> TopologySpread | None:
         if not hard_constraints(pod):
             return None
-        spread = TopologySpread(pod, self._cache.nodes.values())
+        all_of_them = self._cache.empty_selector_spreads
+        spread = TopologySpread(pod, self._cache.nodes.values(), empty_selects_all=all_of_them)
         for placed, node in self._cache.placed(pod.namespace):
             if placed.metadata.deletion_timestamp is None:
                 spread.change(placed, node, 1)

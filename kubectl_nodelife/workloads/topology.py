@@ -233,10 +233,12 @@ class Domains:
 class TopologySpread:
     """The constraints of one pod, and how pods are spread now. Follows `preFilterState`."""
 
-    __slots__ = ("_domains", "_eligible", "_pod", "constraints", "namespace")
+    __slots__ = ("_domains", "_eligible", "_empty_selects_all", "_pod", "constraints", "namespace")
 
-    def __init__(self, pod: Pod, nodes: Iterable[Node]) -> None:
+    def __init__(self, pod: Pod, nodes: Iterable[Node], *, empty_selects_all: bool = False) -> None:
+        """`empty_selects_all`: an empty selector counts every pod of the namespace (since 1.38)."""
         self._pod = pod
+        self._empty_selects_all = empty_selects_all
         self.namespace = pod.namespace
         self.constraints = hard_constraints(pod)
         keys = [constraint.topology_key for constraint in self.constraints]
@@ -276,8 +278,18 @@ class TopologySpread:
         for constraint, counted, domains in zip(
             self.constraints, counts_for, self._domains, strict=True
         ):
-            if counted and _counts(constraint.label_selector, pod):
+            if counted and self._counts(constraint.label_selector, pod):
                 domains.change(labels[constraint.topology_key], by)
+
+    def _counts(self, selector: LabelSelector | None, pod: Pod) -> bool:
+        """Up to 1.37 an empty selector counts nothing here, unlike elsewhere. Follows
+        `countPodsMatchSelector`.
+        """
+        if selector is None:
+            return False
+        if not (selector.match_labels or selector.match_expressions):
+            return self._empty_selects_all
+        return matches(selector, pod.metadata.labels)
 
     def reason(self, node: Node) -> str | None:
         """Why the pod may not go to the node, or None."""
@@ -291,13 +303,6 @@ class TopologySpread:
             if skew > constraint.max_skew:
                 return REASON_SKEW
         return None
-
-
-def _counts(selector: LabelSelector | None, pod: Pod) -> bool:
-    """An empty selector counts nothing here, unlike elsewhere (`countPodsMatchSelector`)."""
-    if selector is None or not (selector.match_labels or selector.match_expressions):
-        return False
-    return matches(selector, pod.metadata.labels)
 
 
 def _includes(constraint: TopologySpreadConstraint, pod: Pod, node: Node) -> bool:

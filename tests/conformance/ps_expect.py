@@ -18,6 +18,7 @@ from tests.conformance.ps_functions import (
     in_each_profile,
     merge,
     read,
+    ready_to_start,
     transition,
 )
 from tests.conformance.ps_sequences import Observed, World
@@ -182,7 +183,12 @@ def ready_transition(seen: Observed, wanted: str) -> None:
     assert format_time(ready.last_transition_time) == wanted
 
 
+def api_status(seen: Observed, wanted: Any) -> None:
+    seen.world.check_api_status(wanted)
+
+
 CHECKS: dict[str, Check] = {
+    "apiStatus": api_status,
     "pendingUpdates": pending_updates,
     "pendingUpdatesTotal": pending_total,
     "newUpdates": new_updates,
@@ -233,6 +239,7 @@ TOPICS = {
     "containers_ready_condition": condition,
     "ready_condition": condition,
     "initialized_condition": condition,
+    "ready_to_start_condition": ready_to_start,
     "merge_pod_status": merge,
     "status_equality_and_times": equality_and_times,
     "container_state_transition": transition_or_sequence,

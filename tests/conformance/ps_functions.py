@@ -20,9 +20,11 @@ from kubectl_nodelife.kube.pod import (
 )
 from kubectl_nodelife.kube.times import decode_time, format_time, parse_time
 from kubectl_nodelife.kubelet.conditions import (
+    PodSandbox,
     containers_ready_condition,
     initialized_condition,
     ready_condition,
+    ready_to_start_condition,
 )
 from kubectl_nodelife.kubelet.containers import illegal_transition
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
@@ -77,6 +79,26 @@ def condition(case: Case, rules: StatusRules) -> None:
     (step,) = case["steps"]
     spec, status = read(case["given"]["spec"], PodSpec), read(case["given"]["status"], PodStatus)
     got = GENERATORS[step["op"]](spec, status, rules)
+    wanted = case["expect"]["condition"]
+    assert {word: getattr(got, word) for word in WORDS} == {w: wanted.get(w, "") for w in WORDS}
+
+
+@in_each_profile
+def ready_to_start(case: Case, rules: StatusRules) -> None:
+    """PodReadyToStartContainers, from the sandboxes that the runtime has."""
+    assert [step["op"] for step in case["steps"]] == ["generateReadyToStart"]
+    given = case["given"]
+    spec = read(given["spec"], PodSpec)
+    sandboxes = []
+    for raw in given["sandboxes"]:
+        raw = dict(raw)
+        raw.pop("attempt", None)
+        ready, ip = raw.pop("state") == "ready", raw.pop("ip", "unknown") or ""
+        network = raw.pop("network", None)
+        assert not raw, f"unknown fields of a sandbox: {raw}"
+        same = network is None or (network == "node") is spec.host_network
+        sandboxes.append(PodSandbox(ready, ip, same))
+    got = ready_to_start_condition(spec, sandboxes, rules)
     wanted = case["expect"]["condition"]
     assert {word: getattr(got, word) for word in WORDS} == {w: wanted.get(w, "") for w in WORDS}
 

@@ -14,6 +14,12 @@ from msgspec.structs import replace
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.pod import Container, Pod, PodStatus
 from kubectl_nodelife.kube.times import format_time, parse_time
+from kubectl_nodelife.kubelet.containers import (
+    ContainerStep,
+    generated,
+    stepped,
+    with_container_statuses,
+)
 from kubectl_nodelife.kubelet.machine import (
     Answer,
     ApiCall,
@@ -234,6 +240,31 @@ class World:
     def overwrite(self, step: Case) -> None:
         self.machine.overwrite_statuses_from_cache()
 
+    def change_kubelet(self, step: Case) -> None:
+        """Other answers of the kubelet from now on."""
+        self.given = {**self.given, **{k: v for k, v in step.items() if k != "op"}}
+
+    def generate_and_set(self, step: Case) -> None:
+        """generateAPIPodStatus on what the status manager has, then SetPodStatus."""
+        pod = self.pod_of(step)
+        cached = self.machine.statuses.get(pod.uid)
+        status = with_container_statuses(pod, self.now_ns) if cached is None else cached.status
+        for container in step["containers"]:
+            ended = ContainerStep("terminated", exit_code=container["exitCode"])
+            status = stepped(pod, status, [container["name"]], ended, self.now_ns)
+        terminal = step["podIsTerminal"]
+        status = generated(pod.spec, status, self.machine.rules, is_terminal=terminal)
+        self.machine.set_pod_status(pod, status, self.now_ns)
+
+    def expect(self, step: Case) -> None:
+        """What the API server has now."""
+        self.check_api_status(step["apiStatus"])
+
+    def check_api_status(self, wanted: Case) -> None:
+        """Hold the pod's status on the API server against these fields."""
+        status = to_builtins(next(iter(self.api.values())).status, enc_hook=format_time)
+        assert {key: status.get(key, "") for key in wanted} == wanted
+
     def needs_update(self, step: Case) -> bool:
         uid = self.pods[0].uid if self.pods else UNKNOWN_POD.uid
         return self.machine.needs_update(uid, self.machine.statuses[uid])
@@ -254,6 +285,9 @@ OPS = {
     "markSent": World.mark_sent,
     "apiVersion": World.api_version,
     "api": World.change_api,
+    "kubelet": World.change_kubelet,
+    "generateAndSetPodStatus": World.generate_and_set,
+    "expect": World.expect,
     "addMirror": World.add_mirror,
     "replaceMirror": World.replace_mirror,
     "overwritePodManagerStatusesFromCache": World.overwrite,

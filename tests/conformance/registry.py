@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.conformance import (
+    api_budgets,
     ds_vectors,
     nl_calls,
     nl_controller,
@@ -26,6 +27,7 @@ Case = dict[str, Any]
 Adapter = Callable[[Case], None]
 
 ADAPTERS = (
+    api_budgets,
     ds_vectors,
     nl_calls,
     nl_controller,

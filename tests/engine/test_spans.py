@@ -37,6 +37,10 @@ NODES = {
     "drains_daemon_sets_by_kind": (None, 34),
     "lease_circuit_breaker": (37, None),
     "health_follows_node": (38, None),
+    "refusals_name_budget": (37, None),
+    "syncs_every_budget": (38, None),
+    "empty_selector_spreads": (38, None),
+    "detach_when_node_is_gone": (38, None),
 }
 
 KUBELET_STATUS = {
@@ -61,6 +65,8 @@ KUBELET_STATUS = {
     "restart_rules": (35, None),
     "restart_all_containers": (36, None),
     "resource_claims": (28, None),
+    "ready_to_start_says_why": (37, None),
+    "evicted_stays_failed": (38, None),
     "listing_blinds_reconcile": (15, 18),
 }
 

@@ -44,6 +44,31 @@ _DISRUPTION: Final = Mark("", TAINTS, r"DeletionByTaintManager", gate="PodDisrup
 _GC_PHASE: Final = Mark("", PODGC, r"v1\.PodFailed", gate="PodDisruptionConditions")
 _OUT_OF_SERVICE: Final = Mark("", PODGC, r"gcTerminating", gate="NodeOutOfServiceVolumeDetach")
 
+AROUND: Final = (
+    Dated(
+        (rule("refusals_name_budget"),),
+        (
+            "a 403 for a budget of negative or unconfirmed disruptions has the cause "
+            "DisruptionBudget",
+        ),
+    ),
+    Dated(
+        (rule("syncs_every_budget"),),
+        ("a pod's change syncs all budgets that match it, and those that matched it",),
+        ("a pod's change syncs one of the budgets that match it",),
+    ),
+    Dated(
+        (rule("empty_selector_spreads"),),
+        ("a spread constraint with an empty selector counts every pod of the namespace",),
+        ("a spread constraint with an empty selector counts no pod",),
+    ),
+    Dated(
+        (rule("detach_when_node_is_gone"),),
+        ("nothing counts as mounted on a node whose object is gone",),
+        ("volumes of a node whose object is gone wait six minutes, as of any silent one",),
+    ),
+)
+
 _BREAKER: Final = "a Lease is read before its node is called lost: another version than the"
 
 NODE_LIFECYCLE: Final = (
@@ -356,6 +381,15 @@ DAEMON_SETS: Final = (
 KUBELETS: Final = (
     Dated((rule("owns_unschedulable"),), ("owned condition types, Unschedulable among them",)),
     Dated((rule("ready_to_start_containers"),), ("PodReadyToStartContainers is owned",)),
+    Dated(
+        (rule("ready_to_start_says_why"),),
+        ("PodReadyToStartContainers that is False has a reason and a message",),
+    ),
+    Dated(
+        (rule("evicted_stays_failed"),),
+        ("a pod that the kubelet has failed stays Failed though its containers exit with 0",),
+        ("a pod whose containers all exit with 0 ends Succeeded, whatever failed it",),
+    ),
     Dated((rule("resize_conditions"),), ("conditions of in-place resize are owned",)),
     Dated((rule("disruption_target"),), ("DisruptionTarget is shared",)),
     Dated(

@@ -21,6 +21,11 @@ _SCHEDULER = "pkg/controller/nodelifecycle/scheduler/"
 _TAINT_EVICTION = "pkg/controller/tainteviction/"
 TAINTS = f"{_SCHEDULER}taint_manager.go|{_TAINT_EVICTION}taint_eviction.go"
 TIMED_WORKERS = f"{_SCHEDULER}timed_workers.go|{_TAINT_EVICTION}timed_workers.go"
+EVICTION = "pkg/registry/core/pod/storage/eviction.go"
+DISRUPTION = "pkg/controller/disruption/disruption.go"
+SPREAD = "pkg/scheduler/framework/plugins/podtopologyspread/common.go"
+ATTACH = "pkg/controller/volume/attachdetach/attach_detach_controller.go"
+KUBELET_PODS = "pkg/kubelet/kubelet_pods.go"
 POD_UTIL = "pkg/api/v1/pod/util.go"
 PATCH = "pkg/util/pod/pod.go"
 
@@ -104,6 +109,14 @@ MARKS: dict[str, tuple[Mark, ...]] = {
             gate="NodeControllerLeaseCircuitBreaker",
         ),
         Mark("health_follows_node", LIFECYCLE, r"nodeHealthMap\.delete\("),
+        Mark(
+            "refusals_name_budget",
+            EVICTION,
+            r'currently: pdb disruptions allowed is negative", pdb',
+        ),
+        Mark("syncs_every_budget", DISRUPTION, r"getPdbsForPod"),
+        Mark("empty_selector_spreads", SPREAD, r"labels\.MatchesNothing\(selector\)"),
+        Mark("detach_when_node_is_gone", ATTACH, r"processVolumesInUse\(logger, nodeName, nil\)"),
         Mark("decide_on_current", LIFECYCLE, r"switch currentReadyCondition\.Status"),
         Mark("requeue_untainted", LIFECYCLE, r"zoneNoExecuteTainter\[[^]]*\]\.Remove\(", True, 3),
         Mark("pod_not_ready_event", NODE_UTIL, r'"NodeNotReady", "Node is not ready"'),
@@ -154,6 +167,8 @@ MARKS: dict[str, tuple[Mark, ...]] = {
         ),
         Mark("restart_rules", STATUS, r"ContainerShouldRestart|RestartRules", gate=_RULES),
         Mark("restart_all_containers", STATUS, r"RestartAllContainers", gate=_ALL),
+        Mark("ready_to_start_says_why", GENERATE, r"PodSandboxNotReadyReason"),
+        Mark("evicted_stays_failed", KUBELET_PODS, r"s\.Phase != v1\.PodFailed \{\n\t+switch"),
         Mark("resource_claims", STATUS, r"ResourceClaimStatuses = old"),
     ),
 }

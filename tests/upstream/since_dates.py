@@ -40,7 +40,7 @@ SET, NODE, KUBELET = MARKS
 TABLES = {SET: DAEMON_SETS, NODE: NODES, KUBELET: KUBELETS}
 ROWS = {
     SET: coverage_dates.DAEMON_SETS,
-    NODE: coverage_dates.NODE_LIFECYCLE,
+    NODE: (*coverage_dates.NODE_LIFECYCLE, *coverage_dates.AROUND),
     KUBELET: coverage_dates.KUBELETS,
 }
 
