@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.deep import DEEP
+from tests.deep import DEEP, why_deep
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted(
@@ -205,3 +205,20 @@ def test_what_is_called_deep_is_there() -> None:
     over = [name for names in DEEP.values() for name in names.split() if not is_there(name)]
     complain("tests/deep.py names files, folders and tests that there are", over)
     assert not is_there("tests/test_tidy.py::test_nothing")
+
+
+SMOKE = ROOT / "tests/test_smoke.py"
+STARTS = re.compile(r"from tests\.(daemon\.user|acts\.program|ui\.browser|release\.users) import")
+"""What starts daemons, verbs that act, Chromium and installed programs for tests."""
+
+
+def test_what_starts_daemons_and_programs_is_deep() -> None:
+    over = []
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        inside = path.relative_to(ROOT).as_posix()
+        text = path.read_text()
+        is_deep = why_deep(inside) or "pytest.mark.deep" in text
+        if path != SMOKE and STARTS.search(text) and not is_deep:
+            over.append(inside)
+    complain("what starts daemons and programs is deep, see tests/deep.py", over)
+    assert STARTS.search(SMOKE.read_text())

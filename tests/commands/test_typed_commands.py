@@ -201,6 +201,7 @@ async def typed(command: str, one: User, *, dry: bool = True) -> str:
 
 
 @needs_kubectl
+@pytest.mark.deep("commands as processes")
 def test_each_command_reaches_the_cluster_that_it_is_about(tmp_path: Path) -> None:
     there: list[str] = []
     elsewhere: list[str] = []

@@ -232,6 +232,7 @@ def test_a_window_that_is_too_short_for_any_node_is_refused() -> None:
     assert any("the longest window is 5m" in refusal for refusal in found.refusals)
 
 
+@pytest.mark.deep("commands as processes")
 def test_a_live_plan_reads_by_which_leases_the_control_plane_lives() -> None:
     async def play_it() -> None:
         fresh = {**lease("kube-scheduler", 0), "spec": {"renewTime": "2126-01-01T00:00:00.000000Z"}}
