@@ -75,7 +75,7 @@ def test_a_step_goes_on_into_the_next_zone_when_the_one_before_has_ended() -> No
 
 
 def test_a_step_with_nothing_left_ends_the_pool_without_a_soak() -> None:
-    assert stage(PoolPlace("p", 3, frozenset({"a1"})), [], []) == ClaimStage(over=True)
+    assert stage(PoolPlace("p", 3, frozenset({"a1"})), [], []) == ClaimStage()
 
 
 def test_once_growth_is_over_zones_follow_one_another_with_a_soak_between() -> None:
@@ -85,7 +85,7 @@ def test_once_growth_is_over_zones_follow_one_another_with_a_soak_between() -> N
     assert stage(begun, ["b1"], ["a1"]).zones == ("a",)
     assert stage(begun, ["b1"], []) == ClaimStage(soak=True)
     assert stage(PoolPlace("p", None, zones=frozenset("ab")), ["b1"], []).zones == ("b",)
-    assert stage(begun, [], []) == ClaimStage(over=True)
+    assert stage(begun, [], []) == ClaimStage()
 
 
 def test_all_zones_at_once() -> None:

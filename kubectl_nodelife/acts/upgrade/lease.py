@@ -17,7 +17,7 @@ from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME
 from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.engine.election import ElectionTerms
-from kubectl_nodelife.errors import Failed, Refused
+from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.node import Lease
@@ -75,15 +75,6 @@ class RunLease:
         """Its holder where that is another, else ""."""
         election = self.keeper.election
         return "" if election.holder in ("", election.identity) else election.holder
-
-    async def read(self) -> Lease | None:
-        """The Lease as it is, None for none. Raises Failed where it cannot be read."""
-        answer = await self._reader.call(Get("Lease", self.keeper.election.key))
-        if answer.code == NOT_FOUND:
-            return None
-        if not answer.ok or answer.raw is None:
-            raise Failed(f"cannot be read: {answer.message}", on=str(self))
-        return _decoded(answer.raw)
 
     async def acquire(self, show: Callable[[str], None]) -> None:
         """Get it, from a holder that does not renew it as we watch. Raises Refused where it does.

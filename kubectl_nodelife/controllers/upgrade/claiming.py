@@ -456,8 +456,6 @@ def _name_more(
             return
         fresh = place._replace(zones=frozenset())
         stage = stage_of(fresh, candidates, in_pool, p.policy.canary_width, p.policy.zones)
-    if step.window and not stage.wanted and not stage.soak and not in_pool and stage.over:
-        return
     _choose(p, stage, candidates, in_pool)
 
 

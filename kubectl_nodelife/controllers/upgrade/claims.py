@@ -2,8 +2,7 @@
 
 Two questions, asked one after the other. `stage_of`: how many nodes may this pool claim in all at
 its present step, and of which zones? `choose_claims`: of these candidates, in their order, which
-have a slot in each scope and nothing else that holds them? The upgrade controller and the plan ask
-the same functions.
+have a slot in each scope and nothing else that holds them?
 
 The order is pool by pool, zone by zone, the easiest drain first. A run grows by steps: step k
 claims `canary * 2^k` nodes, waits until none of them is in flight, and soaks. When the next step
@@ -124,14 +123,12 @@ class ClaimStage(NamedTuple):
     zones.
 
     `soak`: nothing may be claimed before `--soak` has passed since the last node ended, and then
-    the next step (or the next zone) begins. `over`: nothing in the pool is left to claim or to wait
-    for.
+    the next step (or the next zone) begins.
     """
 
     wanted: int = 0
     zones: tuple[str, ...] = ()
     soak: bool = False
-    over: bool = False
 
 
 def stage_of(
@@ -156,9 +153,9 @@ def stage_of(
             return ClaimStage(wanted, zones)
         if any(name in in_flight for name in place.named):
             return ClaimStage()
-        return ClaimStage(soak=bool(waiting), over=not unfinished)
+        return ClaimStage(soak=bool(waiting))
     if not unfinished:
-        return ClaimStage(over=True)
+        return ClaimStage()
     if zones_at_once != 1 or not place.zones or zones[0] in place.zones:
         return ClaimStage(len(candidates), zones)
     return ClaimStage(soak=True)
@@ -174,7 +171,7 @@ def choose_claims(
 ) -> tuple[list[str], dict[str, ClaimHold]]:
     """The nodes to claim now, and what holds those that were looked at and are not claimed.
 
-    `candidates` in their order (`order.claim_order`); `hold`: what beside the counts holds one. It
+    `candidates` in their order (`claim_order`); `hold`: what beside the counts holds one. It
     is asked with the claims before already in `counts`, which are left there. `in_flight`: all
     nodes of the run that are.
     """

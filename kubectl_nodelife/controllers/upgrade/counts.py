@@ -15,7 +15,7 @@ ratios of 32-bit floats): from the unhealthy zone threshold on it slows or stops
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -306,12 +306,6 @@ class NodeCounts:
         if at_start != self.at_start:
             self.at_start = at_start
             self._holds.clear()
-
-    def keep(self, names: Collection[str]) -> None:
-        """No other node is there any more."""
-        if len(self._nodes) > len(names):
-            for name in self._nodes.keys() - names:
-                self.remove(name)
 
     def node(self, name: str) -> CountedNode:
         """The node as it counts now."""

@@ -113,8 +113,7 @@ class Verb(StrEnum):
 class UpgradeRequest(_OnLease, frozen=True):
     """A person's request, for the leader. `retry`, `assume_done`, `skip`: names, or `all`.
 
-    `now`: of `abort --now`. `rebase`: take the present number of nodes as the base. `policy`: the
-    digest of changed flags, which the leader must have been given.
+    `now`: of `abort --now`. `rebase`: take the present number of nodes as the base.
     """
 
     verb: Verb

@@ -33,7 +33,6 @@ from kubectl_nodelife.controllers.upgrade.settling import (
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import (
     DeleteCanary,
-    DeleteJob,
     MarkNode,
 )
 from kubectl_nodelife.kube.names import first_names
@@ -124,7 +123,7 @@ def _delete_jobs(p: UpgradePass) -> bool:
             continue
         is_left = True
         if not p.is_under_way("Job", found.key):
-            p.delete(DeleteJob, found, "the run is over")
+            p.delete_job(found, "the run is over")
     return is_left
 
 

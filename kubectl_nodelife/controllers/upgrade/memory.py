@@ -24,9 +24,9 @@ from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey, Wor
 from kubectl_nodelife.engine.actions import (
     Action,
     CreateCanary,
-    CreateOfNode,
+    CreateJob,
     DeleteCanary,
-    DeleteOfNode,
+    DeleteJob,
     EvictPod,
     NodeMarkPatch,
     SetNodeConditions,
@@ -49,8 +49,8 @@ _TRACKED: Final = (
     EvictPod,
     CreateCanary,
     DeleteCanary,
-    CreateOfNode,
-    DeleteOfNode,
+    CreateJob,
+    DeleteJob,
 )
 
 
@@ -111,7 +111,7 @@ class PendingWrites:
 
 def _is_shown(pending: _Pending, obj: KubeObject | None) -> bool:
     action = pending.action
-    if isinstance(action, (CreateCanary, CreateOfNode)):
+    if isinstance(action, (CreateCanary, CreateJob)):
         return obj is not None
     if obj is None or (action.uid and obj.uid and action.uid != obj.uid):
         return True  # the object that was meant is gone

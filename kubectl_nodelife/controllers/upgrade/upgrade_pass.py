@@ -46,7 +46,7 @@ from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import HostState, PodKey, UpgradePorts
 from kubectl_nodelife.engine.actions import (
     Action,
-    DeleteOfNode,
+    DeleteJob,
     FailWithoutMark,
     MarkNode,
     NodeMarkPatch,
@@ -230,13 +230,11 @@ class UpgradePass:
         self.actions.append(action)
         self.memory.pending.sent(action)
 
-    def delete(
-        self, word: type[DeleteOfNode], found: KubeObject, because: str, node: str = ""
-    ) -> None:
-        """DELETE what was made for a node."""
+    def delete_job(self, found: KubeObject, because: str, node: str = "") -> None:
+        """DELETE a Job that was made for a node."""
         namespace, name = found.key
         self.emit(
-            word(
+            DeleteJob(
                 controller=NAME,
                 because=because,
                 namespace=namespace,

@@ -44,7 +44,7 @@ from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.restoring import fail, hold
 from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import CreateJob, DeleteJob, StartWork, StopWork, WorkDone
+from kubectl_nodelife.engine.actions import CreateJob, StartWork, StopWork, WorkDone
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node
@@ -114,7 +114,7 @@ def _delete_job(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     key = job_key(p, node, mark)
     job = p.cache.get("Job", key)
     if isinstance(job, Job) and _is_for(job, node, mark) and not p.is_under_way("Job", key):
-        p.delete(DeleteJob, job, "its time is over", node.name)
+        p.delete_job(job, "its time is over", node.name)
 
 
 def _is_for(job: Job, node: Node, mark: NodeMark) -> bool:

@@ -63,15 +63,13 @@ from kubectl_nodelife.engine.actions.upgrades import Changes as Changes
 from kubectl_nodelife.engine.actions.upgrades import ClaimNode as ClaimNode
 from kubectl_nodelife.engine.actions.upgrades import CreateCanary as CreateCanary
 from kubectl_nodelife.engine.actions.upgrades import CreateJob as CreateJob
-from kubectl_nodelife.engine.actions.upgrades import CreateOfNode as CreateOfNode
 from kubectl_nodelife.engine.actions.upgrades import DeleteCanary as DeleteCanary
 from kubectl_nodelife.engine.actions.upgrades import DeleteJob as DeleteJob
-from kubectl_nodelife.engine.actions.upgrades import DeleteOfNode as DeleteOfNode
 from kubectl_nodelife.engine.actions.upgrades import FailNode as FailNode
 from kubectl_nodelife.engine.actions.upgrades import FailWithoutMark as FailWithoutMark
+from kubectl_nodelife.engine.actions.upgrades import JobAction as JobAction
 from kubectl_nodelife.engine.actions.upgrades import MarkNode as MarkNode
 from kubectl_nodelife.engine.actions.upgrades import NodeMarkPatch as NodeMarkPatch
-from kubectl_nodelife.engine.actions.upgrades import OfNodeAction as OfNodeAction
 from kubectl_nodelife.engine.actions.upgrades import OpenForProof as OpenForProof
 from kubectl_nodelife.engine.actions.upgrades import ReleaseNode as ReleaseNode
 from kubectl_nodelife.engine.actions.upgrades import RestoreNode as RestoreNode

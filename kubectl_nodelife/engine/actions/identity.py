@@ -104,7 +104,7 @@ _DATA: Final[dict[type[Action], Callable[[Any], Any]]] = {
     actions.WorkDone: attrgetter("try_", "code"),
     actions.CreateCanary: attrgetter("node"),
     actions.DeleteCanary: attrgetter("node"),
-    actions.OfNodeAction: attrgetter("node"),
+    actions.JobAction: attrgetter("node"),
     actions.UpdateRun: attrgetter("annotations"),
     actions.SetGate: attrgetter("gate", "holds"),
 }

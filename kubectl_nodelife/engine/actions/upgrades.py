@@ -193,22 +193,22 @@ class DeleteCanary(PodAction, frozen=True, kw_only=True, gc=False):
         return obj.metadata.deletion_timestamp is not None
 
 
-class OfNodeAction(ObjectAction, frozen=True, kw_only=True, gc=False):
-    """An action on an object that is there for one node: its Job, its canary's Service."""
+class JobAction(ObjectAction, frozen=True, kw_only=True, gc=False):
+    """An action on the Job of one try of a node's work."""
 
     detail_fields: ClassVar[tuple[str, ...]] = ("node",)
 
-    kind: str = ""
+    kind: str = "Job"
     node: str
 
 
-class CreateOfNode(OfNodeAction, frozen=True, kw_only=True, gc=False):
-    """POST of such an object. 409: it is there already."""
+class CreateJob(JobAction, frozen=True, kw_only=True, gc=False):
+    """POST of the Job. 409: it is there already."""
 
     manifest: dict[str, Any]
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The new object; one of that name that is there already stays as it is."""
+        """The new Job; one of that name that is there already stays as it is."""
         if obj is not None:
             return obj
         made = convert(self.manifest, kind_named(self.kind).type, "", "")
@@ -220,8 +220,8 @@ class CreateOfNode(OfNodeAction, frozen=True, kw_only=True, gc=False):
         return True
 
 
-class DeleteOfNode(OfNodeAction, frozen=True, kw_only=True, gc=False):
-    """DELETE of such an object, and in the background of what it owns."""
+class DeleteJob(JobAction, frozen=True, kw_only=True, gc=False):
+    """DELETE of the Job, its pods in the background with it."""
 
     deletes: ClassVar[bool] = True
 
@@ -229,24 +229,12 @@ class DeleteOfNode(OfNodeAction, frozen=True, kw_only=True, gc=False):
         return None
 
     def shown_by(self, obj: KubeObject) -> bool:
-        """It is going."""
+        """It is being deleted."""
         return obj.metadata.deletion_timestamp is not None
 
 
-class CreateJob(CreateOfNode, frozen=True, kw_only=True, gc=False):
-    """POST of the Job of one try."""
-
-    kind: str = "Job"
-
-
-class DeleteJob(DeleteOfNode, frozen=True, kw_only=True, gc=False):
-    """DELETE of a Job, its pods in the background with it."""
-
-    kind: str = "Job"
-
-
 class UpdateRun(ObjectAction, frozen=True, kw_only=True, gc=False):
-    """PATCH of the run's Lease: its document, and a request struck off where `strikes_request`.
+    """PATCH of the run's Lease: its document, and a request struck off with it.
 
     `phase`, `step`, `window`: what changes of them, for the records; "" and None where it does not.
     """

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from kubectl_nodelife.engine.actions import (
     CreateCanary,
-    CreateOfNode,
+    CreateJob,
     DeleteCanary,
-    DeleteOfNode,
+    DeleteJob,
     NodeMarkPatch,
     UpdateRun,
 )
@@ -70,7 +70,7 @@ def update_run(action: UpdateRun, seen: KubeObject | None, now_ns: int) -> Conve
 
 
 def create(
-    action: CreateCanary | CreateOfNode, seen: KubeObject | None, now_ns: int
+    action: CreateCanary | CreateJob, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """POST of the manifest; one of that name that is there already will do."""
     result = yield from write(action, Post(*action.target, action.manifest))
@@ -80,10 +80,10 @@ def create(
 
 
 def delete(
-    action: DeleteCanary | DeleteOfNode, seen: KubeObject | None, now_ns: int
+    action: DeleteCanary | DeleteJob, seen: KubeObject | None, now_ns: int
 ) -> Conversation:
     """DELETE under the uid; a Job's pods go with it, for by default they would stay."""
-    policy = "Background" if isinstance(action, DeleteOfNode) else ""
+    policy = "Background" if isinstance(action, DeleteJob) else ""
     call = Delete(*action.target, same(action, seen), propagation_policy=policy)
     result = yield from write(action, call)
     return UNCHANGED if result.code == NOT_FOUND else result
