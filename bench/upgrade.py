@@ -27,7 +27,7 @@ from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sim.run import run as simulate
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
-from kubectl_nodelife.sim.upgrade_reading import CANARY_IMAGE, UpgradeEvent, WorkAssumptions
+from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent, WorkAssumptions
 from kubectl_nodelife.upgrade.forecast import decider_for
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from kubectl_nodelife.upgrade.plan_values import UpgradePlan
@@ -101,7 +101,6 @@ def make_setting(
         "selector": "kubernetes.io/os=linux",
         "maxUnavailable": "10%",
         "target": ["bootID=changed"],
-        "canaryImage": CANARY_IMAGE,
         "work": {"mode": "run", "command": "-"},
         "drain": {"force": True},
         **(policy or {}),

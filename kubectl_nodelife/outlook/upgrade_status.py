@@ -526,7 +526,7 @@ class RunNodes:
         evidence, run, policy = self.evidence, self.run, self.policy
         if evidence is None or run is None or policy is None or self.lease is None:
             return None
-        ports: UpgradePorts = make_ports(policy, self.settings, _NoImages())
+        ports: UpgradePorts = make_ports(policy, self.settings)
         host = HostState(unread=tuple(evidence.unread))
         memory = UpgradeMemory(self.now_ns, NodeReadings(policy, ports.zones))
         return UpgradePass(
@@ -541,14 +541,6 @@ def has_checks(node: Node) -> bool:
     except UnreadableMark:
         return False
     return mark is not None and mark.state in CHECKED
-
-
-class _NoImages:
-    """A status makes no canary."""
-
-    def image_for(self, cache: Cache, node: Node) -> str:
-        """None is known."""
-        return ""
 
 
 def seconds_since(now_ns: int, then: str) -> int | None:

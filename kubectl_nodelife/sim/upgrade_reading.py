@@ -44,7 +44,7 @@ FAULTS = (
     DRAIN_NEVER,
 )
 COMMANDS = ("pause", "resume", "abort", "leader-dies")
-CANARY_IMAGE = "registry.k8s.io/pause:3.10"
+
 """The canary's image where the policy names none: simulated nodes list no images."""
 
 _DURATIONS = {
@@ -111,7 +111,6 @@ def read_upgrade(value: Any, at: FieldPath) -> UpgradeEvent:
         given["nodes"] = list(texts(upgrade["nodes"], at.key("nodes")))
     if not given.get("selector") and not given.get("nodes"):
         raise at.fault("names no nodes", "give selector or nodes")
-    given.setdefault("canaryImage", CANARY_IMAGE)
     mode = WorkMode.REPLACE if work.mode == REPLACE else WorkMode.RUN
     given.setdefault("work", {"mode": mode.value, "command": "" if work.mode == REPLACE else "-"})
     try:

@@ -7,7 +7,7 @@ only reads.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
@@ -56,10 +56,6 @@ _UPGRADERS: Final = (
     "node-maintenance-operator",
     "gardener-node-agent",
 )
-ASK_FOR_IMAGE: Final = (
-    "give --canary-image IMAGE, one that runs without rights, such as registry.k8s.io/pause:3.10;"
-    " or --pause-repository, the mirror that the nodes have theirs from"
-)
 LEASES: Final = ("kube-controller-manager", "kube-scheduler")
 """Whose Leases in kube-system show whether they run."""
 _LABEL_OS: Final = "kubernetes.io/os"
@@ -86,14 +82,13 @@ def find(
     settings: Settings,
     policy: UpgradePolicy,
     nodes: Sequence[PlannedNode],
-    without_image: Collection[str] | None = None,
 ) -> list[PreflightFinding]:
-    """All findings, the refusals first. `without_image`: as `make_upgrade_plan` has it."""
+    """All findings, the refusals first."""
     found = [
         *version_skew(settings, policy),
         *_managed(policy),
         *_namespaces(snapshot, policy),
-        *_canary_image(policy, nodes, without_image),
+        *_canary_image(policy, nodes),
         *_target(policy),
         *_control_plane(snapshot),
         *_daemon_sets(snapshot, settings),
@@ -175,20 +170,10 @@ def _pod_security(snapshot: PlanSnapshot, policy: UpgradePolicy) -> Iterator[Pre
 
 
 def _canary_image(
-    policy: UpgradePolicy, nodes: Sequence[PlannedNode], without_image: Collection[str] | None
+    policy: UpgradePolicy, nodes: Sequence[PlannedNode]
 ) -> Iterator[PreflightFinding]:
     if policy.canary_template is not None:
         return
-    if without_image:
-        named = first_names(sorted(without_image), _NAMED)
-        text = f"no pause image is known to be on {named}: {ASK_FOR_IMAGE}"
-        yield PreflightFinding("canary image", REFUSED_BY, text)
-    elif without_image is None and not policy.canary_image:
-        text = (
-            "whether the nodes have an image for the canary pods: without --canary-image a pause"
-            " image is looked for on them at the start"
-        )
-        yield PreflightFinding("canary image", NOT_EVALUATED, text)
     labels = {node.name: node.node.metadata.labels or {} for node in nodes}
     windows = [name for name, of in labels.items() if of.get(_LABEL_OS) == "windows"]
     if windows:

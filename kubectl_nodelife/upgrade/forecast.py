@@ -53,7 +53,6 @@ from kubectl_nodelife.controllers.upgrade.policy import (
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
@@ -69,7 +68,6 @@ from kubectl_nodelife.sim.run import Progress, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, Setting, assemble
 from kubectl_nodelife.sim.upgrade_course import Course, NodeTurn
 from kubectl_nodelife.sim.upgrade_reading import (
-    CANARY_IMAGE,
     REBOOT,
     REPLACE,
     UpgradeEvent,
@@ -131,9 +129,6 @@ def setting_of(
     """The joined present of these objects, and the run that begins, or goes on, at its first
     instant. `kinds_read`: the kinds of which it has all that there are, None for every kind.
     """
-    policy = what.policy
-    if not policy.canary_image:
-        what = replace(what, policy=replace(policy, canary_image=CANARY_IMAGE))
     scenario = Scenario(
         file="",
         name="upgrade plan",
@@ -221,14 +216,6 @@ def _added_ns(
     return max(0, slow_ns - drain_ns) + sum(most) - sum(expected)
 
 
-class SimulatedImages:
-    """Simulated nodes list no images, and have each that is asked for."""
-
-    def image_for(self, cache: Cache, node: Node) -> str:
-        """The image that a scenario's canaries have."""
-        return CANARY_IMAGE
-
-
 def decider_for(
     settings: Settings,
     kinds_read: Collection[str] | None = None,
@@ -239,7 +226,7 @@ def decider_for(
     """
 
     def make(policy: UpgradePolicy, epoch: int, began_ns: int) -> UpgradeController:
-        ports = make_ports(policy, settings, SimulatedImages(), kinds_read, release)
+        ports = make_ports(policy, settings, kinds_read, release)
         return UpgradeController(policy, ports, epoch, began_ns)
 
     return make

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
@@ -86,15 +86,13 @@ def make_upgrade_plan(
     snapshot: PlanSnapshot,
     policy: UpgradePolicy,
     settings: Settings,
-    without_image: Collection[str] | None = None,
     progress: Progress = lambda done: None,
 ) -> UpgradePlan:
     """The plan for the cluster as it is. Raises BadInput for a policy that cannot be meant.
 
-    `without_image`: the nodes for whose canary no image is known; None where not looked up.
     `progress`: is called with the number of nodes that are done in the play so far.
     """
-    return _Planning(snapshot, policy, settings, progress).plan(without_image)
+    return _Planning(snapshot, policy, settings, progress).plan()
 
 
 class _Planning:
@@ -123,7 +121,7 @@ class _Planning:
         self._control_plane = [n for n in snapshot.nodes.values() if is_control_plane(n)]
         self._counted = [self._count(node) for node in snapshot.nodes.values()]
 
-    def plan(self, without_image: Collection[str] | None) -> UpgradePlan:
+    def plan(self) -> UpgradePlan:
         """Decide on each node, play the run, and look for what is to be said."""
         nodes = [self._decide(node) for node in self._selected]
         refusals = self._refusals(nodes)
@@ -136,7 +134,7 @@ class _Planning:
             _take_turn(node, course, refusals)
         self._explain(nodes)
         at_start = self._at_start()
-        further = find(self._snapshot, self._settings, self._policy, nodes, without_image)
+        further = find(self._snapshot, self._settings, self._policy, nodes)
         refusals += [found.text for found in further if found.severity == REFUSED_BY]
         findings += further
         return UpgradePlan(

@@ -24,7 +24,6 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state,
 from kubectl_nodelife.controllers.upgrade.counts import why_unavailable
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import (
-    CanaryImages,
     DrainVerdict,
     PodKey,
     UpgradePorts,
@@ -416,7 +415,6 @@ class LifecycleZones:
 def make_ports(
     policy: UpgradePolicy,
     settings: Settings,
-    images: CanaryImages,
     kinds_read: Collection[str] | None = None,
     release: Release | None = None,
 ) -> UpgradePorts:
@@ -429,7 +427,6 @@ def make_ports(
         room=RoomByScheduler(policy.low_water, kinds_read),
         daemons=DaemonSetPlacement(settings),
         zones=LifecycleZones(settings),
-        images=images,
         grace_period_ns=settings.node_monitor_grace_period_ns,
         zone_threshold=settings.unhealthy_zone_threshold,
     )

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.policy import WorkMode
+from kubectl_nodelife.controllers.upgrade.policy import PAUSE_IMAGE, WorkMode
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.upgrade_reading import (
-    CANARY_IMAGE,
     UpgradeCommandEvent,
     UpgradeEvent,
     WorkAssumptions,
@@ -43,7 +42,7 @@ def test_a_whole_upgrade() -> None:
     assert isinstance(found, UpgradeEvent)
     policy = found.policy
     assert (policy.selector, policy.canary, policy.soak_ns) == ("pool=blue", 2, 3 * MINUTE_NS)
-    assert (policy.work.mode, policy.canary_image) == (WorkMode.RUN, CANARY_IMAGE)
+    assert (policy.work.mode, policy.canary_image) == (WorkMode.RUN, PAUSE_IMAGE)
     assert found.work == WorkAssumptions(
         duration_ns=8 * MINUTE_NS,
         jitter_ns=2 * MINUTE_NS,

@@ -214,7 +214,6 @@ class Stand(StandCluster):
             room=self,
             daemons=self,
             zones=self,
-            images=self,
             grace_period_ns=GRACE_NS,
         )
 
@@ -245,7 +244,3 @@ class Stand(StandCluster):
     def counts(self, node: Node) -> bool:
         """Which nodes count in their zones."""
         return True
-
-    def image_for(self, cache: Cache, node: Node) -> str:
-        """Images."""
-        return ""

@@ -29,13 +29,8 @@ from tests.drain.build import (
 )
 
 
-class NoImages:
-    def image_for(self, cache: Cache, node: object) -> str:
-        return ""
-
-
 def ports() -> UpgradePorts:
-    return make_ports(policy_from({}), make_settings("v1.36"), NoImages())
+    return make_ports(policy_from({}), make_settings("v1.36"))
 
 
 def filled(*objects: Json | list[Json]) -> Cache:

@@ -80,7 +80,6 @@ _POLICY: Final = (
     _Flag("allow-less", "allowLess", "switch", "", "Fewer resources than before will do."),
     _Flag("lease-namespace", "leaseNamespace", "text", "NS", "Of the Lease [kube-system]."),
     _Flag("canary-image", "canaryImage", "text", "IMAGE", "The canary's; else a pause image."),
-    _Flag("pause-repository", "pauseRepository", "many", "REPOSITORY", "A mirror of pause images."),
     _Flag("canary-template", "", "text", "FILE", "A pod of your own as the canary."),
 )
 _DRAIN: Final = (
@@ -241,7 +240,7 @@ _FIELDS: Final = tuple(field.encode_name for field in fields(UpgradePolicy))
 _WORK_FIELDS: Final = tuple(field.encode_name for field in fields(NodeWork))
 _MODES: Final = tuple(str(mode) for mode in WorkMode)
 _RERUN_SAFE: Final = "rerunSafe"
-_LISTS: Final = ("nodes", "target", "window", "require", "pools", "canaryNodes", "pauseRepository")
+_LISTS: Final = ("nodes", "target", "window", "require", "pools", "canaryNodes")
 
 
 def is_upgrade_file(path: str) -> bool:

@@ -19,7 +19,6 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.acts.upgrade.opening import PauseImages
     from kubectl_nodelife.acts.upgrade.running import Opening
     from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
@@ -67,7 +66,6 @@ lead_flags = gathered_flags("lead", LeadFlags, _LEAD_OPTIONS)
 def lead_run(
     policy: UpgradePolicy,
     look: DrainLook,
-    images: PauseImages,
     opening: Opening,
     connection: Connection,
     flags: LeadFlags,
@@ -83,7 +81,7 @@ def lead_run(
     order = LeadOrder(
         policy,
         look.settings,
-        _ports(policy, look, images),
+        _ports(policy, look),
         opening,
         target_of(connection),
         environ(),
@@ -117,7 +115,7 @@ def show_course(course: Course) -> int:
     return EXIT_FAILED if failed or course.phase not in OVER else 0
 
 
-def _ports(policy: UpgradePolicy, look: DrainLook, images: PauseImages) -> UpgradePorts:
+def _ports(policy: UpgradePolicy, look: DrainLook) -> UpgradePorts:
     from kubectl_nodelife.controllers.upgrade.ports import READS
     from kubectl_nodelife.controllers.upgrade.working import claims_of
     from kubectl_nodelife.upgrade.ports import make_ports
@@ -125,34 +123,7 @@ def _ports(policy: UpgradePolicy, look: DrainLook, images: PauseImages) -> Upgra
     snapshot = look.snapshot
     read = {kind for kind in READS if kind in NOT_PLANNED_ON or snapshot.was_read(kind)}
     claims = {node.uid: claims_of(node) for node in snapshot.nodes.values()}
-    return make_ports(policy, look.settings, images, read)._replace(planned_claims=claims)
-
-
-def images_of(connection: Connection, policy: UpgradePolicy) -> PauseImages:
-    """The pause images that nodes have, where the policy names no image. Raises NodelifeError."""
-    import asyncio
-
-    from kubectl_nodelife.acts.upgrade.opening import PauseImages, read_pause_images
-    from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
-
-    if policy.canary_image or policy.canary_template:
-        return PauseImages({})
-
-    async def read() -> PauseImages:
-        async with bulk_client(target_of(connection)) as client:
-            return await read_pause_images(client, policy.pause_repository)
-
-    return asyncio.run(read())
-
-
-def checked_images(
-    connection: Connection, policy: UpgradePolicy, look: DrainLook, *, claims: bool = True
-) -> PauseImages:
-    """As `images_of`. Raises BadInput where nodes may be taken and one would have no canary."""
-    images = images_of(connection, policy)
-    if claims:
-        images.check(policy, selected_names(policy, look))
-    return images
+    return make_ports(policy, look.settings, read)._replace(planned_claims=claims)
 
 
 def selected_names(policy: UpgradePolicy, look: DrainLook) -> list[str]:

@@ -11,7 +11,7 @@ from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_fi
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
-from kubectl_nodelife.commands.upgrade.leading import images_of, selected_names
+from kubectl_nodelife.commands.upgrade.leading import selected_names
 from kubectl_nodelife.errors import EXIT_NO, Failed, NotFound
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.live_line import progress_bar
@@ -69,11 +69,7 @@ def plan(
     found = look_for_upgrade(where, read)
     check_pods_read(found.snapshot)
     check_named(policy, found.snapshot.nodes)
-    without_image = None
-    if not where.filename:
-        missing = images_of(connection, policy).missing
-        without_image = missing(policy, selected_names(policy, found))
-    made = planned(policy, found, without_image)
+    made = planned(policy, found)
     if not made.nodes:
         raise Failed(
             "no node matches", on=f"--selector {policy.selector}", remedy="check the labels"
@@ -86,15 +82,13 @@ def plan(
     return EXIT_NO if exit_code and (made.undone or made.refusals) else 0
 
 
-def planned(
-    policy: UpgradePolicy, look: DrainLook, without_image: Collection[str] | None = None
-) -> UpgradePlan:
+def planned(policy: UpgradePolicy, look: DrainLook) -> UpgradePlan:
     """The plan, with a progress bar while the run is played. Raises BadInput."""
     from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 
     nodes = len(selected_names(policy, look))
     with progress_bar("playing the run", nodes) as step:
-        return make_upgrade_plan(look.snapshot, policy, look.settings, without_image, step)
+        return make_upgrade_plan(look.snapshot, policy, look.settings, step)
 
 
 def check_named(policy: UpgradePolicy, nodes: Collection[str]) -> None:

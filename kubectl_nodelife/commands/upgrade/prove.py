@@ -11,7 +11,6 @@ from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.leading import (
     LeadFlags,
-    checked_images,
     lead_flags,
     lead_run,
 )
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 @click.option("--prove-timeout", metavar="DURATION", help="For the proof [5m].")
 @click.option("--ready-for", metavar="DURATION", help="Ready without a break for [1m].")
 @click.option("--canary-image", metavar="IMAGE", help="The canary's; else a pause image.")
-@click.option("--pause-repository", multiple=True, metavar="REPOSITORY", help="Of pause images.")
 @click.option("--lease-namespace", metavar="NS", help="Of the run's Lease [kube-system].")
 @lead_flags
 @connection_flags
@@ -42,7 +40,6 @@ def prove(
     prove_timeout: str | None,
     ready_for: str | None,
     canary_image: str | None,
-    pause_repository: tuple[str, ...],
     lease_namespace: str | None,
     lead: LeadFlags,
     connection: Connection,
@@ -67,14 +64,12 @@ def prove(
         "proveTimeout": prove_timeout,
         "readyFor": ready_for,
         "canaryImage": canary_image,
-        "pauseRepository": pause_repository or None,
         "leaseNamespace": lease_namespace,
         "namespace": connection.namespace,
     }
     policy = proof_policy(nodes, flags)
     look = look_for_drain(Where(connection, assignments=lead.assignments))
     check_named(policy, look.snapshot.nodes)
-    images = checked_images(connection, policy, look)
     if not _is_confirmed(nodes, str(look.source.get("server", "")), lead):
         terminal.note("not confirmed: nothing was changed")
         return 0
@@ -83,7 +78,7 @@ def prove(
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
         return await open_run(session, carrier, there, policy, proof_only=True)
 
-    return lead_run(policy, look, images, opening, connection, lead)
+    return lead_run(policy, look, opening, connection, lead)
 
 
 def proof_policy(nodes: Sequence[str], flags: Mapping[str, Any]) -> UpgradePolicy:

@@ -16,7 +16,6 @@ from kubectl_nodelife.commands.flags import Callback, Connection, connection_fla
 from kubectl_nodelife.commands.upgrade.flags import given_mapping, policy_flags
 from kubectl_nodelife.commands.upgrade.leading import (
     LeadFlags,
-    checked_images,
     lead_flags,
     lead_run,
 )
@@ -126,10 +125,9 @@ def go_on(
     check_image(policy, given, run.run)
     terminal.note(f"run {run.run} goes on as its Lease says: {order_text(policy)}")
     look = _looked(policy, connection, lead)
-    images = checked_images(connection, policy, look, claims=not aborts)
 
     opening = _opening(request, policy, given if changes else None, namespace)
-    return lead_run(policy, look, images, opening, connection, lead)
+    return lead_run(policy, look, opening, connection, lead)
 
 
 def _opening(

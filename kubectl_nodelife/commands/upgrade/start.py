@@ -12,7 +12,6 @@ from kubectl_nodelife.commands.flags import Connection, Output, connection_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of
 from kubectl_nodelife.commands.upgrade.leading import (
     LeadFlags,
-    checked_images,
     lead_flags,
     lead_run,
     show_course,
@@ -25,7 +24,6 @@ from kubectl_nodelife.report import terminal
 if TYPE_CHECKING:
     from kubectl_nodelife.acts.carrier import LiveCarrier
     from kubectl_nodelife.acts.session import ActSession
-    from kubectl_nodelife.acts.upgrade.opening import PauseImages
     from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.controllers.upgrade.document import RunDocument
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
@@ -76,7 +74,6 @@ class _Prepared(NamedTuple):
     """
 
     look: DrainLook
-    images: PauseImages
     nodes: list[Node]
     todo: int
     course: Course
@@ -107,7 +104,6 @@ def _prepare(
     foreign = strangers(read.nodes, document_or_refused(read.lease))
     for warning in (*look.warnings, *filter(None, [foreign])):
         terminal.warn(warning)
-    images = checked_images(connection, policy, look)
     if goes_on:
         status = upgrade_status(read.nodes, read.lease, read.now_ns, read.source)
         terminal.write(render(UpgradeStatusPage(status), "table"))
@@ -115,7 +111,7 @@ def _prepare(
     else:
         made = _show_plan(policy, look)
         todo, course = len(made.done), made.course
-    return _Prepared(look, images, read.nodes, todo, course)
+    return _Prepared(look, read.nodes, todo, course)
 
 
 def _lead(
@@ -126,7 +122,7 @@ def _lead(
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
         return await open_run(session, carrier, prepared.nodes, policy)
 
-    return lead_run(policy, prepared.look, prepared.images, opening, connection, lead)
+    return lead_run(policy, prepared.look, opening, connection, lead)
 
 
 def _show_plan(policy: UpgradePolicy, look: DrainLook) -> UpgradePlan:

@@ -154,7 +154,7 @@ def canary_of(p: UpgradePass, node: Node) -> Pod | None:
 
 def wanted_canary(p: UpgradePass, node: Node, mark: NodeMark) -> Manifest:
     """The manifest that this policy makes for the node."""
-    image = p.policy.canary_image or p.ports.images.image_for(p.cache, node)
+    image = p.policy.canary_image
     return canary_manifest(
         node,
         mark,

@@ -174,6 +174,11 @@ def _name(field: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
+PAUSE_IMAGE: Final = "registry.k8s.io/pause:3.10"
+"""The canary's, where none is named: Kubernetes' own. A node's word on what images it has counts
+for nothing, since a kubelet may write anything into its Node."""
+
+
 class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
     """The flags of `upgrade plan` and `upgrade start`, with their defaults.
 
@@ -226,8 +231,7 @@ class UpgradePolicy(msgspec.Struct, frozen=True, kw_only=True, rename=_name):
 
     namespace: str = "nodelife"
     lease_namespace: str = "kube-system"
-    canary_image: str = ""
-    pause_repository: tuple[str, ...] = ()
+    canary_image: str = PAUSE_IMAGE
     canary_template: dict[str, Any] | None = None
     drain: dict[str, Any] = {}
 
@@ -350,7 +354,6 @@ _LOSES: Final = {
     "gracePeriod": "--grace-period",
 }
 _HARMLESS: Final = ("None", "False", "-1")
-_TRUST: Final = "pauseRepository"
 _WORK: Final = "work"
 _SHOWN_OF_WORK: Final = ("mode", "rerunSafe")
 
@@ -372,10 +375,9 @@ def shown_policy(policy: UpgradePolicy) -> dict[str, Any]:
 def policy_of_spec(spec: Mapping[str, Any], given: Mapping[str, Any] = {}) -> UpgradePolicy:
     """The policy that a document shows, and on top what is given by flags or file.
 
-    A command or a manifest that was put into the document is none, and neither is a
-    repository that is to be trusted. Raises BadInput.
+    A command or a manifest that was put into the document is none. Raises BadInput.
     """
-    mapping = {name: value for name, value in spec.items() if name not in (*_HIDDEN, _TRUST)}
+    mapping = {name: value for name, value in spec.items() if name not in _HIDDEN}
     work = mapping.get(_WORK)
     if isinstance(work, Mapping):
         mapping[_WORK] = {name: work[name] for name in _SHOWN_OF_WORK if name in work}
@@ -391,7 +393,7 @@ def spec_with(
     So that the order that the run was begun with is known as the same one later.
     """
     shown = shown_policy(policy)
-    kept = (*_HIDDEN, _TRUST, _WORK)
+    kept = (*_HIDDEN, _WORK)
     return shown | {k: spec[k] for k in kept if k in spec and k not in given}
 
 

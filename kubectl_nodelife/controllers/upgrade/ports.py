@@ -135,14 +135,6 @@ class ZoneStates(Protocol):
         ...
 
 
-class CanaryImages(Protocol):
-    """Where a canary's image comes from when the policy names none."""
-
-    def image_for(self, cache: Cache, node: Node) -> str:
-        """An image that the node, or one of its pool, has already; "" where none is known."""
-        ...
-
-
 class UpgradePorts(NamedTuple):
     """All that is passed in. `zone_threshold`: `unhealthy-zone-threshold`; `grace_period_ns`: the
     node monitor's grace period. `zone_reserve`: nodes more that a zone must be able to lose.
@@ -153,7 +145,6 @@ class UpgradePorts(NamedTuple):
     room: RoomAfterClaim
     daemons: DaemonPlacement
     zones: ZoneStates
-    images: CanaryImages
     grace_period_ns: int
     zone_threshold: float = 0.55
     zone_reserve: int = 1

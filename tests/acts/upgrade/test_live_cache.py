@@ -22,7 +22,6 @@ from kubectl_nodelife.engine.events import Change, Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, NodeMeta
-from kubectl_nodelife.upgrade.forecast import SimulatedImages
 from kubectl_nodelife.upgrade.ports import make_ports
 
 MINUTE_S = 60.0
@@ -39,7 +38,7 @@ class Deciding(UpgradeController):
 
     def __init__(self, *, fails: bool = False) -> None:
         settings = make_settings("newest")
-        ports = make_ports(UpgradePolicy(), settings, SimulatedImages())
+        ports = make_ports(UpgradePolicy(), settings)
         super().__init__(UpgradePolicy(), ports, epoch=1, began_ns=0)
         self.heard: list[str] = []
         self._fails = fails
