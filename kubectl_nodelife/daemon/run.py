@@ -8,8 +8,8 @@ the watched nodes and the run's Lease, without the checks of nodes: they need ki
 for `upgrade status` alone.
 
 `FileWatch` notices that the config or a kubeconfig file has changed, been replaced, appeared or
-gone: watchdog reports at once where the system does; a look at the files every few seconds covers
-folders that do not exist yet, network file systems, and systems that have run out of watches.
+gone: watchdog watches their folders. Where the system does not tell of each change (a folder that
+is not there yet, a network file system, a link, no watches left) it looks every few seconds.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from msgspec.structs import replace
 from watchdog.events import FileSystemEvent, FileSystemEventHandler
 from watchdog.observers import Observer
+from watchdog.observers.api import BaseObserver
 
 from kubectl_nodelife import __version__
 from kubectl_nodelife.daemon.answer_port import ADDRESS, AnswerPort, port_warning
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 5.0
 
 _SETTLE_SECONDS = 0.2  # editors write in several steps
+_SHARED: Final = ("nfs", "cifs", "smb", "9p", "fuse", "ceph", "virtiofs", "afs", "lustre")
 
 Stamp = tuple[int, int, int, int] | None
 
@@ -97,6 +99,7 @@ class FileWatch(FileSystemEventHandler):
         self._files = [os.path.abspath(file) for file in files]
         self._changed = changed
         self._stamps = self._look()
+        self._watched: dict[str, tuple[int, int]] = {}
         self._hint = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -104,24 +107,41 @@ class FileWatch(FileSystemEventHandler):
         """Watch until cancelled."""
         self._loop = asyncio.get_running_loop()
         observer = Observer()
-        with contextlib.suppress(OSError):  # no inotify watches left: looking must do
-            for folder in {os.path.dirname(file) for file in self._files}:
-                if os.path.isdir(folder):
-                    observer.schedule(self, folder)
-            observer.start()
         try:
             while True:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_SECONDS):
-                        await self._hint.wait()
-                    await asyncio.sleep(_SETTLE_SECONDS)
-                self._hint.clear()
+                patience_s = None if self._watches_all(observer) else LOOK_SECONDS
                 stamps = self._look()
                 if stamps != self._stamps:
                     self._stamps = stamps
                     await self._changed()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(patience_s):
+                        await self._hint.wait()
+                    await asyncio.sleep(_SETTLE_SECONDS)
+                self._hint.clear()
         finally:
             observer.stop()
+
+    def _watches_all(self, observer: BaseObserver) -> bool:
+        """Watch the folders, and anew one that went and came again. True if each change of a file
+        is told of: not where a folder is missing, another machine may write to it, or a link leads
+        elsewhere.
+        """
+        folders = {os.path.dirname(file) for file in self._files}
+        there = {folder: found[:2] for folder in folders if (found := _stamp(folder))}
+        try:
+            if there != self._watched:
+                observer.unschedule_all()
+                for folder in there:
+                    observer.schedule(self, folder)
+                if not observer.is_alive():
+                    observer.start()
+                self._watched = there
+        except OSError:  # no inotify watches left
+            self._watched = {}
+            return False
+        links = any(os.path.realpath(file) != file for file in self._files)
+        return there.keys() == folders and not links and not any(map(_is_shared, folders))
 
     def on_any_event(self, event: FileSystemEvent) -> None:
         """Called by watchdog's thread."""
@@ -131,6 +151,18 @@ class FileWatch(FileSystemEventHandler):
 
     def _look(self) -> list[Stamp]:
         return [_stamp(file) for file in self._files]
+
+
+def _is_shared(folder: str) -> bool:
+    """True if the folder is on a file system that other machines may change untold."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="replace") as file:
+            mounts = [line.split()[1:3] for line in file]
+    except OSError:
+        return False  # macOS: FSEvents tells of what this machine does there
+    above = [m for m in mounts if m[0] == "/" or f"{folder}/".startswith(f"{m[0]}/")]
+    _, kind = max(above, key=lambda mount: len(mount[0]), default=("", ""))
+    return kind.startswith(_SHARED)
 
 
 def _stamp(path: str) -> Stamp:
