@@ -66,7 +66,8 @@ def test_status_through_the_daemon_imports_next_to_nothing(home: Path) -> None:
         found = imported(done.stderr)
         assert "kubectl_nodelife.daemon.client" in found
         assert not found & DENIED, f"rule: the quick way imports none of these: {found & DENIED}"
-        assert daemon.requests[0].startswith("GET /v1/status?output=table&headers=true HTTP/1.0")
+        asked = "GET /v1/status?output=table&headers=true&leading=- HTTP/1.0"
+        assert daemon.requests[0].startswith(asked)
 
 
 def test_an_answer_of_another_cluster_is_not_taken(home: Path) -> None:

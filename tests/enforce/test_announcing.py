@@ -196,7 +196,7 @@ def test_what_stays_behind_is_told_with_the_line_that_clears_it() -> None:
         "kubectl taint node n node.kubernetes.io/unreachable:NoExecute-",
         "node/n is Unknown until its kubelet posts: kubectl describe node n",
         "pod/p was to be evicted in 4m0s: kubectl delete pod -n d p",
-        "daemonset/agent has 1 of 3 pods up to date: kubectl rollout undo -n d daemonset/agent",
+        "daemonset/agent has 1 of 3 pods up to date: kubectl rollout undo -n d daemonset agent",
     ]
     assert left_behind(cache, eviction, ("pod-gc",), NOW) == []
     for number in range(20):
