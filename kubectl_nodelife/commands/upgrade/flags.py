@@ -191,23 +191,35 @@ def _canary(value: Any) -> dict[str, Any]:
 
 def _work(given: Mapping[str, Any]) -> dict[str, Any]:
     """The work of the flags, {} where none is named. Raises BadInput."""
-    from kubectl_nodelife.controllers.upgrade.policy import WorkMode
+    commands = {mode: _command(given[mode]) for mode in ("run", "replace")}
+    work = _named_work({**given, **commands}, "--")
+    return {**work, "rerunSafe": bool(given["rerun_safe"])} if work else {}
+
+
+def _command(text: str | None) -> str | None:
+    return text if text is None else text.replace(_NO_COMMAND, "")
+
+
+def _named_work(named: Mapping[str, Any], flag: str, on: str = "") -> dict[str, Any]:
+    """The work that the one mode of these names, which it must have; {} for none. `flag` leads the
+    names in errors, and `on` the place. Raises BadInput.
+    """
     from kubectl_nodelife.controllers.upgrade.working import check_job_manifest
 
-    named = [mode for mode in WorkMode if given[str(mode)] not in (None, False)]
-    if len(named) > 1:
-        raise BadInput(f"--{named[0]} and --{named[1]} exclude each other")
-    if not named:
+    modes = [mode for mode in WorkMode if named.get(str(mode)) not in (None, False)]
+    if len(modes) > 1:
+        raise BadInput(f"{flag}{modes[0]} and {flag}{modes[1]} exclude each other", on=on)
+    if not modes:
         return {}
-    (mode,) = named
-    work: dict[str, Any] = {"mode": str(mode), "rerunSafe": bool(given["rerun_safe"])}
+    (mode,), value = modes, named[str(modes[0])]
+    work: dict[str, Any] = {"mode": str(mode)}
     if mode is WorkMode.JOB:
-        work["manifest"] = one_document(given["job"])
-        check_job_manifest(work["manifest"], given["job"])
-    elif mode in (WorkMode.RUN, WorkMode.REPLACE):
-        work["command"] = given[str(mode)].replace(_NO_COMMAND, "")
-    if mode is WorkMode.RUN and not work["command"].strip():
-        raise BadInput("is empty", on="--run")
+        work["manifest"] = one_document(str(value))
+        check_job_manifest(work["manifest"], str(value))
+    elif mode in (WorkMode.RUN, WorkMode.REPLACE) and value is not True:
+        work["command"] = value
+    if mode is WorkMode.RUN and not str(work.get("command", "")).strip():
+        raise BadInput("is empty", on=f"{on}.run" if on else "--run")
     return work
 
 
@@ -296,23 +308,13 @@ def _work_of_file(path: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The work by the flags' names: `run: CMD`, `job: FILE`, `wait: true`. Raises BadInput."""
     from kubectl_nodelife.controllers.upgrade.working import check_job_manifest
 
-    named = [mode for mode in _MODES if spec.get(mode) not in (None, False)]
-    if len(named) > 1 or (named and "work" in spec):
-        both = " and ".join([*named, "work"][:2])
-        raise BadInput(f"{both} exclude each other", on=f"{path}: spec")
-    work: dict[str, Any] = dict(spec.get("work") or {})
-    if named:
-        (mode,), value = named, spec[named[0]]
-        work = {"mode": mode}
-        if mode == WorkMode.JOB:
-            work["manifest"] = one_document(str(value))
-            check_job_manifest(work["manifest"], str(value))
-        elif mode in (WorkMode.RUN, WorkMode.REPLACE) and value is not True:
-            work["command"] = value
-        if mode == WorkMode.RUN and not str(work.get("command", "")).strip():
-            raise BadInput("is empty", on=f"{path}: spec.run")
-    elif work.get("mode") == WorkMode.JOB:
-        check_job_manifest(work.get("manifest"), f"{path}: spec.work.manifest")
+    work = _named_work(spec, "", f"{path}: spec")
+    if work and "work" in spec:
+        raise BadInput(f"{work['mode']} and work exclude each other", on=f"{path}: spec")
+    if not work:
+        work = dict(spec.get("work") or {})
+        if work.get("mode") == WorkMode.JOB:
+            check_job_manifest(work.get("manifest"), f"{path}: spec.work.manifest")
     if work and _RERUN_SAFE in spec:
         work["rerunSafe"] = spec[_RERUN_SAFE]
     return {"work": work} if work else {}
