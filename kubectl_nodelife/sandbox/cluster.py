@@ -95,6 +95,7 @@ class SandboxCluster:
         self.api = ServedApi(store or ObjectStore(), start_ns)
         self.api.profile = setting.profile
         self.api.default_tolerations = setting.admission
+        self.api.store.kinds_read = frozenset(BY_KIND)
         self.deleter = Deleter(self.api, RequestApplier(self.api))
         gc.disable()  # a first fill makes only objects that stay
         self._fill(documents, setting.objects)
@@ -104,7 +105,6 @@ class SandboxCluster:
             self.api,
             setting.scenario.kubelet,
             end_ns=_FOR_EVER_NS,
-            kinds_read=frozenset(BY_KIND),
             status_rules=status_rules,
             scoring=setting.scoring,
         )

@@ -44,11 +44,10 @@ class AttachedVolumes:
     """The node to which each claim's volume is attached. `waits`: pods that are bound and do not
     start, with the node that has their volume."""
 
-    def __init__(self, world: World, kinds_read: frozenset[str]) -> None:
-        """`kinds_read`: kinds of which an object that is not there is known not to exist."""
+    def __init__(self, world: World) -> None:
         self._world = world
         self._attached: frozenset[str] | None = None
-        if "VolumeAttachment" in kinds_read:
+        if world.api.store.was_read("VolumeAttachment"):
             self._attached = frozenset(_attached_volumes(world.api.store.all("VolumeAttachment")))
         self._holder: dict[Key, str] = {}
         self._leaving: dict[Key, int] = {}

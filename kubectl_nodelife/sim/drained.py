@@ -184,7 +184,7 @@ class WorldUnderDrain(KubectlRequests):
         super().__init__(world, causes)
         self._number = number
         self._options = options
-        self.owners: OwnerLookup = world.owners
+        self.owners: OwnerLookup = world.api.store
 
     def fork(self, world: World) -> WorldUnderDrain:
         """A fork of the world, for the same process."""

@@ -64,12 +64,10 @@ class WorkloadControllers:
     anew.
     """
 
-    def __init__(self, api: Api, agenda: Agenda, place: Place, kinds_read: frozenset[str]) -> None:
-        """`kinds_read`: kinds of which an absent object is known not to exist."""
+    def __init__(self, api: Api, agenda: Agenda, place: Place) -> None:
         self._api = api
         self._agenda = agenda
         self._place = place
-        self._kinds_read = kinds_read
         self.delay_ns = 0
         self.cut_ns: int | None = None
         self._rules: Mapping[str, Replacement] = {}
@@ -110,28 +108,20 @@ class WorkloadControllers:
             if pod.status.phase == FAILED or pod.metadata.finalizers:
                 self._clear_away(pod, None)
 
-    def find(self, kind: str, namespace: str, name: str) -> KubeObject | None:
-        """The object of that kind and name, or None."""
-        return self._api.store.get(kind, (namespace, name))
-
-    def was_read(self, kind: str) -> bool:
-        """True if objects of that kind were read, so that None means that there is none."""
-        return kind in self._kinds_read
-
     def rule_of(self, pod: Pod) -> Replacement:
         """How the pod's controller will replace it."""
         if pod.metadata.namespace in self._api.admission.terminating:
             return Replacement(NEVER, why=f"namespace {pod.namespace} is being deleted")
         owner = controller_of(pod.metadata)
         if owner is None or not owner.uid:
-            return replacement_of(pod, self)
+            return replacement_of(pod, self._api.store)
         known = self._rules.get(owner.uid)
         if known is not None:
             return known
-        found = self.find(owner.kind, pod.namespace, owner.name)
+        found = self._api.store.find(owner.kind, pod.namespace, owner.name)
         read = self._rules_read.get(owner.uid)
         if read is None or read[0] is not found:
-            read = self._rules_read[owner.uid] = found, replacement_of(pod, self)
+            read = self._rules_read[owner.uid] = found, replacement_of(pod, self._api.store)
         return read[1]
 
     # --- a pod is lost ---------------------------------------------------------------------------
@@ -338,7 +328,7 @@ class WorkloadControllers:
         generated = lost.metadata.generate_name or f"{owner.name}-"
         name, uid = self._api.new_name(generated, lost.namespace)
         pod = successor(lost, name, uid, whole_seconds(self._api.now_ns))
-        asked = self.find(owner.kind, pod.metadata.namespace, owner.name)
+        asked = self._api.store.find(owner.kind, pod.metadata.namespace, owner.name)
         pod = self._api.default_tolerations.admit(
             self._api.stamped.unstamped(pod, template_of(asked))
         )

@@ -179,6 +179,7 @@ class Branch:
         scenario, timeline = setting.scenario, Timeline(setting.start_ns)
         length_ns = scenario.duration_ns if duration_ns is None else duration_ns
         cluster = joined_cluster(setting) if scenario.join else setting.cluster.copy()
+        cluster.kinds_read = setting.kinds_read
         api = Api(timeline, setting.start_ns, cluster)
         api.profile = setting.profile
         api.default_tolerations = setting.admission
@@ -187,7 +188,6 @@ class Branch:
             api,
             scenario.kubelet,
             end_ns=setting.start_ns + length_ns,
-            kinds_read=setting.kinds_read,
             faults=faults,
             failing=failing_writes(scenario.failing_writes, setting.start_ns),
             failing_reads=scenario.failing_reads,
@@ -196,7 +196,7 @@ class Branch:
         )
         Script(world, scenario.events, setting.profile)
         Preemption(world, marks=setting.profile.has("disruption_target"))
-        AttachedVolumes(world, setting.kinds_read)
+        AttachedVolumes(world)
         kinds = sorted({kind for c in controllers for kind in c.watches})
         listed = world.begin(kinds, joined_kubelets(setting) if scenario.join else None)
         engine = Engine(controllers, listed, join=scenario.join, kinds=kinds, numbers=api.numbers)

@@ -196,6 +196,7 @@ def assemble(scenario: Scenario, given: Given | None = None) -> Setting:
         kinds_read |= given.kinds_read
     if scenario.generate is not None:
         kinds_read |= GENERATED_KINDS
+    cluster.kinds_read = kinds_read
     return Setting(scenario, profile, start_ns, cluster, kinds_read)
 
 

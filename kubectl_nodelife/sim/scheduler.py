@@ -112,13 +112,10 @@ class Scheduler:
         self,
         api: Api,
         agenda: Agenda,
-        kinds_read: frozenset[str] = frozenset(),
         scoring: Scoring | None = None,
     ) -> None:
-        """`kinds_read`: kinds of which an object that is not there is known not to exist."""
         self._api = api
         self._agenda = agenda
-        self._kinds_read = kinds_read
         self._scoring = scoring or FewestPods()
         self._waiting: dict[Hashable, _Line] = {}
         self._line_of: dict[Key, Hashable] = {}
@@ -149,7 +146,7 @@ class Scheduler:
         """
         if cache is None or placement is None:
             classes = PodClasses()
-            cache = StoreCache(self._api, classes, self._kinds_read)
+            cache = StoreCache(self._api, classes)
             placement = PlacementSimulator(cache, self._scoring, classes, unstated_room=True)
         self._cache: NotifiedCache = cache
         self.placement = placement
@@ -348,11 +345,9 @@ def _seen_by_filters(node: Node) -> tuple[object, ...]:
 class StoreCache:
     """The API's objects, as the simulated scheduler needs them."""
 
-    def __init__(self, api: Api, classes: PodClasses, kinds_read: frozenset[str]) -> None:
-        """`kinds_read`: kinds of which an object that is not there is known not to exist."""
+    def __init__(self, api: Api, classes: PodClasses) -> None:
         self._store = api.store
         self.empty_selector_spreads = api.profile.has("empty_selector_spreads")
-        self._kinds_read = kinds_read
         self._rooms = RoomOnNodes(classes)
         self._free: dict[str, list[PersistentVolume]] | None = None
         self._keep_off: dict[Key, None] = dict.fromkeys(
@@ -463,7 +458,7 @@ class StoreCache:
 
     def volumes_read(self) -> bool:
         """True if claims and volumes were read at all."""
-        return {"PersistentVolumeClaim", "PersistentVolume"} <= self._kinds_read
+        return all(map(self._store.was_read, ("PersistentVolumeClaim", "PersistentVolume")))
 
 
 def is_ready_or_silent(node: Node) -> bool:

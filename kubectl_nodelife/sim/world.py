@@ -116,7 +116,6 @@ class World:
         terms: KubeletTerms,
         *,
         end_ns: int,
-        kinds_read: frozenset[str] = frozenset(),
         faults: Faults | None = None,
         failing: FailingWrites | None = None,
         failing_reads: Sequence[FailingRead] = (),
@@ -124,19 +123,18 @@ class World:
         scoring: Scoring | None = None,
     ) -> None:
         """`api` holds what is there at t=0, and its clock; `end_ns`: the last instant, ns since the
-        epoch. `kinds_read`: kinds of which an object that is not there is known not to exist.
+        epoch.
         `status_rules`: of the kubelets' status managers; None: they have none. `failing`: writes
         that fail by the scenario, `failing_reads`: reads of Leases; `faults`: writes, by a test.
         `scoring`: how the scheduler chooses among the nodes that fit.
         """
         self.agenda = Agenda()
         self.api = api
-        api.store.kinds_read = kinds_read
         self.kubelets = Kubelets(self.api, self.agenda, terms)
-        self.scheduler = Scheduler(self.api, self.agenda, kinds_read, scoring)
-        self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.place, kinds_read)
+        self.scheduler = Scheduler(self.api, self.agenda, scoring)
+        self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.place)
         self.deployments = Deployments(self.api, self.agenda, self.scheduler.place)
-        self.disruption = DisruptionController(self.api, self.agenda, self.owners)
+        self.disruption = DisruptionController(self.api, self.agenda, self.api.store)
         self.endpoints = EndpointsController(self.api, self.agenda)
         self.failures: list[Outcome] = []
         self._failed_now = FailedWrites()
@@ -179,7 +177,7 @@ class World:
         other.scheduler = self.scheduler.fork(api, agenda)
         other.owners = self.owners.fork(api, agenda, other.scheduler.place)
         other.deployments = self.deployments.fork(api, agenda, other.scheduler.place)
-        other.disruption = self.disruption.fork(api, agenda, other.owners)
+        other.disruption = self.disruption.fork(api, agenda, api.store)
         other.endpoints = self.endpoints.fork(api, agenda)
         if self.managers is not None and self.container_events is not None:
             hits = other._hits_kubelet

@@ -102,7 +102,6 @@ def test_all_that_is_planned_is_confirmed(
         Api(timeline, setting.start_ns, setting.cluster.copy()),
         scenario.kubelet,
         end_ns=setting.start_ns + scenario.duration_ns,
-        kinds_read=setting.kinds_read,
         status_rules=setting.status_rules,
     )
     Script(world, scenario.events)

@@ -85,7 +85,6 @@ def begin(setting: Setting) -> tuple[Engine, World]:
         api,
         setting.scenario.kubelet,
         end_ns=end_ns,
-        kinds_read=setting.kinds_read,
         status_rules=setting.status_rules,
     )
     Script(world, setting.scenario.events)

@@ -82,7 +82,6 @@ class Fleet(VirtualUpgrades):
             api,
             scenario.kubelet,
             end_ns=setting.start_ns + LONGEST_NS,
-            kinds_read=setting.kinds_read,
             faults=self._fault if plan.errors else None,
             status_rules=setting.status_rules,
         )
