@@ -183,7 +183,7 @@ class WorkloadControllers:
         if owner is None:
             return
         if owner.kind == "Job":
-            job = self.find("Job", pod.namespace, owner.name)
+            job = self._api.store.find("Job", pod.namespace, owner.name)
             if JOB_TRACKING in pod.metadata.finalizers and counts_as_ended(pod, job):
                 self._agenda.add(at_ns + JOB_BATCH_NS, OWNER, self._let_go, (pod, cause))
         failed = pod.status.phase == FAILED and pod.metadata.deletion_timestamp is None
