@@ -38,6 +38,7 @@ from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
 from kubectl_nodelife.outlook.explain_zone import not_counted
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook, TaintQueuePosition
 from kubectl_nodelife.outlook.node_verdict import NextAction, NodeVerdict, node_verdict
+from kubectl_nodelife.outlook.played_taint import HORIZON_NS, played_taint
 from kubectl_nodelife.outlook.zone import (
     LossByZone,
     ZoneAfterLoss,
@@ -51,6 +52,7 @@ from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readin
 _LONG_NS = 600 * SECOND_NS
 
 
+_CLOSE_S = 0.15
 _MOST_NAMES = 8
 _OWN = (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
 _MOST = 12
@@ -109,7 +111,7 @@ def _waiting_pods(outlook: Outlook, of_node: NodeOutlook) -> str:
 def _foreseen(outlook: Outlook, of_node: NodeOutlook, terms: list[DelayTerm]) -> str:
     """What comes, or would come if the node fell silent now, in one sentence."""
     low, high = total(terms)
-    silent = of_node.ready in ("True", "") and not of_node.late
+    silent = of_node.ready == "True" and not of_node.late
     condition = "If its heartbeats stopped now, " if silent else "If no heartbeat comes, "
     condition = "" if of_node.ready in ("False", "Unknown") else condition
     would, its = ("would be", "it") if condition else ("is", "It")
@@ -165,7 +167,33 @@ def overdue_sentence(upcoming: NextAction) -> str:
 
 
 def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> list[DelayTerm]:
-    """The delays that add up to the NoExecute taint; empty where it is there or not foreseeable."""
+    """The delays that add up to the NoExecute taint; empty where it is there or not foreseeable.
+
+    Where a play of the present has it at another time, that counts, as one term.
+    """
+    terms = _terms_today(outlook, of_node, zone)
+    if not terms or of_node.classic is not None or not outlook.plays:
+        return terms
+    played = played_taint(outlook.cache, outlook.settings, outlook.now_ns, of_node.node)
+    if played is None:
+        return terms
+    low, high = total(terms)
+    what = "until its NoExecute taint"
+    if played.after_ns is None:
+        if low is None or low * SECOND_NS > HORIZON_NS:
+            return terms
+        origin = f"in a play of {format_duration(HORIZON_NS)} from now it does not come: the zone's"
+        return [DelayTerm(what, None, None, f"{origin} brake stops it before that")]
+    after_s = played.after_ns / SECOND_NS
+    if low is not None and low - _CLOSE_S <= after_s <= (after_s if high is None else high) + 0.3:
+        return terms
+    period_s = outlook.settings.node_monitor_period_ns / SECOND_NS
+    low, high = max(0.0, after_s - period_s), after_s + period_s
+    return [DelayTerm(what, low, high, "read off a play of the present from now on")]
+
+
+def _terms_today(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) -> list[DelayTerm]:
+    """The delays as the zone's queue and rate are today."""
     settings = outlook.settings
     terms: list[DelayTerm] = []
     if of_node.classic is not None:

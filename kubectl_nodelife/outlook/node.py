@@ -163,9 +163,11 @@ class NodeOutlook(msgspec.Struct, frozen=True):
 
         0 where that is no more than lists read one after another explain.
         """
+        if self.lease_age_ns and self.status_age_ns:  # both lie behind
+            return 0
         ready = self.node.ready()
         posted = ready.last_heartbeat_time if ready is not None else None
-        newest = max((int(t) for t in (posted, self.renewed_ns) if t is not None), default=0)
+        newest = max(self.renewed_ns or 0, int(posted or 0))
         return newest - now_ns if newest - now_ns > CLOCKS_APART_NS else 0
 
     @property
@@ -206,6 +208,9 @@ class Outlook:
         self.now_ns = now_ns
         self.first_look = first_look
         self._doubts = doubts
+        self.plays = False
+        """True if the present may be played for an answer: nothing waits meanwhile, as a daemon's
+        loop would."""
         self._taints_due: list[tuple[Node, int]] | None = None
         self._eviction = eviction
         self._positions = {
@@ -254,10 +259,9 @@ class Outlook:
             leases_count=self.settings.leases_count,
             doubt=self._doubts.get(node.name, ""),
             renewed_ns=renew_ns,
+            taint_overdue_ns=self._taint_overdue(node) if self._positions else None,
+            overdue=self._overdue_pods(node) if node.spec.taints else (),
             classic=None if self.settings.taint_mode else self._classic(node, ready, sign.at_ns),
-        )
-        made = replace(
-            made, taint_overdue_ns=self._taint_overdue(node), overdue=self._overdue_pods(node)
         )
         if made.classic is None and made.ready == "True" and made.lost_taints:
             return replace(made, untaint_in=Range(0, self.settings.node_monitor_period_ns))
@@ -429,4 +433,5 @@ def join_controllers(
     outlook = Outlook(
         cache, settings, lifecycle, eviction, now_ns, first_look=first_look, doubts=doubts
     )
+    outlook.plays = True
     return outlook, overdue

@@ -140,7 +140,8 @@ def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     if deletion is not None and stay:
         because = f"Ready, but pods do not tolerate {', '.join(map(str, stay))} for ever"
         return NodeVerdict("evicting", because, upcoming)
-    marks = "; ".join(mark.sentence for mark in foreign_marks(node, now_ns))
+    taints = node.spec.taints
+    marks = "; ".join(m.sentence for m in foreign_marks(node, now_ns)) if taints else ""
     if node.spec.unschedulable:
         also = f"; {marks}" if marks else ""
         because = f"Ready; cordoned, so that no new pod comes{also}"

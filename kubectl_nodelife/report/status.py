@@ -125,7 +125,7 @@ def _headline(status: NodeLifeStatus) -> str:
     name, verdict = worst.outlook.node.name, worst.verdict
     return (
         f"{len(trouble)} of {many} {one if len(trouble) == 1 else more} in trouble{when}; "
-        f"the worst {one} {name}: {verdict.state}{_next(worst)}{_also_overdue(trouble[1:])}."
+        f"the worst {one} {name}: {verdict.state}{_next(worst)}{_also_overdue(worst, trouble[1:])}."
         f"{closed}\n"
         f"Why: kubectl nodelife explain node {name}"
     )
@@ -134,7 +134,7 @@ def _headline(status: NodeLifeStatus) -> str:
 def _closed(status: NodeLifeStatus) -> str:
     """How many nodes other parties' marks close to new pods, and whose these are; "" for none."""
     owners: dict[str, set[str]] = {}
-    for node in status.nodes:
+    for node in (node for node in status.nodes if node.outlook.node.spec.taints):
         for mark in foreign_marks(node.outlook.node, status.now_ns):
             if mark.closed:
                 owners.setdefault(mark.owner, set()).add(node.outlook.node.name)
@@ -162,7 +162,7 @@ def _without_node(status: NodeLifeStatus) -> str:
     return f" {counted(pods, 'pod')} {are} on {names}, which {have} no Node object."
 
 
-def _also_overdue(others: Sequence[NodeEntry]) -> str:
+def _also_overdue(worst: NodeEntry, others: Sequence[NodeEntry]) -> str:
     """The other nodes for which a controller does not do its work; "" for none."""
     late = [
         (node.outlook.node.name, node.verdict.next.overdue_since_ns)
@@ -170,7 +170,9 @@ def _also_overdue(others: Sequence[NodeEntry]) -> str:
         if node.verdict.next is not None and node.verdict.next.overdue_since_ns is not None
     ]
     said = [f"{name} since {format_time(since_ns)}" for name, since_ns in late]
-    return f"; overdue too: {first_names(said, _MOST_NAMED)}" if said else ""
+    upcoming = worst.verdict.next
+    too = " too" if upcoming is not None and upcoming.overdue_since_ns is not None else ""
+    return f"; overdue{too}: {first_names(said, _MOST_NAMED)}" if said else ""
 
 
 def _clocks_ahead(status: NodeLifeStatus) -> str:

@@ -236,12 +236,12 @@ class Api:
     def leave_out_names_in_use(self) -> None:
         """Give no name and no uid that an object has which an earlier play made: the cluster may
         be a snapshot of one."""
-        made = [
-            int(uid[:8], 16)
-            for uid in (pod.metadata.uid for pod in self.store.pods.values())
-            if uid.endswith(_MADE) and _HEX.fullmatch(uid[:8])
-        ]
-        self._created = max(self._created, *made) if made else self._created
+        most = self._created
+        for pod in self.store.pods.values():
+            uid = pod.metadata.uid
+            if uid[8:] == _MADE and _HEX.fullmatch(uid[:8]):
+                most = max(most, int(uid[:8], 16))
+        self._created = most
 
     def new_name(self, generate_name: str, namespace: str = "") -> tuple[str, str]:
         """A name such as `generateName` gets, and a uid, both unique."""

@@ -128,7 +128,8 @@ class WorkloadControllers:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         was, still = old is not None and is_active(old), new is not None and is_active(new)
-        if new is not None and not still:
+        ended = new is not None and not still
+        if new is not None and ended and (new.metadata.finalizers or new.status.phase == FAILED):
             self._clear_away(new, cause)
         owner = None
         if was != still:

@@ -30,10 +30,12 @@ import msgspec
 
 from kubectl_nodelife.commands.cluster.dump_files import SkippedFiles, dump_files, is_stranger
 from kubectl_nodelife.commands.cluster.moment import (
+    ClockSign,
     DoubtedClock,
     agreed_sign,
     clock_behind,
     clocks_ahead,
+    clocks_of,
     newest_sign,
 )
 from kubectl_nodelife.engine.cache import Cache
@@ -159,14 +161,15 @@ def read_dump(
         *unreadable_sentences(loaded.unreadable),
         *_left_out(loaded.left_out),
     ]
-    moment_ns, moment_origin = _moment(found, now, warnings, noted.get(ANNOTATION_MOMENT, ""))
+    clocks = clocks_of(found)
+    moment_ns, moment_origin = _moment(clocks, now, warnings, noted.get(ANNOTATION_MOMENT, ""))
     running = _running(noted.get(ANNOTATION_RUNNING, ""), warnings)
     noted_release = (running.version if running is not None else "", NOTED_VERSION)
     followed = followed_release(
         ((profile or "", "--profile"),), noted_release, kubelet_versions(found)
     )
     unlisted = _unlisted_nodes(loaded, warnings)
-    found, doubted = _without_wrong_clocks(found, moment_ns, followed.profile, warnings)
+    found, doubted = _without_wrong_clocks(found, clocks, moment_ns, followed.profile, warnings)
     return Dump(
         found,
         moment_ns,
@@ -193,12 +196,12 @@ def _left_out(sentences: Sequence[str]) -> Iterator[str]:
 def _unlisted_nodes(loaded: Loaded, warnings: list[str]) -> list[Unreadable]:
     """The nodes of which pods speak, and which no list that was read had the chance to show: only a
     list of nodes knows what does not exist."""
-    nodes = {obj.name for obj in loaded.objects if isinstance(obj, Node)}
+    nodes = {obj.metadata.name for obj in loaded.objects if type(obj) is Node}
     listed = "Node" in loaded.kinds_read and nodes != {loaded.single_node}
     if listed or loaded.all_kinds:
         return []
     nodes |= {found.key[1] for found in loaded.unreadable if found.kind == "Node"}
-    bound = {obj.spec.node_name for obj in loaded.objects if isinstance(obj, Pod)}
+    bound = {obj.spec.node_name for obj in loaded.objects if type(obj) is Pod}
     names = sorted(name for name in bound - nodes if name)
     if names:
         exist = f"{first_names(names, _MOST_NAMES)} {'exists' if len(names) == 1 else 'exist'}"
@@ -210,11 +213,15 @@ def _unlisted_nodes(loaded: Loaded, warnings: list[str]) -> list[Unreadable]:
 
 
 def _without_wrong_clocks(
-    objects: list[KubeObject], moment_ns: int, profile: Profile, warnings: list[str]
+    objects: list[KubeObject],
+    clocks: Sequence[ClockSign],
+    moment_ns: int,
+    profile: Profile,
+    warnings: list[str],
 ) -> tuple[list[KubeObject], tuple[DoubtedClock, ...]]:
     """The objects without the Lease whose age is not to be believed, and whose that was."""
-    warnings += (clock.sentence for clock in clocks_ahead(objects, moment_ns))
-    behind = clock_behind(objects, moment_ns, make_settings(profile).node_monitor_grace_period_ns)
+    warnings += (clock.sentence for clock in clocks_ahead(clocks, moment_ns))
+    behind = clock_behind(clocks, moment_ns, make_settings(profile).node_monitor_grace_period_ns)
     if behind is None:
         return objects, ()
     warnings.append(f"{behind.node}: {behind.sentence}; its age is not evaluated")
@@ -304,7 +311,7 @@ def settings_from(profile: Profile, assignments: Sequence[str]) -> Settings:
 
 
 def _moment(
-    objects: Sequence[KubeObject], now: str | None, warnings: list[str], noted: str
+    clocks: Sequence[ClockSign], now: str | None, warnings: list[str], noted: str
 ) -> tuple[int, str]:
     if now is not None:
         try:
@@ -316,7 +323,7 @@ def _moment(
             return int(parse_time(noted)), "noted in the snapshot"
         except ValueError:
             warnings.append(f"the annotation {ANNOTATION_MOMENT} is no time")
-    sign = agreed_sign(objects)
+    sign = agreed_sign(clocks)
     if sign is not None:
         return sign.time_ns, f"newest sign of life, {sign.source}"
     warnings.append(UNDATED)

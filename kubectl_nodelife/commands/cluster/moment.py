@@ -22,6 +22,8 @@ from kubectl_nodelife.outlook.node import CLOCKS_APART_NS
 
 _CONTROL_PLANE: Final = "kube-system"
 _MANAGER: Final = "kube-controller-manager"
+_LEASE_OF: Final = "the Lease {}"
+_OF_MANAGER: Final = _LEASE_OF.format(_MANAGER)
 
 
 class SignOfLife(NamedTuple):
@@ -53,9 +55,8 @@ def newest_sign(objects: Iterable[KubeObject]) -> SignOfLife | None:
     return max(signs, key=lambda sign: sign.time_ns, default=None)
 
 
-def agreed_sign(objects: Sequence[KubeObject]) -> SignOfLife | None:
+def agreed_sign(clocks: Sequence[ClockSign]) -> SignOfLife | None:
     """The newest sign that is not one clock's alone; None where there is none at all."""
-    clocks = _clocks(objects)
     for place, newest in enumerate(clocks):
         rest = [clock for clock in clocks[place + 1 :] if clock.node != newest.node]
         if not rest:
@@ -67,10 +68,10 @@ def agreed_sign(objects: Sequence[KubeObject]) -> SignOfLife | None:
     return clocks[0].sign if clocks else None
 
 
-def clocks_ahead(objects: Sequence[KubeObject], moment_ns: int) -> list[DoubtedClock]:
+def clocks_ahead(clocks: Sequence[ClockSign], moment_ns: int) -> list[DoubtedClock]:
     """The nodes whose signs lie beyond the moment, by name."""
     found = []
-    for clock in _clocks(objects):
+    for clock in clocks:
         by_ns = clock.sign.time_ns - moment_ns
         if clock.node and by_ns > CLOCKS_APART_NS:
             sentence = f"{clock.node}: its clock is {human_duration(by_ns)} ahead of the others"
@@ -78,29 +79,16 @@ def clocks_ahead(objects: Sequence[KubeObject], moment_ns: int) -> list[DoubtedC
     return sorted(found)
 
 
-def clock_behind(
-    objects: Sequence[KubeObject], moment_ns: int, grace_ns: int
-) -> DoubtedClock | None:
+def clock_behind(clocks: Sequence[ClockSign], moment_ns: int, grace_ns: int) -> DoubtedClock | None:
     """The one node whose Lease is too old, though a manager that works left Ready True; None where
     there is none, or several, which no clock explains."""
-    renewed = [
-        int(obj.spec.renew_time)
-        for obj in objects
-        if isinstance(obj, Lease)
-        and obj.key == (_CONTROL_PLANE, _MANAGER)
-        and obj.spec.renew_time is not None
-    ]
-    if not renewed or not 0 <= moment_ns - renewed[0] + CLOCKS_APART_NS <= 2 * CLOCKS_APART_NS:
+    renewed = [clock.sign.time_ns for clock in clocks if clock.sign.source == _OF_MANAGER]
+    if not renewed or not -CLOCKS_APART_NS <= moment_ns - renewed[0] <= CLOCKS_APART_NS:
         return None
-    old = [
-        clock
-        for clock in _clocks(objects)
-        if clock.node
-        and clock.says_ready
-        and moment_ns - clock.sign.time_ns > grace_ns + CLOCKS_APART_NS
-    ]
-    nodes = sum(isinstance(obj, Node) for obj in objects)
-    if len(old) != 1 or nodes < 2:
+    of_nodes = [clock for clock in clocks if clock.node]
+    latest_ns = moment_ns - grace_ns - CLOCKS_APART_NS
+    old = [clock for clock in of_nodes if clock.says_ready and clock.sign.time_ns < latest_ns]
+    if len(old) != 1 or len(of_nodes) < 2:
         return None
     node, by = old[0].node, human_duration(moment_ns - old[0].sign.time_ns)
     return DoubtedClock(
@@ -120,21 +108,23 @@ def _agree(rest: Sequence[ClockSign], total: int) -> bool:
     return len(nodes) > 1 and 2 * len(nodes) > total and all(c.says_ready for c in nodes)
 
 
-def _clocks(objects: Iterable[KubeObject]) -> list[ClockSign]:
+def clocks_of(objects: Iterable[KubeObject]) -> list[ClockSign]:
     """The newest sign of each clock, the newest first."""
     newest: dict[tuple[str, str], SignOfLife] = {}
     ready: set[str] = set()
     for obj in objects:
-        key, sign = ("", ""), _sign_of_life(obj)
-        if isinstance(obj, Node):
-            key = ("node", obj.name)
+        if type(obj) is Node:
+            key, sign = ("node", obj.name), _sign_of_life(obj)
             if obj.is_ready:
                 ready.add(obj.name)
-        elif isinstance(obj, Lease):
-            key = ("node", obj.name)
-            if obj.namespace == _CONTROL_PLANE and obj.spec.renew_time is not None:
-                key = ("lease", obj.name)
-                sign = SignOfLife(int(obj.spec.renew_time), f"the Lease {obj.name}")
+        elif type(obj) is Lease and obj.namespace == _CONTROL_PLANE:
+            at = obj.spec.renew_time
+            key = ("lease", obj.name)
+            sign = None if at is None else SignOfLife(int(at), _LEASE_OF.format(obj.name))
+        elif type(obj) is Lease:
+            key, sign = ("node", obj.name), _sign_of_life(obj)
+        else:
+            continue
         if sign is not None and (key not in newest or sign.time_ns > newest[key].time_ns):
             newest[key] = sign
     found = [
