@@ -347,7 +347,11 @@ class DecisionTask:
         """Renewals that the watch has not shown; a watch that should have is built anew."""
         shown = self.held.newest("Lease", seen)
         newer, lies = self.leases.take(read, self.host.lifecycle, self.host.cache, shown)
-        if lies:
+        if read.is_older:
+            because = "Leases are older than the watch has shown: the cluster's data were restored"
+            log.warning("%s: all is listed anew", because)
+            self.gate.demand_all(because)
+        elif lies:
             log.warning("the watch of Leases brings no renewals: it is opened anew")
             self.feed.relist(["Lease"])
         return [Put("Lease", lease) for lease in newer]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, cast
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.settlement import is_newer
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease
@@ -29,11 +30,15 @@ ReadLeases = Callable[[], Awaitable[Sequence[KubeObject]]]
 
 
 class LeasesRead(NamedTuple):
-    """A message: the Leases as of a list asked for then, by the daemon's clock; or the error."""
+    """A message: the Leases as of a list asked for then, by the daemon's clock; or the error.
+
+    `is_older`: some are of a lower version than the watch had shown before the list was asked for.
+    """
 
     asked_ns: int
     leases: Sequence[Lease] = ()
     error: str = ""
+    is_older: bool = False
 
 
 class LeaseCheck:
@@ -65,7 +70,8 @@ class LeaseCheck:
         if self._checked_ns >= lost_ns - margin_ns:
             return False
         if self._task is None and now_ns >= self._next_ns:
-            self._task = asyncio.create_task(self._ask(self._read))
+            known = {lease.key: lease for lease in cache.all("Lease")}
+            self._task = asyncio.create_task(self._ask(self._read, known))
         if now_ns > lost_ns:
             _, name = lifecycle.memory.expiry.first() or (0, "a node")
             why = f" ({self._error})" if self._error else ""
@@ -103,12 +109,17 @@ class LeaseCheck:
         )
         return newer, lies
 
-    async def _ask(self, read: ReadLeases) -> None:
+    async def _ask(self, read: ReadLeases, known: Mapping[Any, KubeObject]) -> None:
         asked_ns = self._clock.now_ns()
         try:
             async with asyncio.timeout(READ_SECONDS):
                 leases = cast(Sequence[Lease], await read())
-            await self._queue.put(LeasesRead(asked_ns, leases))
+            is_older = any(
+                (before := known.get(lease.key)) is not None
+                and is_newer(before, lease.metadata.resource_version)
+                for lease in leases
+            )
+            await self._queue.put(LeasesRead(asked_ns, leases, is_older=is_older))
         except (NodelifeError, TimeoutError) as error:
             await self._queue.put(LeasesRead(asked_ns, error=str(error) or "no answer in time"))
 

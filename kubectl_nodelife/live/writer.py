@@ -19,7 +19,7 @@ import asyncio
 import platform
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import unquote
 
 import aiohttp
@@ -33,6 +33,7 @@ from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.decode import decode_json
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.clock import ServerClock, steady_ns
 from kubectl_nodelife.live.transport import read_body
@@ -91,6 +92,16 @@ class WritingSession(Session):
         return answer, serial
 
 
+class ReadJudge(Protocol):
+    """Compares what is read from the API server's own store with what was known before."""
+
+    def known(self, kind: str, key: tuple[str, str]) -> KubeObject | None:
+        """What is known of it before the request is sent."""
+
+    def judge(self, read: KubeObject, known: KubeObject | None) -> None:
+        """It was read."""
+
+
 class Writer:
     """Sends calls in one controller's name. `now_ns` is the clock of decisions."""
 
@@ -114,6 +125,7 @@ class Writer:
         self._now_ns = now_ns
         self._dry_run = dry_run
         self._request_s = request_s
+        self.judge: ReadJudge | None = None
         self._agent = user_agent(controller)
         self._manager = f"kubectl-nodelife-{controller}"
 
@@ -128,8 +140,13 @@ class Writer:
 
         `may_resend` is asked before what the server wants to have later is sent again.
         """
-        request = request_of_call(call)
-        return await self.send(request, call.kind, timeout_s=timeout_s, may_resend=may_resend)
+        request, judge = request_of_call(call), self.judge
+        key = getattr(call, "key", ("", ""))  # a list has none
+        known = judge.known(call.kind, key) if judge is not None else None
+        answer = await self.send(request, call.kind, timeout_s=timeout_s, may_resend=may_resend)
+        if judge is not None and answer.obj is not None and "resourceVersion=" not in request.path:
+            judge.judge(answer.obj, known)
+        return answer
 
     async def send(
         self,

@@ -104,3 +104,52 @@ def test_a_renewal_that_waits_to_be_taken_in_was_told(tmp_path: Path, held: bool
         assert "Lease" not in lab.feed.relisted
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "shown, listed, is_older",
+    [
+        pytest.param("9", "12", False, id="newer"),
+        pytest.param("9", "9", False, id="the-same"),
+        pytest.param("9", "5", True, id="older:restored"),
+        pytest.param("9", "x", False, id="no-number"),
+    ],
+)
+def test_a_list_older_than_the_watch_is_of_restored_data(
+    shown: str, listed: str, is_older: bool
+) -> None:
+    """What the watch shows while the list is on its way does not make the list old."""
+
+    def version(text: str) -> Lease:
+        meta = ObjectMeta(name="n", namespace="kube-node-lease", resource_version=text)
+        return Lease(meta, LeaseSpec(renew_time=Time(START_NS)))
+
+    async def story() -> bool:
+        cache = Cache()
+        cache.apply(Put("Lease", version(shown)), START_NS)
+
+        async def read() -> list[Any]:
+            cache.apply(Put("Lease", version("100")), START_NS)
+            return [version(listed)]
+
+        clock: Any = SimpleNamespace(now_ns=lambda: START_NS + GRACE_NS - SECOND_NS)
+        queue: asyncio.Queue[LeasesRead] = asyncio.Queue()
+        LeaseCheck(read, clock, queue).must_wait(lifecycle(), cache)
+        return (await queue.get()).is_older
+
+    assert asyncio.run(story()) is is_older
+
+
+def test_after_a_restore_all_kinds_are_listed_anew(tmp_path: Path) -> None:
+    """Watches that wait for versions which do not come say nothing of any kind."""
+
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await lab.begin(node("n1"), lease("n1"))
+        await lab.after(46)
+        lab.feed.relisted.clear()
+        await lab.tell(LeasesRead(lab.now, [], is_older=True))
+        assert {"Node", "Pod", "Lease"} <= set(lab.feed.relisted)
+        assert "were restored" in lab.watcher.stands_still
+
+    asyncio.run(story())

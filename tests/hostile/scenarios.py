@@ -12,8 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.engine.calls.call import STRATEGIC_MERGE
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time
+from kubectl_nodelife.sandbox.store import StoredObject
 from tests.enforce.observer import LEASE
 from tests.enforce.simulated_api import Fault, Sent
 from tests.enforce.simulated_daemon import Process
@@ -322,7 +324,59 @@ def _hangs(process: Process) -> None:
     task._gather = forever  # type: ignore[method-assign]
 
 
+def _grow_old(stand: Stand) -> None:
+    """The cluster has had many changes."""
+    stand.server.store.version += 1_000_000
+
+
+def _restore(stand: Stand) -> None:
+    """etcd's data are restored from a backup that was made right before, behind the API server's
+    back: all is there, in lower versions, and watches wait for versions that do not come.
+    """
+    server = stand.server
+    server.live()
+    for collection in server.store.collections.values():
+        for key, entry in collection.entries.items():
+            document, version = entry.document(), entry.version // 2
+            document["metadata"]["resourceVersion"] = str(version)
+            raw = json.dumps(document).encode()
+            collection.entries[key] = StoredObject(raw, collection.to_slice(raw), version)
+        collection.log.clear()
+    server.store.version //= 2
+    server._seen = server.store.version
+
+
+def restored(at_s: float, *, lists_are_old: bool) -> Scenario:
+    """A node is lost while all watches are silent for ever. It must be said within 15 s, and not
+    only where a list shows it: those of the API server's cache are of the world before. A person
+    restarts the API server, and lets the daemon go on.
+    """
+
+    def begin(stand: Stand) -> None:
+        _restore(stand)
+        for kind in KINDS if lists_are_old else ():
+            stand.processes[0].watches.fall_behind(kind)
+
+    def judge(stand: Stand) -> None:
+        breakers = stand.processes[0].enforcement.guard.breakers.values()
+        if not any("data were restored" in breaker.because for breaker in breakers):
+            stand.broken.append("after 15 s it is not said that the data were restored")
+
+    def restart(stand: Stand) -> None:
+        watches = stand.processes[0].watches
+        for kind in KINDS:
+            watches.go_on(kind)
+            watches.break_off(kind, SECOND_NS, relist=True)
+
+    lists = "-and-lists" if lists_are_old else ""
+    return Scenario(
+        f"etcd-is-restored-behind-open-watches{lists}-at-{at_s}s",
+        happens=((1, _grow_old), (at_s, begin), (at_s + 15, judge), (at_s + 20, restart)),
+    )
+
+
 SCENARIOS: tuple[Scenario, ...] = (
+    *(restored(at_s, lists_are_old=old) for at_s in (9, 12, 18) for old in (False, True)),
     cannot_work("has-a-full-disk", _full_disk),
     cannot_work("has-no-descriptors", _no_descriptors),
     cannot_work("makes-no-turn", _hangs),

@@ -26,6 +26,7 @@ from kubectl_nodelife.daemon.enforce.leader_health import LeaderHealth
 from kubectl_nodelife.daemon.enforce.lease_reread import LeaseReread
 from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
 from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
+from kubectl_nodelife.daemon.enforce.restored_data import RestoredData
 from kubectl_nodelife.daemon.enforce.settling import moved_journals, settle_all, settle_later
 from kubectl_nodelife.daemon.enforce.tripwires import (
     ALL_AT_ONCE,
@@ -420,6 +421,10 @@ class Enforcement:
             self._gate.closed_because,
             lambda: self.is_sending,
         )
+        judge = RestoredData(cache, self._time_back)
+        for writer in (self._side, *(each.writer for each in writers.values())):
+            writer.judge = judge
+        evidence.judge = judge
         return LiveExecutor(port, writers, WorkerSlots(cache, daemon_set_syncs(task.settings)))
 
     def _set_tripwires(self, cache: Cache, decisions: DecisionTask) -> Tripwires:

@@ -27,7 +27,7 @@ from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.listwatch import list_all
 from kubectl_nodelife.live.requests import Resource
-from kubectl_nodelife.live.writer import Writer
+from kubectl_nodelife.live.writer import ReadJudge, Writer
 
 READ_SECONDS: Final = 5.0
 FEW: Final = 10
@@ -38,7 +38,8 @@ class LeaseReread:
     """The last sign of life of nodes, read from the API server right before one is called lost.
 
     `watch_lies` is called, at most once a monitor period, where the watch has not shown a renewal
-    that is there. `leases_count`: Leases are signs of life in this release.
+    that is there. `leases_count`: Leases are signs of life in this release. `judge`: sees what is
+    listed.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class LeaseReread:
         self._period_ns = period_ns
         self.watch_lies: Callable[[], None] = lambda: None
         self.leases_count = True
+        self.judge: ReadJudge | None = None
         self._lied_ns = 0
         self._asked: deque[int] = deque()
         self._listing = asyncio.Lock()
@@ -102,11 +104,15 @@ class LeaseReread:
     async def _check_loss_by_list(self, node: str, now_ns: int) -> Result:
         async with self._listing:
             if self._listed_ns < now_ns - self._period_ns:
+                known = {lease.key: lease for lease in self._cache.all("Lease")}
                 try:
                     resource = Resource(kind_named("Lease"), NAMESPACE_NODE_LEASE)
                     listing = await list_all(self._client, resource)
                 except NodelifeError as error:
                     return Result(503, f"the Leases cannot be listed: {error}")
+                for listed in listing.objects:
+                    if self.judge is not None:
+                        self.judge.judge(listed, known.get(listed.key))
                 self._listed = {obj.name: obj for obj in listing.objects}
                 self._listed_ns = self._monotonic_ns()
         lease = self._listed.get(node)
