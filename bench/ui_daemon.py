@@ -29,10 +29,11 @@ READERS: Final = (1, 16)
 
 READ: Final = """
 import socket, sys, threading
-port, cookie, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+port, session, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 def read():
     with socket.create_connection(("127.0.0.1", port)) as one:
-        lines = "GET /api/v1/stream HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Cookie: {cookie}"
+        lines = ["GET /api/v1/stream HTTP/1.1", f"Host: 127.0.0.1:{port}"]
+        lines.append(f"X-Nodelife-Session: {session}")
         one.sendall("\\r\\n".join((*lines, "", "")).encode())
         while one.recv(65536):
             pass
@@ -126,7 +127,7 @@ async def _readers(endpoint: PageEndpoint, sessions: Sessions, count: int) -> As
     session = sessions.begin(sessions.token())
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", READ, str(endpoint.port)),
-        *(f"nodelife-{endpoint.port}={session}", str(count)),
+        *(str(session), str(count)),
     )
     try:
         yield

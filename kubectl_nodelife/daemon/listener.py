@@ -38,7 +38,7 @@ _LISTENERS: Final = 3
 _MOST_PEERS: Final = 256
 _PAUSE_S: Final = 0.1
 _REFUSED_PAUSE_S: Final = 0.003
-_MOST_WAIT_S: Final = 1.0
+MOST_WAIT_S: Final = 1.0
 _BACKLOG: Final = 128
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -73,6 +73,16 @@ class Rates:
         if len(self._left) > _MOST_PEERS:
             self._left.popitem(last=False)
         return max(0.0, -left / rate.a_second)
+
+    async def turn(self, peer: str) -> bool:
+        """Wait until it is this one's turn; False where that is too far away."""
+        wait_s = self.wait_s(peer)
+        if wait_s > MOST_WAIT_S:
+            self.give_back(peer)
+            return False
+        if wait_s:
+            await asyncio.sleep(wait_s)
+        return True
 
     def give_back(self, peer: str) -> None:
         """What was taken last is not used."""
@@ -245,20 +255,16 @@ class BoundedListener:
         held.asked = True
         held.serving += 1
         try:
-            wait_s = self._requests.wait_s(held.peer)
-            if wait_s > _MOST_WAIT_S:
-                self._requests.give_back(held.peer)
+            if not await self._requests.turn(held.peer):
                 return web.Response(status=429, headers={"Retry-After": "1"})
-            await self._give_way(wait_s)
+            await self._give_way()
             return await handler(request)
         finally:
             held.serving -= 1
 
-    async def _give_way(self, wait_s: float) -> None:
-        """Wait for the turn, and a while for writes to the cluster that are on their way."""
-        if wait_s:
-            await asyncio.sleep(wait_s)
-        until_s = time.monotonic() + _MOST_WAIT_S
+    async def _give_way(self) -> None:
+        """Wait a while for writes to the cluster that are on their way."""
+        until_s = time.monotonic() + MOST_WAIT_S
         while self._is_busy() and time.monotonic() < until_s:
             await asyncio.sleep(_PAUSE_S)
 

@@ -96,6 +96,7 @@ def test_the_token_leaves_the_address_and_works_once() -> None:
             window = page.browser
             assert await window.run("return location.href") == f"{page.url}#/"
             assert await window.run("return document.cookie") == ""
+            assert await window.run("return Object.keys(localStorage).length") == 0
             fetched = "return performance.getEntriesByType('resource').map(e => e.name)"
             names = await window.run(fetched)
             assert names and all(name.startswith(page.url) for name in names)

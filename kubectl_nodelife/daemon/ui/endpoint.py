@@ -14,26 +14,33 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import shlex
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from http import HTTPStatus
 from importlib.resources import files
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
-from kubectl_nodelife.daemon.listener import REQUEST_SECONDS, BoundedListener
+from kubectl_nodelife.daemon.listener import REQUEST_SECONDS, BoundedListener, Rate, Rates
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.server import Answer, Query
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast, Subscriber
 from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.errors import BadInput, NodelifeError
+from kubectl_nodelife.kube.errors import where_raised
 
 MOST_ANSWERS: Final = 4
 WRITE_SECONDS: Final = 10.0
 COMMENT_SECONDS: Final = 15.0
+OF_A_SESSION: Final = Rate(20, 60)
+SHARED: Final = ("drains", "replay", "upgrade")
+SHARED_SECONDS: Final = 2.0
+_MOST_SHARED: Final = 16
 
 QUESTIONS: Final = (
     *("status", "explain", "changes", "daemonset"),
@@ -46,6 +53,7 @@ TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 
+SESSION: Final = "X-Nodelife-Session"
 MOST_HEADER_BYTES: Final = 8 * 1024
 MOST_BODY_BYTES: Final = 4 * 1024
 READING: Final = frozenset({"GET", "HEAD"})
@@ -149,7 +157,9 @@ class PageEndpoint:
         self._sessions = sessions
         self._files = page_files()
         self._answering = asyncio.Semaphore(MOST_ANSWERS)
-        self._playing = asyncio.Lock()
+        self._playing, self._sharing = asyncio.Lock(), asyncio.Lock()
+        self._shared: dict[str, tuple[float, Any]] = {}
+        self._rates = Rates(dict.fromkeys((True, False), OF_A_SESSION))
         app = web.Application(middlewares=[self._admit], client_max_size=MOST_BODY_BYTES)
         for path in self._files:
             app.router.add_get(path, self._file)
@@ -192,7 +202,7 @@ class PageEndpoint:
             status = error.status
             return web.Response(status=status)
         finally:
-            if status >= HTTPStatus.BAD_REQUEST:  # never the query, a cookie or a token
+            if status >= HTTPStatus.BAD_REQUEST:  # never the query, a session or a token
                 log.info("page: %s %.100r: %d", request.method, request.path, status)
 
     # Files and sessions
@@ -201,55 +211,51 @@ class PageEndpoint:
         body, kind = self._files[request.path]
         return web.Response(body=body, headers={"Content-Type": kind})
 
-    def _cookie(self) -> str:
-        return f"nodelife-{self.port}"
-
     async def _session(self, request: web.Request) -> web.Response:
         try:
             token = msgspec.json.decode(await self._body(request), type=dict[str, str])["token"]
         except (msgspec.MsgspecError, KeyError):
             raise web.HTTPBadRequest from None
-        if self._sessions.is_closed():
+        peer = self._listener.peer_of(request)
+        if self._sessions.is_closed(peer):
             raise web.HTTPTooManyRequests
-        session = self._sessions.begin(token)
+        session = self._sessions.begin(token, peer)
         if session is None:
             raise web.HTTPUnauthorized
-        response = web.Response(status=HTTPStatus.NO_CONTENT)
-        response.set_cookie(self._cookie(), session, path="/", httponly=True, samesite="Strict")
-        return response
+        return _json(msgspec.json.encode({"session": session}))
 
     async def _require_session(self, request: web.Request) -> web.Response:
         self._check(request)
         return _json(msgspec.json.encode({"readOnly": self._is_read_only(request)}))
 
     async def _logout(self, request: web.Request) -> web.Response:
-        self._sessions.end(request.cookies.get(self._cookie(), ""))
-        response = web.Response(status=HTTPStatus.NO_CONTENT)
-        response.del_cookie(self._cookie(), path="/", httponly=True, samesite="Strict")
-        return response
+        self._sessions.end(_session_of(request))
+        return web.Response(status=HTTPStatus.NO_CONTENT)
 
     def _check(self, request: web.Request) -> None:
-        if not self._sessions.holds(request.cookies.get(self._cookie(), "")):
+        if not self._sessions.holds(_session_of(request)):
             raise web.HTTPUnauthorized
 
     def _is_read_only(self, request: web.Request) -> bool:
-        return self._sessions.is_read_only(request.cookies.get(self._cookie(), ""))
+        return self._sessions.is_read_only(_session_of(request))
 
     # Answers
 
     async def _answer(self, request: web.Request) -> web.Response:
-        self._check(request)
+        await self._take_turn(request)
         question = request.path.rpartition("/")[2]
         query = {key: request.query.getall(key) for key in request.query}
         query["output"] = ["json"]
         async with self._answering:
-            return await self._respond(question, query)
+            if question not in SHARED:
+                return await self._respond(question, query)
+            return await self._respond_shared(question, query)
 
     async def _what_if(self, request: web.Request) -> web.Response:
         """The effects of acts, played in a child of the daemon: one at a time, and no longer than
         the page waits.
         """
-        self._check(request)
+        await self._take_turn(request)
         if self._is_read_only(request):
             raise web.HTTPForbidden
         try:
@@ -265,11 +271,36 @@ class PageEndpoint:
         async with self._playing:
             return await self._respond("what_if", {"word": words, "output": ["json"]})
 
+    async def _take_turn(self, request: web.Request) -> None:
+        """Each session has a rate: an address for other screens may be in many hands."""
+        self._check(request)
+        if not await self._rates.turn(_session_of(request)):
+            raise web.HTTPTooManyRequests
+
+    async def _respond_shared(self, question: str, query: Query) -> web.Response:
+        """An answer that costs a child or a look into the journal: one at a time, and the same for
+        all that ask within two seconds.
+        """
+        key = json.dumps([question, query], sort_keys=True)
+        async with self._sharing:
+            at_s, kept = self._shared.get(key, (0.0, None))
+            if kept is None or time.monotonic() - at_s > SHARED_SECONDS:
+                made = await self._respond(question, query)
+                kept = made.status, made.body
+                self._shared[key] = time.monotonic(), kept
+                while len(self._shared) > _MOST_SHARED:
+                    del self._shared[next(iter(self._shared))]
+        return _json(*reversed(kept))
+
     async def _respond(self, question: str, query: Query) -> web.Response:
         try:
             answer = await self._answers[question](query)
         except NodelifeError as error:
             return _refused(error)
+        except Exception as error:  # a query that no page of ours sends
+            log.warning("page: %s cannot be answered: %s", question, where_raised(error))
+            what = {"what": "this question cannot be answered", "on": question}
+            return _json(msgspec.json.encode({"error": what}), HTTPStatus.BAD_REQUEST)
         text = answer.get("text")
         return _json(text.encode() if isinstance(text, str) else msgspec.json.encode(answer))
 
@@ -297,10 +328,17 @@ class PageEndpoint:
     ) -> None:
         while not subscriber.dropped:
             chunk = await subscriber.take(COMMENT_SECONDS)
-            if not self._sessions.holds(request.cookies.get(self._cookie(), "")):
+            if not self._sessions.holds(_session_of(request)):
                 return
             async with asyncio.timeout(WRITE_SECONDS):
                 await response.write(chunk or b":\n\n")
+
+
+def _session_of(request: web.Request) -> str:
+    """The session that is named; "" for none. Never a cookie: browsers send those to every port of
+    a host (RFC 6265, 8.5), and another user of this machine may listen at one.
+    """
+    return request.headers.get(SESSION, "")
 
 
 async def _with_headers(request: web.Request, response: web.StreamResponse) -> None:

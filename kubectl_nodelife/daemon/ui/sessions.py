@@ -17,9 +17,11 @@ TOKEN_SECONDS: Final = 120.0
 READ_ONLY_TOKEN_SECONDS: Final = 600.0
 SESSION_SECONDS: Final = 12 * 3600.0
 MOST_SESSIONS: Final = 16
+"""So many of each kind: those that only look on end none of the owner's."""
 MOST_TOKENS: Final = 16
 MOST_WRONG: Final = 10
 CLOSED_SECONDS: Final = 60.0
+_MOST_PEERS: Final = 256
 
 
 class _Pass(NamedTuple):
@@ -37,8 +39,8 @@ class Sessions:
         self._lasts_s = min(lasts_s, SESSION_SECONDS)
         self._tokens: dict[str, _Pass] = {}
         self._sessions: dict[str, _Pass] = {}
-        self._wrong = 0
-        self._closed_until_s = 0.0
+        self._wrong: dict[str, int] = {}
+        self._closed_until_s: dict[str, float] = {}
 
     def token(self, *, read_only: bool = False) -> str:
         """A new token, good once and for two minutes; `read_only`: often, and for ten. The oldest
@@ -52,32 +54,35 @@ class Sessions:
             del self._tokens[next(iter(self._tokens))]
         return made
 
-    def begin(self, token: str) -> str | None:
-        """The session that a token begins; None: it does not. Ten wrong ones close the door for a
-        minute, for right ones too.
+    def begin(self, token: str, peer: str = "") -> str | None:
+        """The session that a token begins; None: it does not. Ten wrong ones of a peer close the
+        door for a minute, for its right ones too.
         """
         self._forget()
-        if self.is_closed():
+        if self.is_closed(peer):
             return None
         found = _find(self._tokens, token)
         if found is None:
-            self._wrong += 1
-            if self._wrong >= MOST_WRONG:
-                self._wrong = 0
-                self._closed_until_s = self._now_s() + CLOSED_SECONDS
+            self._wrong[peer] = self._wrong.pop(peer, 0) + 1
+            if self._wrong[peer] >= MOST_WRONG:
+                del self._wrong[peer]
+                self._closed_until_s[peer] = self._now_s() + CLOSED_SECONDS
+            while len(self._wrong) > _MOST_PEERS:
+                del self._wrong[next(iter(self._wrong))]
             return None
         read_only = self._tokens[found].read_only
         if not read_only:
             del self._tokens[found]
         made = secrets.token_urlsafe(32)
         self._sessions[made] = _Pass(self._now_s() + self._lasts_s, read_only)
-        while len(self._sessions) > MOST_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
+        alike = [key for key, kept in self._sessions.items() if kept.read_only == read_only]
+        for oldest in alike[:-MOST_SESSIONS]:
+            del self._sessions[oldest]
         return made
 
-    def is_closed(self) -> bool:
-        """True if there were so many wrong tokens that none is taken now."""
-        return self._now_s() < self._closed_until_s
+    def is_closed(self, peer: str = "") -> bool:
+        """True if there were so many wrong tokens of this peer that none of it is taken now."""
+        return self._now_s() < self._closed_until_s.get(peer, 0.0)
 
     def holds(self, session: str) -> bool:
         """True if that is a session that goes on."""
@@ -106,6 +111,8 @@ class Sessions:
         for kept in (self._tokens, self._sessions):
             for key in [key for key, good in kept.items() if good.until_s <= now_s]:
                 del kept[key]
+        for peer in [peer for peer, until_s in self._closed_until_s.items() if until_s <= now_s]:
+            del self._closed_until_s[peer]
 
 
 def _find(kept: Iterable[str], given: str) -> str | None:

@@ -1,6 +1,7 @@
 // The explanation of one object, beside the wall: the daemon's own answer, in its own words.
 
-import { byId, on, post, stretch } from "./rows.js";
+import { byId, on, stretch } from "./rows.js";
+import { ask, post } from "./session.js";
 import { counted, duration, fullName, make, shown } from "./text.js";
 
 const KINDS = { node: "Node", pod: "Pod", daemonset: "DaemonSet", zone: "Zone" };
@@ -109,7 +110,7 @@ export class Panel {
     const query = new URLSearchParams({ kind: asked.kind, name: asked.name });
     if (asked.namespace) query.set("namespace", asked.namespace);
     try {
-      const answer = await fetch(`/api/v1/explain?${query}`);
+      const answer = await ask(`/api/v1/explain?${query}`);
       if (answer.status === 401) { this.refused(); return; }
       const text = await answer.text();
       if (asked !== this.object || text === this.text) return;

@@ -1,6 +1,7 @@
 // What happened: a lane for each actor, and the changes as rows. A stretch of time can be chosen.
 
 import { byId, on, Rows, write } from "./rows.js";
+import { ask } from "./session.js";
 import { palette, sharp } from "./shapes.js";
 import { counted, duration, fullName, make, press, shown } from "./text.js";
 import { timeLine } from "./time_line.js";
@@ -83,7 +84,7 @@ export class Happened {
     const until = Math.max(0, Math.floor(this.now + model.epoch - range.high) - 1);
     if (seconds <= 0) return;
     try {
-      const answer = await fetch(`/api/v1/replay?since=${seconds}000000000&until=${until}000000000`);
+      const answer = await ask(`/api/v1/replay?since=${seconds}000000000&until=${until}000000000`);
       if (answer.status === 401) { this.refused(); return; }
       found = (await answer.json()).items.map((item) => ({
         id: item.id, atS: Date.parse(item.time) / 1000 - model.epoch, controller: item.actor.kind === "kubelet" ? "kubelets" : item.actor.name, action: item.action,

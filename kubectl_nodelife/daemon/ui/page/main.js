@@ -4,9 +4,10 @@ import { Panel, objectOf } from "./explain.js";
 import { Happened, rangeOf } from "./happened.js";
 import { addressOf, legend, next, table, works } from "./lists.js";
 import { Model } from "./model.js";
-import { byId, on, post, write } from "./rows.js";
+import { byId, on, write } from "./rows.js";
+import { ask, keep, post, session } from "./session.js";
 import { forgetPalette } from "./shapes.js";
-import { connect } from "./stream.js";
+import { borrowed, connect } from "./stream.js";
 import { counted, make, shown } from "./text.js";
 import { Wall } from "./wall.js";
 
@@ -33,15 +34,17 @@ async function begin() {
   const token = location.hash.startsWith("#token=") ? location.hash.slice(7) : "";
   if (token) {
     history.replaceState(null, "", `/${location.search}#/`);
-    await post("/session", { token });
+    const begun = await post("/session", { token });
+    if (begun.ok) keep((await begun.json()).session);
   }
-  const session = await fetch("/session");
-  if (!session.ok) {
+  if (!session()) keep(await borrowed());
+  const known = await ask("/session");
+  if (!known.ok) {
     byId("summary").textContent = "";
     refuse();
     return;
   }
-  panel.readOnly = (await session.json()).readOnly;
+  panel.readOnly = (await known.json()).readOnly;
   again = connect((event, told) => { if (event === "snapshot") begun(); model.take(event, told, performance.now()); wake(); }, lost);
   route();
 }
@@ -54,7 +57,7 @@ function begun() {
 
 /** The stream was refused: the session is over, or there are too many readers. */
 async function lost() {
-  const answer = await fetch("/session").catch(() => null);
+  const answer = await ask("/session").catch(() => null);
   if (answer?.status === 401) refuse();
   else setTimeout(again, 5000);
 }

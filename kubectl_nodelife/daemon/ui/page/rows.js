@@ -10,9 +10,6 @@ export const write = (element, text) => { if (element.textContent !== text) elem
 /** Lay it between two shares of its line. */
 export const stretch = (element, low, high) => Object.assign(element.style, { left: `${low * 100}%`, width: `${(high - low) * 100}%` });
 
-/** POST, as the server takes it: a form cannot send this. */
-export const post = (path, asked, signal = null) => fetch(path, { signal, method: "POST", headers: { "X-Nodelife": "1", "Content-Type": "application/json" }, body: JSON.stringify(asked) });
-
 /** A list of which only new rows are made, and those in another place are moved. */
 export class Rows {
   rows = new Map();

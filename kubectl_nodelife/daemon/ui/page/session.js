@@ -1,0 +1,12 @@
+// The session goes as a header with each request: a cookie would go to every port of this machine.
+
+export const session = () => sessionStorage.nodelife ?? "";
+
+export const keep = (found) => { sessionStorage.nodelife = found; };
+
+const sent = (headers = {}) => ({ "X-Nodelife-Session": session(), ...headers });
+
+export const ask = (path) => fetch(path, { headers: sent() });
+
+/** POST, as the server takes it: a form cannot send this. */
+export const post = (path, asked, signal = null) => fetch(path, { signal, method: "POST", headers: sent({ "X-Nodelife": "1", "Content-Type": "application/json" }), body: JSON.stringify(asked) });
