@@ -1,7 +1,9 @@
 """The daemon's log file: readable by the user alone, in UTC, at most five files of two megabytes.
 
 It records when the daemon started, what it watches, when it could not watch, and changed settings.
-No tokens, no bodies.
+No tokens, no bodies. Whatever packages log, threads that end by an exception and Python's warnings
+go to the same file, by the same limits; of these only the kind is kept, since their texts and those
+of exceptions may quote a secret, and what others can cause in masses fills no disk.
 
 `QuarantineLog` records what enters and leaves quarantine. Nothing of an object's
 values is logged, and of an exception only its type and where it came from: either might quote a
@@ -14,6 +16,9 @@ import contextlib
 import logging
 import logging.handlers
 import os
+import re
+import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterable, Sequence
@@ -23,7 +28,7 @@ from typing import Final
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Gone, Put, Unreadable
 from kubectl_nodelife.engine.quarantine import Bug, Quarantine, words
-from kubectl_nodelife.kube.errors import places_raised
+from kubectl_nodelife.kube.errors import places_raised, where_raised
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import Ref
@@ -36,6 +41,9 @@ _STORM_MESSAGES = 10
 _STORM_SECONDS = 60.0
 _STORM_KEY = 60
 _STORM_KEYS = 1_000
+_LONGEST = 100
+_FOREIGN = re.compile(r": |\n")
+"""What ends a message's kind; values follow it."""
 _FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(message)s"
 
 
@@ -62,11 +70,9 @@ class _Storms(logging.Filter):
         """True if it is to be written; the first after a pause says how many were left out."""
         key = record.name, str(record.msg)[:_STORM_KEY]
         began, count = self._seen.get(key, (record.created, 0))
+        record.left_out = 0
         if record.created - began > _STORM_SECONDS or record.created < began:
-            left_out = count - _STORM_MESSAGES
-            if left_out > 0:
-                record.msg = f"{record.getMessage()} ({left_out} more were left out before)"
-                record.args = ()
+            record.left_out = max(0, count - _STORM_MESSAGES)
             began, count = record.created, 0
         if len(self._seen) > _STORM_KEYS:
             self._seen.clear()
@@ -74,27 +80,57 @@ class _Storms(logging.Filter):
         return count < _STORM_MESSAGES
 
 
+class _Lines(logging.Formatter):
+    """One line a record: our own text, or which package said it and the beginning of its template.
+    Of an exception the type and the place.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        text = record.getMessage()
+        if record.name != log.name:
+            text = f"{record.name}: {_FOREIGN.split(str(record.msg), 1)[0][:_LONGEST]}"
+        if record.exc_info and record.exc_info[1] is not None:
+            text = f"{text}: {where_raised(record.exc_info[1])}"
+        if left_out := getattr(record, "left_out", 0):
+            text = f"{text} ({left_out} more were left out before)"
+        plain = logging.makeLogRecord({**record.__dict__, "msg": text, "args": ()})
+        plain.exc_info = plain.exc_text = plain.stack_info = None
+        return super().format(plain)
+
+
 def begin_log(path: str, *, to_terminal: bool) -> None:
-    """Log to the file, and to stderr in the foreground.
+    """Log to the file, and to stderr in the foreground: what this program says, and all others.
 
     A file that cannot be opened is left out.
     """
-    formatter = logging.Formatter(_FORMAT, "%Y-%m-%dT%H:%M:%S")
+    formatter = _Lines(_FORMAT, "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
     handlers: list[logging.Handler] = []
     if to_terminal:
         handlers.append(logging.StreamHandler())
     with contextlib.suppress(OSError):
         handlers.append(_PrivateFile(path, maxBytes=_MOST_BYTES, backupCount=_FILES - 1))
-    for handler in handlers:
+    root = logging.getLogger()
+    root.handlers = handlers or [logging.NullHandler()]
+    for handler in root.handlers:
         handler.setFormatter(formatter)
-        log.addHandler(handler)
-    storms = _Storms()
-    for logger in (log, logging.getLogger("asyncio")):
-        logger.addFilter(storms)
+        handler.addFilter(_Storms())  # of a handler: a logger's own filters pass over its children
+    root.setLevel(logging.WARNING)
     log.setLevel(logging.INFO)
-    log.propagate = False
-    logging.getLogger("asyncio").handlers = list(log.handlers)
+    logging.captureWarnings(True)
+    threading.excepthook = _note_thread
+    sys.unraisablehook = _note_unraisable
+
+
+def _note_thread(ended: threading.ExceptHookArgs) -> None:
+    if ended.exc_value is not None:
+        log.error("a thread ended: %s", where_raised(ended.exc_value))
+
+
+def _note_unraisable(raised: sys.UnraisableHookArgs) -> None:
+    if raised.exc_value is not None:
+        log.error("nobody could be told of: %s", where_raised(raised.exc_value))
 
 
 MOST_AT_ONCE: Final = 20
