@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TextIO
 
 import click
@@ -140,7 +140,7 @@ def begin(connection: Connection) -> None:
     known, instance = _instance(connection)
     with contextlib.suppress(AlreadyRuns):
         spawn(_run_arguments(connection, None, ()), _log(instance), _secrets(connection))
-    _report_start(known, instance)
+    _report_start(known, instance, terminal.note)  # stdout is for the verb's own answer
 
 
 @daemon.command("run")
@@ -343,7 +343,9 @@ def _health(instance: Instance) -> dict[str, Any]:
         }
 
 
-def _report_start(known: CachedIdentity, instance: Instance) -> None:
+def _report_start(
+    known: CachedIdentity, instance: Instance, say: Callable[[str], None] = _write_line
+) -> None:
     """Wait a little for the first sight of the cluster, and say how it went."""
     end = time.monotonic() + SYNC_SECONDS
     health: dict[str, Any] = {}
@@ -360,10 +362,10 @@ def _report_start(known: CachedIdentity, instance: Instance) -> None:
     if health.get("synced"):
         nodes = counted(counts["Node"]["objects"], "node")
         pods = counted(counts["Pod"]["objects"], "pod")
-        terminal.write(f"watching {where}: {nodes}, {pods}; pid {health['pid']}\n")
+        say(f"watching {where}: {nodes}, {pods}; pid {health['pid']}")
         return
     errors = [k["error"] for k in counts.values() if k["error"]]
-    terminal.write(f"started, still reading {where}; pid {health.get('pid', '?')}\n")
+    say(f"started, still reading {where}; pid {health.get('pid', '?')}")
     if errors:
         terminal.warn(errors[0])
 

@@ -177,6 +177,18 @@ def _refuse_contradictions(
     for both, contradicts in one.items():
         if contradicts:
             raise BadInput("only one of the two can be meant", on=both, remedy="leave one away")
+    theirs = {
+        "--token": connection.token,
+        "--user": connection.user,
+        "--client-certificate": connection.client_certificate,
+        "--client-key": connection.client_key,
+    }
+    for credential in filter(theirs.get, theirs):
+        raise BadInput(
+            "every one of these clusters would be shown a credential that is for one",
+            on=f"{flag} and {credential}",
+            remedy=f"leave {credential} away: each context has its own user",
+        )
     if output.format not in _FORMAT_OF_CHILD:
         formats = ", ".join(_FORMAT_OF_CHILD)
         raise BadInput("is for one cluster", on=f"-o {output.format}", remedy=f"use {formats}")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _HTML = "html"
 _EXTRA = ("dask", "distributed", "pyarrow", "cryptography")
 _MOST_RUNS = 100_000
+_NO_MORE_RUNS = 10_000_000
 _LONG_SECONDS = 3600.0
 _DOCUMENT = "result.json"
 _PAGE = "result.html"
@@ -99,6 +100,7 @@ def sweep(asked: SweepFlags, output: Output) -> int:
     for warning in warnings:
         terminal.warn(warning)
     points, today = settled_points(base, study.space, study.sampling)
+    _refuse_too_many(len(points) * len(study.seeds), asked.filename)
     runs = runs_of(points, study.seeds)
     if len(runs) > _MOST_RUNS:
         _ask(asked, f"{len(runs):,} runs are more than {_MOST_RUNS:,}")
@@ -112,6 +114,16 @@ def sweep(asked: SweepFlags, output: Output) -> int:
         played.finish(result)
     _show(result, output)
     return _exit_code(result)
+
+
+def _refuse_too_many(runs: int, filename: str) -> None:
+    """Raises BadInput for more than may be asked for, before they are made."""
+    if runs > _NO_MORE_RUNS:
+        raise BadInput(
+            f"{runs:,} runs are more than can be played",
+            on=filename,
+            remedy="give fewer values, or a smaller repeat",
+        )
 
 
 def _check_extra() -> None:
@@ -146,8 +158,6 @@ class _Sweep:
         try:
             with pool_at(where, pods) as pool:
                 pool.check_versions()
-                if pool.dashboard:
-                    terminal.note(f"dashboard: {pool.dashboard}")
                 self._gather(pool, left)
         except KeyboardInterrupt:
             self.partial = True

@@ -326,7 +326,7 @@ class Guard:
                 self.on_close(healed, "a write has worked again")
             return
         if tried is not None or sum(ends) >= max(1, self.caps.errors):
-            failure = f"HTTP {code}" if 400 <= code < 500 else message
+            failure = f"HTTP {code}" if code >= 400 else message  # it may quote what was sent
             because = f"{sum(ends)} of the last {len(ends)} writes ({verb}) failed: {failure}"
             self.open(Breaker("errors", because, now_ns, verb, heals=True, recovery_passes=True))
 

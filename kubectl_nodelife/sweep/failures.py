@@ -21,11 +21,13 @@ import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import sha256
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.sim.events import LoseEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath, duration_ns, mapping
@@ -287,10 +289,24 @@ def _renewals(
         at_ns = ends_ns + between.draw(chance)
 
 
+MOST_SILENCES: Final = 500_000
+"""In a run: a node that flaps each millisecond of a day would have 86 million."""
+
+
 def merged(silences: Iterable[Silence], duration_ns: int) -> list[Silence]:
-    """The silences of each node, merged where they overlap or touch; off if any of them is."""
+    """The silences of each node, merged where they overlap or touch; off if any of them is.
+
+    Raises BadInput for more of them than can be played.
+    """
     found: list[Silence] = []
-    for new in sorted(silences, key=lambda s: (s.node, s.from_ns, s.to_ns)):
+    drawn = list(islice(silences, MOST_SILENCES + 1))
+    if len(drawn) > MOST_SILENCES:
+        raise BadInput(
+            f"nodes would fail more than {MOST_SILENCES:,} times in a run",
+            on="failures",
+            remedy="let them fail less often, or shorten duration",
+        )
+    for new in sorted(drawn, key=lambda s: (s.node, s.from_ns, s.to_ns)):
         if new.from_ns >= duration_ns:
             continue
         last = found[-1] if found else None

@@ -12,6 +12,7 @@ every combination, in the order in which the names are written, the last one fas
 
 from __future__ import annotations
 
+import math
 import random
 import secrets
 import zlib
@@ -248,12 +249,19 @@ def settled_points(
 ) -> tuple[list[Point], Point]:
     """(the points that are played, that at which nothing is changed, which is one of them). A
     flag's value is as the flag's own help shows it. Raises BadInput."""
+    size = math.prod(map(len, space.values()))
+    if sampling is None and size > MOST_POINTS:
+        raise BadInput(
+            f"the grid has {size:,} points; a study has {MOST_POINTS:,} at most",
+            on="space",
+            remedy="give fewer values, or sampling: {latinHypercube: N}",
+        )
     today = today_of(base, space)
-    points: list[Point] = []
+    found: dict[str, Point] = {}
     for point in points_of(space, sampling):
         settled = _settled(_checked(base, point).then, point)
-        if settled not in points:
-            points.append(settled)
+        found.setdefault(repr(settled), settled)
+    points = list(found.values())
     return (points if today in points else [today, *points]), today
 
 
@@ -283,7 +291,7 @@ GENERATED_ONLY: Final = (REPLICAS, ZONES)
 _WHOLE: Final = (TOLERATION, REPLICAS, ZONES)
 _RANGE: Final = ("from", "to", "step", "log")
 _MOST_VALUES: Final = 10_000
-_MOST_POINTS: Final = 100_000
+MOST_POINTS: Final = 100_000
 
 
 class LatinHypercube(msgspec.Struct, frozen=True):
@@ -381,7 +389,7 @@ def read_sampling(value: Any, at: FieldPath) -> LatinHypercube | None:
     given = mapping(value, at, ("latinHypercube", "seed"))
     if "latinHypercube" not in given:
         raise at.fault("is no way to sample", "give grid, or {latinHypercube: N, seed: S}")
-    points = count(given["latinHypercube"], at.key("latinHypercube"), least=1, most=_MOST_POINTS)
+    points = count(given["latinHypercube"], at.key("latinHypercube"), least=1, most=MOST_POINTS)
     return LatinHypercube(points, count(given.get("seed", 1), at.key("seed"), most=1 << 48))
 
 

@@ -15,7 +15,6 @@ import time
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from typing import Any, Final, NamedTuple
 
 import dask
@@ -70,11 +69,11 @@ class TaskResult(NamedTuple):
 
 class Pool:
     """A connection to a scheduler. `workers`: how many processes there are to begin with;
-    `address`: as messages name it; `dashboard` "" where there is none."""
+    `address`: as messages name it."""
 
-    def __init__(self, client: Client, address: str, dashboard: str = "") -> None:
+    def __init__(self, client: Client, address: str) -> None:
         self._client = client
-        self.address, self.dashboard = address, dashboard
+        self.address = address
 
     @property
     def workers(self) -> int:
@@ -281,25 +280,34 @@ def _connected(address: str) -> Iterator[Pool]:
         client.close(timeout=2)
 
 
+_NO_PAGES: Final[dict[str, list[str]]] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+"""Dask's HTTP pages show what is computed, with the logs of its processes, to every user of the
+machine who finds their ports."""
+
+
 @contextmanager
 def _local(processes: int, pods: int) -> Iterator[Pool]:
     many = processes or _cores()
     memory = max(_LEAST_MEMORY, _MEMORY + pods * _MEMORY_A_POD)
-    drawn = find_spec("bokeh") is not None
-    cluster = LocalCluster(
-        n_workers=many,
-        threads_per_worker=1,
-        processes=True,
-        memory_limit=memory,
-        host="127.0.0.1",
-        dashboard_address="127.0.0.1:0",
-        security=Security.temporary(),
-        preload=[_PRELOAD],
-        silence_logs=logging.CRITICAL,
-    )
+    with dask.config.set(_NO_PAGES):
+        cluster = LocalCluster(
+            n_workers=many,
+            threads_per_worker=1,
+            processes=True,
+            memory_limit=memory,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            scheduler_kwargs={"dashboard": False},
+            security=Security.temporary(),
+            preload=[_PRELOAD],
+            silence_logs=logging.CRITICAL,
+        )
     try:
         with Client(cluster) as client:
-            yield Pool(client, LOCAL, cluster.dashboard_link if drawn else "")
+            yield Pool(client, LOCAL)
     finally:
         with suppress(TimeoutError):  # workers that have not ended by then end with this process
             cluster.close(timeout=5)

@@ -131,6 +131,8 @@ def test_every_flag_may_stand_in_a_file_under_its_name(tmp_path: Path) -> None:
         pytest.param("{run: x, wait: true}", "exclude each other", id="two works"),
         pytest.param("{run: x, work: {mode: run}}", "exclude each other", id="twice"),
         pytest.param("{run: ''}", "is empty", id="an empty command"),
+        pytest.param("{selector: 5, wait: true}", "Expected `str`", id="a number for a selector"),
+        pytest.param("{selector: [a], wait: true}", "Expected `str`", id="a list for one"),
         pytest.param("{job: {kind: Pod}}", "cannot be read", id="no file"),
         pytest.param("{work: {mode: job, manifest: {kind: Pod}}}", "no Job", id="no Job"),
     ],

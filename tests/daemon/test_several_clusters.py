@@ -130,6 +130,9 @@ def test_flags_that_contradict_one_another_are_refused(tmp_path: Path) -> None:
                 (("--contexts=prod", "-w"), "--contexts and --watch"),
             ):
                 assert await refused(one, "status", *words) == f"{flags}: {both}"
+            for flag in ("--token", "--user", "--client-certificate", "--client-key"):
+                told = await refused(one, "status", "--all-contexts", f"{flag}=x")
+                assert told.startswith(f"--all-contexts and {flag}: every one of these clusters")
             assert (await refused(one, "drain-plan", "a", "--contexts=prod", "-o", "html")) == (
                 "-o html: is for one cluster; use table, wide, markdown, json, yaml, name"
             )

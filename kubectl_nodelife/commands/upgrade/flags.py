@@ -145,7 +145,7 @@ def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str,
         mapping["canaryTemplate"] = one_document(path)
     if work := _work(given):
         mapping["work"] = work
-    elif given["rerun_safe"] and "work" in mapping:
+    elif given["rerun_safe"] and isinstance(mapping.get("work"), dict):
         mapping["work"] = {**mapping["work"], "rerunSafe": True}
     return mapping
 
@@ -153,7 +153,6 @@ def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str,
 def policy_of(given: Mapping[str, Any], connection: Connection) -> UpgradePolicy:
     """The policy of flags and file. Raises BadInput, also where no nodes or no work are named."""
     from kubectl_nodelife.controllers.upgrade.policy import policy_from
-    from kubectl_nodelife.kube.selectors import parse_selector
 
     mapping = given_mapping(given, connection)
     named = mapping.get("nodes") or mapping.get("selector")
@@ -165,10 +164,6 @@ def policy_of(given: Mapping[str, Any], connection: Connection) -> UpgradePolicy
         raise BadInput(
             "no work is named", remedy="give --run, --job, --wait, --replace or --nothing"
         )
-    try:
-        parse_selector(mapping.get("selector", ""))
-    except ValueError as error:
-        raise BadInput(str(error), on="--selector") from None
     return policy_from(mapping)
 
 

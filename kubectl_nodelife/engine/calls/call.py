@@ -37,6 +37,8 @@ CONFLICT: Final = 409
 TOO_MANY_REQUESTS: Final = 429
 FORBIDDEN: Final = 403
 NO_ANSWER: Final = 0
+BAD_REQUEST: Final = 400
+SERVER_ERROR: Final = 500
 
 Body = dict[str, Any]
 Key = tuple[str, str]
@@ -224,13 +226,16 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def recorded(self) -> str:
-        """The part of `message` that may be kept on disk. A text that refuses a write (4xx) quotes
-        the values that it refuses: the reason is kept, but where the words are ours, or of names
-        alone.
+        """The part of `message` that may be kept on disk. A text that refuses a write quotes the
+        values that it refuses, and an admission webhook may do so with any code, a 5xx as well: the
+        reason is kept, but where the words are ours (they have none), or of names alone.
         """
         of_names = self.reason in _MADE_OF_NAMES and "denied the request" not in self.message
-        quotes = 400 <= self.code < 500 and self.reason and not of_names
-        return self.reason if quotes else self.message
+        if self.code < BAD_REQUEST or of_names or not self.message:
+            return self.message
+        if self.reason:
+            return self.reason
+        return self.message if self.code < SERVER_ERROR else "a server error"
 
 
 class Request(msgspec.Struct, frozen=True, rename="camel", gc=False):

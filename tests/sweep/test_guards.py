@@ -1,0 +1,68 @@
+"""A study opens nothing to others, and is counted before it is enumerated."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from itertools import count
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner
+
+from kubectl_nodelife.commands.sweep import sweep
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.sweep.failures import Silence, merged
+from kubectl_nodelife.sweep.points import settled_points
+from kubectl_nodelife.sweep.pool import _local
+
+PAGES = ("status", "info/main/workers.html", "json/counts.json", "metrics", "health")
+
+
+def test_no_page_of_dask_is_served() -> None:
+    """They show to every user of the machine what is computed, and the logs of its processes."""
+    with _local(1, 0) as pool:
+        told = cast(Any, pool)._client.scheduler_info()
+        servers = [told, *told["workers"].values()]
+        ports = [port for one in servers for port in one.get("services", {}).values()]
+        for port in ports:
+            for page in PAGES:
+                with pytest.raises(urllib.error.HTTPError) as refused:
+                    urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=10)
+                assert refused.value.code == 404, page
+
+
+def test_a_grid_is_counted_before_it_is_made() -> None:
+    """10^12 points took all memory before a question was asked."""
+    space = {f"flag-{number}": list(range(1_000)) for number in range(4)}
+    with pytest.raises(BadInput, match=r"1,000,000,000,000 points; a study has 100,000 at most"):
+        settled_points(cast(Any, None), cast(Any, space), None)
+
+
+def test_failures_of_a_run_are_bounded() -> None:
+    """A node that flaps each millisecond of a day."""
+    endless = (Silence("a", at, at + 1, False) for at in count())
+    with pytest.raises(BadInput, match="more than 500,000 times in a run"):
+        merged(endless, 1 << 62)
+
+
+def test_runs_are_counted_before_they_are_made(tmp_path: Path) -> None:
+    study = {
+        "apiVersion": "nodelife.dev/v1alpha1",
+        "kind": "Study",
+        "metadata": {"name": "many"},
+        "spec": {
+            "base": {"generate": {"zones": 1, "nodesPerZone": 1}},
+            "space": {"flags.node-monitor-grace-period": [f"{n}s" for n in range(40, 80)]},
+            "failures": [{"kind": "flap", "share": 0.2, "every": "20m", "silence": "30s"}],
+            "repeat": 1_000_000,
+            "duration": "1m",
+            "measure": ["evictions"],
+        },
+    }
+    path = tmp_path / "study.yaml"
+    path.write_text(json.dumps(study))
+    with pytest.raises(BadInput, match="runs are more than can be played"):
+        CliRunner().invoke(sweep, ["-f", str(path), "--yes"], catch_exceptions=False)
