@@ -242,6 +242,11 @@ def test_the_containerfile_names_no_registry_and_ends_without_rights() -> None:
     assert f"USER {USER}:{USER}" in lines
     copied = [w for line in lines if line.startswith("COPY ") for w in line.split()[1:-1]]
     for name in copied:
-        assert name.startswith(("--", "/")) or (ROOT / name).exists()
+        for architecture in ("amd64", "arm64"):
+            path = ROOT / name.replace("${TARGETARCH}", architecture)
+            assert name.startswith(("--", "/")) or path.exists()
+    (installed,) = (line for line in lines if "pip install" in line)
+    assert {"--require-hashes", "--only-binary"} <= set(installed.split())
+    assert "-r /lock.txt" in installed, "the lock of the release, and nothing else"
     entry = next(line for line in lines if line.startswith("ENTRYPOINT"))
     assert re.search(r'"-m", "kubectl_nodelife"', entry)
