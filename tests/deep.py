@@ -60,6 +60,7 @@ DEEP: Final = {
         tests/hostile/test_one_journal.py
         tests/hostile/test_secrets_of_a_daemon.py
         tests/notify/test_notices.py
+        tests/notify/test_webhook_secret.py
         tests/pod_status/test_live.py
         tests/replay/test_sandbox.py
     """,

@@ -125,7 +125,7 @@ def start(
         given["yes"] = True
     words = _arguments(connection, profile, assignments, given)
     try:
-        spawn(words, _log(instance), _secrets(connection))
+        spawn(words, _log(instance), _secrets(connection, given["webhook"]))
     except AlreadyRuns as already:
         terminal.note(f"{already}: nothing to do")
         return
@@ -174,8 +174,11 @@ def run(
     from kubectl_nodelife.daemon.process import run_daemon
 
     refuse_via(connection)
-    token = read_secrets(secrets_fd).get("token", connection.token)
-    connection = connection._replace(token=token, in_cluster=in_cluster)
+    secrets = read_secrets(secrets_fd)
+    connection = connection._replace(
+        token=secrets.get("token", connection.token), in_cluster=in_cluster
+    )
+    given["webhook"] = secrets.get("webhook", given["webhook"])
     orders = orders_of(given)
     if orders.controllers:
         confirm_enforcing(given, ask.resolve(connection))
@@ -221,8 +224,9 @@ def _note_leftover(line: str) -> None:
 
 
 @daemon.command("restart")
+@click.option("--webhook", metavar="URL", default="", help="The one that it was started with.")
 @connection_flags
-def restart_command(connection: Connection) -> None:
+def restart_command(webhook: str, connection: Connection) -> None:
     """End the daemon of this cluster and start it with the flags that it had.
 
     \b
@@ -230,7 +234,7 @@ def restart_command(connection: Connection) -> None:
       kubectl nodelife daemon restart
     """
     known, instance = _instance(connection)
-    restart(instance, _log(instance), _secrets(connection))
+    restart(instance, _log(instance), _secrets(connection, webhook))
     _report_start(known, instance)
 
 
@@ -300,9 +304,12 @@ def _run_arguments(
     return words + [f"--set={assignment}" for assignment in assignments]
 
 
-def _secrets(connection: Connection) -> dict[str, str]:
-    """The data that is passed on to a daemon by a pipe."""
-    return {"token": connection.token} if connection.token else {}
+def _secrets(connection: Connection, webhook: str = "") -> dict[str, str]:
+    """The data that is passed on to a daemon by a pipe: who may see its command line must not see
+    it. A webhook's address is its password.
+    """
+    found = {"token": connection.token or "", "webhook": webhook}
+    return {name: value for name, value in found.items() if value}
 
 
 def _instance(connection: Connection) -> tuple[CachedIdentity, Instance]:

@@ -226,7 +226,9 @@ def notify_of(given: dict[str, Any]) -> NotifyOptions:
 
 
 def notify_arguments(given: dict[str, Any]) -> list[str]:
-    """The flags as arguments of another call of this program. Raises BadInput."""
+    """The flags as arguments of another call of this program, without the webhook, which goes by a
+    pipe. Raises BadInput.
+    """
     notify_of(given)
-    flags = ("notify", "webhook", "notify_on")
+    flags = ("notify", "notify_on")
     return [f"--{name.replace('_', '-')}={given[name]}" for name in flags if given[name]]

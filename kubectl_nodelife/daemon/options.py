@@ -171,6 +171,11 @@ class Options(msgspec.Struct, frozen=True):
     answer_port: int = 0
     report: Callable[[str], None] = len  # type: ignore[assignment]
 
+    def secrets(self) -> dict[str, str]:
+        """What another one like it needs besides `arguments`, by a pipe. It is kept nowhere."""
+        found = {"token": self.overrides.token or "", "webhook": self.notify.webhook}
+        return {name: value for name, value in found.items() if value}
+
 
 def from_anywhere(options: Options) -> Options:
     """The same options without relative paths: the daemon does not stay where it was started."""

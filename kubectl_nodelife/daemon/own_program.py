@@ -187,8 +187,8 @@ def _become(program: str, options: Options) -> None:
     """Replace this process. Raises OSError where that cannot be done."""
     words = arguments_of(options)
     kept = []
-    if token := options.overrides.token:
-        kept.append(filled_pipe(json.dumps({"token": token}).encode()))
+    if secrets := options.secrets():
+        kept.append(filled_pipe(json.dumps(secrets).encode()))
         words.append(f"--secrets-fd={kept[-1]}")
     if options.ready_fd is not None:  # behind the terminal: no parent waits, stderr is the log
         kept.append(os.open(os.devnull, os.O_WRONLY))

@@ -304,7 +304,7 @@ class Daemon:
                 context=self.target.context,
                 server=self.target.server,
                 arguments=self.options.arguments,
-                secrets=["token"] if self.options.overrides.token else [],
+                secrets=list(self.options.secrets()),
             )
         )
         log.info(
