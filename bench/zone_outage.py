@@ -29,6 +29,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
     """Zone a is lost after a minute; another hour is simulated."""
     setting = make_setting(nodes, pods, seed)
     settings = make_settings(setting.profile, {})
+    setting = setting.under(settings)  # twenty requests a second of each client
     controllers = make_controllers(
         settings, setting.scenario.controllers, pass_drift_ns=PASS_DRIFT_NS
     )

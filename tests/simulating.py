@@ -13,6 +13,9 @@ from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent
 from kubectl_nodelife.sim.world import Faults
 from kubectl_nodelife.upgrade.forecast import decider_for
 
+NO_LIMIT = {"kube-api-qps": "-1"}
+"""For tests of what is decided: it is written at once, whatever the pace of the client."""
+
 
 def simulate_file(path: Path) -> RunSummary:
     """The story of a scenario in a file; one without a snapshot."""

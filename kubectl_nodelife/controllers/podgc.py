@@ -18,6 +18,7 @@ from typing import Any, Final
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import (
     Action,
+    AfterWrites,
     DeletePod,
     Requeue,
     SetPodCondition,
@@ -43,6 +44,7 @@ _HANDOVER_NS: Final = 100 * MILLISECOND_NS
 _ALIVE_PHASES = frozenset({"Pending", "Running", "Unknown"})
 _CONDITION_MESSAGE = "PodGC: node no longer exists"
 _RUN: Final = "run"
+_DONE: Final = "done"
 
 
 class PodGCController:
@@ -67,6 +69,8 @@ class PodGCController:
         )
         self.quarantine: dict[str, int] = {}
         """Node name -> end of its quarantine, in ns since the epoch."""
+        self._writing = 0
+        """Of how many pods the last run's writes are on their way."""
         # What the rules look at, with the action that made it so where that is known.
         self._terminated: dict[Key, None] = {}
         self._unscheduled: dict[Key, Action | None] = {}
@@ -119,7 +123,19 @@ class PodGCController:
         return ()
 
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
-        """One run. Follows `gc`."""
+        """One run, or the end of what it writes: the next one begins a period after that, as
+        `wait.UntilWithContext` has it. Follows `gc`.
+        """
+        if key == _RUN and not self._writing:
+            yield from self._run(cache, now_ns)
+        elif key != _RUN:
+            self._writing -= 1
+        elif self._writing:
+            return
+        if not self._writing:
+            yield self.pass_at(now_ns + self.period_ns)
+
+    def _run(self, cache: Cache, now_ns: int) -> Iterator[TurnPart]:
         taken: set[Key] = set()
         for rule in (
             self.gc_terminated,
@@ -130,8 +146,15 @@ class PodGCController:
             for pod, actions in rule(cache, now_ns):
                 if pod.key not in taken:
                     taken.add(pod.key)
-                    yield TurnPart(self.name, ("Pod", pod.key), actions)
-        yield self.pass_at(now_ns + self.period_ns)
+                    yield TurnPart(self.name, ("Pod", pod.key), self._awaited(actions))
+
+    def _awaited(self, actions: Iterable[Action]) -> Iterator[Action]:
+        """The actions, and a wake-up when they are done, which a bug in them does not prevent."""
+        self._writing += 1
+        try:
+            yield from actions
+        finally:
+            yield AfterWrites(controller=self.name, key=(_DONE, ""))
 
     def rests(self, key: Hashable) -> bool:
         """True if no rule has a pod to look at."""

@@ -138,6 +138,10 @@ class Heartbeat:
             self._renew_ns, self._seen_ns = before
         self.schedule = schedule
         self.cause = schedule.cause
+        if stop_ns is not None and stop_ns < now_ns:  # as after a gap: all of it is seen now
+            last = self._last_scheduled(now_ns)
+            if last is not None and (self._renew_ns is None or last > self._renew_ns):
+                self._renew_ns, self._seen_ns = last, now_ns
 
     def renewal(self, now_ns: int) -> tuple[int | None, int] | None:
         """(renewTime or None, when it was seen) of the newest renewal at `now_ns`.

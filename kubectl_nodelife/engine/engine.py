@@ -25,6 +25,7 @@ from typing import Final, ParamSpec, TypeGuard, cast
 
 from kubectl_nodelife.engine.actions import (
     Action,
+    AfterWrites,
     CreateControllerRevision,
     CreatePod,
     RecordEvent,
@@ -42,6 +43,7 @@ from kubectl_nodelife.engine.events import (
     Outcome,
     Put,
     Synced,
+    WritesDone,
 )
 from kubectl_nodelife.engine.quarantine import Bug
 from kubectl_nodelife.engine.workqueue import Timers
@@ -68,6 +70,8 @@ class Engine:
     """Controllers in their order, over one cache.
 
     `timers_wait`: no controller is woken, while what happened in a gap is taken in piece by piece.
+    `awaits_writes`: the executor says when writes are done that a controller waits for
+    (`AfterWrites`); otherwise they count as done when they are decided.
     """
 
     def __init__(
@@ -79,6 +83,7 @@ class Engine:
         kinds: Iterable[str] = (),
         on_bug: OnBug | None = None,
         numbers: ActionNumbers | None = None,
+        awaits_writes: bool = False,
     ) -> None:
         """`kinds` must say Synced before the first decision; `join`: begin beside a running one.
 
@@ -96,6 +101,8 @@ class Engine:
         self._numbers = numbers or ActionNumbers()
         self._refused: deque[tuple[int, Outcome]] = deque()
         self._refused_actions: set[int] = set()  # of these the actions, by identity
+        self._awaits_writes = awaits_writes
+        self._written: deque[tuple[str, Hashable]] = deque()
         self._waking = False
         self._index_controllers()
 
@@ -127,7 +134,7 @@ class Engine:
         other._unsynced = set(self._unsynced)
         other._timers = self._timers.fork()
         other._numbers = copy(self._numbers) if numbers is None else numbers
-        other._refused = deque(self._refused)
+        other._refused, other._written = deque(self._refused), deque()
         other._refused_actions = set(self._refused_actions)
         other._index_controllers()
         return other
@@ -176,6 +183,11 @@ class Engine:
         for taken in self._take_in(events, now_ns):
             if type(taken) is Outcome:
                 yield from self._ended(taken, now_ns)
+                yield from self._go_on(now_ns)
+                continue
+            if type(taken) is WritesDone:
+                self._written.append((taken.controller, taken.key))
+                yield from self._go_on(now_ns)
                 continue
             for controller in self._concerned(taken):
                 try:
@@ -189,14 +201,18 @@ class Engine:
                     yield from self._settle(controller.name, taken, actions, now_ns)
                 elif cache.quarantine.bugs:
                     cache.quarantine.worked(controller.name, _about(taken))
+            if self._written:
+                yield from self._go_on(now_ns)
         while self._refused and self._refused[0][0] <= now_ns:
             _, outcome = self._refused.popleft()
             self._refused_actions.discard(id(outcome.action))
             yield from self._ended(outcome, now_ns)
+            yield from self._go_on(now_ns)
         if not self.started and not self._unsynced:
             self.started = True
             for controller in list(self.controllers):
                 yield from self._begin(controller, now_ns)
+                yield from self._go_on(now_ns)
         if self.started and not self.timers_wait:
             yield from self._wake_due(now_ns)
 
@@ -210,7 +226,16 @@ class Engine:
                 bug = yield from self._settle(name, key, turn, now_ns)
                 if bug is not None:  # a turn that fails comes again
                     self._timers.set(due, now_ns + bug.retry_ns())
+                yield from self._go_on(now_ns)
         self._waking = False
+
+    def _go_on(self, now_ns: int) -> Iterator[Sequence[Action]]:
+        """Wake controllers whose writes are done."""
+        while self._written:
+            name, key = self._written.popleft()
+            if name in self._by_name:
+                turn = _turn(self._by_name[name].reconcile, key, self.cache, now_ns)
+                yield from self._settle(name, key, turn, now_ns)
 
     # Calls of controllers
 
@@ -254,19 +279,23 @@ class Engine:
             return self._condition_readers.get(kind, self._readers_of_all)
         return self._watchers.get(change.kind, ())
 
-    def _take_in(self, events: Iterable[Event], now_ns: int) -> list[Change | Outcome]:
+    def _take_in(
+        self, events: Iterable[Event], now_ns: int
+    ) -> list[Change | Outcome | WritesDone]:
         """Bring the cache up to date with all events, before a controller decides on one of them.
 
         Upstream's handlers only queue names, and workers read the cache when their turn comes: what
         happened at one instant is seen as a whole.
         """
-        taken: list[Change | Outcome] = []
+        taken: list[Change | Outcome | WritesDone] = []
         for event in events:
             if type(event) is Outcome:
                 if not event.done or event.action.controller in self._readers_of_success:
                     taken.append(event)
             elif type(event) is ConditionsChanged:
                 taken += self._take_in_conditions(event, now_ns)
+            elif type(event) is WritesDone:
+                taken.append(event)
             elif type(event) is Synced:
                 self._unsynced.discard(event.kind)
             elif type(event) is LeaseReads:
@@ -284,7 +313,7 @@ class Engine:
 
     def _take_in_conditions(
         self, event: ConditionsChanged, now_ns: int
-    ) -> Sequence[Change | Outcome]:
+    ) -> Sequence[Change | Outcome | WritesDone]:
         """Bring the cache up to date with pods whose conditions a controller may read."""
         if self._readers_of_all or self.cache.quarantine.unreadable:
             return self._take_in(event.puts(), now_ns)
@@ -324,8 +353,9 @@ class Engine:
         calm = not (quarantine.unreadable or quarantine.bugs)
         try:
             for action in part.actions:
-                if type(action) is Requeue:
-                    self._goes_out(action, now_ns)
+                if type(action) is Requeue or action.takes_time_only:
+                    if self._goes_out(action, now_ns):
+                        decided.append(action)
                 elif calm or self._goes_out(action, now_ns):
                     decided.append(action)
         except Exception as error:
@@ -343,6 +373,10 @@ class Engine:
                 raise RequeueInThePast(f"{action} at {now_ns}")
             self._timers.set((action.controller, action.key), action.at_ns)
             return False
+        if action.takes_time_only:
+            if type(action) is AfterWrites and not self._awaits_writes:
+                self._written.append((action.controller, action.key))
+            return self._awaits_writes
         quarantine = self.cache.quarantine
         if not (quarantine.unreadable or quarantine.bugs):
             return True

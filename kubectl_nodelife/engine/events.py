@@ -126,7 +126,15 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
         return 200 <= self.code < 300
 
 
-SingleEvent = Put | Gone | Heartbeats | Synced | Outcome | Unreadable
+@final
+class WritesDone(msgspec.Struct, frozen=True, gc=False):
+    """All that a controller decided before an `AfterWrites` of that key has been carried out."""
+
+    controller: str
+    key: tuple[str, str]
+
+
+SingleEvent = Put | Gone | Heartbeats | Synced | Outcome | WritesDone | Unreadable
 Event = SingleEvent | ConditionsChanged | LeaseReads
 
 

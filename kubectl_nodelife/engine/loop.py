@@ -37,13 +37,6 @@ class TickSource(Protocol):
         """
 
 
-class ActionRecorder(Protocol):
-    """Keeps what was decided."""
-
-    def write_all(self, now_ns: int, actions: Sequence[Action]) -> None:
-        """Note what was decided together."""
-
-
 class Host(Protocol):
     """An engine with what belongs to it, as a driver sees it."""
 
@@ -55,14 +48,11 @@ class Host(Protocol):
 
 
 class EngineHost:
-    """The plain host: each decision is noted in the journal and begun by the executor."""
+    """The plain host: each decision is begun by the executor."""
 
-    def __init__(
-        self, engine: Engine, executor: BatchExecutor, journal: ActionRecorder | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, executor: BatchExecutor) -> None:
         self.engine = engine
         self._executor = executor
-        self._journal = journal
 
     def next_due(self) -> int | None:
         """When the engine is due."""
@@ -72,11 +62,9 @@ class EngineHost:
         """The decisions of one tick, each begun before it is yielded: what was decided together, of
         a node for example, is one.
         """
-        journal, executor = self._journal, self._executor
+        executor = self._executor
         for decided in self.engine.turns(now_ns, events):
             if decided:
-                if journal is not None:
-                    journal.write_all(now_ns, decided)
                 executor.start_all(decided, now_ns)
             yield decided
 

@@ -31,6 +31,7 @@ SWITCHES: Final[dict[str, Span]] = {
     "decide_on_current": (34, None),  # taint decision on the condition after this pass (#120816)
     "requeue_untainted": (18, None),  # a node waiting without its taint is queued anew (#89059)
     "pod_retry": (17, None),  # nodesToRetry and the pod queue (#84445)
+    "monitor_workers": (27, None),  # a pass looks at eight nodes at once (#114296)
     "pod_not_ready_event": (19, None),  # Warning NodeNotReady on each marked pod (#87743)
     "classic_eviction": (0, 27),  # eviction without taints can be configured
     "evicted_node_map": (17, 27),

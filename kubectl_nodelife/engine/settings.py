@@ -72,6 +72,14 @@ def _rate(text: str) -> float:
     return value
 
 
+def _qps(text: str) -> float:
+    """A negative one means no limit, as in client-go."""
+    value = _number(text.removeprefix("-"))
+    if value is None or value > _FLOAT32_MOST:
+        raise ValueError("give requests a second, or a negative number for no limit")
+    return -value if text.startswith("-") else value
+
+
 def _fraction(text: str) -> float:
     value = _number(text)
     if value is None or not 0 <= value <= 1:
@@ -99,9 +107,12 @@ def parse_bool(text: str) -> bool:
     raise ValueError("give true or false")
 
 
+_CLIENT_QPS: Final = 5.0
+_CLIENT_BURST: Final = 10
 _PARSERS: Final[dict[str, Callable[[str], float | str]]] = {
     "duration": _duration,
     "rate": _rate,
+    "qps": _qps,
     "fraction": _fraction,
     "count": _count,
     "bool": parse_bool,
@@ -177,7 +188,7 @@ FLAGS: Final = {
         Flag("enable-taint-manager", "bool", ((_ALWAYS, "true"),), until=27),
         Flag("terminated-pod-gc-threshold", "count", ((_ALWAYS, "12500"),)),
         Flag("concurrent-daemonset-syncs", "count", ((_ALWAYS, "2"),)),
-        Flag("kube-api-qps", "rate", ((_ALWAYS, "20"),)),
+        Flag("kube-api-qps", "qps", ((_ALWAYS, "20"),)),
         Flag("kube-api-burst", "count", ((_ALWAYS, "30"),)),
         Flag(
             "default-not-ready-toleration-seconds",
@@ -236,6 +247,16 @@ class Settings(msgspec.Struct, frozen=True):
     def taint_manager(self) -> bool:
         """True if NoExecute taints evict pods: always, since enable-taint-manager was removed."""
         return self.flags.get("enable-taint-manager", "true") == "true"
+
+    @property
+    def kube_api_qps(self) -> float:
+        """Requests a second of each controller's client; below 0: no limit. 0 is client-go's 5."""
+        return _qps(self.flags["kube-api-qps"]) or _CLIENT_QPS
+
+    @property
+    def kube_api_burst(self) -> int:
+        """How many requests a client may send at once; 0 is client-go's 10."""
+        return int(self.flags["kube-api-burst"]) or _CLIENT_BURST
 
     @property
     def leases_count(self) -> bool:

@@ -268,25 +268,31 @@ class RateLimitedTimedQueue:
             return plain or in_line
         return min(plain, in_line, key=self._order)
 
-    def try_(self, act: Act, now: Callable[[], int]) -> None:
+    def try_(
+        self, act: Act, now: Callable[[], int], until: Callable[[], bool] = lambda: False
+    ) -> bool:
         """Work through what is due as far as the limiter allows. Follows `Try`.
 
         `act(entry, now_ns)` says (done, retry delay in ns). A refused or early try has still taken
-        its token where one was there.
+        its token where one was there. True: `until` was true after an entry, and this is to be
+        called again.
         """
         entry = self.head()
         while entry is not None:
             now_ns = now()
             if not self.limiter.try_accept(now_ns):
-                return
+                return False
             if now_ns < self.process_at(entry):
-                return
+                return False
             done, retry_ns = act(entry, now_ns)
             if done:
                 self.remove_from_queue(entry.value)
             else:
                 self._replace(entry, now_ns + retry_ns + 1)
+            if until():
+                return True
             entry = self.head()
+        return False
 
     def swap_limiter(self, qps: float, now_ns: int) -> None:
         """Change the rate. Follows `SwapLimiter`, with its quirk: *never* reports a rate of 1."""

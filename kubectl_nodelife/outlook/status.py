@@ -273,6 +273,8 @@ def _brake(brake: ZoneBrake) -> dict[str, Any]:
         "heldNodes": brake.held,
         "heldPods": brake.held_pods,
         "timersRunning": brake.timers_running,
+        "passSeconds": _seconds(brake.late_ns),
+        "taintedBefore": brake.tainted_before,
         "because": brake.sentence,
     }
 

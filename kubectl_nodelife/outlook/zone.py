@@ -2,8 +2,8 @@
 what becomes of these when more of its nodes are lost, and what its brake holds then.
 
 The loss follows `ComputeZoneState`, `setLimiterInZone` and `handleDisruption` of
-pkg/controller/nodelifecycle with the lost nodes counted as not ready: a monitor pass counts a node
-as lost before the node gets a token for its taint, which it therefore waits for at the later rate.
+pkg/controller/nodelifecycle with the lost nodes counted as not ready. The zone is judged when the
+pass that finds them lost has written all of that: nodes are tainted at the earlier rate until then.
 """
 
 from __future__ import annotations
@@ -18,10 +18,15 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import (
     eviction_rate,
     is_excluded,
 )
+from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node, zone_display
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.node import Outlook
+
+_LATE_NS = SECOND_NS
+"""A brake that comes later than that is said to."""
 
 _STAYS_STOPPED = "; it was stopped, and a rate of 1 does not start it again, as in upstream"
 """The end of what is said of a rate: a stopped limiter calls its own 1, so that 1 is no change. See
@@ -159,13 +164,16 @@ class ZoneBrake(msgspec.Struct, frozen=True):
 
     `after`: the zone when that happens; None where losing all of it changes nothing. `held`: nodes
     that wait for a taint now, `held_pods` are on them. `timers_running`: pods whose time runs since
-    their node was tainted: no brake stops those.
+    their node was tainted: no brake stops those. `late_ns`: how long the pass takes that finds the
+    nodes lost at once, and `tainted_before` how many of them may be tainted until it ends.
     """
 
     after: ZoneAfterLoss | None
     held: list[str]
     held_pods: int
     timers_running: int
+    late_ns: int = 0
+    tainted_before: int = 0
 
     @property
     def sentence(self) -> str:
@@ -178,6 +186,12 @@ class ZoneBrake(msgspec.Struct, frozen=True):
             nodes = "1 more node" if self.after.lost == 1 else f"{self.after.lost} more nodes"
             begins = f"losing {nodes} {self.after.effect}"
         clauses = [begins]
+        if self.late_ns >= _LATE_NS and self.tainted_before:
+            nodes = counted(self.tainted_before, "node")
+            clauses.append(
+                f"lost at once they take a pass of {human_duration(self.late_ns)}, "
+                f"and up to {nodes} may be tainted before it ends"
+            )
         if self.held:
             nodes = counted(len(self.held), "waiting node")
             clauses.append(f"it holds {nodes} with {counted(self.held_pods, 'pod')}")
@@ -222,19 +236,30 @@ def first_brake(memory: Memory, settings: Settings, zone: ZoneOutlook) -> ZoneAf
 def zone_brakes(outlook: Outlook, of: list[ZoneOutlook]) -> dict[str, ZoneBrake]:
     """The brake of each zone, by the zone's key."""
     timers: dict[str, int] = {}
+    pods: dict[str, int] = {}
     for node in outlook.cache.nodes.values():
+        if node.is_ready:
+            key = outlook.zone_of(node)
+            pods[key] = pods.get(key, 0) + outlook.cache.count_on(node.name)
         if node.spec.taints:
             key = outlook.zone_of(node)
             timers[key] = timers.get(key, 0) + len(outlook.timers(node))
     return {
-        zone.key: ZoneBrake(
-            first_brake(outlook.memory, outlook.settings, zone),
-            zone.queued,
-            sum(outlook.cache.count_on(name) for name in zone.queued),
-            timers.get(zone.key, 0),
-        )
+        zone.key: _brake(outlook, zone, pods.get(zone.key, 0), timers.get(zone.key, 0))
         for zone in of
     }
+
+
+def _brake(outlook: Outlook, zone: ZoneOutlook, pods: int, timers_running: int) -> ZoneBrake:
+    """`pods`: on its ready nodes."""
+    after = first_brake(outlook.memory, outlook.settings, zone)
+    pace, late_ns, tainted = pace_of(outlook.settings), 0, 0
+    if after is not None and pace is not None and after.lost:
+        ready = max(1, zone.nodes - zone.not_ready)
+        late_ns = pace.pass_ns(after.lost, pods * after.lost // ready)
+        tainted = pace.tainted_in(late_ns, zone.rate, after.lost)
+    held = sum(outlook.cache.count_on(name) for name in zone.queued)
+    return ZoneBrake(after, zone.queued, held, timers_running, late_ns, tainted)
 
 
 class LossByZone:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kubectl_nodelife.engine.actions import Action, RecordEvent
@@ -118,6 +118,11 @@ class ClusterEvents:
         """Record Events only; the rest is visible in the objects themselves."""
         if isinstance(action, RecordEvent):
             self.record(action, now_ns)
+
+    def write_all(self, now_ns: int, actions: Sequence[Action]) -> None:
+        """The same of several."""
+        for action in actions:
+            self.write(now_ns, action)
 
     def record(self, action: RecordEvent, now_ns: int) -> None:
         """An Event object, or one more of the same, as client-go's recorder aggregates them."""

@@ -103,6 +103,9 @@ class RunRecorder(Protocol):
     def write(self, now_ns: int, action: Action) -> None:
         """Note one action."""
 
+    def write_all(self, now_ns: int, actions: Sequence[Action]) -> None:
+        """Note what was decided together."""
+
 
 class Api:
     """Objects by kind and key with the indexes of a cache; `now_ns` is the virtual clock.
@@ -177,6 +180,11 @@ class Api:
         if self._journal is not None:
             self._journal.write(self.now_ns, action)
         return action
+
+    def note_all(self, actions: Sequence[Action]) -> None:
+        """Record what was decided together."""
+        if self._journal is not None:
+            self._journal.write_all(self.now_ns, actions)
 
     def put(self, kind: str, obj: KubeObject, cause: Action | None = None) -> None:
         """Store an object as it now is, and call the listeners."""

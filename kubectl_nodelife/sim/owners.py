@@ -23,6 +23,7 @@ from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, template_of
+from kubectl_nodelife.sim.clients import Clients
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.budget_ledger import is_healthy
 from kubectl_nodelife.workloads.owners import (
@@ -59,9 +60,9 @@ class WorkloadControllers:
     """Watches pods and replaces those that their owners lose.
 
     `delay_ns`: how long it takes them to see that a pod is missing. `cut_ns`: how much is cut off
-    the instant of a pod's failure, kept in whole seconds; None: by the clock. `failed_jobs`: uids
-    of those that allow no more failures. `on_successor` is called for each lost pod that is made
-    anew.
+    the instant of a pod's failure, kept in whole seconds; None: by the clock. `clients`: whose
+    tokens it costs to make a pod; None: no limit. `failed_jobs`: uids of those that allow no more
+    failures. `on_successor` is called for each lost pod that is made anew.
     """
 
     def __init__(self, api: Api, agenda: Agenda, place: Place) -> None:
@@ -75,6 +76,9 @@ class WorkloadControllers:
         """By the owner's uid: the owner from which its rule was read, and the rule."""
         self.failed_jobs: dict[str, None] = {}
         self.on_successor: Callable[[Pod, Pod], None] | None = None
+        self.clients: Clients | None = None
+        self._waiting: dict[str, int] = {}
+        """By the owner's uid: how many pods wait for its controller's client."""
         self._active: dict[str, int] = {}
         self._made: dict[str, int] = {}
         self._missing: dict[str, dict[int, Lost]] = {}
@@ -88,6 +92,7 @@ class WorkloadControllers:
         other._api, other._agenda, other._place = api, agenda, place
         self._active, other._active = fork_dict(self._active)
         self._made, other._made = fork_dict(self._made)
+        other._waiting = dict(self._waiting)
         self._missing, other._missing = fork_dict(self._missing, copy_of_dict)
         self._failures, other._failures = fork_dict(self._failures)
         self.failed_jobs, other.failed_jobs = fork_dict(self.failed_jobs)
@@ -284,7 +289,7 @@ class WorkloadControllers:
         self._replace(lost, at_ns)
 
     def _replace(self, gone: Lost, at_ns: int) -> None:
-        lost, rule, cause = gone
+        lost, rule, _ = gone
         owner = controller_of(lost.metadata)
         assert owner is not None
         not_before_ns = self._failures.get(owner.uid, (0, 0))[1]
@@ -299,10 +304,29 @@ class WorkloadControllers:
             rule = self._rules.get(owner.uid) or self.rule_of(lost)
             if rule.when == NEVER:
                 return
-        if rule.replicas is not None and self._active_pods(owner.uid) >= rule.replicas:
+        coming = self._active_pods(owner.uid) + self._waiting.get(owner.uid, 0)
+        if rule.replicas is not None and coming >= rule.replicas:
             return
         if owner.kind == "StatefulSet" and lost.key in self._api.store.pods:
             return
+        if self.clients is not None:
+            token_ns = self.clients.token(owner.kind, at_ns)
+            if token_ns > at_ns:
+                self._waiting[owner.uid] = self._waiting.get(owner.uid, 0) + 1
+                self._agenda.add(token_ns, OWNER, self._make_in_turn, gone)
+                return
+        self._make(gone, owner, at_ns)
+
+    def _make_in_turn(self, gone: Lost, at_ns: int) -> None:
+        """The client's token is there that the owner's controller has waited for."""
+        owner = controller_of(gone[0].metadata)
+        assert owner is not None
+        self._waiting[owner.uid] -= 1
+        if owner.uid not in self.failed_jobs:
+            self._make(gone, owner, at_ns)
+
+    def _make(self, gone: Lost, owner: OwnerReference, at_ns: int) -> None:
+        lost, _, cause = gone
         pod = self._successor(lost, owner)
         meta = pod.metadata
         self._made[meta.uid] = at_ns

@@ -27,6 +27,7 @@ from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Synced
 from kubectl_nodelife.engine.loop import EngineHost
+from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import human_duration
 from kubectl_nodelife.sim.api import Api, DefaultTolerationSeconds, event_record
@@ -161,7 +162,7 @@ class Branch:
 
     def __init__(self, world: World, engine: Engine, timeline: Timeline) -> None:
         self.world, self.engine, self.timeline = world, engine, timeline
-        self.host = EngineHost(engine, world, timeline)
+        self.host = EngineHost(engine, world)
 
     @classmethod
     def begin(
@@ -193,13 +194,21 @@ class Branch:
             failing_reads=scenario.failing_reads,
             status_rules=setting.status_rules,
             scoring=setting.scoring,
+            pace=setting.pace,
         )
         Script(world, scenario.events, setting.profile)
         Preemption(world, marks=setting.profile.has("disruption_target"))
         AttachedVolumes(world)
         kinds = sorted({kind for c in controllers for kind in c.watches})
         listed = world.begin(kinds, joined_kubelets(setting) if scenario.join else None)
-        engine = Engine(controllers, listed, join=scenario.join, kinds=kinds, numbers=api.numbers)
+        engine = Engine(
+            controllers,
+            listed,
+            join=scenario.join,
+            kinds=kinds,
+            numbers=api.numbers,
+            awaits_writes=True,
+        )
         return cls(world, engine, timeline)
 
     def fork(self) -> Branch:
@@ -248,11 +257,9 @@ class Branch:
             deque(self.host.step(*tick), maxlen=0)
         return tick is not None
 
-    def restart(
-        self, controllers: Sequence[Controller], at_ns: int, admission: DefaultTolerationSeconds
-    ) -> None:
-        """Play up to that instant, at which these controllers replace the running ones, and pods
-        begin to get other tolerations."""
+    def restart(self, controllers: Sequence[Controller], at_ns: int, settings: Settings) -> None:
+        """Play up to that instant, at which these controllers replace the running ones, with
+        clients of another pace, and pods begin to get other tolerations."""
         world = self.world
         if at_ns > world.api.now_ns:
             self.play_to(at_ns - 1)
@@ -263,11 +270,15 @@ class Branch:
         why = "kube-controller-manager is started anew"
         api = world.api
         api.note(event_record(("Controllers", "", "kube-controller-manager"), "Restarted", why))
-        api.default_tolerations = admission
+        seconds = settings.default_toleration_seconds
+        api.default_tolerations = DefaultTolerationSeconds(*seconds)
         world.kubelets.publish_all(None)
         api.pending.extend(Synced(kind) for kind in kinds)
-        self.engine = Engine(controllers, api.store.copy(), kinds=kinds, numbers=api.numbers)
-        self.host = EngineHost(self.engine, world, self.timeline)
+        world.restart_clients(pace_of(settings))
+        self.engine = Engine(
+            controllers, api.store.copy(), kinds=kinds, numbers=api.numbers, awaits_writes=True
+        )
+        self.host = EngineHost(self.engine, world)
 
     def due(self) -> Iterator[tuple[int, str]]:
         """(instant, name) of all that is still to happen, except passes that look at nothing:

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.pace import Pace, pace_of
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
@@ -123,6 +124,7 @@ class Setting(msgspec.Struct, frozen=True):
     that is not there is known not to exist. `admission`: what pods get that are made from then on.
     `stamped`: what the existing pods had got, if that was something else.
     `leases_count`: whether renewals are signs of life, or status posts alone.
+    `pace`: of the controllers' clients; None: no limit.
     `late_kubelets_renew`: a kubelet that is late when it is joined is slow, and not silent.
     """
 
@@ -135,6 +137,7 @@ class Setting(msgspec.Struct, frozen=True):
     stamped: DefaultTolerationSeconds | None = None
     leases_count: bool = True
     late_kubelets_renew: bool = False
+    pace: Pace | None = None
 
     def under(self, settings: Settings) -> Setting:
         """The same with kubelets and an API server that behave as those settings have it."""
@@ -142,7 +145,13 @@ class Setting(msgspec.Struct, frozen=True):
         admission = DefaultTolerationSeconds(*settings.default_toleration_seconds)
         scenario = replace(self.scenario, kubelet=kubelet)
         counts = settings.leases_count
-        return replace(self, scenario=scenario, admission=admission, leases_count=counts)
+        return replace(
+            self,
+            scenario=scenario,
+            admission=admission,
+            leases_count=counts,
+            pace=pace_of(settings),
+        )
 
     @property
     def scoring(self) -> Scoring:

@@ -158,6 +158,7 @@ def _first_record(action: Action | None, first: dict[int, int]) -> int | None:
 SCRIPT = 0
 KUBELET = 1
 OWNER = 2
+CLIENT = 3
 
 Happening = Callable[..., None]
 """Is called with the arguments it was added with, and its instant."""

@@ -1,9 +1,9 @@
 """The virtual cluster as the loop sees it: a source of events and an executor of actions, in one.
 
 `next` moves the virtual clock to the next instant at which something happens in the cluster or a
-controller is due; `start` carries an action out against the API server at once, and its outcome is
-in the next tick, at the same instant. At one instant the scenario's events come first, then
-kubelets, then controllers.
+controller is due; `start_all` carries out what a controller decided, at the pace of its client
+(`clients`) or, where that has no limit, at once. The outcome is in the next tick, at the same
+instant. At one instant the scenario's events come first, then kubelets, then controllers.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from typing import Protocol, cast
 
 from kubectl_nodelife.engine.actions import (
     Action,
-    AdoptObject,
+    AfterWrites,
     CreateControllerRevision,
     CreatePod,
     DeletePod,
     EvictPod,
     MarkPodNotReady,
-    RaiseCollisionCount,
     RecordEvent,
 )
 from kubectl_nodelife.engine.cache import Cache
@@ -41,15 +40,17 @@ from kubectl_nodelife.engine.events import (
     Outcome,
     Put,
     Synced,
+    WritesDone,
     one_by_one,
 )
+from kubectl_nodelife.engine.pace import Pace
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, format_time
-from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.sim.api import CLUSTER, Api, RunRecorder
+from kubectl_nodelife.sim.clients import Clients
 from kubectl_nodelife.sim.container_events import ContainerEvents
 from kubectl_nodelife.sim.deployments import Deployments
 from kubectl_nodelife.sim.disruption import DisruptionController
@@ -62,6 +63,7 @@ from kubectl_nodelife.sim.lease_reads import FailingRead, LeaseView
 from kubectl_nodelife.sim.machines import Machines
 from kubectl_nodelife.sim.namespaces import NamespaceController
 from kubectl_nodelife.sim.owners import WorkloadControllers
+from kubectl_nodelife.sim.preconditions import PRECONDITIONS
 from kubectl_nodelife.sim.scheduler import Scheduler
 from kubectl_nodelife.sim.status_manager import StatusManagers
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
@@ -121,12 +123,14 @@ class World:
         failing_reads: Sequence[FailingRead] = (),
         status_rules: StatusRules | None = None,
         scoring: Scoring | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """`api` holds what is there at t=0, and its clock; `end_ns`: the last instant, ns since the
         epoch.
         `status_rules`: of the kubelets' status managers; None: they have none. `failing`: writes
         that fail by the scenario, `failing_reads`: reads of Leases; `faults`: writes, by a test.
-        `scoring`: how the scheduler chooses among the nodes that fit.
+        `scoring`: how the scheduler chooses among the nodes that fit. `pace`: of the controllers'
+        clients; None: no limit.
         """
         self.agenda = Agenda()
         self.api = api
@@ -138,12 +142,11 @@ class World:
         self.endpoints = EndpointsController(self.api, self.agenda)
         self.failures: list[Outcome] = []
         self._failed_now = FailedWrites()
-        self._begun = False
-        self.end_ns = end_ns
+        self.clients = self.owners.clients = self._make_clients(pace)
+        self._begun, self.end_ns = False, end_ns
         self.asker: Asker | None = None
-        self._moved_ns = api.now_ns
-        self._rounds = 0
-        self._rounds_since_ns = 0
+        self._moved_ns = self._decided_ns = api.now_ns
+        self._rounds = self._rounds_since_ns = 0
         self._faults, self._failing = faults, failing
         self.leases = LeaseView(api, self.agenda, failing_reads, api.now_ns)
         self._withheld: list[Event] | None = None
@@ -151,9 +154,8 @@ class World:
         self.managers: StatusManagers | None = None
         self.container_events: ContainerEvents | None = None
         if status_rules is not None:
-            self.managers = StatusManagers(
-                api, self.agenda, self.kubelets, status_rules, self._hits_kubelet
-            )
+            hits = self._hits_kubelet
+            self.managers = StatusManagers(api, self.agenda, self.kubelets, status_rules, hits)
             self.container_events = ContainerEvents(self.managers)
         self.machines = Machines(api, self.agenda, self.kubelets, self.managers)
         self.namespaces = NamespaceController(api, self.agenda)
@@ -173,9 +175,12 @@ class World:
         other._withheld = list(self._withheld) if self._withheld is not None else None
         other._shown = list(self._shown)
         other.leases = self.leases.fork(api, agenda)
+        if self.clients is not None:
+            other.clients = self.clients.fork(agenda, other)
         other.kubelets = self.kubelets.fork(api, agenda)
         other.scheduler = self.scheduler.fork(api, agenda)
         other.owners = self.owners.fork(api, agenda, other.scheduler.place)
+        other.owners.clients = other.clients
         other.deployments = self.deployments.fork(api, agenda, other.scheduler.place)
         other.disruption = self.disruption.fork(api, agenda, api.store)
         other.endpoints = self.endpoints.fork(api, agenda)
@@ -196,6 +201,19 @@ class World:
         other.scheduler.ask_as(agenda.mine)
         return other
 
+    def _make_clients(self, pace: Pace | None, last: int = 0) -> Clients | None:
+        return Clients(self.agenda, pace, self, last) if pace is not None else None
+
+    def restart_clients(self, pace: Pace | None) -> None:
+        """Another process begins: what waited to be sent is not, and buckets are full."""
+        first = 0
+        if self.clients is not None:
+            first = self.clients.last  # tokens of the one before are still to come
+            self.clients.end()
+        self.clients = self.owners.clients = self._make_clients(pace, first)
+        if self.clients is not None:
+            self.join(self.clients)
+
     def join(self, *parts: object) -> None:
         """Add parts to the world, one of each class; a `ForkablePart` is forked with it."""
         self.agenda.join(*parts)
@@ -210,6 +228,7 @@ class World:
             self.container_events,
             self.machines,
             self.namespaces,
+            self.clients,
         ]
         return [part for part in of_its_own if part is not None]
 
@@ -241,6 +260,8 @@ class World:
         api = self.api
         if not self._begun:
             return self.advance(api.now_ns)
+        if self.clients is not None:
+            self.clients.run(api.now_ns)
         if api.pending or self._shown:
             return self._tick()
         questions, at_ns = self.agenda.questions, self.agenda.next_at()
@@ -294,6 +315,8 @@ class World:
         self._begun = True
         self.api.now_ns = self._moved_ns = now_ns
         self.agenda.run(now_ns)
+        if self.clients is not None:
+            self.clients.run(now_ns)
         return self._tick()
 
     @property
@@ -303,10 +326,16 @@ class World:
         api, agenda = self.api, self.agenda
         if not self._begun or api.pending or self._shown or agenda.next_at() is not None:
             return False
+        if self.clients is not None and self.clients.busy:
+            return False
         return not agenda.questions or self._is_settled()
 
     def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
-        """Carry out what was decided together, in that order."""
+        """Carry out what was decided together, in that order, and record it as it is done."""
+        if self.clients is not None:
+            self.clients.start(actions, now_ns)
+            return
+        self.api.note_all(actions)
         marks: list[MarkPodNotReady] = []
         for action in actions:
             if type(action) is MarkPodNotReady and self._all_go_well():
@@ -318,25 +347,50 @@ class World:
         if marks:
             self._mark(marks, now_ns)
 
-    def start(self, action: Action, now_ns: int) -> None:
-        """Carry one action out."""
-        if not action.writes or self._leaves_out(action, now_ns) or type(action) is RecordEvent:
+    # What the controllers' clients ask for (`clients.ServerPort`)
+
+    def carry_out(self, action: Action, decided_ns: int) -> None:
+        """Record an action whose last request is made now, and do it."""
+        self.api.note(action)
+        self.start(action, decided_ns)
+
+    def look(self, action: Action) -> KubeObject | None:
+        """The object that the action is about."""
+        return self.api.store.get(*action.target)
+
+    def unwritten(self, action: Action, decided_ns: int, code: int, message: str) -> None:
+        """An action comes to nothing before it is written, so that it leaves no record: what it is
+        about was gone when it was read, or has changed since. Its controller is told.
+        """
+        self._decided_ns = decided_ns
+        self._note_failed(action, Result(code, message))
+        outcome = Outcome(action, code, message)
+        (self.api.pending if self._withheld is None else self._shown).append(outcome)
+
+    def start(self, action: Action, decided_ns: int) -> None:
+        """Carry one action out at once."""
+        if type(action) is AfterWrites:
+            done = self.api.pending if self._withheld is None else self._shown
+            done.append(WritesDone(action.controller, action.key))
             return
+        if not action.writes or self.leaves_out(action, decided_ns) or type(action) is RecordEvent:
+            return
+        self._decided_ns = decided_ns
         if self._withheld is not None and action.controller != CLUSTER:
             self._shown.append(self._failed(action, NO_ANSWER, "the API server is out of reach"))
             return
-        fault = self._fault(action, now_ns)
+        fault = self._fault(action, self.api.now_ns)
         if fault is not None:
             self._fail(action, fault)
             return
-        self._apply(action, now_ns)
+        self._apply(action, self.api.now_ns)
 
-    def _leaves_out(self, action: Action, now_ns: int) -> bool:
-        """True if it is not sent, since what it depends on failed at this instant."""
+    def leaves_out(self, action: Action, decided_ns: int) -> bool:
+        """True if it is not sent, since what it depends on failed."""
         if not self._failed_now:
             return False
         key = queue_key(action, self.api.store)
-        failed = self._failed_now.before(key, action, now_ns)
+        failed = self._failed_now.before(key, action, decided_ns)
         if failed is None:
             return False
         self.failures.append(Outcome(action, NOT_SENT))
@@ -381,6 +435,9 @@ class World:
         self.agenda.clear()
         self.asker = None
         self.api.forget_listeners()
+        if self.clients is not None:
+            self.clients.end()
+        self.owners.clients = None
         self.kubelets.forget_listeners()
         if self.managers is not None:
             self.managers.end()
@@ -391,7 +448,10 @@ class World:
     def _tick(self) -> tuple[int, Iterable[Event]]:
         api = self.api
         self._count_round(api.now_ns)
-        self._failed_now.clear()
+        if self.clients is None:
+            self._failed_now.clear()
+        elif self._failed_now:  # what depends on it may come later
+            self._failed_now.forget_before(api.now_ns)
         self.scheduler.place_waiting()
         events, api.pending = api.pending, []
         if self._withheld is not None:
@@ -420,7 +480,7 @@ class World:
         if type(action) in _ADMITTED and (refused := self._forbidden(action, old)) is not None:
             self.refuse(action, refused.code, refused.cause or refused.message)
             return
-        if type(action) in _PRECONDITIONS and not self._holds(action, old):
+        if type(action) in PRECONDITIONS and not self._holds(action, old):
             return
         if type(action) is EvictPod and isinstance(old, Pod):
             answer = self.disruption.evict(old)
@@ -469,7 +529,7 @@ class World:
 
     def _holds(self, action: Action, old: KubeObject | None) -> bool:
         """True if the server accepts the action; if not, it is refused here."""
-        why = _PRECONDITIONS[type(action)](self, action, old)
+        why = PRECONDITIONS[type(action)](self.api.store, action, old)
         if why:
             if old is not None:
                 self.api.pending.append(Put(type(old).__name__, old))
@@ -505,13 +565,16 @@ class World:
     def _failed(self, action: Action, code: int, message: str) -> Outcome:
         outcome = Outcome(action, code, message)
         self.failures.append(outcome)
-        now_ns = self.api.now_ns
-        failed = FailedWrite(action, now_ns, Result(code, message), now_ns)
-        self._failed_now.note(queue_key(action, self.api.store), failed)
+        self._note_failed(action, Result(code, message))
         kind, (_, name) = action.target
         if kind == "Node":
             self.kubelets.post_for_real(name)
         return outcome
+
+    def _note_failed(self, action: Action, result: Result) -> None:
+        """What depends on it is not sent."""
+        failed = FailedWrite(action, self._decided_ns, result, self.api.now_ns)
+        self._failed_now.note(queue_key(action, self.api.store), failed)
 
 
 def latest(events: Iterable[Event]) -> list[Event]:
@@ -532,31 +595,4 @@ def latest(events: Iterable[Event]) -> list[Event]:
     return list(kept.values())
 
 
-def _exists(world: World, action: Action, old: KubeObject | None) -> str:
-    return "already exists" if old is not None else ""
-
-
-def _owner_gone(world: World, action: Action, old: KubeObject | None) -> str:
-    assert isinstance(action, AdoptObject)
-    owner = world.api.store.get(action.owner.kind, (action.namespace, action.owner.name))
-    if owner is None or owner.uid != action.owner.uid:
-        return "the owner is gone"
-    return "the owner is being deleted" if owner.metadata.deletion_timestamp is not None else ""
-
-
-def _collision_counted(world: World, action: Action, old: KubeObject | None) -> str:
-    assert isinstance(action, RaiseCollisionCount)
-    if not action.check or not isinstance(old, DaemonSet):
-        return ""
-    return "" if old.status.collision_count == action.seen else "the count was raised already"
-
-
 _ADMITTED = frozenset({CreatePod, CreateControllerRevision, DeletePod, EvictPod})
-
-# action -> the server's check before it applies it: "" or why it refuses
-_PRECONDITIONS: dict[type[Action], Callable[[World, Action, KubeObject | None], str]] = {
-    CreatePod: _exists,
-    CreateControllerRevision: _exists,
-    AdoptObject: _owner_gone,
-    RaiseCollisionCount: _collision_counted,
-}

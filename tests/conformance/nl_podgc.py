@@ -11,6 +11,7 @@ from typing import Any
 
 from kubectl_nodelife.controllers.podgc import PodGCController
 from kubectl_nodelife.engine.actions import (
+    AfterWrites,
     DeletePod,
     PodAction,
     Requeue,
@@ -69,9 +70,12 @@ class World:
 
     def take(self, actions: Actions) -> None:
         """Do what was decided; the pods that are gone leave the cache after the run."""
-        events = []
+        events, done = [], []
         for action in flat(actions):
             if isinstance(action, Requeue):
+                continue
+            if isinstance(action, AfterWrites):
+                done.append(action.key)
                 continue
             assert isinstance(action, PodAction)
             if action.if_node_gone in self.api_nodes:
@@ -87,6 +91,8 @@ class World:
                 assert action.phase == "Failed"
                 self.patched.add(action.pod)
         self._tell(events)
+        for key in done:
+            self.take(self.controller.reconcile(key, self.cache, self.now_ns))
 
     def check(self, expect: dict[str, Any]) -> None:
         """Hold the world against an expectation."""

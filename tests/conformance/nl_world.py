@@ -188,15 +188,20 @@ class World:
 
     def carry_out(self, actions: Actions) -> None:
         """Apply what was decided to the API; failures come back once all is said."""
-        outcomes = []
+        outcomes, waits = [], []
         for action in flat(actions):
             if isinstance(action, act.Requeue):
+                continue
+            if isinstance(action, act.AfterWrites):
+                waits.append(action.key)
                 continue
             code = self.apply(action)
             if code != 200:
                 outcomes.append(Outcome(action, code))
         for outcome in outcomes:
             list(self.controller.outcome(outcome, self.cache, self.now_ns))
+        for key in waits:
+            self.carry_out(self.controller.reconcile(key, self.cache, self.now_ns))
 
     def apply(self, action: act.Action) -> int:
         """One action on the API. The status code."""

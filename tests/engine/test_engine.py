@@ -258,17 +258,15 @@ class Tape:
         self.now_ns = min(instants)
         return self.now_ns, self.ticks.get(self.now_ns, [])
 
-    def write_all(self, now_ns: int, actions: Sequence[Action]) -> None:
-        self.written += [f"{now_ns} {action.target[1][1]}" for action in actions]
-
     def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
+        self.written += [f"{now_ns} {action.target[1][1]}" for action in actions]
         self.begun += [now_ns] * len(actions)
 
 
 def test_the_loop_goes_from_instant_to_instant_until_the_source_ends() -> None:
     engine = Engine([Scribe("c", ["Node"], [Requeue("c", "k", 30)])], Cache(), kinds=["Node"])
     tape = Tape({10: [Synced("Node")], 20: [node("a")], 99: [node("b")]}, end_ns=50)
-    drive(tape, EngineHost(engine, tape, tape))
+    drive(tape, EngineHost(engine, tape))
     assert tape.written == ["10 start", "20 Node a 1", "30 woken k 30"]
     assert tape.begun == [10, 20, 30]
 

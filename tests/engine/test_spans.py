@@ -19,6 +19,7 @@ NODES = {
     "requeue_untainted": (18, None),
     "pod_retry": (17, None),
     "pod_not_ready_event": (19, None),
+    "monitor_workers": (27, None),
     "classic_eviction": (None, 27),
     "evicted_node_map": (17, 27),
     "lease_gate": (None, 17),

@@ -91,3 +91,16 @@ def test_a_zone_does_not_foretell_the_deletion_of_what_is_terminating(ask: Ask) 
     ]
     told = ask(cluster, "explain", "zone", "a", "--now", "2026-01-01T01:00:00Z").out
     assert "default/stays on a1 is deleted in" in told and "default/going" not in told
+
+
+def test_the_pass_over_many_pods_is_longer_than_the_brake(ask: Ask) -> None:
+    """22 of 40 nodes with 20 pods each: 22 Leases are read, 462 statuses and 22 taints written."""
+    cluster = [node(f"a{i}") for i in range(40)]
+    cluster += [pod(f"p{i}-{j}", f"a{i}") for i in range(40) for j in range(20)]
+    said = ask(cluster, "status", "-o", "json").document["zones"][0]["brake"]
+    assert (said["moreLost"], said["rate"]) == (22, 0)
+    assert said["passSeconds"] == 28.2
+    assert said["taintedBefore"] == 3
+    assert "a pass of 28s, and up to 3 nodes may be tainted before it ends" in said["because"]
+    fast = ask(cluster, "status", "--set=kube-api-qps=-1", "-o", "json").document
+    assert fast["zones"][0]["brake"]["taintedBefore"] == 0

@@ -14,6 +14,8 @@ import random
 import sys
 from typing import Any
 
+from tests.real_code.workload_scenario import NO_LIMIT
+
 Json = dict[str, Any]
 
 OWN = "node.kubernetes.io/"
@@ -133,6 +135,7 @@ class Generator:
             "node-monitor-period": f"{period}s",
             "node-monitor-grace-period": f"{periods * period:g}s",
             "node-startup-grace-period": f"{(chance.choice([6, 12, 20]) + 0.5) * period:g}s",
+            **NO_LIMIT,
             "node-eviction-rate": chance.choice(["0.1", "0.1", "0.5", "1", "0.03", "0.2", "5"]),
             "secondary-node-eviction-rate": chance.choice(["0.01", "0.05", "0.1", "0", "0.2"]),
             "large-cluster-size-threshold": str(chance.choice([50, 50, 2, 3, 5, 8, 0])),

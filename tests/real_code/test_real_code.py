@@ -17,6 +17,7 @@ from tests.real_code import deployments, owners
 from tests.real_code.generator import generate, with_failing_writes
 from tests.real_code.joined import judge_joined
 from tests.real_code.judge import AGAIN, FIRST, Facts, differences, judge, play_real, simulate
+from tests.real_code.workload_scenario import NO_LIMIT
 from tests.traces.compare import CONTROLLERS, MAIN_FIELDS, compare
 from tests.traces.conftest import OWN_TRACES
 
@@ -141,7 +142,7 @@ def test_an_event_comes_before_what_kubelets_do_at_its_instant(
     ]
     stop = {"nodes": [n["metadata"]["name"] for n in nodes], "heartbeats": "stop"}
     spec |= {"controllers": ["node-lifecycle"], "duration": "200s", "objects": nodes}
-    spec["flags"] = {"node-monitor-grace-period": "67.5s"}
+    spec["flags"] = {"node-monitor-grace-period": "67.5s", **NO_LIMIT}
     spec["kubelet"] = {"leaseRenewInterval": "5s", "leaseRenewPhase": "0.87s"}
     spec["events"] = [{"at": "90.87s", "kubelet": stop}]
     verdict = judge(program, document, tmp_path)

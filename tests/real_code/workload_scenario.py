@@ -8,6 +8,9 @@ from typing import Any
 
 Json = dict[str, Any]
 
+NO_LIMIT = {"kube-api-qps": "100000", "kube-api-burst": "200000"}
+"""The fake client of the real code waits for no token."""
+
 
 def scenario(
     name: str, seconds: int, flags: Json, kubelet: Json, objects: Sequence[Json], events: list[Json]
@@ -19,7 +22,7 @@ def scenario(
         "metadata": {"name": name},
         "spec": {
             "profile": "v1.36",
-            "flags": flags,
+            "flags": {**NO_LIMIT, **flags},
             "controllers": ["node-lifecycle", "taint-eviction", "daemonset", "pod-gc"],
             "duration": f"{seconds}s",
             "scheduler": "FewestPods",

@@ -87,8 +87,14 @@ class Fleet(VirtualUpgrades):
         )
         controllers = make_controllers(settings, scenario.controllers, pass_drift_ns=PASS_DRIFT_NS)
         kinds = sorted({kind for c in controllers for kind in c.watches})
-        engine = Engine(controllers, world.begin(kinds), kinds=kinds, numbers=api.numbers)
-        host = EngineHost(engine, world, self.timeline)
+        engine = Engine(
+            controllers,
+            world.begin(kinds),
+            kinds=kinds,
+            numbers=api.numbers,
+            awaits_writes=True,
+        )
+        host = EngineHost(engine, world)
         super().__init__(world, self.timeline, decider_for(settings), host)
         count = len(setting.cluster.nodes)
         self.judges = Judges(

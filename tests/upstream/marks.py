@@ -118,6 +118,7 @@ MARKS: dict[str, tuple[Mark, ...]] = {
         Mark("empty_selector_spreads", SPREAD, r"labels\.MatchesNothing\(selector\)"),
         Mark("detach_when_node_is_gone", ATTACH, r"processVolumesInUse\(logger, nodeName, nil\)"),
         Mark("decide_on_current", LIFECYCLE, r"switch currentReadyCondition\.Status"),
+        Mark("monitor_workers", LIFECYCLE, r"workqueue\.ParallelizeUntil\("),
         Mark("requeue_untainted", LIFECYCLE, r"zoneNoExecuteTainter\[[^]]*\]\.Remove\(", True, 3),
         Mark("pod_not_ready_event", NODE_UTIL, r'"NodeNotReady", "Node is not ready"'),
         Mark("classic_eviction", LIFECYCLE, r"seTaintBasedEvictions bool|runTaintManager bool"),

@@ -19,6 +19,7 @@ from kubectl_nodelife.outlook.what_if.answer import make_answer
 from kubectl_nodelife.outlook.what_if.document import NodeFuture, WhatIf, WorkloadFuture
 from kubectl_nodelife.outlook.what_if.question import Question, play
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject
+from tests.simulating import NO_LIMIT
 
 NOW_NS = int(parse_time("2026-01-01T12:00:00Z"))
 SIX = ("a1", "a2", "a3", "b1", "b2", "b3")
@@ -132,12 +133,14 @@ def ask(
     until_s: float = 3600,
     ignores: Callable[[ServedObject], bool] = lambda served: False,
 ) -> WhatIf:
-    """The answer to a question, as it is written on the command line."""
+    """The answer to a question, as it is written on the command line. Writes take no time unless
+    the flags say so, so that it can be reckoned by hand.
+    """
     documents = [each for name in nodes for each in node(name)]
     named = {(d["kind"], d["metadata"]["name"]): d for d in [*documents, *objects]}
     cluster = Cache()
     cluster.fill([decode(d["kind"], d) for d in named.values()], NOW_NS)
-    settings = make_settings("newest", dict(flags or {}))
+    settings = make_settings("newest", {**NO_LIMIT, **(flags or {})})
     acts = read_acts(words.split(), cluster, beta_zone_labels_only=False)
     until_ns = round(until_s * SECOND_NS)
     plays = play(Question(cluster, settings, NOW_NS, kinds_read, acts, until_ns))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.simulating import NO_LIMIT
 from tests.what_if.stand import (
     SIX,
     ask,
@@ -134,7 +135,7 @@ def test_a_shorter_grace_period() -> None:
     lost = of_node(answer, "a1")
     assert (lost.unknown_seconds, lost.tainted_seconds) == (20.004, 20.1)
     assert lost.first_deletion_seconds == 320.1
-    assert answer.settings["future"] == {"node-monitor-grace-period": "20s"}
+    assert answer.settings["future"] == {**NO_LIMIT, "node-monitor-grace-period": "20s"}
 
 
 def test_another_rate_and_the_old_form_of_set() -> None:

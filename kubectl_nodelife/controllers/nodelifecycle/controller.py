@@ -4,7 +4,7 @@ loop.
 Follows pkg/controller/nodelifecycle/node_lifecycle_controller.go; which release, the profile says.
 A pass looks only at nodes that changed or whose time may be over (`health.py` says why that is the
 same), so a quiet cluster of thousands costs nothing. Left out on purpose: listing errors (the cache
-cannot fail), and the eight workers and their races.
+cannot fail).
 """
 
 from __future__ import annotations
@@ -14,10 +14,17 @@ from copy import copy
 from typing import Any, Final, cast
 
 from kubectl_nodelife.controllers.nodelifecycle.classic import delete_pods
-from kubectl_nodelife.controllers.nodelifecycle.eviction import eviction_pass, leave_queue
-from kubectl_nodelife.controllers.nodelifecycle.memory import Memory, take_over
+from kubectl_nodelife.controllers.nodelifecycle.eviction import (
+    EVICTED,
+    eviction_pass,
+    leave_queue,
+)
+from kubectl_nodelife.controllers.nodelifecycle.memory import NODE_WORKERS, Memory, take_over
 from kubectl_nodelife.controllers.nodelifecycle.monitor import (
-    check_apart,
+    CHECKED,
+    PASS_ENDED,
+    check_again,
+    continue_pass,
     count_zones,
     mark,
     monitor_node_health,
@@ -29,6 +36,7 @@ from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
+    AfterWrites,
     DeletePod,
     MarkPodNotReady,
     RemoveTaints,
@@ -57,6 +65,7 @@ _POD_RETRY_MOST_NS: Final = 1_000_000 * MILLISECOND_NS
 _MONITOR: Final = "monitor"
 _END_OF_PASS: Final = "end-of-pass"
 _EVICTION_LOOP: Final = "eviction-loop"
+_WORKED: Final = "worked"
 
 
 class NodeLifecycleController:
@@ -82,7 +91,10 @@ class NodeLifecycleController:
         self._update_tries: dict[str, int] = {}
         self._pod_tries: dict[tuple[str, str], int] = {}
         self._worked: dict[str, Node] = {}
+        self._to_work: dict[str, Action | None] = {}
+        self._working: set[str] = set()
         self._loop_began_ns = 0
+        self._joined_pass_ns: int | None = None
 
     # The engine's side
 
@@ -92,6 +104,7 @@ class NodeLifecycleController:
         other.memory = self.memory.fork()
         other._update_tries, other._pod_tries = dict(self._update_tries), dict(self._pod_tries)
         other._retrying = set(self._retrying)
+        other._to_work, other._working = dict(self._to_work), set(self._working)
         self._worked, other._worked = fork_dict(self._worked)
         return other
 
@@ -99,8 +112,8 @@ class NodeLifecycleController:
         """Node workers take every node, and the first monitor pass begins."""
         self._loop_began_ns = now_ns
         self.memory.look_at.update(cache.nodes)
-        for node in sorted(cache.nodes.values(), key=lambda n: n.name):
-            yield part(node.name, self.process_node(node, now_ns, None))
+        self._to_work.update(dict.fromkeys(sorted(cache.nodes)))
+        yield from self._work(cache, now_ns)
         yield from self.reconcile(_MONITOR, cache, now_ns)
 
     def join(self, cache: Cache, now_ns: int) -> Actions:
@@ -108,9 +121,8 @@ class NodeLifecycleController:
         self._loop_began_ns = now_ns
         self.memory.look_at.update(cache.nodes)
         take_over(self.memory, cache, now_ns)
+        self._joined_pass_ns = self.memory.joined_pass_ns
         yield from self.reconcile(_MONITOR, cache, now_ns)
-        if self.memory.joined_pass_ns is not None:
-            yield self.pass_at(self.memory.joined_pass_ns)
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
         """Node workers and the pods' queue; heartbeats only mark the node for the next pass."""
@@ -124,37 +136,69 @@ class NodeLifecycleController:
             # several changes at one instant are one in the queue
             if node is not None and self._worked.get(node.name) is not node:
                 self._worked[node.name] = node
-                return self.process_node(node, now_ns, change.cause)
+                self._to_work.setdefault(node.name, change.cause)
+                return self._work(cache, now_ns)
         return ()
 
     def reconcile(self, key: Hashable, cache: Cache, now_ns: int) -> Actions:
         """A monitor pass, a round of the eviction loop, or a retry."""
         if key == _MONITOR:
-            self.next_pass_ns = now_ns + self.period_ns
-            self._update_tries.clear()
-            self._retrying.clear()
-            yield from self._work_again(cache, now_ns)
-            yield from monitor_node_health(self.memory, cache, now_ns)
-            self._pass_is_open = self.awaits_writes
-            yield Requeue(self.name, _MONITOR, self.next_pass_ns)
+            if self.memory.open_pass is None:
+                self.next_pass_ns = now_ns + self.period_ns
+                self._update_tries.clear()
+                self._retrying.clear()
+                yield from self._work_again(cache, now_ns)
+                yield from monitor_node_health(self.memory, cache, now_ns)
         elif key == _END_OF_PASS:
             self._pass_is_open = False
             yield count_zones(self.memory, cache, now_ns)
         elif key == _EVICTION_LOOP:
-            yield from eviction_pass(self.memory, cache, now_ns)
+            if self.memory.loop_zone is None:
+                yield from eviction_pass(self.memory, cache, now_ns)
         else:
-            kind, *rest = cast("tuple[str, ...]", key)
-            self._retrying.discard(rest[0])
-            if kind == "pod":
-                pod = cache.pod(rest[0], rest[1])
-                if pod is not None:
-                    yield from self.process_pod(pod, cache, now_ns)
-            elif (node := cache.node(rest[0])) is not None:
-                if self.memory.zones.place(node) in self.memory.zones.queues:
-                    yield part(node.name, check_apart(self.memory, node, cache, now_ns))
-                else:  # relabelled since the pass; the next one makes a queue for a new zone
-                    self.memory.look_at.add(node.name)
+            yield from self._go_on(cast("tuple[str, ...]", key), cache, now_ns)
         yield from self._wake_eviction_loop(now_ns)
+
+    def _go_on(self, key: tuple[str, ...], cache: Cache, now_ns: int) -> Actions:
+        """Writes are done that a pass, the eviction loop or a node worker waited for; or a retry is
+        due.
+        """
+        kind, *rest = key
+        if kind == CHECKED:
+            open_pass = self.memory.open_pass
+            if open_pass is not None and rest[0] not in self._retrying:
+                open_pass.busy.discard(rest[0])
+                yield from continue_pass(self.memory, cache, now_ns)
+        elif kind == PASS_ENDED:
+            yield count_zones(self.memory, cache, now_ns)
+            self.memory.open_pass = None
+            self._pass_is_open = self.awaits_writes
+            at_ns, self._joined_pass_ns = self._joined_pass_ns, None
+            yield self.pass_at(now_ns + self.period_ns if at_ns is None else at_ns)
+        elif kind == EVICTED:
+            yield from eviction_pass(self.memory, cache, now_ns)
+            if self.memory.loop_zone is None:
+                self._loop_began_ns = now_ns  # it sleeps for a period after its writes
+        elif kind == _WORKED:
+            self._working.discard(rest[0])
+            yield from self._work(cache, now_ns)
+        else:
+            yield from self._try_again(key, cache, now_ns)
+
+    def _try_again(self, key: tuple[str, ...], cache: Cache, now_ns: int) -> Actions:
+        """A retry, of a pod or a node."""
+        kind, *rest = key
+        self._retrying.discard(rest[0])
+        if kind == "pod":
+            pod = cache.pod(rest[0], rest[1])
+            if pod is not None:
+                decided = self.process_pod(pod, cache, now_ns)
+                yield TurnPart(self.name, ("Pod", pod.key), decided)
+        elif (node := cache.node(rest[0])) is not None:
+            if self.memory.zones.place(node) in self.memory.zones.queues:
+                yield check_again(self.memory, node, cache, now_ns)
+            else:  # relabelled since the pass; the next one makes a queue for a new zone
+                self.memory.look_at.add(node.name)
 
     def rests(self, key: Hashable) -> bool:
         """True if no node is to be looked at in any pass."""
@@ -214,7 +258,7 @@ class NodeLifecycleController:
             return ()
         if old is not None and old.spec.node_name == pod.spec.node_name:
             return ()
-        return self.process_pod(pod, cache, now_ns)
+        return list(self.process_pod(pod, cache, now_ns))
 
     def process_pod(self, pod: Pod, cache: Cache, now_ns: int) -> Iterator[Action]:
         """A pod on a node that is known not ready is marked soon after it appears.
@@ -236,6 +280,22 @@ class NodeLifecycleController:
 
     # The node workers
 
+    def _work(self, cache: Cache, now_ns: int) -> Iterator[TurnPart]:
+        """Let idle node workers take nodes from their queue: one node is never with two of them.
+
+        Follows `doNodeProcessingPassWorker`.
+        """
+        for name in [name for name in self._to_work if name not in self._working]:
+            if len(self._working) >= NODE_WORKERS:
+                return
+            cause = self._to_work.pop(name)
+            if (node := cache.node(name)) is not None:
+                decided = list(self.process_node(node, now_ns, cause))
+                if decided:
+                    self._working.add(name)
+                    decided.append(AfterWrites(controller=self.name, key=(_WORKED, name)))
+                yield part(name, decided)
+
     def process_node(self, node: Node, now_ns: int, cause: Action | None) -> Iterator[Action]:
         """NoSchedule taints, then labels. Follows `doNodeProcessingPassWorker`."""
         profile = self.settings.profile
@@ -251,8 +311,8 @@ class NodeLifecycleController:
         """
         unworked, self.memory.unworked = self.memory.unworked, set()
         for name in sorted(unworked):
-            if (node := cache.node(name)) is not None:
-                yield part(name, self.process_node(node, now_ns, None))
+            self._to_work.setdefault(name, None)
+        yield from self._work(cache, now_ns)
 
     # What came of it
 
@@ -328,6 +388,8 @@ class NodeLifecycleController:
 
     def _wake_eviction_loop(self, now_ns: int) -> Iterator[Requeue]:
         """Sleep through the rounds of the loop in which no limiter would give a token."""
+        if self.memory.loop_zone is not None:
+            return
         at: int | None = None
         for queue in self.memory.zones.queues.values():
             if len(queue):

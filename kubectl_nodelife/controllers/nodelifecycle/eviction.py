@@ -8,6 +8,7 @@ pkg/controller/nodelifecycle.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.classic import delete_pods
@@ -21,12 +22,15 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
     remove_taints,
     swap_taints,
 )
-from kubectl_nodelife.engine.actions import Action, QueueNode, Requeue, UnqueueNode
+from kubectl_nodelife.engine.actions import Action, AfterWrites, QueueNode, Requeue, UnqueueNode
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import TurnPart
 from kubectl_nodelife.engine.workqueue import TimedValue
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint, zone_display
 from kubectl_nodelife.kube.times import MILLISECOND_NS, format_duration
+
+EVICTED: Final = "evicted"
+"""The key of the turn in which the writes of the loop are done."""
 
 _NO_READY_RETRY_NS: Final = 50 * MILLISECOND_NS
 _AFTER_BUG_NS: Final = 60_000 * MILLISECOND_NS
@@ -134,32 +138,51 @@ def eviction_pass(
 ) -> Iterator[Action | Requeue | TurnPart]:
     """One round of the 100 ms loop: NoExecute taints, or the classic eviction.
 
-    Follows `doNoExecuteTaintingPass` and `doEvictionPass`. A node at which we fail leaves its queue
+    Follows `doNoExecuteTaintingPass` and `doEvictionPass`: what is written about one node is done
+    before the next one's turn, in the zone `loop_zone`. A node at which we fail leaves its queue
     for a minute: put back at once it would take each token before the others.
     """
-    act = _taint_node if memory.settings.taint_mode else _evict_node
+    begun, memory.loop_zone = memory.loop_zone, None
     for zone, queue in sorted(memory.zones.queues.items()):
+        if begun is not None and zone < begun:
+            continue
         actions: list[Action | Requeue | TurnPart] = []
-
-        def act_on(
-            entry: TimedValue,
-            at_ns: int,
-            zone: str = zone,
-            out: list[Action | Requeue | TurnPart] = actions,
-        ) -> tuple[bool, int]:
-            decided: list[Action] = []
-            try:
-                answer = act(memory, entry, zone, cache, at_ns, decided)
-            except Exception as error:
-                name = entry.value
-                out.append(TurnPart(CONTROLLER, ("Node", ("", name)), _raised(error)))
-                out.append(Requeue(CONTROLLER, ("node", name), at_ns + _AFTER_BUG_NS))
-                return True, 0
-            out += decided
-            return answer
-
-        queue.try_(act_on, lambda: now_ns)
+        act_on = partial(_act_on, memory, zone, cache, actions)
+        if queue.try_(act_on, lambda: now_ns, until=partial(_writes, actions)):
+            memory.loop_zone = zone
+            yield from (a for a in actions if isinstance(a, TurnPart))
+            alone = [a for a in actions if not isinstance(a, TurnPart)]
+            wait = AfterWrites(controller=CONTROLLER, key=(EVICTED, ""))
+            yield TurnPart(CONTROLLER, ("Zone", ("", zone)), [*alone, wait])
+            return
         yield from actions
+
+
+def _act_on(
+    memory: Memory,
+    zone: str,
+    cache: Cache,
+    out: list[Action | Requeue | TurnPart],
+    entry: TimedValue,
+    now_ns: int,
+) -> tuple[bool, int]:
+    """One node's turn in the queue of its zone."""
+    act = _taint_node if memory.settings.taint_mode else _evict_node
+    decided: list[Action] = []
+    try:
+        answer = act(memory, entry, zone, cache, now_ns, decided)
+    except Exception as error:
+        name = entry.value
+        out.append(TurnPart(CONTROLLER, ("Node", ("", name)), _raised(error)))
+        out.append(Requeue(CONTROLLER, ("node", name), now_ns + _AFTER_BUG_NS))
+        return True, 0
+    out += decided
+    return answer
+
+
+def _writes(decided: Iterable[Action | Requeue | TurnPart]) -> bool:
+    """True if the loop goes on only once something is written."""
+    return any(isinstance(a, Action) and a.writes for a in decided)
 
 
 def _raised(error: Exception) -> Iterator[Action]:

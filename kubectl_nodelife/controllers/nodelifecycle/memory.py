@@ -9,8 +9,13 @@ likely value; reports give it as a range.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from copy import copy
+from heapq import heappop, heappush
 from typing import Final
+
+import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle.classic import NODE_LOST
 from kubectl_nodelife.controllers.nodelifecycle.health import (
@@ -34,8 +39,52 @@ from kubectl_nodelife.engine.workqueue import Timers
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS
 
+NODE_WORKERS: Final = 8
+"""Upstream's `nodeUpdateWorkerSize`: of a monitor pass, and of the queue of changed nodes."""
+
 PHASE_HOLDS_NS: Final = 10 * MINUTE_NS
 """Passes begin up to some 10 ms late each: 1.2 s in all by then, with the default period."""
+
+
+class OpenPass(msgspec.Struct):
+    """A monitor pass that has begun: the nodes as they were then, new ones that it is yet to
+    register, the names that it is yet to look at, in order, and the nodes of which writes are on
+    their way. `ended`: all are looked at, and the zones are being judged. `held_up_from`: the node
+    after which none is looked at, `""` for none at all; `only_read`: how many Leases of
+    nodes that are not looked at each worker is yet to read.
+    """
+
+    nodes: dict[str, Node]
+    added: list[str]
+    names: list[str]
+    busy: set[str] = set()
+    looked_at: str = ""
+    taken: int = -1
+    ended: bool = False
+    held_up_from: str | None = None
+    only_read: list[int] = []
+
+    def fork(self) -> OpenPass:
+        """The same for another controller."""
+        return replace(
+            self,
+            added=list(self.added),
+            names=list(self.names),
+            busy=set(self.busy),
+            only_read=list(self.only_read),
+        )
+
+    def take(self) -> str:
+        """The next node to look at."""
+        self.taken += 1
+        self.looked_at = heappop(self.names)
+        return self.looked_at
+
+    def include(self, names: Iterable[str]) -> None:
+        """Look at these too, unless their turn is over: then the next pass does."""
+        fresh = [name for name in names if name > self.looked_at and name in self.nodes]
+        for name in set(fresh).difference(self.names) if fresh else ():
+            heappush(self.names, name)
 
 
 class Memory:
@@ -81,6 +130,8 @@ class Memory:
         self.silent: set[str] = set()
         self.lease_reads = 0
         self.expiry = Timers()
+        self.open_pass: OpenPass | None = None
+        self.loop_zone: str | None = None
         self.drift_ns = pass_drift_ns
         self.begins_cold = False
         self.phase_seen_ns: int | None = None
@@ -92,6 +143,7 @@ class Memory:
         self.retries_pods = profile.has("pod_retry")
         self.reads_leases = profile.has("lease_circuit_breaker")
         self.forgets_deleted = profile.has("health_follows_node")
+        self.workers = NODE_WORKERS if profile.has("monitor_workers") else 1
 
     def fork(self) -> Memory:
         """Another memory of the same."""
@@ -105,6 +157,7 @@ class Memory:
         other.look_at, other.gone = set(self.look_at), set(self.gone)
         other.evicted_nodes, other.retry = set(self.evicted_nodes), set(self.retry)
         other.unworked, other.unconfirmed = set(self.unworked), set(self.unconfirmed)
+        other.open_pass = self.open_pass.fork() if self.open_pass is not None else None
         other.unseen_since, other.taken_off = dict(self.unseen_since), set(self.taken_off)
         other.doubts, other.silent = dict(self.doubts), set(self.silent)
         return other
@@ -112,6 +165,8 @@ class Memory:
     @property
     def rests(self) -> bool:
         """True if passes have no node to look at, now or when some time is over."""
+        if self.open_pass is not None:
+            return False
         marked = self.look_at or self.gone or self.retry or self.unworked or self.unconfirmed
         return not (marked or self.expiry or self.zones.nodes_of_stateless())
 

@@ -9,17 +9,21 @@ The pods of a lost node get the condition Ready=False, as `MarkPodsNotReady` of
 pkg/controller/util/node/controller_utils.go does it: phase and termination do not matter there, and
 a pod without the condition is not touched.
 
-At the end of a pass `handle_disruption` computes the zones' states, sets their rate limiters, and
-handles the case that all zones are fully disrupted.
+At the end of a pass `disruption.py` judges the zones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Final, cast
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.nodelifecycle.disruption import (
+    ALL_DARK,
+    all_turn_dark,
+    handle_disruption,
+)
 from kubectl_nodelife.controllers.nodelifecycle.eviction import (
     evict_or_cancel,
     mark_reachable,
@@ -31,20 +35,15 @@ from kubectl_nodelife.controllers.nodelifecycle.health import (
     posted,
     update_node_health,
 )
-from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
+from kubectl_nodelife.controllers.nodelifecycle.memory import Memory, OpenPass
 from kubectl_nodelife.controllers.nodelifecycle.taints import CONTROLLER
-from kubectl_nodelife.controllers.nodelifecycle.zones import (
-    FULL,
-    INITIAL,
-    PARTIAL,
-    compute_zone_state,
-)
 from kubectl_nodelife.engine.actions import (
     Action,
+    AfterWrites,
     MarkPodNotReady,
+    ReadLeases,
     RecordEvent,
     SetNodeConditions,
-    SetZoneState,
 )
 from kubectl_nodelife.engine.cache import Cache, Heartbeat, ListFailed
 from kubectl_nodelife.engine.controller import TurnPart
@@ -53,6 +52,10 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import format_duration, whole_seconds
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
+
+CHECKED: Final = "checked"
+"""With a node's name the key of the turn in which the writes about it are done."""
+PASS_ENDED: Final = "pass-ended"
 
 _PAUSE_AFTER: Final = 64
 """Of so many nodes at which nothing is decided one is yielded: a live driver may pause there."""
@@ -77,7 +80,16 @@ def note(memory: Memory, change: Change, now_ns: int) -> None:
 
 
 def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | TurnPart]:
-    """One monitor pass. Follows `monitorNodeHealth`."""
+    """One monitor pass, as far as it gets before it must wait for writes (`continue_pass`).
+
+    Follows `monitorNodeHealth`.
+    """
+    yield from _begin_pass(memory, cache, now_ns)
+    yield from continue_pass(memory, cache, now_ns)
+
+
+def _begin_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | TurnPart]:
+    """What the pass must look at."""
     memory.passes.begin(now_ns)
     memory.taken_off.clear()
     memory.doubts.clear()
@@ -86,29 +98,112 @@ def monitor_node_health(memory: Memory, cache: Cache, now_ns: int) -> Iterator[A
     unplaced = _place(memory, cache)
     look_at |= memory.zones.nodes_of_stateless()
     changed = sorted(look_at | memory.gone)
-    yield from _classify(memory, cache, now_ns)
+    added = yield from _classify(memory, cache)
     for queue in memory.zones.queues.values():
         queue.renew(now_ns, apart_from=changed)
     memory.look_at = set(unplaced)
     for name, error in unplaced.items():
         yield part(name, _fail(error))
-    bugs = cache.quarantine.bugs
-    held_up_from = "" if memory.is_held_up(cache) else None
-    if held_up_from == "":
+    names = sorted(look_at - unplaced.keys())
+    open_pass = memory.open_pass = OpenPass(dict(cache.nodes), added, names)
+    if memory.is_held_up(cache):
+        open_pass.held_up_from = ""
         memory.passes.leave_out_last()
-    for number, name in enumerate(sorted(look_at - unplaced.keys())):
+    elif memory.reads_leases:  # those that are not looked at, since their answers cannot differ
+        more = len(silent - look_at)
+        memory.lease_reads += more
+        shares = [(more + n) // memory.workers for n in range(memory.workers)]
+        open_pass.only_read = [share for share in shares if share]
+
+
+def continue_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | TurnPart]:
+    """Go on with the pass that is open: new nodes one after another, then all, as many at once as
+    there are workers; a worker is busy until the writes about its node are done. Then the zones.
+
+    A node is looked at when its turn comes, in a long pass much later than it began. Follows
+    `updateNodeFunc` of `monitorNodeHealth`.
+    """
+    open_pass = memory.open_pass
+    if open_pass is None:
+        return
+    while open_pass.added and not open_pass.busy:
+        node = memory.known.get(open_pass.added.pop(0))
+        if node is not None:
+            yield _worker(open_pass, node.name, list(_register(memory, node)))
+    if open_pass.added or open_pass.ended:
+        return
+    if open_pass.names or open_pass.looked_at:
+        open_pass.include(_late(memory, now_ns))
+    bugs = cache.quarantine.bugs
+    while open_pass.names and len(open_pass.busy) < memory.workers:
+        name = open_pass.take()
         node = cache.nodes.get(name)
         if node is not None:
+            memory.look_at.discard(name)
             decided = check_apart(memory, node, cache, now_ns)
-            if decided or bugs or number % _PAUSE_AFTER == 0:
-                yield part(name, decided)
-            if memory.owed is not None and held_up_from is None and memory.is_held_up(cache):
-                held_up_from = name
-    if held_up_from is not None:
-        _skip_after(memory, cache, held_up_from)
-    elif memory.reads_leases:  # those that were not looked at, since their answers cannot differ
-        memory.lease_reads += len(silent - look_at)
-    yield count_zones(memory, cache, now_ns)
+            if decided or bugs or open_pass.taken % _PAUSE_AFTER == 0:
+                yield _worker(open_pass, name, decided)
+            held_up = memory.owed is not None and open_pass.held_up_from is None
+            if held_up and memory.is_held_up(cache):
+                open_pass.held_up_from = name
+    while open_pass.only_read and not open_pass.names and len(open_pass.busy) < memory.workers:
+        reads = ReadLeases(controller=CONTROLLER, count=open_pass.only_read.pop())
+        yield _worker(open_pass, f"/{len(open_pass.only_read)}", [reads])
+    if not open_pass.names and not open_pass.busy:
+        yield from _end_pass(memory, cache, now_ns)
+
+
+def _worker(open_pass: OpenPass, node: str, decided: Iterable[Action]) -> TurnPart:
+    """What is decided about a node, and a wake-up when that is written if anything is."""
+    if type(decided) is list and any(_takes_time(a) for a in decided):
+        open_pass.busy.add(node)
+        decided = [*decided, AfterWrites(controller=CONTROLLER, key=(CHECKED, node))]
+    return part(node, decided)
+
+
+def _takes_time(action: Action) -> bool:
+    """True if a worker is busy with it."""
+    if action.writes:
+        return type(action) is not RecordEvent
+    return type(action) is ReadLeases
+
+
+def check_again(memory: Memory, node: Node, cache: Cache, now_ns: int) -> TurnPart:
+    """The next try for a node whose status could not be written: its worker stays busy with it."""
+    decided = check_apart(memory, node, cache, now_ns)
+    open_pass = memory.open_pass
+    if open_pass is None or node.name not in open_pass.busy:
+        return part(node.name, decided)
+    if type(decided) is list:
+        decided = [*decided, AfterWrites(controller=CONTROLLER, key=(CHECKED, node.name))]
+    return part(node.name, decided)
+
+
+def _late(memory: Memory, now_ns: int) -> set[str]:
+    """Nodes that changed or whose time was over since the pass began."""
+    memory.look_at.update(_expired(memory, now_ns))
+    return memory.look_at
+
+
+def _end_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | TurnPart]:
+    """The zones are judged: where no zone is well, all taints go first that the nodes had when the
+    pass began.
+    """
+    open_pass = memory.open_pass
+    assert open_pass is not None
+    open_pass.ended = True
+    if open_pass.held_up_from is not None:
+        _skip_after(memory, cache, open_pass.held_up_from)
+    decided: list[Action] = []
+    if all_turn_dark(memory):
+        for name in sorted(open_pass.nodes):
+            node = open_pass.nodes[name]
+            if name in cache.nodes:
+                place = memory.zones.place(cache.nodes[name])
+                decided += mark_reachable(memory, node, place, ALL_DARK)
+                memory.look_at.add(name)  # the next pass queues the lost ones anew
+    wait = AfterWrites(controller=CONTROLLER, key=(PASS_ENDED, ""))
+    yield TurnPart(CONTROLLER, "zones", [*decided, wait])
 
 
 def _skip_after(memory: Memory, cache: Cache, name: str) -> None:
@@ -176,8 +271,10 @@ def _fail(error: Exception, decided: Iterable[Action] = ()) -> Iterator[Action]:
     raise error
 
 
-def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | TurnPart]:
-    """Follows `classifyNodes` and what `monitorNodeHealth` does with its three lists."""
+def _classify(memory: Memory, cache: Cache) -> Generator[Action | TurnPart, None, list[str]]:
+    """Follows `classifyNodes` and what `monitorNodeHealth` does with its three lists. Returns the
+    names of new nodes.
+    """
     added = sorted(n for n in memory.look_at if n not in memory.known and n in cache.nodes)
     deleted = sorted(n for n in memory.gone if n in memory.known and n not in cache.nodes)
     memory.gone = set()
@@ -188,8 +285,7 @@ def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Tu
     for zone in memory.zones.stateless():
         memory.zones.ensure(zone)
     for name in added:
-        node = memory.known[name] = cache.nodes[name]
-        yield part(name, _register(memory, node))
+        memory.known[name] = cache.nodes[name]
     for name in deleted:
         node = memory.known.pop(name)
         memory.expiry.drop(name)
@@ -198,6 +294,7 @@ def _classify(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Tu
             memory.health.pop(name, None)
             memory.unseen_since.pop(name, None)
         yield _node_event(node, "RemovingNode", f"Removing Node {name} from Controller")
+    return added
 
 
 def _register(memory: Memory, node: Node) -> Iterator[Action]:
@@ -215,6 +312,8 @@ def check_node(
     heartbeat = cache.heartbeat(name)
     health, verdict = _update_health(memory, node, heartbeat, now_ns)
     if verdict.expired:
+        if memory.reads_leases:
+            decided.append(ReadLeases(controller=CONTROLLER))
         if not memory.confirm_silence(name, health, cache, now_ns):
             return
     elif name in memory.silent:
@@ -459,88 +558,3 @@ def mark_pods_not_ready(
                 )
             )
     return marks
-
-
-def handle_disruption(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action]:
-    """Compare the zones' new states with the old ones and set their rates."""
-    zones = memory.zones
-    counts = zones.counts()
-    threshold = memory.settings.unhealthy_zone_threshold
-    states = {zone: compute_zone_state(*count, threshold) for zone, count in counts.items()}
-    for zone in states:
-        zones.states.setdefault(zone, INITIAL)
-    all_are = all(state == FULL for state in states.values())
-    all_were = all(zones.states[zone] == FULL for zone in states)
-    zones.forget_uncounted(counts.keys())
-    if all_are and all_were:
-        return
-    if all_are:
-        yield from _stop_everything(memory, cache, states, now_ns)
-        return
-    for zone in zones.states.keys() - states.keys():
-        zones.states[zone] = INITIAL  # of no state that would bring another rate
-    if all_were:
-        _count_afresh(memory, cache, now_ns)
-    for zone, state in states.items():
-        if all_were or zones.states[zone] != state:
-            rate = memory.eviction_rate(state, sum(counts[zone]))
-            zones.queues[zone].swap_limiter(rate, now_ns)
-            yield from _set_state(memory, zone, state, _why(memory, zone, state))
-
-
-def _stop_everything(
-    memory: Memory, cache: Cache, states: dict[str, str], now_ns: int
-) -> Iterator[Action]:
-    """Every zone is dark, so the fault is likely ours: take off all taints, stop all queues."""
-    because = "no zone has a single ready node: the fault may be this side's, evictions stop"
-    for node in sorted(cache.nodes.values(), key=lambda n: n.name):
-        yield from mark_reachable(memory, node, memory.zones.place(node), because)
-        memory.look_at.add(node.name)  # the next pass queues the lost ones anew
-    for zone in list(memory.zones.states):
-        memory.zones.queues[zone].swap_limiter(0, now_ns)
-        if zone in states:
-            yield from _set_state(memory, zone, FULL, because)
-        else:  # a zone that is not counted, not forgotten yet
-            memory.zones.states[zone] = FULL
-
-
-def _count_afresh(memory: Memory, cache: Cache, now_ns: int) -> None:
-    """The full disruption is over: silence in it does not count."""
-    for name, health in memory.health.items():
-        if name in cache.nodes:
-            health.probe_ns = health.ready_transition_ns = now_ns
-            memory.look_at.add(name)
-
-
-def _set_state(memory: Memory, zone: str, state: str, because: str) -> Iterator[Action]:
-    before = memory.zones.states[zone]
-    memory.zones.states[zone] = state
-    yield SetZoneState(
-        controller=CONTROLLER,
-        because=because,
-        cause=memory.last_loss,
-        zone=zone,
-        from_=before,
-        to=state,
-        rate=memory.zones.rate(zone),
-    )
-
-
-def _why(memory: Memory, zone: str, state: str) -> str:
-    """The comparison that decided, with its numbers."""
-    settings = memory.settings
-    ready, not_ready = memory.zones.counts()[zone]
-    size = ready + not_ready
-    share = f"{not_ready} of {size} nodes not ready"
-    threshold = f"unhealthy-zone-threshold {settings.unhealthy_zone_threshold:g}"
-    if state == FULL:
-        return f"{share}, in other zones some are: nodes are tainted at the normal rate"
-    if state == PARTIAL:
-        large = settings.large_cluster_size_threshold
-        relation = "more than" if size > large else "not more than"
-        rate = "the secondary rate" if size > large else "nothing is tainted"
-        return (
-            f"{share}, at least 3 and a share of {not_ready / size:.2f} against {threshold}; "
-            f"{relation} {large} nodes: {rate}"
-        )
-    return f"{share}, less than 3 or a smaller share than {threshold}"

@@ -114,7 +114,8 @@ class TaintEvictionController:
         """Every node counts as added: the periods of all pods on tainted nodes begin now."""
         for name in sorted(cache.nodes):
             if no_execute_taints(cache.nodes[name].spec.taints):
-                yield from self._node_changed(name, cache, now_ns, None)
+                decided = self._node_changed(name, cache, now_ns, None)
+                yield TurnPart(self.name, ("Node", ("", name)), decided)
 
     def join(self, cache: Cache, now_ns: int) -> Actions:
         """Take over a running controller's timers; what it must have deleted is deleted at once."""
@@ -123,7 +124,8 @@ class TaintEvictionController:
             if taints:
                 self.tainted_nodes[name] = taints
                 for pod in cache.pods_on(name):
-                    yield from self._take_over(pod, taints, cache, now_ns)
+                    taken_over = self._take_over(pod, taints, cache, now_ns)
+                    yield TurnPart(self.name, ("Pod", pod.key), taken_over)
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
         """Follows `PodUpdated` and `NodeUpdated`, which let only some changes through."""
@@ -151,7 +153,8 @@ class TaintEvictionController:
             self._failed_tries.pop(pod_key, None)
             self.workers.fail(pod_key)
             return
-        yield from mark_and_delete(pod, failed[1], now_ns, with_condition=self._with_condition)
+        again = mark_and_delete(pod, failed[1], now_ns, with_condition=self._with_condition)
+        yield TurnPart(self.name, ("Pod", pod_key), again)
 
     def rests(self, key: Hashable) -> bool:
         """True if the timers of that instant were cancelled."""
@@ -423,13 +426,15 @@ class ParallelTaintEviction(TaintEvictionController):
         waiting = self._waiting[number]
         nodes, waiting.nodes = waiting.nodes, {}
         for name, cause in nodes.items():
-            yield from super()._node_changed(name, cache, now_ns, cause)
+            decided = super()._node_changed(name, cache, now_ns, cause)
+            yield TurnPart(self.name, ("Node", ("", name)), decided)
         if waiting.pods:
             pod_key = next(iter(waiting.pods))
             name, cause = waiting.pods.pop(pod_key)
             pod = cache.pods.get(pod_key)
             if pod is None or pod.spec.node_name == name:  # else another worker has it
-                yield from super()._pod_changed(pod_key, cache, now_ns, cause)
+                decided = super()._pod_changed(pod_key, cache, now_ns, cause)
+                yield TurnPart(self.name, ("Pod", pod_key), decided)
         waiting.is_busy = bool(waiting.nodes or waiting.pods)
         if waiting.is_busy:
             yield Requeue(self.name, key, now_ns + self._pause_ns())

@@ -9,12 +9,14 @@ knows it, and actions as JSON, for a journal.
 from __future__ import annotations
 
 from kubectl_nodelife.engine.actions.action import Action as Action
+from kubectl_nodelife.engine.actions.action import AfterWrites as AfterWrites
 from kubectl_nodelife.engine.actions.action import CancelEviction as CancelEviction
 from kubectl_nodelife.engine.actions.action import Detail as Detail
 from kubectl_nodelife.engine.actions.action import NodeAction as NodeAction
 from kubectl_nodelife.engine.actions.action import ObjectAction as ObjectAction
 from kubectl_nodelife.engine.actions.action import PodAction as PodAction
 from kubectl_nodelife.engine.actions.action import QueueNode as QueueNode
+from kubectl_nodelife.engine.actions.action import ReadLeases as ReadLeases
 from kubectl_nodelife.engine.actions.action import RecordEvent as RecordEvent
 from kubectl_nodelife.engine.actions.action import Requeue as Requeue
 from kubectl_nodelife.engine.actions.action import ScheduleEviction as ScheduleEviction

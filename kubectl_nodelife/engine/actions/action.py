@@ -69,6 +69,9 @@ class Action(
     replaces: ClassVar[bool] = False
     """True if a plan for the same object takes the place of an earlier one of this kind."""
 
+    takes_time_only: ClassVar[bool] = False
+    """True if it neither decides nor writes anything, and says only when what follows is due."""
+
     deletes: ClassVar[bool] = False
     """True if it asks for the object's deletion: it is done where no such object is there."""
 
@@ -231,6 +234,53 @@ class SetZoneState(Action, frozen=True, kw_only=True, gc=False):
     def target(self) -> tuple[str, tuple[str, str]]:
         """("Zone", ("", zone key))"""
         return ("Zone", ("", self.zone))
+
+
+class ReadLeases(Action, frozen=True, kw_only=True, gc=False):
+    """So many Leases are read from the API server before what follows in the same part of a turn.
+
+    Where requests take time it is spent; what they show was read when it was decided. Not a record.
+    """
+
+    writes: ClassVar[bool] = False
+    takes_time_only: ClassVar[bool] = True
+
+    count: int = 1
+    because: str = ""
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """Nothing that is changed."""
+        return ("", ("", ""))
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """None."""
+        yield from ()
+
+
+class AfterWrites(Action, frozen=True, kw_only=True, gc=False):
+    """Wake this controller for `key` once all that was decided before it in the same part of a turn
+    has been carried out, whatever came of it.
+
+    Where writes take time, as behind a client's rate limiter, the executor says when that is
+    (`events.WritesDone`). Where nothing is sent they count as done at once. Not a record: waiting
+    leaves no trace.
+    """
+
+    writes: ClassVar[bool] = False
+    takes_time_only: ClassVar[bool] = True
+
+    key: tuple[str, str]
+    because: str = ""
+
+    @property
+    def target(self) -> tuple[str, tuple[str, str]]:
+        """Nothing in the cluster."""
+        return ("", ("", ""))
+
+    def records(self) -> Iterator[tuple[str, Detail]]:
+        """None."""
+        yield from ()
 
 
 class QueueNode(NodeAction, frozen=True, kw_only=True, gc=False):

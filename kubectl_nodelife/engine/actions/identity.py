@@ -77,6 +77,8 @@ _DATA: Final[dict[type[Action], Callable[[Any], Any]]] = {
     actions.SetZoneState: attrgetter("from_", "to", "rate"),
     actions.QueueNode: attrgetter("zone"),
     actions.UnqueueNode: attrgetter("zone"),
+    actions.AfterWrites: attrgetter("key"),
+    actions.ReadLeases: attrgetter("count"),
     actions.ScheduleEviction: attrgetter("due_ns", "toleration_seconds"),
     actions.CancelEviction: attrgetter("due_ns"),
     actions.CreatePod: attrgetter("node", "owner_uid", "revision"),

@@ -303,8 +303,7 @@ def _played(
     branch.add(events)
     for restart in restarts:
         made = make_controllers(restart.settings, question.controllers, pass_drift_ns=PASS_DRIFT_NS)
-        admission = DefaultTolerationSeconds(*restart.settings.default_toleration_seconds)
-        branch.restart(made, question.now_ns + restart.at_ns, admission)
+        branch.restart(made, question.now_ns + restart.at_ns, restart.settings)
     branch.play_until_quiet()
     world, levels = branch.world, branch.world.agenda.parts[ServiceLevels]
     assert isinstance(levels, ServiceLevels)

@@ -1,0 +1,79 @@
+"""How many requests a second each controller of kube-controller-manager makes, and how long a
+monitor pass over lost nodes takes at that pace.
+
+`--kube-api-qps` and `--kube-api-burst` are the token bucket of each controller's client: one for
+each clientset that `NewClient` of cmd/kube-controller-manager/app makes (client-go's flowcontrol).
+The simulated cluster spends the tokens one by one (`sim/clients.py`); here is the arithmetic for
+sentences about an outage that has not happened.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.kube.times import SECOND_NS
+
+FLAG: Final = "kube-api-qps"
+_WORKERS: Final = 8
+_NO_SCHEDULE_REQUESTS: Final = 2
+_DEFAULT: Final = "default"
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """Requests a second of each controller's client, and how many at once after a quiet time.
+
+    `shared`: taint-eviction and node-lifecycle have one client, as before they were apart.
+    `reads_pods`: taint-eviction reads a pod before it deletes it, as since it marks it.
+    `reads_leases`: a node's Lease is read before the node is called lost. `workers`: how many nodes
+    a monitor pass looks at side by side. `origin`: of the flag.
+    """
+
+    qps: float
+    burst: int
+    shared: bool = False
+    reads_pods: bool = True
+    reads_leases: bool = False
+    workers: int = _WORKERS
+    origin: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The pace, and where it is known from."""
+        seen = "default; not seen" if self.origin.startswith(_DEFAULT) else self.origin
+        return f"kube-controller-manager's clients make {self.qps:g} requests a second ({seen})"
+
+    def pass_ns(self, nodes: int, pods: int) -> int:
+        """How long a pass takes that finds these nodes lost, with so many pods on them.
+
+        Of each node its status, of each pod its mark; beside the workers others write NoSchedule
+        taints, two requests each, and one sends Events.
+        """
+        requests = nodes * (2 if self.reads_leases else 1) + pods
+        requests += min(_NO_SCHEDULE_REQUESTS * nodes, requests)
+        requests += requests // max(1, min(nodes, self.workers))
+        return round(max(0, requests - self.burst) / self.qps * SECOND_NS)
+
+    def tainted_in(self, pass_ns: int, rate: float, nodes: int) -> int:
+        """How many of the nodes may be tainted before a pass of that length ends, at that rate."""
+        if pass_ns <= 0 or rate <= 0:
+            return 0
+        return min(nodes, 1 + int(rate * pass_ns / SECOND_NS))
+
+
+def pace_of(settings: Settings) -> Pace | None:
+    """The pace that the flags give; None: no limit, as with a negative kube-api-qps."""
+    qps, burst = settings.kube_api_qps, settings.kube_api_burst
+    if qps < 0:
+        return None
+    return Pace(
+        qps,
+        burst,
+        shared=not settings.gate("SeparateTaintEvictionController"),
+        reads_pods=settings.gate("PodDisruptionConditions"),
+        reads_leases=settings.profile.has("lease_circuit_breaker"),
+        workers=_WORKERS if settings.profile.has("monitor_workers") else 1,
+        origin=settings.origins.get(FLAG, ""),
+    )

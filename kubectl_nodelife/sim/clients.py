@@ -1,0 +1,293 @@
+"""The API clients of kube-controller-manager's controllers: what a controller decides is written at
+the pace of its client.
+
+Each controller has a clientset with one token bucket (`--kube-api-qps`, `--kube-api-burst`; client-
+go's flowcontrol): each request takes a token, first come, first served. Requests that belong
+together go one after another, each taking its token when the one before it is done, so that writers
+at work at the same time share the bucket evenly. Events are sent by one more writer, one at a time.
+Follows `NewClient` of cmd/kube-controller-manager/app, client-go's rest.Request and the broadcaster
+of client-go/tools/record. Left out on purpose: the time that a request itself takes, a client's
+priority in the API server, and the spam filter of Events, which repeats of one object alone meet.
+
+How much of a controller's work goes on at once its own decisions say (`AfterWrites`), but for two
+pools of workers here: pods that came to a lost node, and orphans.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
+from copy import copy
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.copy_on_write import fork_dict
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AddTaints,
+    DeletePod,
+    MarkPodNotReady,
+    PodAction,
+    RaiseCollisionCount,
+    ReadLeases,
+    RecordEvent,
+    RemoveTaints,
+    SetNodeConditions,
+    SetNodeLabels,
+    SetPodCondition,
+)
+from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
+from kubectl_nodelife.engine.pace import Pace
+from kubectl_nodelife.engine.workqueue import TokenBucket
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.sim.timeline import CLIENT, Agenda
+
+NODE_LIFECYCLE: Final = "node-lifecycle"
+TAINT_EVICTION: Final = "taint-eviction"
+POD_GC: Final = "pod-gc"
+
+READS_FIRST: Final = frozenset({AddTaints, RemoveTaints, SetNodeLabels, RaiseCollisionCount})
+"""Actions of two requests: the object is read, then written."""
+
+UPDATES: Final = frozenset({SetNodeConditions, MarkPodNotReady})
+"""Actions that write a whole object (UpdateStatus) as it was read: refused if it has changed."""
+
+MOST_EVENTS_WAITING: Final = 2000
+"""So many Events wait to be sent, those after them are lost: `maxQueuedEvents` of the broadcaster,
+and as many of the one watcher that sends them."""
+
+_SENDER: Final = "events"
+_POD_WORKERS: Final = "pods"
+_POOLS: Final = {_POD_WORKERS: 4, POD_GC: 1}
+
+
+def reads_first(action: Action, pace: Pace) -> bool:
+    """True if upstream's code reads the object before the action, which then takes two requests.
+
+    Follows `addConditionAndDeletePod` for pods of taint-eviction: one read for patch and deletion.
+    """
+    if action.controller == TAINT_EVICTION:
+        return pace.reads_pods and type(action) in (SetPodCondition, DeletePod)
+    return type(action) in READS_FIRST
+
+
+class WriterThread(msgspec.Struct):
+    """A thread of upstream's: actions one after another, `left` requests of the first one to go.
+
+    `pool`: the pool whose worker it takes, if any. `decided_ns`: when all of it was decided;
+    `seen`: by the number of an action that writes a whole object, what that was then. `has_read`:
+    the pod was read that is being deleted.
+    """
+
+    client: str
+    actions: deque[Action]
+    decided_ns: int
+    pool: str = ""
+    left: int = 0
+    seen: dict[int, KubeObject | None] = {}
+    has_read: bool = False
+
+    def fork(self) -> WriterThread:
+        """The same for another world."""
+        return replace(self, actions=deque(self.actions))
+
+
+class ServerPort(Protocol):
+    """What the clients ask of the API server. `decided_ns`: when the action was decided."""
+
+    def carry_out(self, action: Action, decided_ns: int) -> None:
+        """Record the action and do it; of an `AfterWrites` all before it is done."""
+
+    def leaves_out(self, action: Action, decided_ns: int) -> bool:
+        """True if it is not to be sent, since what it depends on failed."""
+
+    def look(self, action: Action) -> KubeObject | None:
+        """The object that the action is about, as it is now."""
+
+    def unwritten(self, action: Action, decided_ns: int, code: int, message: str) -> None:
+        """It comes to nothing without having written anything."""
+
+
+class Clients:
+    """See the module. `last`: the number of the last writer that began."""
+
+    def __init__(self, agenda: Agenda, pace: Pace, server: ServerPort, last: int = 0) -> None:
+        """`last`: the number of the last writer before."""
+        self._agenda = agenda
+        self._pace = pace
+        self._server: ServerPort | None = server
+        self._buckets: dict[str, TokenBucket] = {}
+        self._writers: dict[int, WriterThread] = {}
+        self._ready: deque[int] = deque()
+        self.last = last
+        self._pools: dict[str, int] = {}
+        self._waiting: dict[str, deque[int]] = {}
+        self._senders: dict[str, int] = {}
+
+    def fork(self, agenda: Agenda, server: ServerPort) -> Clients:
+        """The same for a fork of the world: what is on its way goes on in both."""
+        other = copy(self)
+        other._agenda, other._server = agenda, server
+        other._buckets = {name: copy(bucket) for name, bucket in self._buckets.items()}
+        self._writers, other._writers = fork_dict(self._writers, WriterThread.fork)
+        other._ready, other._pools = deque(self._ready), dict(self._pools)
+        other._waiting = {pool: deque(waiting) for pool, waiting in self._waiting.items()}
+        other._senders = dict(self._senders)
+        return other
+
+    def end(self) -> None:
+        """The process has ended: nothing that waits is sent. Removes the cycle with the server."""
+        self._writers.clear()
+        self._ready.clear()
+        self._server = None
+
+    def start(self, actions: Sequence[Action], now_ns: int) -> None:
+        """Begin what was decided together."""
+        if len(actions) == 1 or actions[0].controller == NODE_LIFECYCLE:
+            self._begin(actions, now_ns)
+            return
+        by_target: dict[Hashable, list[Action]] = {}
+        for action in actions:
+            by_target.setdefault(action.target, []).append(action)
+        for together in by_target.values():
+            self._begin(together, now_ns)
+
+    def run(self, now_ns: int) -> None:
+        """Go on with all writers that have their token, in the order in which these came."""
+        while self._ready:
+            number = self._ready.popleft()
+            writer = self._writers.get(number)
+            if writer is not None:
+                self._go_on(number, writer, now_ns)
+
+    @property
+    def busy(self) -> bool:
+        """True if something is to be done at this very instant."""
+        return bool(self._ready)
+
+    def token(self, client: str, now_ns: int) -> int:
+        """Take a token of a client; the instant at which it is there."""
+        bucket = self._buckets.get(client)
+        if bucket is None:
+            bucket = self._buckets[client] = TokenBucket(self._pace.qps, self._pace.burst)
+        return bucket.reserve(now_ns)
+
+    def _begin(self, actions: Iterable[Action], now_ns: int) -> None:
+        waiting = deque(actions)
+        pool = _pool_of(waiting[0])
+        look = self._api.look
+        seen = {a.id: look(a) for a in waiting if type(a) in UPDATES}
+        number = self._add(WriterThread(self._client(waiting[0]), waiting, now_ns, pool, 0, seen))
+        if pool:
+            if self._pools.get(pool, 0) >= _POOLS[pool]:
+                self._waiting.setdefault(pool, deque()).append(number)
+                return
+            self._pools[pool] = self._pools.get(pool, 0) + 1
+        self._ready.append(number)
+
+    def _add(self, writer: WriterThread) -> int:
+        self.last += 1
+        self._writers[self.last] = writer
+        return self.last
+
+    def _client(self, action: Action) -> str:
+        controller = action.controller
+        return NODE_LIFECYCLE if self._pace.shared and controller == TAINT_EVICTION else controller
+
+    @property
+    def _api(self) -> ServerPort:
+        assert self._server is not None
+        return self._server
+
+    def _go_on(self, number: int, writer: WriterThread, now_ns: int) -> None:
+        """Make the request that has its token, and ask for the token of the next one."""
+        actions, api = writer.actions, self._api
+        if writer.left:
+            writer.left -= 1
+            if writer.left:
+                if type(actions[0]) is not ReadLeases:
+                    self._read(writer)
+            else:
+                self._write(actions.popleft(), writer)
+        while not writer.left:
+            if not actions:
+                self._end(number, writer)
+                return
+            action = actions[0]
+            if type(action) is ReadLeases:
+                writer.left = action.count
+            elif not action.writes:
+                api.carry_out(actions.popleft(), writer.decided_ns)
+            elif writer.pool == _SENDER:
+                writer.left = 1
+            elif api.leaves_out(action, writer.decided_ns):
+                actions.popleft()
+            elif type(action) is RecordEvent:
+                self._send(actions.popleft(), writer.client, now_ns)
+            else:
+                reads = reads_first(action, self._pace) and not writer.has_read
+                writer.left = 2 if reads else 1
+        at_ns = self.token(writer.client, now_ns)
+        if at_ns <= now_ns:
+            self._ready.append(number)
+        else:
+            self._agenda.add(at_ns, CLIENT, self._granted, number)
+
+    def _read(self, writer: WriterThread) -> None:
+        """The object of the next action is read: there may be none any more."""
+        action = writer.actions[0]
+        writer.has_read = action.controller == TAINT_EVICTION
+        if self._api.look(action) is None:
+            writer.actions.popleft()
+            writer.left = 0
+            message = f"{action.target[0]} {'/'.join(filter(None, action.target[1]))} not found"
+            self._api.unwritten(action, writer.decided_ns, NOT_FOUND, message)
+
+    def _write(self, action: Action, writer: WriterThread) -> None:
+        """The last request of an action."""
+        if action.id in writer.seen:
+            present = self._api.look(action)
+            if present is not None and present is not writer.seen[action.id]:
+                message = "the object has been modified"
+                self._api.unwritten(action, writer.decided_ns, CONFLICT, message)
+                return
+        self._api.carry_out(action, writer.decided_ns)
+
+    def _granted(self, number: int, at_ns: int) -> None:
+        self._ready.append(number)
+
+    def _end(self, number: int, writer: WriterThread) -> None:
+        del self._writers[number]
+        pool = writer.pool
+        if pool == _SENDER:
+            self._senders = {who: n for who, n in self._senders.items() if n != number}
+        elif pool:
+            waiting = self._waiting.get(pool)
+            if waiting:
+                self._ready.append(waiting.popleft())
+            else:
+                self._pools[pool] -= 1
+
+    def _send(self, event: Action, client: str, now_ns: int) -> None:
+        """Hand an Event to the one that sends its controller's."""
+        number = self._senders.get(event.controller)
+        if number is None:
+            number = self._add(WriterThread(client, deque((event,)), now_ns, _SENDER))
+            self._senders[event.controller] = number
+            self._ready.append(number)
+            return
+        waiting = self._writers[number].actions
+        if len(waiting) < MOST_EVENTS_WAITING:
+            waiting.append(event)
+
+
+def _pool_of(action: Action) -> str:
+    """The pool of workers that carries it out, "" if it goes by itself."""
+    if type(action) is MarkPodNotReady and action.by_pod_worker:
+        return _POD_WORKERS
+    if action.controller == POD_GC and isinstance(action, PodAction) and action.if_node_gone:
+        return POD_GC
+    return ""
+
