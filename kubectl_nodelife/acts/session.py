@@ -83,7 +83,7 @@ class ActSession:
             dry_run=order.dry_run,
             request_s=limit_s,
         )
-        self.kill_switch = KillSwitch(self.reader, unset)
+        self.kill_switch = KillSwitch(self.reader, unset, self.now_ns)
         self.checks = ClusterChecks(target, self.reader, intents, self.kill_switch)
 
     def now_ns(self) -> int:
@@ -106,7 +106,7 @@ class ActSession:
     def view(self) -> WriteConditions:
         """The state of this moment, for the guard."""
         return WriteConditions(
-            kill_switch_absent_ns=self.kill_switch.absent_ns,
+            kill_switch_absent_ns=self.kill_switch.surely_absent_ns(),
             kill_switch_present=self.kill_switch.present,
             journal_error=self.intents.error,
         )

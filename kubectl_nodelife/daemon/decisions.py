@@ -64,6 +64,9 @@ class DecisionRole:
     def note(self, item: News, now_ns: int) -> None:
         """Look at news before they are taken in."""
 
+    def time_passed_unseen(self) -> None:
+        """Something may have happened of which nothing is known: a suspend, a stop, a halt."""
+
     def begins_warm(self) -> bool:
         """True if the first decisions may call a node lost."""
         return False
@@ -426,6 +429,7 @@ class DecisionTask:
         if self.host.engine is None:
             return
         if because := self.gate.check_clocks(self._standstill_s()):
+            self.role.time_passed_unseen()
             self._watch_afresh(because)
 
     def _watch_afresh(self, because: str) -> None:

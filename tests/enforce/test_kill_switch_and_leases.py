@@ -152,6 +152,25 @@ def test_the_kill_switch_is_absent_only_by_the_servers_word() -> None:
     asyncio.run(look())
 
 
+@pytest.mark.parametrize(
+    ("server_s", "age_s"), [(1, 1), (30, 30), (-3600, 1)], ids=["both-go-on", "halted", "set-back"]
+)
+def test_the_kill_switch_was_seen_as_long_ago_as_either_clock_says(
+    server_s: int, age_s: int
+) -> None:
+    """A machine that was halted with its clocks learns from the server that time has passed."""
+    now, server = [NOW], [NOW + 7 * SECOND_NS]
+
+    class Api:
+        async def send(self, *_: Any, **__: Any) -> Answer:
+            return Answer(404, reason="NotFound")
+
+    switch = KillSwitch(cast(Any, Api()), lambda: now[0], lambda: server[0])
+    asyncio.run(switch.look())
+    now[0], server[0] = now[0] + SECOND_NS, server[0] + server_s * SECOND_NS
+    assert now[0] - switch.surely_absent_ns() == age_s * SECOND_NS
+
+
 @pytest.mark.parametrize("there", [None, ""], ids=["no-lease-there", "a-released-lease-there"])
 def test_no_lease_is_written_in_another_cluster_at_the_same_address(there: str | None) -> None:
     """The cluster behind an address was put up anew, or a VPN leads to another one."""

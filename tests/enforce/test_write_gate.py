@@ -38,13 +38,14 @@ def cluster(*tainted: int) -> Cache:
     return cache
 
 
-def view_of(cache: Cache, guard: Guard) -> WriteConditions:
+def view_of(cache: Cache, guard: Guard, drift_ns: int = 0) -> WriteConditions:
     one = SimpleNamespace(
         leads=lambda: True, because=lambda now_ns: "", present=False, absent_ns=NOW, error=""
     )
     parts = cast(Any, (one, one, one, str, guard, lambda: NOW))
     synced = SimpleNamespace(is_set=lambda: True)
-    task = SimpleNamespace(stands_still="", synced=synced, cold_for_ns=lambda: 0)
+    clock = SimpleNamespace(drift_ns=lambda: drift_ns)
+    task = SimpleNamespace(stands_still="", synced=synced, cold_for_ns=lambda: 0, clock=clock)
     return WriteGate(*parts).view(cache, cast(Any, task))
 
 
@@ -77,3 +78,11 @@ def test_what_is_over_holds_nothing_while_the_clock_goes_on() -> None:
     view = view_of(cluster(0), guard)
     assert view.cold_until_ns == 0
     assert guard.admit(taint("n1"), view, NOW - 1) == GO
+
+
+@pytest.mark.parametrize(("drift_s", "goes"), [(1, True), (20, False), (-20, True)])
+def test_a_machine_that_was_halted_with_its_clocks_sends_nothing(drift_s: int, goes: bool) -> None:
+    """Its own clocks say that the Lease and the kill switch were looked at a moment ago."""
+    guard = Guard(UPSTREAM)
+    view = view_of(cluster(0), guard, drift_s * SECOND_NS)
+    assert (guard.admit(DELETE, view, NOW) == GO) is goes

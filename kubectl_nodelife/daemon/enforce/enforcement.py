@@ -323,7 +323,7 @@ class Enforcement:
             self.orders.controllers,
             self._daemon.settings,
             host,
-            role=EnforcingRole(host, self._newest, self._time_back),
+            role=EnforcingRole(host, self._newest, self._time_back, self._time_passed_unseen),
         )
         task.on_bug = self._faults.note
         executor = self._make_executor(host.cache, task, feed)
@@ -440,6 +440,14 @@ class Enforcement:
 
         self.recorder.on_sending, self.recorder.on_answered = tripwires.sends, answered
         return tripwires
+
+    def _time_passed_unseen(self) -> None:
+        """The Lease is tried for anew and the kill switch looked for before anything is sent. A
+        machine that was halted together with its clocks cannot tell for how long; that the API
+        server's clock has gone on is the only sign of it.
+        """
+        self.keeper.election.lose()
+        self.kill_switch.absent_ns = 0
 
     def _time_back(self, because: str) -> None:
         """All memory is dropped with the term; a person must say that it goes on."""

@@ -210,12 +210,18 @@ class EnforcingRole(DecisionRole):
     warms_up_anew = True
 
     def __init__(
-        self, host: EnforcingHost, newest: dict[str, int], on_time_back: Callable[[str], None]
+        self,
+        host: EnforcingHost,
+        newest: dict[str, int],
+        on_time_back: Callable[[str], None],
+        on_unseen: Callable[[], None] = lambda: None,
     ) -> None:
         """`newest`: kind -> the highest version of a list of it, over all terms. `on_time_back`
-        gets why the cluster's data must have been restored.
+        gets why the cluster's data must have been restored; `on_unseen` is called where time has
+        passed of which nothing is known.
         """
         self._host, self._newest, self._on_time_back = host, newest, on_time_back
+        self._on_unseen = on_unseen
 
     def note(self, item: News, now_ns: int) -> None:
         """Find a list that is older than one before it, since all that is known is wrong then; and
@@ -233,6 +239,9 @@ class EnforcingRole(DecisionRole):
             host = self._host
             if host.tripwires is not None and host.engine is not None:
                 host.tripwires.trouble(now_ns)
+
+    def time_passed_unseen(self) -> None:
+        self._on_unseen()
 
     def begins_warm(self) -> bool:
         """True for a host that begins as a restarted controller."""

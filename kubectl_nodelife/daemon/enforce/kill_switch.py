@@ -25,22 +25,40 @@ _READ_SECONDS: Final = 5.0
 
 
 class KillSwitch:
-    """`absent_ns`: when it was last known not to be there."""
+    """`absent_ns`: when it was last known not to be there, by a clock that nobody can set.
 
-    def __init__(self, writer: Writer, now_ns: Callable[[], int]) -> None:
+    A machine may be halted together with its clocks: where the API server's says that more time has
+    passed, that counts.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        now_ns: Callable[[], int],
+        server_ns: Callable[[], int] | None = None,
+    ) -> None:
+        """`server_ns`: the API server's clock, None where another part looks at it."""
         self.absent_ns = 0
+        self._absent_by_server_ns = 0
+        self._server_ns = server_ns or now_ns
         self.present = False
         self.error = ""
         self._writer = writer
         self._now_ns = now_ns
 
+    def surely_absent_ns(self) -> int:
+        """`absent_ns`, or earlier by what the server's clock has gone on more since then."""
+        more_ns = self._server_ns() - self._absent_by_server_ns - (self._now_ns() - self.absent_ns)
+        return self.absent_ns - max(0, more_ns)
+
     async def look(self) -> None:
         """Look once."""
-        asked_ns = self._now_ns()
+        asked_ns, server_ns = self._now_ns(), self._server_ns()
         request = Request("GET", KILL_SWITCH_PATH, "", {})
         answer = await self._writer.send(request, "ConfigMap", timeout_s=_READ_SECONDS, retry=False)
         if answer.code == NOT_FOUND:
             self.absent_ns, self.present, self.error = asked_ns, False, ""
+            self._absent_by_server_ns = server_ns
         elif answer.ok:
             self.present = True
         else:

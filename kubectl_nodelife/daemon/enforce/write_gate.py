@@ -32,7 +32,8 @@ from kubectl_nodelife.engine.guard import FAULT, Breaker, Guard, WriteConditions
 from kubectl_nodelife.engine.quarantine import Bug, words
 from kubectl_nodelife.errors import NodelifeError, Refused
 from kubectl_nodelife.kube.node import zone_key
-from kubectl_nodelife.kube.times import format_time
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.live.clock import DRIFT_NS
 from kubectl_nodelife.live.lease import LeaseKeeper
 
 PAUSE_S: Final = 5.0
@@ -149,7 +150,7 @@ class WriteGate:
     def view(self, cache: Cache, task: DecisionTask) -> WriteConditions:
         """The conditions for a write at this moment."""
         now_ns = self._now_ns()
-        blind = self.watching_because() or task.stands_still
+        blind = self.watching_because() or task.stands_still or _left_behind(task)
         cold_for_ns = task.cold_for_ns()
         view = WriteConditions(
             leads=self._keeper.leads(),
@@ -164,6 +165,16 @@ class WriteGate:
         if self._guard.caps.zone_share is None and self._guard.caps.cluster_share is None:
             return view
         return replace(view, zone_of=_ZoneOf(cache), tainted=_Tainted(cache))
+
+
+def _left_behind(task: DecisionTask) -> str:
+    """Why nothing is written although this machine's clocks say that all is recent: the API
+    server's has gone on without them. "" where it has not.
+    """
+    drift_ns = task.clock.drift_ns()
+    if drift_ns <= DRIFT_NS:
+        return ""
+    return f"the API server's clock has gone on by {drift_ns / SECOND_NS:.0f}s more than ours"
 
 
 class _ZoneOf(Mapping[str, str]):
