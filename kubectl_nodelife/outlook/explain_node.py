@@ -53,6 +53,7 @@ _LONG_NS = 600 * SECOND_NS
 
 
 _CLOSE_S = 0.15
+_FEWEST_PARTIAL = 3
 _MOST_NAMES = 8
 _OWN = (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE)
 _MOST = 12
@@ -330,6 +331,10 @@ def _zone(zone: ZoneOutlook, of_node: NodeOutlook, outlook: Outlook) -> Iterator
     yield f"Its brake: {zone_brakes(outlook, [zone])[zone.key].sentence}."
     settings = outlook.settings
     origin = settings.origins["unhealthy-zone-threshold"]
+    if zone.nodes < _FEWEST_PARTIAL:
+        few = counted(zone.nodes, "node")
+        yield f"It has {few}, and PartialDisruption takes 3 that are not ready: it never is that."
+        return
     yield (
         f"It would be PartialDisruption from 3 nodes and a share of {zone.threshold:g} not ready "
         f"on ({origin}); the number compared with large-cluster-size-threshold "

@@ -121,7 +121,8 @@ def _horizon_line(answer: WhatIf) -> str:
             " 'to the end' means until then"
         )
     due = sum(each.count for each in horizon.pending_events)
-    return f"played for {until}; 'to the end' means until then; {due} things were still to come"
+    still = "1 thing was still to come" if due == 1 else f"{due} things were still to come"
+    return f"played for {until}; 'to the end' means until then; {still}"
 
 
 def _repeat_line(repeat: Repeat) -> str:

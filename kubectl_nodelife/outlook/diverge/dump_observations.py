@@ -30,7 +30,7 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
 from kubectl_nodelife.kube.meta import controller_of
-from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.node import Lease, Node, zone_display
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
@@ -349,7 +349,12 @@ def _not_evaluated(
     zones = outlook.memory.zones
     for zone, queue in zones.queues.items():
         if queue.waiting() and zones.rate(zone) <= 0:
-            yield f"zone {zone} is stopped by its brake: no NoExecute taint is due there"
+            yield f"{_zone_words(zone)} is stopped by its brake: no NoExecute taint is due there"
+
+
+def _zone_words(key: str) -> str:
+    name = zone_display(key)
+    return f"zone {name}" if name else "the zone of the nodes without a zone label"
 
 
 class _Write(msgspec.Struct, frozen=True):

@@ -423,7 +423,9 @@ def _parts(
     if down:
         some = f"{len(down)} workloads are" if len(down) > 1 else f"{down[0].name} is"
         longest = f"{'longest ' * (len(down) > 1)}{_human(max(w.at_zero_seconds for w in down))}"
-        yield f"{some} down, {'to the end' if any(map(stays_down, down)) else longest}"
+        stay = sum(map(stays_down, down))
+        some_stay = f"{longest}, {stay} of them to the end" if stay else longest
+        yield f"{some} down, {'to the end' if stay == len(down) else some_stay}"
     if degraded:
         some = f"{len(degraded)} workloads have" if len(degraded) > 1 else f"{degraded[0].name} has"
         yield f"{some} fewer pods for a while"
@@ -434,7 +436,11 @@ def _parts(
     pending = sum(len(w.pending) for w in workloads)
     if pending:
         yield f"{pending} pods find no place" if pending > 1 else "1 pod finds no place"
-    stopped = [z.name for z in zones if any(change.rate == 0 for change in z.states)]
+    stopped = [
+        z.name or "the zone without a name"
+        for z in zones
+        if any(change.rate == 0 for change in z.states)
+    ]
     if stopped:
         verb = "stop" if len(stopped) > 1 else "stops"
         yield f"{first_names(stopped, _NAMED)} {verb} evicting"
