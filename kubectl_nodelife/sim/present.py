@@ -1,8 +1,9 @@
 """The present: a running cluster at one moment, joined, and the branches in which forecasts play
 it.
 
-`simulate` with `start: join`, `drain-plan`, `upgrade plan` and `what-if` play it; `status` and
-`explain` read the same controllers before its first tick. Periodic work is not restarted: kubelets
+`simulate` with `start: join`, `upgrade plan` and `what-if` play it; `status` and `explain` read the
+same controllers before its first tick. `drain-plan` does not yet: it plays a part of the cluster in
+a world of its own (`drain/world.py`). Periodic work is not restarted: kubelets
 go on in their own phases (`joined`), taints in place are done work. A kind that was not read
 switches its part off instead of counting as empty, and is listed.
 
