@@ -20,8 +20,17 @@ from kubectl_nodelife.kube.field_managers import (
     FieldManagers,
     condition_field,
 )
-from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
-from kubectl_nodelife.kube.node import Node, NodeCondition, NodeMeta, NodeSpec, NodeStatus, Taint
+from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference, Time
+from kubectl_nodelife.kube.node import (
+    Lease,
+    LeaseSpec,
+    Node,
+    NodeCondition,
+    NodeMeta,
+    NodeSpec,
+    NodeStatus,
+    Taint,
+)
 from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.kube.times import SECOND_NS
 
@@ -335,4 +344,37 @@ def test_kubelets_that_contradict_us_open_all_at_once(
                 cache.apply(seen, now_ns)
     assert rules(guard) == ([ALL_AT_ONCE] if opens else [])
     tripwires.close_when_calm(now_ns + 3 * tripwires.grace_ns)
+    assert rules(guard) == []
+
+
+@pytest.mark.parametrize(("move", "closes"), [(0, False), (1, False), (2, True), (3, True)])
+def test_it_stays_open_until_leases_have_moved(move: int, closes: bool) -> None:
+    """From a replica that goes on to be old, all would begin anew: once more for each node."""
+    names = ["n0", "n1", "n2"]
+    tripwires, guard, cache = wires(*map(node, names))
+
+    def renew(name: str, at_ns: int) -> None:
+        meta = ObjectMeta(name=name, namespace="kube-node-lease")
+        cache.apply(Put("Lease", Lease(meta, LeaseSpec(renew_time=Time(at_ns)))), at_ns)
+
+    for name in names:
+        renew(name, NOW)
+    now_ns = NOW
+    gone = NodeCondition("Ready", "Unknown")
+    for name in [*names, *names]:
+        tripwires.sends(SetNodeConditions(**WHO, node=name, conditions=(gone,)))
+        for ready in ("Unknown", "True"):
+            now_ns += SECOND_NS
+            seen = Put("Node", node(name, ready))
+            tripwires.sees(seen, now_ns)
+            cache.apply(seen, now_ns)
+    assert rules(guard) == [ALL_AT_ONCE]
+    later_ns = now_ns + 3 * tripwires.grace_ns
+    for name in names[:move]:
+        renew(name, later_ns)
+    tripwires.close_when_calm(later_ns)
+    assert rules(guard) == ([] if closes else [ALL_AT_ONCE])
+    for name in names:
+        renew(name, later_ns + SECOND_NS)
+    tripwires.close_when_calm(later_ns + SECOND_NS)
     assert rules(guard) == []

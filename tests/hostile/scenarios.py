@@ -182,7 +182,7 @@ def stale_reads(begin_s: float = 5, end_s: float = 46) -> Scenario:
     """Leases are served by a replica that is behind: the watch is deaf, and each read is old.
 
     Each kubelet contradicts us right after its node was called lost. Once is chance; twice on three
-    nodes, and nothing harmful is written any more.
+    nodes, and nothing harmful is written any more, until Leases have been seen to move.
     """
 
     def lies(stand: Stand, sent: Sent) -> Fault | None:
@@ -191,7 +191,7 @@ def stale_reads(begin_s: float = 5, end_s: float = 46) -> Scenario:
         return Fault(rewrite=lambda body: _older(body, begin_s))
 
     return Scenario(
-        "leases-read-from-a-stale-replica",
+        f"leases-read-from-a-stale-replica-until-{end_s:g}s",
         lies,
         (
             (begin_s, lambda stand: stand.processes[0].watches.fall_behind("Lease")),
@@ -417,7 +417,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     lying("any-write", "a-list", 12, 16),
     lying("any-write", "nothing", 12, 16),
     *(late(late_s) for late_s in (1, 2)),
-    stale_reads(),
+    *(stale_reads(end_s=end_s) for end_s in (46, 70)),
     *CLOCKS,
     Scenario("the-keeper-of-the-lease-ends", happens=((12, _end_the_keeper),)),
     lying("anything", "login-page", 12, 20),

@@ -106,6 +106,7 @@ class Tripwires:
         self._trouble_ns = 0
         self._called_lost: dict[str, int] = {}
         self._revived: deque[tuple[int, str]] = deque()
+        self._stood_still: dict[str, int] = before._stood_still if before is not None else {}
 
     # What it receives
 
@@ -174,11 +175,13 @@ class Tripwires:
         self._revived.append((now_ns, new.name))
         while self._revived[0][0] < now_ns - _REMEMBERED_NS:
             self._revived.popleft()
-        twice = sum(n > 1 for n in Counter(name for _, name in self._revived).values())
-        if twice >= max(REVIVED_LEAST, REVIVED_SHARE * len(self._cache.nodes)):
+        counts = Counter(name for _, name in self._revived)
+        twice = [name for name, many in counts.items() if many > 1]
+        if len(twice) >= max(REVIVED_LEAST, REVIVED_SHARE * len(self._cache.nodes)):
             self._trouble_ns = now_ns
+            self._stood_still = {name: self._renewed_ns(name, now_ns) for name in twice}
             because = (
-                f"the kubelets of {twice} nodes reported right after these were called lost, "
+                f"the kubelets of {len(twice)} nodes reported right after these were called lost, "
                 "twice each: what is read of them is old"
             )
             self._open(ALL_AT_ONCE, because, now_ns, recovery_passes=True)
@@ -223,15 +226,32 @@ class Tripwires:
             self.check_gone(now_ns)
 
     def close_when_calm(self, now_ns: int) -> None:
-        """Close `all at once` where the connection has worked for two grace periods.
+        """Close `all at once` where the connection has worked for two grace periods, and Leases
+        move again that had stood still: from a replica that goes on to be old all would begin anew.
 
         One that an earlier term or process opened counts from the first look at it.
         """
         if (ALL_AT_ONCE, "") in self._guard.breakers:
             self._trouble_ns = self._trouble_ns or now_ns
-            if not self._is_trouble_recent(now_ns):
+            if not self._is_trouble_recent(now_ns) and self._leases_move(now_ns):
                 how = "the connection has worked for two grace periods"
                 self._guard.close(ALL_AT_ONCE, how)
+
+    def _leases_move(self, now_ns: int) -> bool:
+        """True if most nodes that contradicted us, of those with a Lease, were seen to renew it."""
+        names = [name for name in self._stood_still if name in self._cache.nodes]
+        there = [name for name in names if self._renewed_ns(name, now_ns)]
+        moved = [n for n in there if self._renewed_ns(n, now_ns) > self._stood_still[n]]
+        if there and 2 * len(moved) <= len(there):
+            return False
+        self._stood_still = {}
+        return True
+
+    def _renewed_ns(self, node: str, now_ns: int) -> int:
+        """The time in the node's Lease as the watch has shown it; 0: there is none."""
+        heartbeat = self._cache.heartbeat(node)
+        renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
+        return (renewal[0] or 0) if renewal is not None else 0
 
     def check_gone(self, now_ns: int) -> None:
         """Open the breaker if too many nodes are gone, or if it is not known how many are."""
