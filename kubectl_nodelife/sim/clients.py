@@ -111,7 +111,9 @@ class ServerPort(Protocol):
 
 
 class Clients:
-    """See the module. `last`: the number of the last writer that began."""
+    """See the module. `last`: the number of the last writer that began;
+    `longest_wait_ns`: that of one request for its token.
+    """
 
     def __init__(self, agenda: Agenda, pace: Pace, server: ServerPort, last: int = 0) -> None:
         """`last`: the number of the last writer before."""
@@ -122,6 +124,7 @@ class Clients:
         self._writers: dict[int, WriterThread] = {}
         self._ready: deque[int] = deque()
         self.last = last
+        self.longest_wait_ns = 0
         self._pools: dict[str, int] = {}
         self._waiting: dict[str, deque[int]] = {}
         self._senders: dict[str, int] = {}
@@ -172,7 +175,9 @@ class Clients:
         bucket = self._buckets.get(client)
         if bucket is None:
             bucket = self._buckets[client] = TokenBucket(self._pace.qps, self._pace.burst)
-        return bucket.reserve(now_ns)
+        at_ns = bucket.reserve(now_ns)
+        self.longest_wait_ns = max(self.longest_wait_ns, at_ns - now_ns)
+        return at_ns
 
     def _begin(self, actions: Iterable[Action], now_ns: int) -> None:
         waiting = deque(actions)

@@ -382,3 +382,16 @@ def test_a_grace_period_of_no_whole_periods_is_over_in_the_pass_after_it() -> No
     assert (found.earliest_seconds, found.latest_seconds) == (11.0, 14.001)
     assert told.unknown_seconds is not None
     assert found.earliest_seconds <= told.unknown_seconds <= found.latest_seconds + 0.01
+
+
+def test_the_pace_of_the_managers_client_is_said_where_it_matters() -> None:
+    """110 pods leave one after another: the last one's request waits for its token."""
+    many = [pod for n in range(110) for pod in workload(f"w{n}", ["a1"])]
+    flags = {"kube-api-qps": "20"}
+    answer = ask("lose node a1", many, flags=flags)
+    (said,) = [text for text in answer.assumed if "requests a second" in text]
+    assert said.startswith("kube-controller-manager's clients make 20 requests a second (--set)")
+    lost = of_node(answer, "a1")
+    assert lost.first_deletion_seconds is not None and lost.last_deletion_seconds is not None
+    assert lost.last_deletion_seconds - lost.first_deletion_seconds == NEAR(5.5, abs=0.5)
+    assert not [text for text in ask("lose node a1", WEB).assumed if "requests a second" in text]

@@ -7,7 +7,7 @@ middle play is shown, a fast and a slow one give the ranges.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -18,11 +18,12 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Outcome
+from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import controller_of
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.what_if.acts import TOLERATION_SECONDS, Act
 from kubectl_nodelife.outlook.what_if.service_levels import ServiceLevels
 from kubectl_nodelife.sim.api import DefaultTolerationSeconds, template_of
@@ -95,6 +96,8 @@ class Played(msgspec.Struct, frozen=True):
     volume_on: dict[Key, str]
     budgets: dict[Key, BudgetLedger]
     due: list[DueThing]
+    waited_ns: int = 0
+    """The longest that a request of kube-controller-manager's waited for its client's token."""
 
     @property
     def is_quiet(self) -> bool:
@@ -163,7 +166,16 @@ def play(question: Question, progress: Callable[[int], None] = lambda done: None
     progress(4)
     unread = tuple((kind.kind, kind.means) for kind in present.unread)
     last = asked.last_settings
-    return Plays(baseline, future, fast, slow, last, present, present.assumed, unread)
+    assumed = (*present.assumed, *_paced(future, last))
+    return Plays(baseline, future, fast, slow, last, present, assumed, unread)
+
+
+def _paced(future: Played, settings: Settings) -> Iterator[str]:
+    """Which pace the play took, where writes had to wait for it."""
+    pace = pace_of(settings)
+    if pace is not None and future.waited_ns >= SECOND_NS:
+        waited = human_duration(future.waited_ns)
+        yield f"{pace.sentence}: a request waits for up to {waited}"
 
 
 def run_summary_of(plays: Plays) -> RunSummary:
@@ -324,6 +336,7 @@ def _played(
         dict(volumes.waits) if isinstance(volumes, AttachedVolumes) else {},
         {key: world.disruption.ledgers[key] for key in sorted(world.disruption.changed)},
         [DueThing(at_ns, whose) for at_ns, whose in branch.due()],
+        world.clients.longest_wait_ns if world.clients is not None else 0,
     )
     world.end()
     return made_of_it
