@@ -335,7 +335,7 @@ class World:
         if self.clients is not None:
             self.clients.start(actions, now_ns)
             return
-        self.api.note_all(actions)
+        self.api.note_all([action for action in actions if not action.takes_time_only])
         marks: list[MarkPodNotReady] = []
         for action in actions:
             if type(action) is MarkPodNotReady and self._all_go_well():
@@ -351,7 +351,8 @@ class World:
 
     def carry_out(self, action: Action, decided_ns: int) -> None:
         """Record an action whose last request is made now, and do it."""
-        self.api.note(action)
+        if not action.takes_time_only:
+            self.api.note(action)
         self.start(action, decided_ns)
 
     def look(self, action: Action) -> KubeObject | None:

@@ -126,12 +126,7 @@ def test_status_and_play_of_a_cut_trace(name: str) -> None:
 
 def play_until(branch: Branch, now_ns: int) -> None:
     """Play all that happens at or before that instant."""
-    while True:
-        due = (branch.host.next_due(), branch.world.agenda.next_at())
-        late = all(at_ns is None or at_ns > now_ns for at_ns in due)
-        if late and not branch.world.api.pending:
-            return
-        assert branch.step()
+    branch.play_to(now_ns)
 
 
 @pytest.mark.parametrize("added_s", [10, 270], ids=["silent first", "evicted first"])
