@@ -236,29 +236,22 @@ def first_brake(memory: Memory, settings: Settings, zone: ZoneOutlook) -> ZoneAf
 def zone_brakes(outlook: Outlook, of: list[ZoneOutlook]) -> dict[str, ZoneBrake]:
     """The brake of each zone, by the zone's key."""
     timers: dict[str, int] = {}
-    pods: dict[str, int] = {}
     for node in outlook.cache.nodes.values():
-        if node.is_ready:
-            key = outlook.zone_of(node)
-            pods[key] = pods.get(key, 0) + outlook.cache.count_on(node.name)
         if node.spec.taints:
             key = outlook.zone_of(node)
             timers[key] = timers.get(key, 0) + len(outlook.timers(node))
-    return {
-        zone.key: _brake(outlook, zone, pods.get(zone.key, 0), timers.get(zone.key, 0))
-        for zone in of
-    }
+    return {zone.key: _brake(outlook, zone, timers.get(zone.key, 0)) for zone in of}
 
 
-def _brake(outlook: Outlook, zone: ZoneOutlook, pods: int, timers_running: int) -> ZoneBrake:
-    """`pods`: on its ready nodes."""
-    after = first_brake(outlook.memory, outlook.settings, zone)
+def _brake(outlook: Outlook, zone: ZoneOutlook, timers_running: int) -> ZoneBrake:
+    """Its nodes are taken to hold as many pods as a node of the cluster does on average."""
+    after, cache = first_brake(outlook.memory, outlook.settings, zone), outlook.cache
     pace, late_ns, tainted = pace_of(outlook.settings), 0, 0
     if after is not None and pace is not None and after.lost:
-        ready = max(1, zone.nodes - zone.not_ready)
-        late_ns = pace.pass_ns(after.lost, pods * after.lost // ready)
+        pods = len(cache.pods) * after.lost // len(cache.nodes)
+        late_ns = pace.pass_ns(after.lost, pods)
         tainted = pace.tainted_in(late_ns, zone.rate, after.lost)
-    held = sum(outlook.cache.count_on(name) for name in zone.queued)
+    held = sum(cache.count_on(name) for name in zone.queued)
     return ZoneBrake(after, zone.queued, held, timers_running, late_ns, tainted)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
-from heapq import heappop, heappush
+from heapq import heappush
 from typing import Final
 
 import msgspec
@@ -74,17 +74,12 @@ class OpenPass(msgspec.Struct):
             only_read=list(self.only_read),
         )
 
-    def take(self) -> str:
-        """The next node to look at."""
-        self.taken += 1
-        self.looked_at = heappop(self.names)
-        return self.looked_at
-
-    def include(self, names: Iterable[str]) -> None:
-        """Look at these too, unless their turn is over: then the next pass does."""
-        fresh = [name for name in names if name > self.looked_at and name in self.nodes]
-        for name in set(fresh).difference(self.names) if fresh else ():
+    def include(self, names: Iterable[str]) -> set[str]:
+        """Look at these too, unless their turn is over: then the next pass does. Returns them."""
+        fresh = {name for name in names if name > self.looked_at and name in self.nodes}
+        for name in fresh.difference(self.names) if fresh else ():
             heappush(self.names, name)
+        return fresh
 
 
 class Memory:

@@ -15,6 +15,7 @@ At the end of a pass `disruption.py` judges the zones.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
+from heapq import heappop
 from typing import Final, cast
 
 from msgspec.structs import replace
@@ -133,16 +134,17 @@ def continue_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action 
     if open_pass.added or open_pass.ended:
         return
     if open_pass.names or open_pass.looked_at:
-        open_pass.include(_late(memory, now_ns))
-    bugs = cache.quarantine.bugs
-    while open_pass.names and len(open_pass.busy) < memory.workers:
-        name = open_pass.take()
+        memory.look_at -= open_pass.include(_late(memory, now_ns))
+    bugs, names, idle = cache.quarantine.bugs, open_pass.names, memory.workers - len(open_pass.busy)
+    while names and idle:
+        name = open_pass.looked_at = heappop(names)
+        open_pass.taken += 1
         node = cache.nodes.get(name)
         if node is not None:
-            memory.look_at.discard(name)
             decided = check_apart(memory, node, cache, now_ns)
             if decided or bugs or open_pass.taken % _PAUSE_AFTER == 0:
                 yield _worker(open_pass, name, decided)
+                idle = memory.workers - len(open_pass.busy)
             held_up = memory.owed is not None and open_pass.held_up_from is None
             if held_up and memory.is_held_up(cache):
                 open_pass.held_up_from = name
