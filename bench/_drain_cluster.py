@@ -20,6 +20,7 @@ from kubectl_nodelife.kube.meta import (
 )
 from kubectl_nodelife.kube.node import (
     Lease,
+    LeaseMeta,
     LeaseSpec,
     Node,
     NodeCondition,
@@ -268,6 +269,6 @@ def _node(name: str, zone: str) -> Node:
 
 def _lease(name: str) -> Lease:
     return Lease(
-        metadata=_meta(name, "kube-node-lease"),
+        metadata=LeaseMeta(name=name, namespace="kube-node-lease"),
         spec=LeaseSpec(holder_identity=name, renew_time=MicroTime(NOW_NS - 3 * SECOND_NS)),
     )

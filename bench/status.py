@@ -19,8 +19,8 @@ from kubectl_nodelife.commands.answering.status import finished
 from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.kube.encode import encode
-from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta
-from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
+from kubectl_nodelife.kube.meta import MicroTime
+from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
 from kubectl_nodelife.outlook.status import KINDS, status_steps
 
 SILENT_EVERY = 50
@@ -61,7 +61,7 @@ def dump(nodes: int, pods: int, seed: int) -> bytes:
     for i, name in enumerate(names):
         silence_ns = 0 if i % SILENT_EVERY else SILENCE_NS
         renewed = MicroTime(setting.start_ns - silence_ns)
-        metadata = ObjectMeta(name=name, namespace="kube-node-lease")
+        metadata = LeaseMeta(name=name, namespace="kube-node-lease")
         lease = Lease(metadata=metadata, spec=LeaseSpec(holder_identity=name, renew_time=renewed))
         items.append(encode(lease))
     return msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items})

@@ -29,6 +29,7 @@ from kubectl_nodelife.engine.quarantine import Quarantine
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import parse_time
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 
 Key = tuple[str, str]
@@ -82,6 +83,10 @@ class Heartbeat:
             self.touched_ns, self._touch_version = now_ns, version
             return True
         return renew_ns != last_ns
+
+    def was_touched(self, at_ns: int) -> None:
+        """The Lease that was first seen as it is had been written to since its last renewal."""
+        self.touched_ns, self._touch_version, self._version = at_ns, self._version, 0
 
     def version(self, now_ns: int) -> int:
         """The version of the Lease that was there at that instant; 0: there was none."""
@@ -497,8 +502,12 @@ class Cache:
                 live = self._live[name] = Heartbeat()
             live.observe(*seen)
             return None
-        unusual = self._heartbeat(name).observe(*seen)
-        return self._heartbeat_change(name, cause) if unusual else None
+        heartbeat = self._heartbeat(name)
+        if not heartbeat.observe(*seen):
+            return None
+        if old is None and (write := lease.touched()) is not None:
+            heartbeat.was_touched(int(parse_time(write.time)))
+        return self._heartbeat_change(name, cause)
 
     def _drop_lease(self, node: str, now_ns: int, cause: Action | None) -> Change | None:
         beats = self.heartbeats if self._stale_since_ns is None else self._live

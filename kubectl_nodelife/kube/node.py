@@ -8,7 +8,7 @@ autoscalers put on nodes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from msgspec import field
 
@@ -143,10 +143,47 @@ class LeaseSpec(ApiStruct, frozen=True):
     lease_transitions: Int64 | None = None
 
 
+class LeaseWriteFields(ApiStruct, frozen=True, rename={"spec": "f:spec"}):
+    """`fieldsV1` of a Lease's managedFields: which fields of the spec the writer owns."""
+
+    spec: dict[str, Any] | None = None
+
+
+class LeaseWrite(ApiStruct, frozen=True):
+    """An entry of a Lease's managedFields; its time stays as text, since few are ever read."""
+
+    manager: str = ""
+    time: str = ""
+    fields_v1: LeaseWriteFields = field(default=LeaseWriteFields(), name="fieldsV1")
+
+    @property
+    def renews(self) -> bool:
+        """True if the entry is that of the client which sets renewTime."""
+        return "f:renewTime" in (self.fields_v1.spec or ())
+
+
+class LeaseMeta(ObjectMeta, frozen=True):
+    """`metav1.ObjectMeta` of a Lease, with the writers that its managedFields show."""
+
+    managed_fields: tuple[LeaseWrite, ...] = ()
+
+
 class Lease(KubeObject, frozen=True):
     """`coordination.k8s.io/v1.Lease`; those in `kube-node-lease` are the nodes' heartbeats."""
 
+    metadata: LeaseMeta = LeaseMeta()
     spec: LeaseSpec = LeaseSpec()
+
+    def touched(self) -> LeaseWrite | None:
+        """The newest write since the last one that set renewTime; None where there is none, or its
+        writer is not known. By the API server's clock, in whole seconds.
+        """
+        writes = self.metadata.managed_fields
+        if len(writes) < 2:  # as of nearly every Lease
+            return None
+        renewed = max((write.time for write in writes if write.renews), default="")
+        later = [write for write in writes if not write.renews and write.time > renewed]
+        return max(later, key=lambda write: write.time) if renewed and later else None
 
 
 _SEPARATOR = ":\x00:"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -20,16 +20,17 @@ from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, lost_after_ns
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.cache import Cache, Heartbeat
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
-from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
+from kubectl_nodelife.kube.node import Lease, Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import (
+    NAMESPACE_NODE_LEASE,
     SILENT_REASONS,
     TAINT_NODE_NOT_READY,
     TAINT_NODE_UNREACHABLE,
@@ -102,6 +103,8 @@ class PodsOn(Sequence[Pod]):
 class NodeOutlook(msgspec.Struct, frozen=True):
     """One node's state and its foreseeable future.
 
+    `kept`: why the controller does not call it lost however long it is silent, "" where it does.
+
     `lease_age_ns`, `status_age_ns`: None where no such heartbeat was read. `leases_count`: whether
     the Lease is a sign of life, or status posts alone (gate NodeLease off). `unknown_in`: until
     Ready becomes Unknown if no heartbeat comes; None where that is not known or cannot happen any
@@ -134,6 +137,7 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     renewed_ns: int | None = None
     taint_overdue_ns: int | None = None
     overdue: Sequence[EvictionTimer] = ()
+    kept: str = ""
 
     @property
     def lost_taints(self) -> list[Taint]:
@@ -263,6 +267,9 @@ class Outlook:
             overdue=self._overdue_pods(node) if node.spec.taints else (),
             classic=None if self.settings.taint_mode else self._classic(node, ready, sign.at_ns),
         )
+        touched = heartbeat is not None and heartbeat.touched_ns is not None
+        if touched and (kept := self._kept(node.name, cast(Heartbeat, heartbeat))):
+            made = replace(made, kept=kept, unknown_in=None)
         if made.classic is None and made.ready == "True" and made.lost_taints:
             return replace(made, untaint_in=Range(0, self.settings.node_monitor_period_ns))
         return made
@@ -302,6 +309,25 @@ class Outlook:
             if due_ns is not None and due_ns <= self.now_ns:
                 found.append(EvictionTimer(*pod.key, due_ns, 0))
         return sorted(found, key=lambda t: (t.due_ns, t.namespace, t.name))
+
+    def _kept(self, name: str, heartbeat: Heartbeat) -> str:
+        """Since 1.37: the Lease is not the one that the controller remembers (`doubt_loss`)."""
+        touched_ns, health = heartbeat.touched_ns, self.memory.health.get(name)
+        if touched_ns is None or not self.memory.reads_leases:
+            return ""
+        if health is None or not health.lease_saved:
+            return ""
+        if health.lease_version == heartbeat.version(self.now_ns):
+            return ""
+        lease = self.cache.get("Lease", (NAMESPACE_NODE_LEASE, name))
+        write = lease.touched() if isinstance(lease, Lease) else None
+        by = write.manager if write is not None and write.manager else "another client"
+        release = self.settings.profile.name.removeprefix("v")
+        return (
+            f"its Lease was changed by {by} at {format_time(touched_ns)}: kube-controller-manager "
+            f"{release} does not call it lost before it renews, the Lease is deleted, or the "
+            f"manager restarts"
+        )
 
     def zone_of(self, node: Node) -> str:
         """The node's zone key."""

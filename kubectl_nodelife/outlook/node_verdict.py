@@ -78,6 +78,9 @@ def node_verdict(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     if outlook.ready != "True":
         return _lost(outlook, now_ns)
     age_ns, left, sign = outlook.sign_age_ns, outlook.unknown_in, outlook.last_sign
+    if outlook.kept and outlook.late and age_ns is not None:
+        because = f"{sign} {human_duration(age_ns)} ago; {outlook.kept}"
+        return NodeVerdict("silent", because, None)
     grace = format_duration(outlook.grace_ns)
     late = age_ns is not None and left is not None and (outlook.late or left.low_ns <= 0)
     if late and left is not None and age_ns is not None:

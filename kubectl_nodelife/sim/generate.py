@@ -25,6 +25,7 @@ from kubectl_nodelife.kube.meta import (
 )
 from kubectl_nodelife.kube.node import (
     Lease,
+    LeaseMeta,
     LeaseSpec,
     Node,
     NodeCondition,
@@ -140,7 +141,7 @@ def with_leases(objects: Iterable[KubeObject], start_ns: int) -> Iterator[KubeOb
             lease_duration_seconds=40,
             renew_time=MicroTime(start_ns - age_ns),
         )
-        yield Lease(metadata=ObjectMeta(name=obj.name, namespace="kube-node-lease"), spec=spec)
+        yield Lease(metadata=LeaseMeta(name=obj.name, namespace="kube-node-lease"), spec=spec)
 
 
 def _posted(node: Node, at_ns: int) -> Node:

@@ -17,8 +17,8 @@ from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.kube.encode import encode, merge_patch
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import decode
-from kubectl_nodelife.kube.meta import KubeObject, MicroTime, ObjectMeta
-from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
+from kubectl_nodelife.kube.meta import KubeObject, MicroTime
+from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
@@ -183,7 +183,7 @@ class Script:
             return None
         lease = cast("Lease | None", self._api.store.get("Lease", key))
         if lease is None:
-            meta = ObjectMeta(name=node, namespace=NAMESPACE_NODE_LEASE)
+            meta = LeaseMeta(name=node, namespace=NAMESPACE_NODE_LEASE)
             lease = self._api.fill_in(Lease(metadata=meta, spec=LeaseSpec(node, LEASE_SECONDS)))
         renewed = MicroTime(renewal[0]) if renewal[0] is not None else None
         return replace(lease, spec=replace(lease.spec, renew_time=renewed))

@@ -42,8 +42,8 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.loop import EngineHost
-from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
-from kubectl_nodelife.kube.node import Lease, LeaseSpec
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec
 from kubectl_nodelife.kube.times import HOUR_NS, format_time
 from kubectl_nodelife.sim.api import RunRecorder, event_record
 from kubectl_nodelife.sim.timeline import Timeline
@@ -232,7 +232,7 @@ class VirtualUpgrades:
         annotations = {ANNOTATION_RUN: encode_document(document)}
         lease = api.fill_in(
             Lease(
-                metadata=ObjectMeta(name=name, namespace=namespace, annotations=annotations),
+                metadata=LeaseMeta(name=name, namespace=namespace, annotations=annotations),
                 spec=LeaseSpec(lease_transitions=0),
             )
         )

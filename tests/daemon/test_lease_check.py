@@ -15,8 +15,8 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.engine.workqueue import Timers
-from kubectl_nodelife.kube.meta import ObjectMeta, Time
-from kubectl_nodelife.kube.node import Lease, LeaseSpec
+from kubectl_nodelife.kube.meta import Time
+from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live.news import WatchNews
 from tests.daemon.lab import T0, lease, make_lab, node
@@ -39,7 +39,7 @@ def lifecycle(classic: bool = False) -> Any:
 def renewed(after_s: int) -> Cache:
     """A cache in which the node's Lease was renewed so long after START_NS."""
     cache, at_ns = Cache(), START_NS + after_s * SECOND_NS
-    meta = ObjectMeta(name="n", namespace="kube-node-lease")
+    meta = LeaseMeta(name="n", namespace="kube-node-lease")
     cache.apply(Put("Lease", Lease(meta, LeaseSpec(renew_time=Time(at_ns)))), at_ns)
     return cache
 

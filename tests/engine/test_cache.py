@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Change, ConditionsChanged, Gone, Heartbeats, Put
 from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta, OwnerReference
-from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
+from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
 from kubectl_nodelife.kube.pod import Pod, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 
@@ -25,7 +25,7 @@ def pod(name: str, node: str = "", owner: str = "") -> Pod:
 
 def lease(node: str, renewed_s: float | None) -> Lease:
     renew = None if renewed_s is None else MicroTime(round(renewed_s * S))
-    meta = ObjectMeta(name=node, namespace="kube-node-lease")
+    meta = LeaseMeta(name=node, namespace="kube-node-lease")
     return Lease(metadata=meta, spec=LeaseSpec(renew_time=renew))
 
 
@@ -145,7 +145,7 @@ def test_a_lost_lease_is_news() -> None:
 
 def test_leases_of_others_are_objects_and_no_heartbeats() -> None:
     cache = Cache()
-    other = Lease(metadata=ObjectMeta(name="leader", namespace="kube-system"))
+    other = Lease(metadata=LeaseMeta(name="leader", namespace="kube-system"))
     assert cache.apply(Put("Lease", other), 0) == Change("Lease", None, other)
     assert cache.get("Lease", ("kube-system", "leader")) is other
     assert cache.heartbeat("leader") is None

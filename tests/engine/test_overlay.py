@@ -26,6 +26,7 @@ from kubectl_nodelife.kube.meta import (
 )
 from kubectl_nodelife.kube.node import (
     Lease,
+    LeaseMeta,
     LeaseSpec,
     Node,
     NodeCondition,
@@ -142,7 +143,7 @@ def test_a_kubelet_that_posts_again_supersedes_the_loss() -> None:
 
 def lease(renewed_s: int) -> Put:
     spec = LeaseSpec(renew_time=MicroTime(T0 + renewed_s * SECOND))
-    metadata = ObjectMeta(name="n1", namespace="kube-node-lease")
+    metadata = LeaseMeta(name="n1", namespace="kube-node-lease")
     return Put("Lease", Lease(metadata=metadata, spec=spec))
 
 

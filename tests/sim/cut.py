@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.cache import Cache, Heartbeat
-from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta, Time
-from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
+from kubectl_nodelife.kube.meta import MicroTime, Time
+from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.sim.present import Branch
@@ -34,7 +34,7 @@ def _lease(name: str, beat: Heartbeat, now_ns: int) -> Lease | None:
         return None
     seconds = max(1, 4 * beat.schedule.every_ns // SECOND_NS)
     spec = LeaseSpec(name, seconds, renew_time=MicroTime(renewal[0] // 1000 * 1000))
-    return Lease(metadata=ObjectMeta(name=name, namespace=NAMESPACE_NODE_LEASE), spec=spec)
+    return Lease(metadata=LeaseMeta(name=name, namespace=NAMESPACE_NODE_LEASE), spec=spec)
 
 
 def _posted(node: Node, beat: Heartbeat, now_ns: int) -> Node:
