@@ -19,6 +19,7 @@ from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject, MicroTime, ObjectMeta, OwnerReference, Time
 from kubectl_nodelife.kube.node import (
     Lease,
+    LeaseMeta,
     LeaseSpec,
     Node,
     NodeCondition,
@@ -202,7 +203,7 @@ def node(
 def lease(name: str = "n1", renewed_ns: int = 0) -> Lease:
     """The node's lease, renewed at T0 + renewed_ns."""
     return Lease(
-        metadata=ObjectMeta(name=name, namespace="kube-node-lease"),
+        metadata=LeaseMeta(name=name, namespace="kube-node-lease"),
         spec=LeaseSpec(renew_time=MicroTime(T0 + renewed_ns)),
     )
 

@@ -30,6 +30,7 @@ from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, Time
 from kubectl_nodelife.kube.node import (
     Lease,
+    LeaseMeta,
     LeaseSpec,
     Node,
     NodeCondition,
@@ -383,7 +384,7 @@ def of(version: str, status: str, posted_s: int = 0) -> Node:
 
 
 def renewal(at_s: int) -> Put:
-    meta = ObjectMeta(name="n", namespace="kube-node-lease", uid="u-l")
+    meta = LeaseMeta(name="n", namespace="kube-node-lease", uid="u-l")
     return Put("Lease", Lease(meta, LeaseSpec(renew_time=Time(NOW + at_s * SECOND_NS))))
 
 

@@ -15,7 +15,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Answer
 from kubectl_nodelife.engine.events import NOT_SENT, Event, Put
 from kubectl_nodelife.kube.meta import ObjectMeta
-from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
+from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 from kubectl_nodelife.live.lease import LeaseKeeper
@@ -26,7 +26,7 @@ PERIOD_NS = 5 * SECOND_NS
 
 
 def lease(node: str, renewed_s: int) -> Lease:
-    meta = ObjectMeta(name=node, namespace=NAMESPACE_NODE_LEASE, uid=f"l-{node}")
+    meta = LeaseMeta(name=node, namespace=NAMESPACE_NODE_LEASE, uid=f"l-{node}")
     return Lease(meta, LeaseSpec(renew_time=renewed_s * SECOND_NS))
 
 

@@ -15,7 +15,7 @@ from kubectl_nodelife.commands.cluster.dump import read_dump
 from kubectl_nodelife.commands.cluster.look import view_of_dump
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta
-from kubectl_nodelife.kube.node import Lease, LeaseSpec, Node
+from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveNode, LiveWall, WallZone, delta
@@ -54,7 +54,7 @@ def fresh(of: ClusterView, base_ns: int) -> LiveFrame:
 
 def renew(of: ClusterView, name: str) -> None:
     now_ns = of.outlook.now_ns
-    metadata = ObjectMeta(name=name, namespace="kube-node-lease")
+    metadata = LeaseMeta(name=name, namespace="kube-node-lease")
     lease = Lease(
         metadata=metadata, spec=LeaseSpec(holder_identity=name, renew_time=MicroTime(now_ns))
     )
