@@ -121,7 +121,7 @@ def test_a_list_older_than_the_watch_is_of_restored_data(
     """What the watch shows while the list is on its way does not make the list old."""
 
     def version(text: str) -> Lease:
-        meta = ObjectMeta(name="n", namespace="kube-node-lease", resource_version=text)
+        meta = LeaseMeta(name="n", namespace="kube-node-lease", resource_version=text)
         return Lease(meta, LeaseSpec(renew_time=Time(START_NS)))
 
     async def story() -> bool:
