@@ -110,7 +110,8 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     Ready becomes Unknown if no heartbeat comes; None where that is not known or cannot happen any
     more. `late`: its next sign of life should have come. `first_look`: it was not watched before,
     so that its age alone proves nothing. `untaint_in`: until a monitor pass takes `lost_taints` off
-    a node that is Ready again; None where there are none.
+    a node that is Ready again; None where there are none. `exchange_in`: until a pass exchanges
+    `other_taint` for the one of the status that the node has now.
     `classic`: where pods are evicted without taints; else None. `doubt`: why nothing can be said of
     its age, "" where something can. `taint_overdue_ns`: since when it should have its NoExecute
     taint, in ns since the epoch; None where it is not late. `overdue`: pods that should have been
@@ -133,11 +134,22 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     leases_count: bool = True
     classic: ClassicEviction | None = None
     untaint_in: Range | None = None
+    exchange_in: Range | None = None
     doubt: str = ""
     renewed_ns: int | None = None
     taint_overdue_ns: int | None = None
     overdue: Sequence[EvictionTimer] = ()
     kept: str = ""
+
+    @property
+    def other_taint(self) -> str:
+        """The key of the NoExecute taint of a status that the node no longer has, where it lacks
+        that of the present one; "" for none. Follows `processTaintBaseEviction`.
+        """
+        keys = {t.key for t in no_execute_taints(self.node.spec.taints)}
+        present = TAINT_NODE_UNREACHABLE if self.ready == "Unknown" else TAINT_NODE_NOT_READY
+        other = TAINT_NODE_NOT_READY if self.ready == "Unknown" else TAINT_NODE_UNREACHABLE
+        return other if other in keys and present not in keys else ""
 
     @property
     def lost_taints(self) -> list[Taint]:
@@ -272,6 +284,8 @@ class Outlook:
             made = replace(made, kept=kept, unknown_in=None)
         if made.classic is None and made.ready == "True" and made.lost_taints:
             return replace(made, untaint_in=Range(0, self.settings.node_monitor_period_ns))
+        if made.classic is None and made.ready in ("Unknown", "False") and made.other_taint:
+            return replace(made, exchange_in=Range(0, self.settings.node_monitor_period_ns))
         return made
 
     def taints_due(self) -> Sequence[tuple[Node, int]]:

@@ -260,6 +260,12 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
             return NodeVerdict(state, because, NextAction(f"AddTaint {key}:NoExecute", None))
         because = f"{cause}; number {place} in its zone's queue for a NoExecute taint{missing}"
         return NodeVerdict(state, because, within(f"AddTaint {key}:NoExecute", turn))
+    if outlook.exchange_in is not None:
+        because = (
+            f"{cause}; the next monitor pass exchanges {outlook.other_taint}:NoExecute for the "
+            "taint of that status, and timers of its pods go on"
+        )
+        return NodeVerdict(state, because, within(f"AddTaint {key}:NoExecute", outlook.exchange_in))
     upcoming = _next_deletion(outlook, now_ns)
     if upcoming is not None:
         count = len(outlook.timers)

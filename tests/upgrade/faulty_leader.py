@@ -86,6 +86,7 @@ class FaultyLeader(VirtualLeader):
         self._fleet.race(action)
         before, after = self._fleet.counts_deaths()
         if not before:
+            self._fleet.carried_out[id(action)] = action
             if action.writes:
                 self._fleet.judges.wrote(action, self.epoch, self)
             super()._carry_out(action, now_ns)

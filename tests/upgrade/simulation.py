@@ -76,6 +76,7 @@ class Fleet(VirtualUpgrades):
         setting = self.setting = assemble(scenario)
         settings = make_settings(setting.profile, {})
         self.timeline = Timeline(setting.start_ns)
+        self.carried_out: dict[int, Action] = {}  # by identity; a leader may die before the next
         api = Api(self.timeline, setting.start_ns, setting.cluster.copy())
         self.chance = random.Random(plan.seed)
         world = World(
@@ -355,7 +356,8 @@ def _events_of_nothing(fleet: Fleet) -> list[str]:
             if not action.reason.startswith("Upgrade"):
                 continue  # a kubelet's
             code = refused.get(id(changes[action.name]))
-            if code is not None and id(action) not in refused:
+            sent = id(action) in fleet.carried_out and id(action) not in refused
+            if code is not None and sent:
                 found.append(f"I8: {action.reason} of {action.name}, and its PATCH came to {code}")
     return found
 
