@@ -16,6 +16,7 @@ import gc
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,10 +41,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settle the options, which pytest-xdist hands on to its processes, and what a signal means to
-    the programs that tests start."""
+    """Settle the options, and what a signal means to the programs that tests start. A process of
+    pytest-xdist reads the command line anew, and gets what was settled beside it."""
     chosen = config.option
-    if not hasattr(config, "workerinput"):
+    settled = getattr(config, "workerinput", None)
+    if settled is not None:
+        chosen.deep = settled["deep"]
+    else:
+        config.pluginmanager.register(_HandsOn())
         named = config.args_source is pytest.Config.ArgsSource.ARGS
         asked = (chosen.deep, named, chosen.keyword, chosen.markexpr, chosen.lf)
         chosen.deep = any(asked)
@@ -51,6 +56,15 @@ def pytest_configure(config: pytest.Config) -> None:
         chosen.seeds = SEEDS if chosen.deep else SEEDS_OF_THE_SHORT_RUN
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _HandsOn:
+    """Hands what was settled on to each process of pytest-xdist."""
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """A process is about to be started."""
+        node.workerinput["deep"] = node.config.option.deep
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
