@@ -162,6 +162,8 @@ def depends_on(action: Action, decided_ns: int, failed: FailedWrite) -> bool:
         return isinstance(action, RecordEvent) and action.target == first.target
     if isinstance(first, AddTaints):
         return isinstance(action, RemoveTaints) and not failed.result.moot
+    if isinstance(action, RecordEvent):  # that of an eviction is recorded before the first try
+        return isinstance(first, SetNodeConditions)
     return isinstance(first, _FIRST_OF_MORE)
 
 
