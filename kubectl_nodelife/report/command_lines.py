@@ -75,7 +75,9 @@ class LeadingFlags(NamedTuple):
         plugin, verb = found["plugin"], found["verb"]
         if verb is not None:
             return f"kubectl{_words(self.kubectl)} {verb}"
-        made = f"kubectl nodelife{_words(self.nodelife)} {plugin}"
+        named = " -n " in found["rest"] or " --namespace" in found["rest"]
+        flags = [f for f in self.nodelife if not (named and f.startswith("--namespace="))]
+        made = f"kubectl nodelife{_words(flags)} {plugin}"
         if plugin not in VERBS_WITH_DUMPS or " -f " in found["rest"]:
             return made + found["rest"]
         rest = found["rest"].rstrip(".:")

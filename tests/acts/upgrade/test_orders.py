@@ -181,13 +181,13 @@ def made(kind: str, api_version: str, namespace: str, spec: dict[str, Any]) -> d
 def test_clean_shows_and_deletes_what_a_dead_leader_made() -> None:
     async def test(served: Sandbox) -> None:
         shown = await upgrade(served, "clean")
-        lines = ("pod", "job", "service")
+        lines = ("pod", "job")
         for line in lines:
             assert f"kubectl delete {line} nodelife-canary-0 -n " in shown.out, "before it asks"
         assert "kubectl delete lease kubectl-nodelife-upgrade -n kube-system" in shown.out
         ended = await upgrade(served, "clean", "--yes")
         assert ended.code == 0, ended.err
-        paths = ("/api/v1/pods", "/apis/batch/v1/jobs", "/api/v1/services")
+        paths = ("/api/v1/pods", "/apis/batch/v1/jobs")
         left = [item for path in paths for item in (await read(served, path))["items"]]
         assert [item for item in left if "deletionTimestamp" not in item["metadata"]] == []
         again = await upgrade(served, "clean", "--yes")
@@ -198,7 +198,6 @@ def test_clean_shows_and_deletes_what_a_dead_leader_made() -> None:
         well_node(),
         made("Pod", "v1", "nodelife", template["spec"]),
         made("Job", "batch/v1", "kube-system", {"template": template}),
-        made("Service", "v1", "nodelife", {"clusterIP": "None"}),
         lease(RunDocument(run="r1", phase=RunPhase.ABORTED)),
     )(test)
 
