@@ -38,6 +38,9 @@ VERBS_WITH_DUMPS = frozenset(
 )
 """Verbs that take `-f` and `--now`."""
 
+VERBS_WITHOUT_NAMESPACE = frozenset({"daemon", "doctor", "metrics", "rbac", "ui"})
+"""Verbs to which the namespace of a question means nothing."""
+
 # Before these words "kubectl drain" is a subject of a sentence, and no command to be typed.
 _PROSE = "cordons|deletes|does|evicts|gives|had|has|in|is|lists|of|refuses|takes|waits|would"
 
@@ -75,7 +78,11 @@ class LeadingFlags(NamedTuple):
         plugin, verb = found["plugin"], found["verb"]
         if verb is not None:
             return f"kubectl{_words(self.kubectl)} {verb}"
-        named = " -n " in found["rest"] or " --namespace" in found["rest"]
+        named = (
+            plugin in VERBS_WITHOUT_NAMESPACE
+            or " -n " in found["rest"]
+            or " --namespace" in found["rest"]
+        )
         flags = [f for f in self.nodelife if not (named and f.startswith("--namespace="))]
         made = f"kubectl nodelife{_words(flags)} {plugin}"
         if plugin not in VERBS_WITH_DUMPS or " -f " in found["rest"]:

@@ -40,7 +40,7 @@ OF_KUBECTL = "kubectl '--kubeconfig=/my files/config' --context=prod"
         ),
         (
             "see kubectl nodelife daemon logs",
-            "see kubectl nodelife --context=prod --namespace=shop daemon logs",
+            "see kubectl nodelife --context=prod daemon logs",
         ),
         (
             "`kubectl nodelife status`",
