@@ -23,6 +23,7 @@ from kubectl_nodelife.kube.field_managers import (
 from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference, Time
 from kubectl_nodelife.kube.node import (
     Lease,
+    LeaseMeta,
     LeaseSpec,
     Node,
     NodeCondition,
@@ -354,7 +355,7 @@ def test_it_stays_open_until_leases_have_moved(move: int, closes: bool) -> None:
     tripwires, guard, cache = wires(*map(node, names))
 
     def renew(name: str, at_ns: int) -> None:
-        meta = ObjectMeta(name=name, namespace="kube-node-lease")
+        meta = LeaseMeta(name=name, namespace="kube-node-lease")
         cache.apply(Put("Lease", Lease(meta, LeaseSpec(renew_time=Time(at_ns)))), at_ns)
 
     for name in names:
