@@ -12,7 +12,8 @@ from tests.ui.test_page import opened
 pytestmark = needs_chromium
 
 FETCH = """
-  return fetch(`/api/v1/${arguments[0]}`)
+  const headers = { "X-Nodelife-Session": sessionStorage.nodelife };
+  return fetch(`/api/v1/${arguments[0]}`, { headers })
     .then((got) => got.json().then((told) => [got.status, told]));
 """
 FLAGS = ("--ignore-daemonsets", "--force", "--delete-emptydir-data")
