@@ -83,7 +83,8 @@ class LeadingFlags(NamedTuple):
             or " -n " in found["rest"]
             or " --namespace" in found["rest"]
         )
-        flags = [f for f in self.nodelife if not (named and f.startswith("--namespace="))]
+        unused = ("--namespace=",) * named + ("--via=",) * (plugin == "rbac")  # asks no daemon
+        flags = [flag for flag in self.nodelife if not flag.startswith(unused)]
         made = f"kubectl nodelife{_words(flags)} {plugin}"
         if plugin not in VERBS_WITH_DUMPS or " -f " in found["rest"]:
             return made + found["rest"]
