@@ -11,6 +11,7 @@ nothing: refused by the API server, held back by a guard, withdrawn, dropped, or
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Hashable
 from typing import Final
 
@@ -67,6 +68,7 @@ class FailedWrites:
     def __init__(self) -> None:
         self._by_queue: dict[QueueKey, list[FailedWrite]] = {}
         self._by_action: dict[int, FailedWrite] = {}  # by identity; the value holds the action
+        self._in_order: deque[tuple[QueueKey, FailedWrite]] = deque()
 
     def __bool__(self) -> bool:
         return bool(self._by_action)
@@ -76,6 +78,7 @@ class FailedWrites:
         other = FailedWrites()
         other._by_queue = {key: list(failed) for key, failed in self._by_queue.items()}
         other._by_action = dict(self._by_action)
+        other._in_order = deque(self._in_order)
         return other
 
     def note(self, key: QueueKey, failed: FailedWrite) -> None:
@@ -83,6 +86,7 @@ class FailedWrites:
         if others_depend_on(failed.action, failed.result):
             self._by_queue.setdefault(key, []).append(failed)
             self._by_action[id(failed.action)] = failed
+            self._in_order.append((key, failed))
 
     def before(self, key: QueueKey, action: Action, decided_ns: int) -> FailedWrite | None:
         """The failure for which the action, of that queue, may not go out; None where it may."""
@@ -102,15 +106,15 @@ class FailedWrites:
         if self._by_action:
             self._by_queue.clear()
             self._by_action.clear()
+            self._in_order.clear()
 
     def forget_before(self, now_ns: int) -> None:
         """Forget those of which each controller has been notified long since."""
-        for key, kept in list(self._by_queue.items()):
-            old = [failed for failed in kept if failed.at_ns < now_ns - _KEPT_NS]
-            for failed in old:
-                kept.remove(failed)
-                del self._by_action[id(failed.action)]
-            if not kept:
+        while self._in_order and self._in_order[0][1].at_ns < now_ns - _KEPT_NS:
+            key, failed = self._in_order.popleft()
+            self._by_action.pop(id(failed.action), None)  # one may have been noted twice
+            self._by_queue[key].remove(failed)
+            if not self._by_queue[key]:
                 del self._by_queue[key]
 
 

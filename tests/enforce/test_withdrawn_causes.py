@@ -16,7 +16,8 @@ from kubectl_nodelife.engine.actions import (
     SetUpgradeState,
 )
 from kubectl_nodelife.engine.calls import Answer, Get, Result
-from kubectl_nodelife.kube.times import MILLISECOND_NS
+from kubectl_nodelife.engine.dependent_writes import FailedWrite, FailedWrites
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.live.executor import HELD
 from tests.enforce.test_executor import (
     DELETE,
@@ -185,6 +186,18 @@ def test_what_is_decided_after_a_failure_was_known_goes_out() -> None:
 
     asyncio.run(run())
     assert "Patch p" in lab.log and lab.log.count("Patch n") == 2
+
+
+def test_failures_are_forgotten_once_each_controller_knows_of_them() -> None:
+    """One that was noted twice, by its refusal and by its end, is forgotten as any other."""
+    failures, key = FailedWrites(), ("node-lifecycle", "pass", "n")
+    failed = FailedWrite(LOST, NOW, RENEWED, NOW)
+    failures.note(key, failed)
+    failures.note(key, failed)
+    failures.forget_before(NOW + 60 * SECOND_NS)
+    assert failures.before(key, MARK, NOW) is failed
+    failures.forget_before(NOW + 61 * SECOND_NS)
+    assert not failures and failures.before(key, MARK, NOW) is None
 
 
 def decision(dice: random.Random) -> list[Action]:
