@@ -51,8 +51,10 @@ def logged(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path / "daemon.log"
     finally:
         logging.captureWarnings(False)
-        root.handlers, root.level = handlers, level
-        log.level, log.propagate = own
+        root.handlers = handlers
+        root.setLevel(level)
+        log.setLevel(own[0])
+        log.propagate = own[1]
         threading.excepthook, sys.unraisablehook = hooks
 
 

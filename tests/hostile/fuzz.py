@@ -342,7 +342,16 @@ def fuzz(
     events: int, seed: int, seconds: float = float("inf"), make: type[Subject] = Subject
 ) -> int:
     """Play so many events, or for so long; how many were played. Raises Find."""
-    logging.getLogger("nodelife").setLevel(logging.CRITICAL)  # what is contained is raised anyway
+    log = logging.getLogger("nodelife")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # what is contained is raised anyway
+    try:
+        return _fuzz(events, seed, seconds, make)
+    finally:
+        log.setLevel(level)
+
+
+def _fuzz(events: int, seed: int, seconds: float, make: type[Subject]) -> int:
     chance = random.Random(seed)
     source = steps_of(clusters(seed), chance)
     until = time.monotonic() + seconds
