@@ -12,8 +12,7 @@ from msgspec import field
 
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.world import Play
-from kubectl_nodelife.kube.meta import controller_of
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod
 from kubectl_nodelife.kube.selectors import selector_fault
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
@@ -63,11 +62,10 @@ class BudgetView(msgspec.Struct, rename="camel", kw_only=True):
 
 def guarded(pod: Pod) -> bool:
     """True if an eviction of the pod asks the budget."""
-    owner = controller_of(pod.metadata)
     return (
         pod.status.phase not in (*TERMINAL_PHASES, "Pending")
         and pod.metadata.deletion_timestamp is None
-        and not (owner is not None and owner.kind == "DaemonSet")
+        and not is_daemon_pod(pod)
     )
 
 

@@ -30,12 +30,12 @@ from kubectl_nodelife.drain.world import PlanWorld, Play, WaveInPlay
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import zone_key
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
 from kubectl_nodelife.kube.quantity import Amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
-from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide, is_mirror
+from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import MIDDLE, Timing
 from kubectl_nodelife.workloads.admission import Admission
@@ -283,8 +283,7 @@ class PlanCapacity(CapacityLeft):
 
 
 def _stays(pod: Pod) -> bool:
-    owner = controller_of(pod.metadata)
-    return (owner is not None and owner.kind == "DaemonSet") or is_mirror(pod)
+    return is_daemon_pod(pod) or is_mirror_pod(pod)
 
 
 def node_loads(scope: Scope, options: DrainOptions, admission: Admission) -> list[NodeLoad]:

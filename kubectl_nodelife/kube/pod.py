@@ -16,9 +16,10 @@ from kubectl_nodelife.kube.meta import (
     LabelSelector,
     LabelSelectorRequirement,
     Time,
+    controller_of,
 )
 from kubectl_nodelife.kube.times import whole_seconds
-from kubectl_nodelife.kube.wellknown import DISRUPTION_TARGET, TRUE
+from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, DISRUPTION_TARGET, TRUE
 
 Quantities = dict[str, str | int | float]
 
@@ -304,6 +305,18 @@ class Pod(KubeObject, frozen=True):
 
 
 _ALIVE_PHASES = frozenset({"Pending", "Running", "Unknown"})
+
+
+def is_mirror_pod(pod: Pod) -> bool:
+    """True if the pod is the API server's copy of a static pod. Follows `IsMirrorPod`."""
+    annotations = pod.metadata.annotations
+    return annotations is not None and ANNOTATION_CONFIG_MIRROR in annotations
+
+
+def is_daemon_pod(pod: Pod) -> bool:
+    """True if the pod's controller is a DaemonSet."""
+    owner = controller_of(pod.metadata)
+    return owner is not None and owner.kind == "DaemonSet"
 
 
 def same_but_for_conditions(old: Pod, new: Pod) -> bool:

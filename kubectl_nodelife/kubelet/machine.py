@@ -25,7 +25,13 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, ContainerStatus, Pod, PodStatus
+from kubectl_nodelife.kube.pod import (
+    TERMINAL_PHASES,
+    ContainerStatus,
+    Pod,
+    PodStatus,
+    is_mirror_pod,
+)
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.conditions import (
     CONTAINERS_READY,
@@ -38,7 +44,7 @@ from kubectl_nodelife.kubelet.conditions import (
     ready_condition,
 )
 from kubectl_nodelife.kubelet.containers import illegal_transition, terminated_status
-from kubectl_nodelife.kubelet.pods import PodTable, is_mirror_pod, is_static_pod
+from kubectl_nodelife.kubelet.pods import PodTable, is_static_pod
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.kubelet.status import (
     is_status_equal_by_kubelet,

@@ -12,18 +12,12 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.kube.pod import Pod, PodStatus
+from kubectl_nodelife.kube.pod import Pod, PodStatus, is_mirror_pod
+from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR
 
 CONFIG_SOURCE_ANNOTATION = "kubernetes.io/config.source"
-CONFIG_MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 
 Key = tuple[str, str]
-
-
-def is_mirror_pod(pod: Pod) -> bool:
-    """True if the pod is the API server's copy of a static pod. Follows `IsMirrorPod`."""
-    annotations = pod.metadata.annotations
-    return annotations is not None and CONFIG_MIRROR_ANNOTATION in annotations
 
 
 def is_static_pod(pod: Pod) -> bool:
@@ -39,7 +33,7 @@ def static_pod_of(mirror: Pod) -> Pod:
     `applyDefaults` in pkg/kubelet/config and `CreateMirrorPod`.
     """
     annotations = dict(mirror.metadata.annotations or {})
-    uid = annotations.pop(CONFIG_MIRROR_ANNOTATION)
+    uid = annotations.pop(ANNOTATION_CONFIG_MIRROR)
     if annotations.get(CONFIG_SOURCE_ANNOTATION, "api") == "api":
         annotations[CONFIG_SOURCE_ANNOTATION] = "file"
     metadata = replace(

@@ -21,9 +21,8 @@ from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.workqueue import RateLimitedTimedQueue
-from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.pod import Pod, Toleration
+from kubectl_nodelife.kube.pod import Pod, Toleration, is_daemon_pod
 from kubectl_nodelife.kube.taints import (
     find_matching_untolerated_taint,
     matching_tolerations,
@@ -150,9 +149,9 @@ def is_left_out(pod: Pod, cache: Cache) -> bool:
 
     Upstream asks the selectors of all DaemonSets; where none were read the pod's owner decides.
     """
-    owner = controller_of(pod.metadata)
-    owned = owner is not None and owner.kind == "DaemonSet"
-    return belongs_to_daemon_set(pod, cache) or (owned and not any(cache.all("DaemonSet")))
+    if belongs_to_daemon_set(pod, cache):
+        return True
+    return is_daemon_pod(pod) and not any(cache.all("DaemonSet"))
 
 
 def _first_to_go(pods: Iterable[Pod], cache: Cache) -> tuple[str, str] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
@@ -30,7 +30,6 @@ from kubectl_nodelife.outlook.explain_node import (
 from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import NextAction, node_verdict
 from kubectl_nodelife.outlook.zone import zones
-from kubectl_nodelife.workloads.force_advice import is_mirror
 
 
 def pod_sections(
@@ -140,7 +139,7 @@ def _overdue(outlook: Outlook, pod: Pod, taints: Sequence[Taint], due_ns: int) -
         action = NextAction(f"DeletePod {pod.namespace}/{pod.name}", None, None, due_ns, late_ns)
         sentence = f"{overdue_sentence(action)} Its node has {names}, and {why}."
     loop = []
-    if is_mirror(pod):
+    if is_mirror_pod(pod):
         loop.append(
             "It shows a static pod: its kubelet makes the object anew each time that it is deleted,"
             " and the container runs on. Give its manifest a toleration for that taint."

@@ -21,12 +21,11 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers.upgrade.marks import UnreadableMark, mark_of
 from kubectl_nodelife.drain.results import KEPT
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, DRAIN_IN_PROGRESS, TRUE
+from kubectl_nodelife.kube.wellknown import DRAIN_IN_PROGRESS, TRUE
 from kubectl_nodelife.kube.workload import DaemonSet
 
 MOST_WORKS: Final = 50
@@ -168,10 +167,8 @@ def moving(cache: Cache, node: str) -> list[Pod]:
 
 def _moves(pod: Pod) -> bool:
     """True if a drain would evict it."""
-    owner = controller_of(pod.metadata)
-    if pod.status.phase in TERMINAL_PHASES or (owner is not None and owner.kind == "DaemonSet"):
-        return False
-    return ANNOTATION_CONFIG_MIRROR not in (pod.metadata.annotations or {})
+    finished = pod.status.phase in TERMINAL_PHASES
+    return not finished and not is_daemon_pod(pod) and not is_mirror_pod(pod)
 
 
 class WorkDetails(msgspec.Struct, frozen=True):

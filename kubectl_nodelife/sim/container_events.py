@@ -14,7 +14,7 @@ from copy import copy
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.kube.pod import Container, Pod, PodStatus
+from kubectl_nodelife.kube.pod import Container, Pod, PodStatus, is_mirror_pod
 from kubectl_nodelife.kubelet.containers import (
     ContainerStep,
     generated,
@@ -23,7 +23,6 @@ from kubectl_nodelife.kubelet.containers import (
     with_container_statuses,
 )
 from kubectl_nodelife.kubelet.machine import MAX_WAITING_REQUESTS
-from kubectl_nodelife.kubelet.pods import is_mirror_pod
 from kubectl_nodelife.kubelet.reclaim import RUNNING_CONTAINERS, containers_are_stopped
 from kubectl_nodelife.sim.api import event_record
 from kubectl_nodelife.sim.events import ContainerEvent, PodTargets, ResourcesEvent

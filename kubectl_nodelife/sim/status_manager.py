@@ -23,7 +23,7 @@ from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
-from kubectl_nodelife.kube.pod import Pod, PodStatus
+from kubectl_nodelife.kube.pod import Pod, PodStatus, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.machine import (
     CALL_WORDS,
@@ -36,7 +36,7 @@ from kubectl_nodelife.kubelet.machine import (
     PatchPodStatusCall,
     PodStatusMachine,
 )
-from kubectl_nodelife.kubelet.pods import is_mirror_pod, static_pod_of
+from kubectl_nodelife.kubelet.pods import static_pod_of
 from kubectl_nodelife.kubelet.reclaim import HOLDS, ReclaimTerms, containers_are_stopped, what_holds
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.sim.api import Api, deletion, event_record

@@ -15,10 +15,9 @@ import msgspec
 
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import subject
-from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.pod import Pod, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.kube.wellknown import (
-    ANNOTATION_CONFIG_MIRROR,
     FALSE,
     TAINT_NODE_OUT_OF_SERVICE,
     UNKNOWN,
@@ -98,7 +97,7 @@ def force_advice(pod: Pod, node: NodeReadiness, release: Release, now_ns: int) -
     alive = kubelet_reports(node, release.heartbeat_ns, now_ns)
     collected = node.has_taint(TAINT_NODE_OUT_OF_SERVICE) and release.collects_out_of_service
     gone = not pod.spec.node_name or not node.exists
-    if gone or is_mirror(pod) or (collected and not node.is_ready):
+    if gone or is_mirror_pod(pod) or (collected and not node.is_ready):
         force = taint = NOT_NEEDED
     elif alive:
         force = taint = NEVER
@@ -119,11 +118,6 @@ def force_advice(pod: Pod, node: NodeReadiness, release: Release, now_ns: int) -
     )
 
 
-def is_mirror(pod: Pod) -> bool:
-    """True if the pod shows a static pod, which its kubelet alone starts and stops, by a file."""
-    return ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or {})
-
-
 def finalizers_that_hold(pod: Pod) -> list[str]:
     """The finalizers that keep the object of a pod that has ended."""
     finalizers = pod.metadata.finalizers
@@ -138,13 +132,13 @@ def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int
     late_ns = _overdue_ns(pod, now_ns)
     if pod.metadata.finalizers and gone and late_ns > POD_GC_NS:
         return _held(pod, node, late_ns)
-    if force == NOT_NEEDED and is_mirror(pod) and node.exists and node.is_ready:
+    if force == NOT_NEEDED and is_mirror_pod(pod) and node.exists and node.is_ready:
         return (
             f"leave it: it shows a static pod of {node.name}, whose kubelet makes the object anew, "
             "and the container runs on; a taint that it does not tolerate deletes it over and over:"
             " give its manifest a toleration"
         )
-    if force == NOT_NEEDED and is_mirror(pod) and node.exists:
+    if force == NOT_NEEDED and is_mirror_pod(pod) and node.exists:
         return (
             f"leave it: it shows a static pod of {node.name}, whose kubelet makes the object anew "
             "when it is back; mend the node, or delete it"

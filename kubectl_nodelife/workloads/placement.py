@@ -15,9 +15,8 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node, zone_key
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodSpec
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodSpec, is_daemon_pod
 from kubectl_nodelife.workloads.placement_rules import PlacementRules, SchedulerCache
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
 from kubectl_nodelife.workloads.scheduling import (
@@ -240,7 +239,7 @@ class PlacementSimulator:
     def line_of(self, pod: Pod) -> Hashable:
         """Pods with the same value fit the same nodes: where one waits, all do."""
         class_ = self._rules.class_of(pod, self._classes.demands_of(pod))
-        return (class_, _is_daemon_pod(pod), claim_names(pod))
+        return (class_, is_daemon_pod(pod), claim_names(pod))
 
     def follows_pods(self) -> bool:
         """True if a pod that comes may let in another that had nowhere to go."""
@@ -312,7 +311,7 @@ class PlacementSimulator:
     def _keeps_off(self, pod: Pod, node: Node) -> str | None:
         """Why the node is excluded for the pod, whatever runs there."""
         return static_reason(pod, node) or (
-            None if _is_daemon_pod(pod) else self._cache.keeps_off(node)
+            None if is_daemon_pod(pod) else self._cache.keeps_off(node)
         )
 
     def _nowhere(self, wanted: PodRequirements) -> str:
@@ -365,11 +364,6 @@ def pinned_node(spec: PodSpec) -> str | None:
     if len(fields) != 1 or fields[0].operator != "In" or len(fields[0].values) != 1:
         return None
     return fields[0].values[0] if fields[0].key == "metadata.name" else None
-
-
-def _is_daemon_pod(pod: Pod) -> bool:
-    owner = controller_of(pod.metadata)
-    return owner is not None and owner.kind == "DaemonSet"
 
 
 def _place_of(pod: Pod | None) -> str:

@@ -22,11 +22,10 @@ from kubectl_nodelife.daemon.metrics.families import (
     UNKNOWN_AGE,
     UNKNOWN_WITHIN,
 )
-from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, is_daemon_pod, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, DRAIN_IN_PROGRESS
+from kubectl_nodelife.kube.wellknown import DRAIN_IN_PROGRESS
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST, node_verdict
 from kubectl_nodelife.outlook.view import ClusterView
@@ -186,7 +185,7 @@ def _stranded(of_node: NodeOutlook, rate: float, now_ns: int) -> Iterator[str]:
         deleted = pod.metadata.deletion_timestamp
         if pod.status.phase in TERMINAL_PHASES or pod.key in due:
             continue
-        if _is_mirror(pod):
+        if is_mirror_pod(pod):
             yield "mirror"
         elif deleted is not None:
             if deleted <= now_ns:
@@ -211,12 +210,12 @@ def _add_drain(sample: ClusterSample, of_node: NodeOutlook) -> None:
     ]
     for pod in of_node.pods:
         deleted = pod.metadata.deletion_timestamp
-        if pod.status.phase in TERMINAL_PHASES or _is_mirror(pod):
+        if pod.status.phase in TERMINAL_PHASES or is_mirror_pod(pod):
             continue
         if deleted is not None:
             gate = "finalizer" if pod.metadata.finalizers else "stopping"
             _wait(sample, gate, now_ns - deleted)
-        elif began and began[0] is not None and not _of_daemon_set(pod):
+        elif began and began[0] is not None and not is_daemon_pod(pod):
             _wait(sample, "eviction", now_ns - began[0])
 
 
@@ -224,12 +223,3 @@ def _wait(sample: ClusterSample, gate: str, waited_ns: int) -> None:
     if waited_ns > 0:
         seconds = waited_ns / SECOND_NS
         sample.drain_waits[gate] = max(sample.drain_waits.get(gate, 0.0), seconds)
-
-
-def _is_mirror(pod: Pod) -> bool:
-    return ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or {})
-
-
-def _of_daemon_set(pod: Pod) -> bool:
-    owner = controller_of(pod.metadata)
-    return owner is not None and owner.kind == "DaemonSet"

@@ -16,7 +16,13 @@ import msgspec
 
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Taint
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, ContainerStatus, Pod, PodCondition
+from kubectl_nodelife.kube.pod import (
+    TERMINAL_PHASES,
+    ContainerStatus,
+    Pod,
+    PodCondition,
+    is_daemon_pod,
+)
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import (
@@ -249,10 +255,8 @@ def never_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Itera
     taints = no_execute_taints(node.taints) or (_coming_taint(node),)
     if eviction_forecast(pod, taints).after_seconds is not None:
         return
-    owner = controller_of(pod.metadata)
-    daemon = owner is not None and owner.kind == "DaemonSet"
     yield PodFinding(
-        name=classes.DAEMONSET_NEVER_EVICTED if daemon else classes.NEVER_EVICTED,
+        name=classes.DAEMONSET_NEVER_EVICTED if is_daemon_pod(pod) else classes.NEVER_EVICTED,
         pod=pod,
         node=node,
         rules=context.rules,

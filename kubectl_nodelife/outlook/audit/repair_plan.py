@@ -30,7 +30,7 @@ import msgspec
 from kubectl_nodelife.engine.actions import DeletePod, SetPodReady
 from kubectl_nodelife.engine.calls import Request, request_of
 from kubectl_nodelife.kube.meta import Time, controller_of
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.kube.wellknown import (
     FALSE,
@@ -45,7 +45,6 @@ from kubectl_nodelife.kubelet.conditions import (
     containers_ready_condition,
     is_sidecar,
 )
-from kubectl_nodelife.kubelet.pods import is_mirror_pod
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.outlook.audit import CAP, classes
 from kubectl_nodelife.outlook.audit.classes import (

@@ -23,10 +23,10 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, eviction_rate
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import zone_display, zone_key
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.taints import tolerates
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
-from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR, NO_EXECUTE
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.kube.workload import PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import (
@@ -262,7 +262,7 @@ def _kept_by(
     pod: Pod, cluster: Cache, rates: Mapping[str, float], zone_of: Callable[[str], str]
 ) -> str:
     """The field of AtRisk for a pod on a lost node."""
-    if ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or {}):
+    if is_mirror_pod(pod):
         return "mirror"
     node = cluster.nodes.get(pod.spec.node_name)
     taints = [t for t in node.spec.taints if t.effect == NO_EXECUTE] if node is not None else []

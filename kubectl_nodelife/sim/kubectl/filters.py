@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.meta import OwnerReference, controller_of
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.wellknown import ANNOTATION_CONFIG_MIRROR
 from kubectl_nodelife.sim.kubectl.options import (
     FLAG_DELETE_EMPTYDIR_DATA,
     FLAG_FORCE,
@@ -77,7 +76,7 @@ def decide(pod: Pod, options: DrainOptions, owners: OwnerLookup, now_ns: int) ->
         decision = _daemon_set(pod, owner, options, owners)
         if decision.verb != DELETE:
             return decision
-    if is_mirror(pod):
+    if is_mirror_pod(pod):
         return Decision(KEEP, "mirror", "a static pod of the node itself")
     if has_empty_dir(pod) and not over:
         if not options.delete_emptydir_data:
@@ -170,11 +169,6 @@ def _by_message(decided: Iterable[tuple[Pod, Decision]]) -> list[str]:
 
 
 _CANNOT = "cannot delete "
-
-
-def is_mirror(pod: Pod) -> bool:
-    """True if the pod is the API's image of a static pod."""
-    return ANNOTATION_CONFIG_MIRROR in (pod.metadata.annotations or ())
 
 
 def has_empty_dir(pod: Pod) -> bool:
