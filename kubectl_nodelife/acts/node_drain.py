@@ -47,6 +47,10 @@ from kubectl_nodelife.sim.kubectl.options import DrainOptions
 DRAIN: Final = "drain"
 LOOK_S: Final = LOOK_NS / SECOND_NS
 NODE_LOOKS: Final = 5
+ENDLESS: Final = (
+    "kubectl drain would now wait for these pods, which nobody deletes in a dry run, until "
+    "--timeout; from v1.37 on it does not"
+)
 BLIND_S: Final = 30.0
 """So long the pods may stay unreadable."""
 
@@ -94,9 +98,8 @@ class NodeDrain:
         self._chunk_size = chunk_size
         self._held = ""
         self._refusals: dict[str, str] = {}
-        suffix = " (server dry run)" if session.order.dry_run else ""
         self._turn: NodeRun[SeenPod] = NodeRun(
-            node.name, options, say=self._show_line, suffix=suffix
+            node.name, options, say=self._show_line, dry_run=session.order.dry_run
         )
 
     @property
@@ -119,6 +122,8 @@ class NodeDrain:
         try:
             if self._session.order.dry_run:
                 await asyncio.gather(*(self._remove(carrier, target) for target in self.pods))
+                if self._turn.waits:
+                    self._warn(ENDLESS)
             else:
                 await self._remove_all(carrier)
         except ExceptionGroup as errors:

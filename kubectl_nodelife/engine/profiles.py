@@ -54,6 +54,9 @@ SWITCHES: Final[dict[str, Span]] = {
     "refusals_name_budget": (37, None),  # a 403 of an eviction has the cause DisruptionBudget
     "syncs_every_budget": (38, None),  # a pod's change syncs each budget that it concerns
     "empty_selector_spreads": (38, None),  # labelSelector: {} in a spread constraint counts pods
+    "dry_run_ends": (37, None),  # kubectl drain --disable-eviction waits for nobody in a dry run
+    "waiting_for_detach": (37, None),  # no longer "Multi-Attach error" in FailedAttachVolume
+    "eviction_tells_version": (38, None),  # the Status of an eviction has the pod's version
     "detach_when_node_is_gone": (38, None),  # nothing is mounted on a deleted node (#136029)
 }
 

@@ -265,6 +265,22 @@ TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 """The phases of a pod that has ended, whatever becomes of its object."""
 
 
+class VolumeHealthCondition(ApiStruct, frozen=True):
+    """`core/v1.VolumeHealthCondition`: `Inaccessible`, `DataLoss` or `Degraded`, and why."""
+
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class PodVolumeHealth(ApiStruct, frozen=True):
+    """`core/v1.PodVolumeHealth`: what is wrong with one volume of a pod; empty: nothing is."""
+
+    name: str = ""
+    health_conditions: tuple[VolumeHealthCondition, ...] = ()
+    last_transition_time: Time | None = None
+
+
 class PodStatus(ApiStruct, frozen=True):
     """`core/v1.PodStatus`. `container_statuses is None` means that the key is absent."""
 
@@ -281,6 +297,7 @@ class PodStatus(ApiStruct, frozen=True):
     host_ip: str = field(default="", name="hostIP")
     pod_ip: str = field(default="", name="podIP")
     qos_class: str = ""
+    volume_health: tuple[PodVolumeHealth, ...] = ()
 
     def condition(self, type_: str) -> PodCondition | None:
         """The first condition of that type, or None. Follows upstream's `GetPodCondition`."""

@@ -17,7 +17,7 @@ on an answer, and depends on neither a network nor a simulated world.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from copy import copy
 from typing import Final, Protocol
 
@@ -30,6 +30,8 @@ from kubectl_nodelife.kube.pod import (
     ContainerStatus,
     Pod,
     PodStatus,
+    PodVolumeHealth,
+    VolumeHealthCondition,
     is_mirror_pod,
 )
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -177,6 +179,22 @@ class PodStatusMachine:
         status = _with_container(cached.status, container, replace(container, started=started))
         return self._accept(pod, status, now_ns)
 
+    def set_pod_volume_health(
+        self, pod_uid: str, volume: str, conditions: Sequence[VolumeHealthCondition], now_ns: int
+    ) -> bool:
+        """Take what a volume's driver reports; True if it made a new version. Another message
+        alone makes none. Follows `SetPodVolumeHealth`, behind the gate CSIVolumeHealth."""
+        pod, cached = self.pods.by_uid(pod_uid), self.statuses.get(pod_uid)
+        if pod is None or cached is None or not self.rules.volume_health:
+            return False
+        health = {entry.name: entry for entry in cached.status.volume_health}
+        before = health.get(volume, PodVolumeHealth())
+        if _words_of(before.health_conditions) == _words_of(conditions):
+            return False
+        health[volume] = PodVolumeHealth(volume, tuple(conditions), Time(now_ns))
+        status = replace(cached.status, volume_health=tuple(health.values()))
+        return self._accept(pod, status, now_ns)
+
     def terminate_pod(self, pod: Pod, now_ns: int) -> bool:
         """The kubelet has stopped the pod, or found it gone. Follows `TerminatePod`."""
         cached = self.statuses.get(pod.uid)
@@ -292,7 +310,8 @@ class PodStatusMachine:
             return False
         status = with_last_transition_times(status, old, self._timed_conditions(), now_ns)
         start_time = old.start_time or status.start_time or Time(now_ns)
-        status = replace(status, start_time=start_time)
+        volume_health = status.volume_health or old.volume_health
+        status = replace(status, start_time=start_time, volume_health=volume_health)
         status = normalize_status(pod.spec, status, self.rules)
         if cached is not None and not force and self._is_equal(cached.status, status):
             return False
@@ -394,6 +413,11 @@ def _with_container(status: PodStatus, old: ContainerStatus, new: ContainerStatu
         container_statuses=regular and tuple(new if s is old else s for s in regular),
         init_container_statuses=init and tuple(new if s is old else s for s in init),
     )
+
+
+def _words_of(conditions: Sequence[VolumeHealthCondition]) -> set[tuple[str, str]]:
+    """What of a volume's health is compared. Follows `VolumeHealthConditionSetsEqual`."""
+    return {(condition.status, condition.reason) for condition in conditions}
 
 
 class GetPodCall(msgspec.Struct, frozen=True):

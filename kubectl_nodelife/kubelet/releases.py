@@ -38,6 +38,8 @@ SINCE_UNTIL: Final[dict[str, Span]] = {
     "resource_claims": (28, None),
     "ready_to_start_says_why": (37, None),
     "evicted_stays_failed": (38, None),  # PR 142761
+    "volume_health": (37, None),  # by the gate CSIVolumeHealth
+    "volume_health_in_seconds": (38, None),
     "listing_blinds_reconcile": (15, 18),  # PR 77661 broke it in 1.15, PR 84951 fixed it
 }
 
@@ -92,6 +94,10 @@ class StatusRules(msgspec.Struct, frozen=True):
     """PodReadyToStartContainers that is False has a reason and a message."""
     evicted_stays_failed: bool
     """A pod that the kubelet has failed stays Failed though all its containers exit with 0."""
+    volume_health: bool
+    """The kubelet may report the health of a pod's volumes, apart from its generated status."""
+    volume_health_in_seconds: bool
+    """The times of the health of volumes are whole seconds, as the API server gives them back."""
     listing_blinds_reconcile: bool
     """Listing the kubelet's pods overwrites what reconciling compares with."""
 

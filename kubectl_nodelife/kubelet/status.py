@@ -46,6 +46,12 @@ def normalize_status(spec: PodSpec, status: PodStatus, rules: StatusRules) -> Po
     ephemeral = status.ephemeral_container_statuses
     if rules.ephemeral_counted and ephemeral:
         ephemeral = _by_container_name(_each(ephemeral, limit))
+    volume_health = status.volume_health
+    if rules.volume_health_in_seconds and volume_health:
+        volume_health = tuple(
+            replace(health, last_transition_time=_whole_seconds(health.last_transition_time))
+            for health in volume_health
+        )
     return replace(
         status,
         start_time=_whole_seconds(status.start_time),
@@ -53,6 +59,7 @@ def normalize_status(spec: PodSpec, status: PodStatus, rules: StatusRules) -> Po
         container_statuses=regular and _by_container_name(_each(regular, limit)),
         init_container_statuses=init and _in_order_of_spec(spec, _each(init, limit)),
         ephemeral_container_statuses=ephemeral,
+        volume_health=volume_health,
     )
 
 

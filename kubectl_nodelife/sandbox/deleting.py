@@ -119,8 +119,11 @@ class Deleter:
         self._api.put("Pod", replace(pod, status=replace(pod.status, conditions=conditions)))
         marked = self._writer.find(target)
         assert isinstance(marked.obj, Pod)
-        self._delete_pod(target, marked, marked.obj, options)
-        return {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
+        deleted = self._delete_pod(target, marked, marked.obj, options)
+        answer = {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}
+        if self._api.profile.has("eviction_tells_version"):
+            answer["metadata"] = {"resourceVersion": deleted["metadata"]["resourceVersion"]}
+        return answer
 
     def collect(self, uid: str) -> None:
         """Delete what belongs to an object that is gone, unless it was to be orphaned."""

@@ -36,6 +36,10 @@ from kubectl_nodelife.workloads.volumes import claim_names
 MAX_WAIT_FOR_UNMOUNT_NS: Final = 6 * MINUTE_NS
 """maxWaitForUnmountDuration of the attach-detach controller."""
 
+WAITING: Final = "Waiting for detach"
+MULTI_ATTACH: Final = "Multi-Attach error"
+"""How FailedAttachVolume begins, from v1.37 on and before."""
+
 _SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _LOOK_AGAIN_NS: Final = SECOND_NS
 
@@ -98,8 +102,10 @@ class AttachedVolumes:
         for claim in self._claims(pod):
             holder = self._holder.get(claim, pod.spec.node_name)
             if holder != pod.spec.node_name:
-                why = f"its volume of claim {claim[1]} is attached to {holder}"
-                self._world.api.note(event_record(pod, "FailedAttachVolume", why, warning=True))
+                api = self._world.api
+                words = WAITING if api.profile.has("waiting_for_detach") else MULTI_ATTACH
+                why = f"{words} for the volume of claim {claim[1]}: it is attached to {holder}"
+                api.note(event_record(pod, "FailedAttachVolume", why, warning=True))
                 self.waits[pod.key] = holder
                 return True
         self._attach(pod)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import to_builtins
+
 from kubectl_nodelife.kube.pod import ContainerState, PodCondition, PodStatus
 from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kubelet.releases import StatusRules
@@ -183,11 +185,27 @@ def ready_transition(seen: Observed, wanted: str) -> None:
     assert format_time(ready.last_transition_time) == wanted
 
 
+def status(seen: Observed, wanted: Any) -> None:
+    """The cached status, as far as the case gives it."""
+    assert covers(to_builtins(seen.status, enc_hook=format_time), wanted)
+
+
+def covers(have: Any, wanted: Any) -> bool:
+    """True if `have` shows what is wanted; fields of objects that nobody names are its own."""
+    if isinstance(wanted, dict):
+        return all(covers((have or {}).get(key), value) for key, value in wanted.items())
+    if isinstance(wanted, list):
+        same = len(have or ()) == len(wanted)
+        return same and all(covers(h, w) for h, w in zip(have or (), wanted, strict=True))
+    return bool(have == wanted) or not (have or wanted)
+
+
 def api_status(seen: Observed, wanted: Any) -> None:
     seen.world.check_api_status(wanted)
 
 
 CHECKS: dict[str, Check] = {
+    "status": status,
     "apiStatus": api_status,
     "pendingUpdates": pending_updates,
     "pendingUpdatesTotal": pending_total,
@@ -246,4 +264,5 @@ TOPICS = {
     "needs_update_needs_reconcile": sequence,
     "sync_sequences": sequence,
     "terminate_pod": sequence,
+    "volume_health": sequence,
 }

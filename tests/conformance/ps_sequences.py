@@ -12,7 +12,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import ObjectMeta
-from kubectl_nodelife.kube.pod import Container, Pod, PodStatus
+from kubectl_nodelife.kube.pod import Container, Pod, PodStatus, VolumeHealthCondition
 from kubectl_nodelife.kube.times import format_time, parse_time
 from kubectl_nodelife.kubelet.containers import (
     ContainerStep,
@@ -184,6 +184,11 @@ class World:
         uid, container = self.pod_of({}).uid, step["containerID"]
         self.machine.set_container_startup(uid, container, step["started"], self.now_ns)
 
+    def set_pod_volume_health(self, step: Case) -> bool:
+        conditions = read(step.get("conditions") or [], tuple[VolumeHealthCondition, ...])
+        uid, volume = self.pod_of(step).uid, step["volume"]
+        return self.machine.set_pod_volume_health(uid, volume, conditions, self.now_ns)
+
     def terminate_pod(self, step: Case) -> None:
         self.machine.terminate_pod(self.pod_of(step), self.now_ns)
 
@@ -278,6 +283,7 @@ OPS = {
     "setPodStatus": World.set_pod_status,
     "setContainerReadiness": World.set_container_readiness,
     "setContainerStartup": World.set_container_startup,
+    "setPodVolumeHealth": World.set_pod_volume_health,
     "terminatePod": World.terminate_pod,
     "removeOrphanedStatuses": World.remove_orphaned_statuses,
     "syncBatch": World.sync_batch,

@@ -13,6 +13,7 @@ from typing import Any
 from tests.conformance import (
     api_budgets,
     ds_vectors,
+    kubectl_drain,
     nl_calls,
     nl_controller,
     nl_podgc,
@@ -29,6 +30,7 @@ Adapter = Callable[[Case], None]
 ADAPTERS = (
     api_budgets,
     ds_vectors,
+    kubectl_drain,
     nl_calls,
     nl_controller,
     nl_podgc,

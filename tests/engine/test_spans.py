@@ -41,6 +41,9 @@ NODES = {
     "refusals_name_budget": (37, None),
     "syncs_every_budget": (38, None),
     "empty_selector_spreads": (38, None),
+    "dry_run_ends": (37, None),
+    "waiting_for_detach": (37, None),
+    "eviction_tells_version": (38, None),
     "detach_when_node_is_gone": (38, None),
 }
 
@@ -68,6 +71,8 @@ KUBELET_STATUS = {
     "resource_claims": (28, None),
     "ready_to_start_says_why": (37, None),
     "evicted_stays_failed": (38, None),
+    "volume_health": (37, None),
+    "volume_health_in_seconds": (38, None),
     "listing_blinds_reconcile": (15, 18),
 }
 

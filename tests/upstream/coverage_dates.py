@@ -46,6 +46,15 @@ _OUT_OF_SERVICE: Final = Mark("", PODGC, r"gcTerminating", gate="NodeOutOfServic
 
 AROUND: Final = (
     Dated(
+        (rule("waiting_for_detach"),),
+        ("FailedAttachVolume says Waiting for detach",),
+        ("FailedAttachVolume says Multi-Attach error",),
+    ),
+    Dated(
+        (rule("eviction_tells_version"),),
+        ("the Status that answers an eviction has the pod's resourceVersion",),
+    ),
+    Dated(
         (rule("refusals_name_budget"),),
         (
             "a 403 for a budget of negative or unconfirmed disruptions has the cause "
@@ -384,6 +393,17 @@ KUBELETS: Final = (
     Dated(
         (rule("ready_to_start_says_why"),),
         ("PodReadyToStartContainers that is False has a reason and a message",),
+    ),
+    Dated(
+        (rule("volume_health"),),
+        (
+            "the health of a pod's volumes is kept apart from the generated status, and another "
+            "message alone is not sent",
+        ),
+    ),
+    Dated(
+        (rule("volume_health_in_seconds"),),
+        ("the times of the health of volumes are whole seconds",),
     ),
     Dated(
         (rule("evicted_stays_failed"),),

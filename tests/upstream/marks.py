@@ -25,6 +25,7 @@ EVICTION = "pkg/registry/core/pod/storage/eviction.go"
 DISRUPTION = "pkg/controller/disruption/disruption.go"
 SPREAD = "pkg/scheduler/framework/plugins/podtopologyspread/common.go"
 ATTACH = "pkg/controller/volume/attachdetach/attach_detach_controller.go"
+RECONCILER = "pkg/controller/volume/attachdetach/reconciler/reconciler.go"
 KUBELET_PODS = "pkg/kubelet/kubelet_pods.go"
 POD_UTIL = "pkg/api/v1/pod/util.go"
 PATCH = "pkg/util/pod/pod.go"
@@ -116,6 +117,8 @@ MARKS: dict[str, tuple[Mark, ...]] = {
         ),
         Mark("syncs_every_budget", DISRUPTION, r"getPdbsForPod"),
         Mark("empty_selector_spreads", SPREAD, r"labels\.MatchesNothing\(selector\)"),
+        Mark("waiting_for_detach", RECONCILER, r'"Waiting for detach"'),
+        Mark("eviction_tells_version", EVICTION, r"ResourceVersion: deletedPodRV"),
         Mark("detach_when_node_is_gone", ATTACH, r"processVolumesInUse\(logger, nodeName, nil\)"),
         Mark("decide_on_current", LIFECYCLE, r"switch currentReadyCondition\.Status"),
         Mark("monitor_workers", LIFECYCLE, r"workqueue\.ParallelizeUntil\("),
@@ -170,6 +173,8 @@ MARKS: dict[str, tuple[Mark, ...]] = {
         Mark("restart_all_containers", STATUS, r"RestartAllContainers", gate=_ALL),
         Mark("ready_to_start_says_why", GENERATE, r"PodSandboxNotReadyReason"),
         Mark("evicted_stays_failed", KUBELET_PODS, r"s\.Phase != v1\.PodFailed \{\n\t+switch"),
+        Mark("volume_health", STATUS, r"func \(m \*manager\) SetPodVolumeHealth"),
+        Mark("volume_health_in_seconds", STATUS, r"normalizeTimeStamp\(&status\.VolumeHealth"),
         Mark("resource_claims", STATUS, r"ResourceClaimStatuses = old"),
     ),
 }

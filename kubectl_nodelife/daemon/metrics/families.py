@@ -71,7 +71,7 @@ _UPSTREAM: Final = (
         (),
         "15",
         "Seconds from the decision to delete a pod until it was deleted. In seconds: upstream's "
-        "value is multiplied by 1e9 by mistake.",
+        "value is multiplied by 1e9 by mistake up to v1.37.",
         DELETION_BUCKETS,
     ),
     _counter("pod_gc_collector_force_delete_pods_total", "", "1", "Pods that the pod GC deletes."),

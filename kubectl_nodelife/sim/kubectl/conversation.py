@@ -98,8 +98,8 @@ class NodeRun(Generic[PodT]):
 
     `decisions`: the filters' decision on each pod that was listed. `refused`: one of them objected
     and nothing was touched. `left`: how many targets are not finished. `deadline_ns`: when
-    --timeout is over, None before it runs. `end_ns` is None for a turn that never ends. `suffix`:
-    what a dry run adds to its lines.
+    --timeout is over, None before it runs. `end_ns` is None for a turn that never ends. `dry_run`:
+    nothing that is sent is done.
     """
 
     __slots__ = (
@@ -107,12 +107,12 @@ class NodeRun(Generic[PodT]):
         "_say",
         "deadline_ns",
         "decisions",
+        "dry_run",
         "end_ns",
         "left",
         "name",
         "refused",
         "start_ns",
-        "suffix",
         "targets",
     )
 
@@ -122,7 +122,8 @@ class NodeRun(Generic[PodT]):
         options: DrainOptions,
         start_ns: int = 0,
         say: Say | None = None,
-        suffix: str = "",
+        *,
+        dry_run: bool = False,
     ) -> None:
         self.name = name
         self.start_ns = start_ns
@@ -134,7 +135,7 @@ class NodeRun(Generic[PodT]):
         self.end_ns: int | None = None
         self._options = options
         self._say = say
-        self.suffix = suffix
+        self.dry_run = dry_run
 
     def fork(self, listed: Callable[[PodT], PodT], moved: dict[object, object]) -> NodeRun[PodT]:
         """The same in a fork of the cluster; `moved` notes what this and its targets became."""
@@ -145,6 +146,18 @@ class NodeRun(Generic[PodT]):
         moved.update(zip(self.targets, other.targets, strict=True))
         moved[self] = other
         return other
+
+    @property
+    def suffix(self) -> str:
+        """What a dry run adds to its lines."""
+        return " (server dry run)" if self.dry_run else ""
+
+    @property
+    def waits(self) -> bool:
+        """True if kubectl waits for pods to be gone; in a dry run there would be no end to that."""
+        if self.dry_run and not (self._options.disable_eviction and self._options.waits_in_dry_run):
+            return False
+        return any(t.waits_ns is not None and t.outcome is None for t in self.targets)
 
     @property
     def drained(self) -> bool:

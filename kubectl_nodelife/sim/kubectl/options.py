@@ -21,7 +21,8 @@ class DrainOptions:
 
     `grace_period_seconds` negative: the pod's own. `timeout_ns` 0: for ever, else per node.
     `skip_wait_seconds` 0: never skip. `daemon_sets_by_kind` is not a flag but depends on kubectl's
-    release: until v1.33 an owner of kind DaemonSet counted as one whatever its API group.
+    release: until v1.33 an owner of kind DaemonSet counted as one whatever its API group. Nor is
+    `waits_in_dry_run`: until v1.36 --disable-eviction --dry-run=server waits for pods to go, too.
     """
 
     force: bool = False
@@ -33,6 +34,7 @@ class DrainOptions:
     pod_selector: str = ""
     skip_wait_seconds: int = 0
     daemon_sets_by_kind: bool = False
+    waits_in_dry_run: bool = False
 
     @property
     def requested_grace(self) -> int | None:
@@ -46,9 +48,10 @@ class DrainOptions:
     def of_release(self, profile: Profile) -> DrainOptions:
         """These options for the kubectl of that release."""
         by_kind = profile.has("drains_daemon_sets_by_kind")
-        if by_kind == self.daemon_sets_by_kind:
+        waits = not profile.has("dry_run_ends")
+        if (by_kind, waits) == (self.daemon_sets_by_kind, self.waits_in_dry_run):
             return self
-        return replace(self, daemon_sets_by_kind=by_kind)
+        return replace(self, daemon_sets_by_kind=by_kind, waits_in_dry_run=waits)
 
     def with_flags(self, flags: tuple[str, ...]) -> DrainOptions:
         """These options with the flags named set, as `FLAG_FORCE` and its like."""
