@@ -53,6 +53,7 @@ SWITCHES: Final[dict[str, Span]] = {
     "health_follows_node": (38, None),  # a deleted node is forgotten
     "refusals_name_budget": (37, None),  # a 403 of an eviction has the cause DisruptionBudget
     "syncs_every_budget": (38, None),  # a pod's change syncs each budget that it concerns
+    "pops_backoff_queue": (33, None),  # an idle scheduler tries a pod before its back-off is over
     "empty_selector_spreads": (38, None),  # labelSelector: {} in a spread constraint counts pods
     "dry_run_ends": (37, None),  # kubectl drain --disable-eviction waits for nobody in a dry run
     "waiting_for_detach": (37, None),  # no longer "Multi-Attach error" in FailedAttachVolume

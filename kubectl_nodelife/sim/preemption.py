@@ -1,10 +1,10 @@
 """Preemption by the simulated scheduler: a pod that fits nowhere makes room by its priority.
 
 Follows pkg/scheduler/framework/preemption and plugins/defaultpreemption: on each node the pods of
-lower priority are removed, then as many as possible are put back, those with the highest priority
-first, and the node with the least important victims is chosen. Left out: budgets (upstream prefers
-victims that break none, and breaks them where it must), and what inter-pod affinity and the spread
-would allow once the victims are gone.
+lower priority are removed, then as many as possible are put back, those first whose budget would be
+broken, then those with the highest priority, and the node with the least important victims is
+chosen. Its room is kept for the pod until that is bound (`PlacementSimulator.nominate`). Left out:
+what inter-pod affinity and the spread would allow once the victims are gone.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, whole_seconds
 from kubectl_nodelife.sim.api import CLUSTER, deletion, event_record
 from kubectl_nodelife.sim.timeline import OWNER
 from kubectl_nodelife.sim.world import World
+from kubectl_nodelife.workloads.placement import priority
 
 CANDIDATE_PERCENT: Final = 10
 CANDIDATES_AT_LEAST: Final = 100
 """minCandidateNodesPercentage and minCandidateNodesAbsolute of DefaultPreemptionArgs."""
+
+_ABOVE_ZERO: Final = 1 << 31
+"""What makes each priority count in a sum, so that two victims weigh more than one of them."""
 
 NEVER: Final = "Never"
 """The preemptionPolicy of a pod that waits for its turn whatever its priority."""
@@ -33,13 +37,16 @@ NEVER: Final = "Never"
 class Candidate(NamedTuple):
     """A node with the pods that would have to go, in the order in which nodes are compared.
 
-    Follows `pickOneNodeForPreemption`: the lowest of the highest priorities, then the lowest sum,
-    then the fewest, then the node's name (there: whose most important pods started last).
+    Follows `pickOneNodeForPreemption`: the fewest victims whose budget is broken, then the lowest
+    of the highest priorities, then the lowest sum, then the fewest, then whose most important
+    victim started last, then the node's name (there: chance).
     """
 
+    violations: int
     highest: int
     total: int
     number: int
+    started: int
     node: str
     victims: tuple[Pod, ...]
 
@@ -50,7 +57,6 @@ class Preemption:
     def __init__(self, world: World, *, marks: bool) -> None:
         self._world = world
         self._marks = marks
-        self._nominated: dict[Key, str] = {}
         world.join(self)
         world.scheduler.ask_when_unschedulable(self.unschedulable)
 
@@ -58,12 +64,11 @@ class Preemption:
         """The same in a fork of the world."""
         other = Preemption.__new__(Preemption)
         other._world, other._marks = world, self._marks
-        other._nominated = dict(self._nominated)
         return other
 
     def unschedulable(self, pod: Pod) -> None:
         """A pod was tried and fits on no node: look for victims right after."""
-        if priority(pod) > 0 and pod.spec.preemption_policy != NEVER:
+        if pod.spec.preemption_policy != NEVER:
             at_ns = self._world.api.now_ns + MILLISECOND_NS
             self._world.agenda.add(at_ns, OWNER, self._preempt, (pod.key, pod.uid))
 
@@ -71,11 +76,18 @@ class Preemption:
         pod = self._world.api.store.pods.get(whose[0])
         if pod is None or pod.uid != whose[1] or pod.spec.node_name or self._waits(pod):
             return
-        found = list(islice(self._candidates(pod), self._most_candidates()))
-        if not found:
+        placement = self._world.scheduler.placement
+        if placement.place(pod) is not None:
             return
-        best = min(found)
-        self._nominated[pod.key] = best.node
+        candidates = list(islice(self._candidates(pod), self._most_candidates()))
+        if not candidates:
+            placement.nominate(pod, None)
+            return
+        best = min(candidates)
+        for other in placement.nominated_to(best.node):
+            if priority(other) < priority(pod):
+                placement.nominate(other, None)
+        placement.nominate(pod, best.node)
         for victim in best.victims:
             self._evict(victim, pod, best.node)
 
@@ -94,7 +106,7 @@ class Preemption:
 
         Follows `PodEligibleToPreemptOthers`.
         """
-        node = self._nominated.get(pod.key)
+        node = self._world.scheduler.placement.nominated_node(pod)
         return node is not None and any(
             other.metadata.deletion_timestamp is not None and priority(other) < priority(pod)
             for other in self._world.api.store.pods_on(node)
@@ -110,15 +122,42 @@ class Preemption:
         ]
         if not lower or not fits(pod, node, lower):
             return None
+        lower.sort(key=_importance)
+        broken = self._breaking(lower)
         victims = list(lower)
-        for other in sorted(lower, key=_importance):
+        for other in sorted(lower, key=lambda pod: pod.uid not in broken):
             without = [victim for victim in victims if victim is not other]
             if fits(pod, node, without):
                 victims = without
         if not victims:
             return None
-        priorities = [priority(victim) for victim in victims]
-        return Candidate(max(priorities), sum(priorities), len(victims), node, tuple(victims))
+        return Candidate(
+            sum(victim.uid in broken for victim in victims),
+            priority(victims[0]),
+            sum(priority(victim) + _ABOVE_ZERO for victim in victims),
+            len(victims),
+            -min(_started(v) for v in victims if priority(v) == priority(victims[0])),
+            node,
+            tuple(victims),
+        )
+
+    def _breaking(self, pods: list[Pod]) -> set[str]:
+        """The uids of those whose eviction breaks a budget, if they go in this order.
+
+        Follows `filterPodsWithPDBViolation`.
+        """
+        allowed: dict[Key, int] = {}
+        broken = set()
+        for pod in pods:
+            for ledger in self._world.disruption.budgets_of(pod):
+                budget = ledger.budget
+                if pod.name in (budget.status.disrupted_pods or {}):
+                    continue
+                room = allowed.get(budget.key, budget.status.disruptions_allowed) - 1
+                allowed[budget.key] = room
+                if room < 0:
+                    broken.add(pod.uid)
+        return broken
 
     def _evict(self, victim: Pod, pod: Pod, node: str) -> None:
         if victim.metadata.deletion_timestamp is not None:
@@ -150,12 +189,11 @@ class Preemption:
         self._world.start(api.note(gone), api.now_ns)
 
 
-def priority(pod: Pod) -> int:
-    """The pod's priority; 0 where it has none. Follows `PodPriority`."""
-    return pod.spec.priority or 0
-
-
 def _importance(pod: Pod) -> tuple[int, int, str]:
     """Sort key: the most important first. Follows `MoreImportantPod`."""
+    return (-priority(pod), _started(pod), pod.name)
+
+
+def _started(pod: Pod) -> int:
     started = pod.status.start_time or pod.metadata.creation_timestamp
-    return (-priority(pod), int(started) if started is not None else 0, pod.name)
+    return int(started) if started is not None else 0

@@ -3,7 +3,9 @@
 `workloads.placement` decides which nodes fit; this module, which pod is next. Pods that fit on no
 node wait in one line for each class of equal pods. A line is tried again when something changed,
 but not before its back-off is over, as in pkg/scheduler/backend/queue: 1 s after the first attempt
-that failed, twice as long after each further one, 10 s at most.
+that failed, twice as long after each further one, 10 s at most; since 1.33 an idle scheduler does
+not wait for its end (`SchedulerPopFromBackoffQ`). Of those whose turn it is the one
+of the highest priority goes first (`PrioritySort`).
 
 The filters read the simulated API's objects through `StoreCache`: nodes, what their pods leave,
 volumes.
@@ -28,7 +30,7 @@ from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClai
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.sim.api import Api, event_record
 from kubectl_nodelife.sim.timeline import OWNER, Agenda, NotForkableError
-from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node
+from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node, priority
 from kubectl_nodelife.workloads.placement_rules import SchedulerCache
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses, RoomOnNodes, stock
 from kubectl_nodelife.workloads.scheduling import NodeInfo
@@ -46,9 +48,12 @@ REASON_NOT_READY = "node(s) were not ready"
 
 
 class _Waiting(NamedTuple):
-    """A pod that waits for a node: its turn, and which pod it was."""
+    """A pod that waits for a node: its turn, and which pod it was.
 
-    turn: int
+    `turn`: its priority, negated, and its number.
+    """
+
+    turn: tuple[int, int]
     key: Key
     uid: str
 
@@ -173,6 +178,7 @@ class Scheduler:
             if pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
                 continue
             if pod.status.phase in ("", "Pending"):
+                self.placement.nominate(pod, pod.status.nominated_node_name or None)
                 tried = pod.status.condition("PodScheduled")
                 self._line_up(pod)
                 if tried is None or tried.status != "False":
@@ -202,20 +208,21 @@ class Scheduler:
         return self.placement.place(pod)
 
     def place_waiting(self) -> None:
-        """Try again for the pods that fit nowhere, if something changed since: in the order in
-        which they came; a class is left once one of its pods still fits nowhere.
+        """Try again for the pods that fit nowhere, if something changed since: in the order of
+        their turns; a class is left once one of its pods still fits nowhere.
         """
         if not self._look_again:
             return
         self._look_again = False
         now_ns = self._api.now_ns
+        idle = self._api.profile.has("pops_backoff_queue")
         turns = []
         for i, (name, line) in enumerate(self._waiting.items()):
             line.moved |= self._changed
             if not line.moved:
                 continue
             due_ns = line.due_ns()
-            if due_ns <= now_ns:
+            if idle or due_ns <= now_ns:
                 line.moved = False
                 turns.append((line.first().turn, i, name))
             elif not line.backs_off:
@@ -261,7 +268,7 @@ class Scheduler:
         if line is None:
             line = self._waiting[name] = _Line()
         before = line.pods.get(pod.key, before)
-        turn = self._next_turn if before is None else before.turn
+        turn = (-priority(pod), self._next_turn) if before is None else before.turn
         self._next_turn += 1
         line.pods[pod.key] = _Waiting(turn, pod.key, pod.uid)
         self._line_of[pod.key] = name

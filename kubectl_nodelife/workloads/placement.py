@@ -2,17 +2,18 @@
 
 The filters are `workloads.scheduling`'s, the choice among the nodes that fit is a `Scoring`'s. This
 file keeps the counts behind the filters up while pods come and go, and checks as few nodes as
-possible. A result that nothing fits is certain; the node that is taken is likely. Left out:
-preemption.
+possible. A result that nothing fits is certain; the node that is taken is likely. The room that a
+preemptor's victims leave is kept for it (`nominate`) from pods of lower or equal priority, as
+`addGENominatedPods` (pkg/scheduler/framework/runtime) does; left out there: its rules between pods.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.kube.node import Node, zone_key
@@ -41,6 +42,10 @@ REASON_CLAIM_IN_USE: Final = (
     "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already"
     " in-use by another pod"
 )
+
+
+Kept: TypeAlias = Sequence[tuple[str, PodRequirements]]
+"""(node, room) of pods that wait for victims to go there."""
 
 
 class NoRoom(NamedTuple):
@@ -80,6 +85,7 @@ class PlacementSimulator:
         self._stale: dict[Demands, set[str]] = {}
         self._rules = PlacementRules(cache)
         self._owners = OwnersPods()
+        self._nominated: dict[str, tuple[str, Pod]] = {}
 
     def fork(self, cache: SchedulerCache) -> PlacementSimulator:
         """Another one at the same point, over the fork of the cache; made by sharing."""
@@ -96,6 +102,7 @@ class PlacementSimulator:
         }
         other._rules = self._rules.fork(cache)
         other._owners = self._owners.fork()
+        other._nominated = dict(self._nominated)
         return other
 
     # --- what changes ----------------------------------------------------------------------------
@@ -122,6 +129,8 @@ class PlacementSimulator:
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod came, went, was bound, has ended, or began to terminate."""
         before, after = _place_of(old), _place_of(new)
+        if self._nominated and old is not None and (new is None or after or new.uid != old.uid):
+            self.nominate(old, None)
         if before != after:
             self._owners.moved(new or old, before, after)
             if new is not None and after:
@@ -199,6 +208,32 @@ class PlacementSimulator:
         zones = self._zones
         return [zones[name] if name in zones else self.zone(name) for name in names]
 
+    # --- who waits for victims to go --------------------------------------------------------------
+
+    def nominate(self, pod: Pod, name: str | None) -> None:
+        """Keep room on the node for a pod without one; None: no longer."""
+        if name is None:
+            self._nominated.pop(pod.uid, None)
+        else:
+            self._nominated[pod.uid] = (name, pod)
+
+    def nominated_node(self, pod: Pod) -> str | None:
+        """The node whose room is kept for the pod."""
+        nomination = self._nominated.get(pod.uid)
+        return None if nomination is None else nomination[0]
+
+    def nominated_to(self, name: str) -> list[Pod]:
+        """The pods for which room is kept on the node."""
+        return [pod for node, pod in self._nominated.values() if node == name]
+
+    def _kept_from(self, pod: Pod) -> Kept:
+        """The room that is kept for others than this pod."""
+        return [
+            (node, self._classes.room_of(other))
+            for uid, (node, other) in self._nominated.items()
+            if uid != pod.uid and priority(other) >= priority(pod)
+        ]
+
     # --- where to --------------------------------------------------------------------------------
 
     def place(self, pod: Pod) -> str | None:
@@ -207,13 +242,16 @@ class PlacementSimulator:
         wanted = self._rules.wanted(pod, demands)
         if self._nowhere(wanted):
             return None
-        pinned = pinned_node(pod.spec)
+        kept = self._kept_from(pod) if self._nominated else []
+        nominated, pinned = self.nominated_node(pod), pinned_node(pod.spec)
+        if nominated is not None and self._fits(wanted, nominated, kept):
+            return nominated
         if pinned is not None:
-            return pinned if self._fits(wanted, pinned) else None
+            return pinned if self._fits(wanted, pinned, kept) else None
         has_rules = wanted.needs is not NO_NEEDS or wanted.spread or wanted.interpod
         return self._candidates_for(demands).best(
             wanted.requests,
-            partial(self._has_room, wanted),
+            partial(self._has_room, wanted, kept=kept),
             (lambda name: self._obeys(wanted, name)) if has_rules else None,
             self._owners.siblings(pod, self._cache),
         )
@@ -230,7 +268,7 @@ class PlacementSimulator:
             return False
         if self._unstated_room and not node.status.allocatable:
             return True
-        info = self.info(name).copy()
+        info = self._with_kept(name, self._kept_from(pod)).copy()
         for gone in leaving:
             room = self._classes.room_of(gone)
             info.remove(room.requests, room.ports)
@@ -239,7 +277,7 @@ class PlacementSimulator:
     def line_of(self, pod: Pod) -> Hashable:
         """Pods with the same value fit the same nodes: where one waits, all do."""
         class_ = self._rules.class_of(pod, self._classes.demands_of(pod))
-        return (class_, is_daemon_pod(pod), claim_names(pod))
+        return (class_, is_daemon_pod(pod), claim_names(pod), priority(pod))
 
     def follows_pods(self) -> bool:
         """True if a pod that comes may let in another that had nowhere to go."""
@@ -252,8 +290,9 @@ class PlacementSimulator:
         if self._nowhere(wanted):
             return []
         found: list[str] = []
+        kept = self._kept_from(pod)
         for name in self._candidates_for(demands).names():
-            if self._has_room(wanted, name) and self._obeys(wanted, name):
+            if self._has_room(wanted, name, kept) and self._obeys(wanted, name):
                 found.append(name)
                 if len(found) >= most:
                     break
@@ -267,6 +306,7 @@ class PlacementSimulator:
         if nowhere:
             return NoRoom(((nowhere, len(nodes)),), len(nodes))
         reasons: Counter[str] = Counter()
+        kept = self._kept_from(pod)
         pinned = pinned_node(pod.spec)
         if pinned is not None:
             reasons[REASON_AFFINITY] = len(nodes) - (pinned in nodes)
@@ -276,7 +316,7 @@ class PlacementSimulator:
             if reason is not None:
                 reasons[reason] += 1
             else:
-                reasons.update(self._lacks(wanted, name))
+                reasons.update(self._lacks(wanted, name, kept))
         ordered = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         return NoRoom(tuple(item for item in ordered if item[1]), len(self._cache.nodes))
 
@@ -284,16 +324,16 @@ class PlacementSimulator:
         """The demands of the pod's volumes on a node."""
         return self._rules.volume_needs(pod)
 
-    def _fits(self, wanted: PodRequirements, name: str) -> bool:
+    def _fits(self, wanted: PodRequirements, name: str, kept: Kept) -> bool:
         node = self._cache.nodes.get(name)
         if node is None or self._keeps_off(wanted.pod, node) is not None:
             return False
-        return self._has_room(wanted, name) and self._obeys(wanted, name)
+        return self._has_room(wanted, name, kept) and self._obeys(wanted, name)
 
-    def _lacks(self, wanted: PodRequirements, name: str) -> list[str]:
+    def _lacks(self, wanted: PodRequirements, name: str, kept: Kept) -> list[str]:
         """Why the node has no room now."""
-        if not self._has_room(wanted, name):
-            return resource_reasons(wanted, self.info(name))
+        if not self._has_room(wanted, name, kept):
+            return resource_reasons(wanted, self._with_kept(name, kept))
         reason = rule_reason(wanted, self._cache.nodes[name])
         return [] if reason is None else [reason]
 
@@ -301,12 +341,22 @@ class PlacementSimulator:
         """True if volumes, the spread and other pods let the pod go there."""
         return rule_reason(wanted, self._cache.nodes[name]) is None
 
-    def _has_room(self, wanted: PodRequirements, name: str) -> bool:
+    def _has_room(self, wanted: PodRequirements, name: str, kept: Kept) -> bool:
         """True if the node itself has room."""
         if self._unstated_room and not self._cache.nodes[name].status.allocatable:
             return True
         infos = self._infos
-        return not resource_reasons(wanted, infos[name] if name in infos else self.info(name))
+        info = infos[name] if name in infos and not kept else self._with_kept(name, kept)
+        return not resource_reasons(wanted, info)
+
+    def _with_kept(self, name: str, kept: Kept) -> NodeInfo:
+        """The node's free room, less what is kept on it."""
+        info = self.info(name)
+        for node, room in kept:
+            if node == name:
+                info = info.copy()
+                info.add(room.requests, room.ports)
+        return info
 
     def _keeps_off(self, pod: Pod, node: Node) -> str | None:
         """Why the node is excluded for the pod, whatever runs there."""
@@ -352,6 +402,11 @@ class PlacementSimulator:
     def _prefers(self, demands: Demands) -> Prefers:
         """The preference of pods with these demands for a node."""
         return lambda name: preference_of(demands.wanted.pod, self._cache.nodes[name])
+
+
+def priority(pod: Pod) -> int:
+    """The pod's priority; 0 where it has none. Follows `PodPriority`."""
+    return pod.spec.priority or 0
 
 
 def pinned_node(spec: PodSpec) -> str | None:

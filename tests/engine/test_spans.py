@@ -39,6 +39,7 @@ NODES = {
     "lease_circuit_breaker": (37, None),
     "health_follows_node": (38, None),
     "refusals_name_budget": (37, None),
+    "pops_backoff_queue": (33, None),
     "syncs_every_budget": (38, None),
     "empty_selector_spreads": (38, None),
     "dry_run_ends": (37, None),

@@ -89,12 +89,26 @@ def test_a_pod_that_waits_backs_off_as_in_the_schedulers_queue() -> None:
         for second in range(11, 60)
     ]
     events = [{"at": "10s", "apply": pod("p", nodeSelector={"n": "58"})}, *labelled]
-    told = story(controllers=[], duration="3m", objects=[small("far")], events=events)
+    queue = {"controllers": [], "duration": "3m", "objects": [small("far")], "profile": "v1.32"}
+    told = story(**queue, events=events)
     # attempts at 10, 11, 13, 17, 25, 35, 45, 55 and 65 s; the label fits from 58 s to 59 s only
     assert found(told, "RecordEvent", reason="Scheduled") == []
     events[0] = {"at": "10s", "apply": pod("p", nodeSelector={"n": "35"})}
-    told = story(controllers=[], duration="3m", objects=[small("far")], events=events)
-    assert times(found(told, "RecordEvent", reason="Scheduled")) == [35]
+    assert times(found(story(**queue, events=events), "RecordEvent", reason="Scheduled")) == [35]
+
+
+def test_an_idle_scheduler_leaves_the_back_off_out_since_1_33() -> None:
+    """`SchedulerPopFromBackoffQ`: what was moved is tried at once."""
+    other = {**small("far"), "metadata": {"name": "far", "labels": {"n": "1"}}}
+    events = [
+        {"at": "10s", "apply": pod("p", nodeSelector={"n": "1"})},
+        {"at": "10500ms", "apply": other},
+    ]
+    for profile, at in (("v1.32", 11), ("v1.33", 10.5)):
+        told = story(
+            controllers=[], duration="1m", objects=[small("far")], events=events, profile=profile
+        )
+        assert times(found(told, "RecordEvent", reason="Scheduled")) == [at]
 
 
 def test_the_pod_says_why_it_is_not_scheduled() -> None:

@@ -45,7 +45,7 @@ def test_v1_11_binds_its_pods_itself_and_preempts_nobody() -> None:
 
 
 @pytest.mark.parametrize(
-    ("priority", "policy"), [(0, None), (100, "Never"), (5, None)], ids=["none", "Never", "lower"]
+    ("priority", "policy"), [(0, None), (100, "Never"), (5, None)], ids=["none", "Never", "equal"]
 )
 def test_who_preempts_nobody(priority: int, policy: str | None) -> None:
     asks = pod("asks", containers=asking("500m"), priority=priority)
@@ -85,3 +85,51 @@ def test_while_victims_go_no_others_are_preempted() -> None:
     asks = {"at": "10s", "apply": pod("asks", containers=asking("500m"), priority=100)}
     told = play(small("n1"), small("n2"), *held, events=[asks, *busy])
     assert len(found(told, "RecordEvent", reason="Preempted")) == 1
+
+
+def test_a_pod_without_priority_preempts_placeholders_one_for_each() -> None:
+    """`PodEligibleToPreemptOthers` asks for no positive priority, and the room is kept: the owner's
+    new placeholder, which comes first, does not take it.
+    """
+    placeholder = holding("placeholder", "n1", -10)
+    owner: Json = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "rooms", "namespace": "default", "uid": "rooms"},
+        "spec": {"replicas": 2},
+    }
+    owned = {"kind": "ReplicaSet", "name": "rooms", "uid": "rooms", "controller": True}
+    others = [placeholder, holding("second", "n2", -10)]
+    for other in others:
+        other["metadata"]["ownerReferences"] = [owned]
+    events = [{"at": "10s", "apply": pod("asks", containers=asking("500m"))}]
+    told = play(small("n1"), small("n2"), owner, *others, events=events)
+    assert len(found(told, "RecordEvent", reason="Preempted")) == 1
+    (bound,) = found(told, "RecordEvent", reason="Scheduled", name="asks")
+    (gone,) = [r for r in found(told, "DeletePod") if r.detail.get("gracePeriodSeconds") == 0]
+    assert bound.at == gone.at
+
+
+def test_two_placeholders_weigh_more_than_one() -> None:
+    """A sum of negative priorities does not make many victims cheap."""
+    held = [
+        *(holding(f"half-{i}", "n1", -10, "200m") for i in range(2)),
+        holding("whole", "n2", -10),
+    ]
+    events = [{"at": "10s", "apply": pod("asks", containers=asking("500m"))}]
+    told = play(small("n1"), small("n2"), *held, events=events)
+    assert [r.object.name for r in found(told, "RecordEvent", reason="Preempted")] == ["whole"]
+
+
+def test_filter_pods_with_pdb_violation_takes_those_that_break_no_budget() -> None:
+    held = [holding("guarded", "n1", 1), holding("free", "n2", 50)]
+    held[0]["metadata"]["labels"] = {"app": "guarded"}
+    budget: Json = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "guard", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}},
+    }
+    events = [{"at": "10s", "apply": pod("asks", containers=asking("500m"), priority=100)}]
+    told = play(small("n1"), small("n2"), *held, budget, events=events)
+    assert [r.object.name for r in found(told, "RecordEvent", reason="Preempted")] == ["free"]

@@ -67,6 +67,10 @@ AROUND: Final = (
         ("a pod's change syncs one of the budgets that match it",),
     ),
     Dated(
+        (rule("pops_backoff_queue"),),
+        ("an idle scheduler tries a waiting pod before its back-off is over",),
+    ),
+    Dated(
         (rule("empty_selector_spreads"),),
         ("a spread constraint with an empty selector counts every pod of the namespace",),
         ("a spread constraint with an empty selector counts no pod",),

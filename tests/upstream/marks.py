@@ -116,6 +116,7 @@ MARKS: dict[str, tuple[Mark, ...]] = {
             r'currently: pdb disruptions allowed is negative", pdb',
         ),
         Mark("syncs_every_budget", DISRUPTION, r"getPdbsForPod"),
+        Mark("pops_backoff_queue", FEATURES, r"SchedulerPopFromBackoffQ: +\{"),
         Mark("empty_selector_spreads", SPREAD, r"labels\.MatchesNothing\(selector\)"),
         Mark("waiting_for_detach", RECONCILER, r'"Waiting for detach"'),
         Mark("eviction_tells_version", EVICTION, r"ResourceVersion: deletedPodRV"),
