@@ -54,7 +54,7 @@ class QuestionFlags(NamedTuple):
             if word not in CONDITIONS:
                 known = f"known: {', '.join(CONDITIONS)}"
                 raise BadInput(f"no {word!r}", on="--fail-on", remedy=known)
-        return [*found, *(["zero"] if self.exit_code else [])]
+        return [*found, *(["zero", "drain"] if self.exit_code else [])]
 
     def query(self) -> dict[str, Any]:
         """Them as a part of the query, for a question about acts."""
@@ -81,7 +81,11 @@ question_flags = gathered_flags(
             default="silent",
             help="What becomes of nodes that are late now: they stay silent, or are slow.",
         ),
-        click.option("--exit-code", is_flag=True, help="Exit with 4 if a workload goes down."),
+        click.option(
+            "--exit-code",
+            is_flag=True,
+            help="Exit with 4 if a workload goes down or a drain does not end.",
+        ),
         click.option(
             "--fail-on",
             metavar="LIST",

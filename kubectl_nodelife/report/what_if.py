@@ -17,9 +17,9 @@ from kubectl_nodelife.outlook.what_if.document import (
     WhyChanged,
     WorkloadFuture,
     ZoneFuture,
-    stays_down,
 )
 from kubectl_nodelife.outlook.what_if.ranking import RankedTarget, WhatIfRanking
+from kubectl_nodelife.outlook.what_if.sentences import down_words, gained, gained_at
 from kubectl_nodelife.report.ages import human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
@@ -64,7 +64,7 @@ class WhatIfPage:
         yield from (_repeat_line(each) for each in answer.repeats)
         yield from ("\n".join(_why_lines(each)) for each in answer.why)
         if answer.already_down:
-            yield f"down before, and left out: {', '.join(answer.already_down)}"
+            yield f"down before, and left out: {_targets(answer.already_down)}"
         lines = [_horizon_line(answer)]
         if answer.ignored:
             lines.append(f"left out as asked: {answer.ignored} workloads or Services")
@@ -92,12 +92,13 @@ class RankingPage:
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The targets that take something down, and the single points of failure."""
         answer = self._answer
-        shown = answer.items if wide else answer.items[:_SHOWN]
+        harmful = [item for item in answer.items if item.does_harm]
+        shown = harmful if wide else harmful[:_SHOWN]
         yield _ranking_headline(answer)
         yield Table(_RANKED, [_ranked_row(item) for item in shown])
-        more = len(answer.items) - len(shown)
+        more = len(harmful) - len(shown)
         lines = [f"... and {more:,} more that do harm: -o wide shows all"] if more else []
-        lines += [f"... and {answer.harmless:,} that take nothing down"] if answer.harmless else []
+        lines += [f"... and {answer.harmless:,} that do no harm"] if answer.harmless else []
         if lines:
             yield "\n".join(lines)
         rows = [[p.namespace, p.kind, p.name, _targets(p.targets)] for p in answer.single_points]
@@ -109,7 +110,8 @@ class RankingPage:
 
     def names(self) -> Iterable[str]:
         """The targets that do harm, the worst first."""
-        return (f"{self._answer.each.partition('=')[0]}/{i.target}" for i in self._answer.items)
+        kind = self._answer.each.partition("=")[0]
+        return (f"{kind}/{item.target}" for item in self._answer.items if item.does_harm)
 
 
 def _horizon_line(answer: WhatIf) -> str:
@@ -155,16 +157,15 @@ def _ranking_headline(answer: WhatIfRanking) -> str:
 def _ranked_row(item: RankedTarget) -> list[object]:
     def more(name: str) -> str:
         figure = item.verdict[name]
-        return f"{figure.future - figure.baseline:g}"
+        return f"{max(0, figure.future - figure.baseline):g}"
 
-    at_zero = item.verdict["seconds_at_zero"]
     return [
         item.rank,
         item.target,
         len(item.nodes),
         more("workloads_at_zero"),
         more("services_without_endpoints"),
-        _span(at_zero.future - at_zero.baseline),
+        _span(item.down_seconds),
         more("pods_pending"),
         more("pods_stuck"),
         more("pods_evicted"),
@@ -177,19 +178,21 @@ def _targets(names: Sequence[str]) -> str:
 
 
 def _workload_row(workload: WorkloadFuture) -> list[object]:
-    down = "-"
-    if workload.outage == FULL:
-        down = "to the end" if stays_down(workload) else _span(workload.at_zero_seconds)
+    down = down_words(workload) if workload.outage == FULL else "-"
+    back = "-" if workload.first_seconds is None else _back(workload.back_seconds)
+    outage = workload.outage
+    if outage not in _TONES and (more := gained(workload)):
+        outage, back = f"gains {more}", _span(gained_at(workload))
     low, high = _back(workload.low.back_seconds), _back(workload.high.back_seconds)
     return [
         workload.namespace,
         f"{workload.kind.lower()}/{workload.name}",
-        ColoredText(workload.outage, _TONES.get(workload.outage, GOOD)),
+        ColoredText(outage, _TONES.get(outage, GOOD)),
         down,
         workload.ready_before,
         workload.lowest_serving,
         _back(workload.first_seconds),
-        "-" if workload.first_seconds is None else _back(workload.back_seconds),
+        back,
         workload.evicted,
         workload.moves,
         len(workload.pending),

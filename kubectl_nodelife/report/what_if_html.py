@@ -18,8 +18,8 @@ from kubectl_nodelife.outlook.what_if.document import (
     WhatIf,
     WorkloadFuture,
     ZoneFuture,
-    act_words,
 )
+from kubectl_nodelife.outlook.what_if.sentences import act_words
 from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.drain_svg import (
     SMALL,

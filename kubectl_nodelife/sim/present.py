@@ -197,7 +197,7 @@ class Branch:
             scoring=setting.scoring,
             pace=setting.pace,
         )
-        Script(world, scenario.events, setting.profile)
+        Script(world, scenario.events, setting.profile, joins=scenario.join)
         Preemption(world, marks=setting.profile.has("disruption_target"))
         AttachedVolumes(world)
         kinds = sorted({kind for c in controllers for kind in c.watches})

@@ -51,7 +51,7 @@ from kubectl_nodelife.sim.events import (
     TaintEvent,
     Targets,
 )
-from kubectl_nodelife.sim.timeline import SCRIPT, NotForkableError
+from kubectl_nodelife.sim.timeline import OWNER, SCRIPT, NotForkableError
 from kubectl_nodelife.sim.upgrade_reading import UpgradeCommandEvent, UpgradeEvent
 from kubectl_nodelife.sim.upgrade_run import VirtualUpgrades
 from kubectl_nodelife.sim.world import World
@@ -61,6 +61,8 @@ LEASE_SECONDS = 40
 
 _WHY = "the scenario says so"
 _NEWEST = parse_profile(NEWEST)
+_SHOWN_AT_ONCE = (TaintEvent, CordonEvent, ApplyEvent)
+"""Events that change objects for which controllers that join do nothing any more."""
 
 
 class Script:
@@ -71,9 +73,12 @@ class Script:
         world: World,
         events: Iterable[ScenarioEvent],
         profile: Profile = _NEWEST,
+        *,
+        joins: bool = False,
     ) -> None:
-        """`profile`: the release of kubectl that drains."""
-        self._world = world
+        """`profile`: the release of kubectl that drains; `joins`: the controllers join, and take
+        what they see then for done work."""
+        self._world, self._joins = world, joins
         self._profile = profile
         self.upgrades: VirtualUpgrades | None = None
         self._api = world.api
@@ -82,8 +87,16 @@ class Script:
 
     def add(self, events: Iterable[ScenarioEvent]) -> None:
         """Play these too; each one's `at_ns` counts from now."""
+        waits = self._joins and not self._world.begun
         for event in events:
-            self._world.agenda.add(self._api.now_ns + event.at_ns, SCRIPT, self._play, event)
+            shows = waits and not event.at_ns and isinstance(event.what, _SHOWN_AT_ONCE)
+            play = self._play_once_joined if shows else self._play
+            self._world.agenda.add(self._api.now_ns + event.at_ns, SCRIPT, play, event)
+
+    def _play_once_joined(self, event: ScenarioEvent, at_ns: int) -> None:
+        """Controllers that join at this instant have the event still to come: what it changes is no
+        done work."""
+        self._world.agenda.add(at_ns, OWNER, self._play, event)
 
     def fork(self, world: World) -> Script:
         """The rest of the events, played on a fork of the world. Raises NotForkableError."""

@@ -143,7 +143,7 @@ class World:
         self.failures: list[Outcome] = []
         self._failed_now = FailedWrites()
         self.clients = self.owners.clients = self._make_clients(pace)
-        self._begun, self.end_ns = False, end_ns
+        self.begun, self.end_ns = False, end_ns
         self.asker: Asker | None = None
         self._moved_ns = self._decided_ns = api.now_ns
         self._rounds = self._rounds_since_ns = 0
@@ -258,7 +258,7 @@ class World:
     def next(self, due_ns: int | None) -> tuple[int, Iterable[Event]] | None:
         """The next instant with its events; None once the end is past."""
         api = self.api
-        if not self._begun:
+        if not self.begun:
             return self.advance(api.now_ns)
         if self.clients is not None:
             self.clients.run(api.now_ns)
@@ -312,7 +312,7 @@ class World:
 
     def advance(self, now_ns: int) -> tuple[int, Iterable[Event]]:
         """Run everything that is due at or before this instant."""
-        self._begun = True
+        self.begun = True
         self.api.now_ns = self._moved_ns = now_ns
         self.agenda.run(now_ns)
         if self.clients is not None:
@@ -324,7 +324,7 @@ class World:
         """True if nothing is to happen in it by itself: all that is due are heartbeats, and
         questions that have been answered for good."""
         api, agenda = self.api, self.agenda
-        if not self._begun or api.pending or self._shown or agenda.next_at() is not None:
+        if not self.begun or api.pending or self._shown or agenda.next_at() is not None:
             return False
         if self.clients is not None and self.clients.busy:
             return False

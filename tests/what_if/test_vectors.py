@@ -108,7 +108,7 @@ def test_the_link_of_all_nodes_is_lost() -> None:
     assert (web.outage, web.lowest_ready, web.lowest_serving, web.evicted) == ("none", 0, 3, 0)
     assert (answer.services[0].lowest, answer.services[0].blind_seconds) == (0, 0.0)
     assert answer.verdict.outage == "none"
-    assert "Service web has no endpoints for a while" in answer.verdict.text
+    assert "Service web has no endpoints to the end" in answer.verdict.text
 
 
 def test_a_daemon_pod_is_never_deleted() -> None:

@@ -111,10 +111,6 @@ def ignored(texts: Iterable[str], view: ClusterView) -> Callable[[ServedObject],
 
 
 def exceeds(conditions: Sequence[str], verdicts: Iterable[Callable[[str], Both]]) -> bool:
-    """True if in some verdict the future has more of something to fail on than the baseline."""
+    """True if in some verdict the future has more of something to fail on than without acts."""
     figures = [figure for condition in conditions for figure in CONDITIONS[condition]]
-    return any(
-        figure_of(figure).future > figure_of(figure).baseline
-        for figure_of in verdicts
-        for figure in figures
-    )
+    return any(figure_of(figure).rises() for figure_of in verdicts for figure in figures)

@@ -21,5 +21,6 @@ CONDITIONS: Final = {
     "pending": ("pods_pending",),
     "stuck": ("pods_stuck",),
     "degraded": ("unavailable_pod_seconds",),
+    "drain": ("drains_unfinished",),
 }
 """The conditions of --fail-on -> the figures of a verdict that are higher in the future then."""

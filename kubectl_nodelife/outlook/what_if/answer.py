@@ -23,6 +23,7 @@ from kubectl_nodelife.outlook.what_if.document import (
     BudgetFuture,
     Difference,
     Horizon,
+    OtherCourse,
     PendingEvents,
     PlayExtreme,
     Point,
@@ -32,9 +33,6 @@ from kubectl_nodelife.outlook.what_if.document import (
     WhatIf,
     WhyChanged,
     WorkloadFuture,
-    ZoneFuture,
-    act_words,
-    outcome_words,
 )
 from kubectl_nodelife.outlook.what_if.play_reading import (
     PlayReading,
@@ -43,6 +41,12 @@ from kubectl_nodelife.outlook.what_if.play_reading import (
     zone_futures,
 )
 from kubectl_nodelife.outlook.what_if.question import Plays, given_flags
+from kubectl_nodelife.outlook.what_if.sentences import (
+    DRAINED,
+    OutcomeFacts,
+    act_words,
+    outcome_words,
+)
 from kubectl_nodelife.outlook.what_if.service_levels import (
     SERVICE,
     Level,
@@ -77,11 +81,15 @@ def make_answer(
 ) -> WhatIf:
     """The document. `now`: today's settings; `ignores`: which workloads are left out."""
     before = PlayReading(plays.baseline, now, ignores)
+    without = before
+    if plays.without_acts is not plays.baseline:
+        without = PlayReading(plays.without_acts, now, ignores)
     after = PlayReading(plays.future, plays.settings, ignores)
     ranges = [PlayReading(each, plays.settings, ignores) for each in (plays.fast, plays.slow)]
-    workloads = list(_workloads(before, after, ranges, plays.present))
-    services = list(_services(before, after))
-    zones = list(zone_futures(before, after, plays.present.setting.cluster))
+    workloads = list(_workloads(without, before, after, ranges, plays.present))
+    services = list(_services(without, after))
+    zones = list(zone_futures(without, after, plays.present.setting.cluster))
+    drains = after.drains()
     budgets = list(_budgets(before, after))
     differences = _differences(plays, acts)
     return WhatIf(
@@ -91,7 +99,9 @@ def make_answer(
         settings={"baseline": _changed(now), "future": _changed(plays.settings)},
         acts=list(acts),
         horizon=_horizon(after),
-        verdict=_verdict(acts, before, after, workloads, services, zones),
+        verdict=_verdict(
+            (without, before, after), OutcomeFacts(acts, drains, workloads, services, zones)
+        ),
         workloads=workloads,
         services=services,
         zones=zones,
@@ -99,6 +109,7 @@ def make_answer(
         budgets=budgets,
         already_down=_already_down(before),
         repeats=after.repeats(),
+        drains=drains,
         ignored=len(after.ignored),
         why=list(why),
         differences=differences[:MOST_DIFFERENCES],
@@ -146,13 +157,18 @@ def _changed(settings: Settings) -> dict[str, str]:
 
 
 def _workloads(
-    before: PlayReading, after: PlayReading, ranges: Sequence[PlayReading], present: Present
+    without: PlayReading,
+    before: PlayReading,
+    after: PlayReading,
+    ranges: Sequence[PlayReading],
+    present: Present,
 ) -> Iterator[WorkloadFuture]:
-    workloads = sorted({*after.workloads(), *before.workloads()})
+    """Those that fare otherwise than without any act, or than in the baseline."""
+    workloads = sorted({*after.workloads(), *before.workloads(), *without.workloads()})
     found = [
-        _workload(workload, after, ranges, present)
+        _workload(workload, without, before, after, ranges, present)
         for workload in workloads
-        if _differs(workload, before, after)
+        if any(_differs(workload, other, after) for other in dict.fromkeys((without, before)))
     ]
     yield from sorted(
         found,
@@ -167,6 +183,7 @@ def _differs(workload: ServedObject, before: PlayReading, after: PlayReading) ->
         or before.evicted[workload] != after.evicted[workload]
         or before.collected[workload] != after.collected[workload]
         or before.at_risk.get(workload) != after.at_risk.get(workload)
+        or len(before.pending.get(workload, ())) != len(after.pending.get(workload, ()))
     )
 
 
@@ -182,6 +199,8 @@ def _differ(before: Sequence[Level], after: Sequence[Level]) -> bool:
 
 def _workload(
     workload: ServedObject,
+    without: PlayReading,
+    before: PlayReading,
     reading: PlayReading,
     ranges: Sequence[PlayReading],
     present: Present,
@@ -219,6 +238,18 @@ def _workload(
         ],
         low=low,
         high=high,
+        without_acts=_other(without, workload),
+        with_settings_of_today=None if before is without else _other(before, workload),
+    )
+
+
+def _other(reading: PlayReading, workload: ServedObject) -> OtherCourse:
+    outage = reading.outage(workload)
+    return OtherCourse(
+        down=_word(outage) == FULL,
+        at_zero_seconds=_span(outage.at_zero_ns),
+        ready_at_end=reading.played.levels.series(workload)[-1].serving,
+        pending=len(reading.pending.get(workload, ())),
     )
 
 
@@ -344,19 +375,20 @@ def _difference(play: str, record: Record, act: int | None) -> Difference:
 
 
 def _verdict(
-    acts: Sequence[Act],
-    before: PlayReading,
-    after: PlayReading,
-    workloads: Sequence[WorkloadFuture],
-    services: Sequence[ServiceFuture],
-    zones: Sequence[ZoneFuture],
+    readings: tuple[PlayReading, PlayReading, PlayReading], facts: OutcomeFacts
 ) -> Verdict:
-    was, now = figures_of(before), figures_of(after)
-    outage = min((w.outage for w in workloads), key=OUTAGE_ORDER.__getitem__, default=NONE)
-    asked = " and ".join(map(act_words, acts))
-    text = f"what if {asked}: {outcome_words(workloads, services, zones)}"
-    both = {name: Both(baseline=was[name], future=now[name]) for name in now}
-    return Verdict(text=text, outage=outage, **both)
+    """Of the plays without acts, of the baseline and of the future."""
+    without, was, now = map(figures_of, readings)
+    is_same = readings[0] is readings[1]
+    outage = min((w.outage for w in facts.workloads), key=OUTAGE_ORDER.__getitem__, default=NONE)
+    asked = " and ".join(map(act_words, facts.acts))
+    both = {
+        name: Both(
+            baseline=was[name], future=now[name], without_acts=None if is_same else without[name]
+        )
+        for name in now
+    }
+    return Verdict(text=f"what if {asked}: {outcome_words(facts)}", outage=outage, **both)
 
 
 def figures_of(reading: PlayReading) -> dict[str, float]:
@@ -377,6 +409,7 @@ def figures_of(reading: PlayReading) -> dict[str, float]:
         "blind_seconds": _span(sum(o.blind_ns for o in outages)),
         "longest_at_zero_seconds": _span(max((o.at_zero_ns for o in were_up), default=0)),
         "seconds_at_zero": _span(sum(o.at_zero_ns for o in were_up)),
+        "drains_unfinished": sum(drain.ended != DRAINED for drain in reading.drains()),
     }
 
 

@@ -1,27 +1,21 @@
 """The document `WhatIf`: what the future has that the baseline has not.
 
 Only what differs is listed. Seconds count from the question, to the ms. `chains` finds the chain
-of causes of each record about one object; `act_words` and `outcome_words` say question and outcome
-in one sentence each.
+of causes of each record about one object. `sentences.py` says question and outcome in words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.drain.results import DEGRADED, FULL
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.names import first_names
-from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.question import Played
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject
 from kubectl_nodelife.sim.timeline import Record
-
-_NAMED: Final = 3
 
 
 class CausedChange(msgspec.Struct, frozen=True, rename="camel"):
@@ -89,11 +83,18 @@ class _Document(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A part of the document."""
 
 
-class Both(_Document, frozen=True):
-    """A figure in the baseline and in the future."""
+class Both(_Document, frozen=True, omit_defaults=True):
+    """A figure in the baseline and in the future; and in a play without any act, where the baseline
+    has the acts as well, under today's settings."""
 
     baseline: float
     future: float
+    without_acts: float | None = None
+
+    def rises(self) -> bool:
+        """True if it is higher in the future than without any act."""
+        without = self.baseline if self.without_acts is None else self.without_acts
+        return self.future > without
 
 
 class Verdict(_Document, frozen=True):
@@ -112,6 +113,7 @@ class Verdict(_Document, frozen=True):
     blind_seconds: Both
     longest_at_zero_seconds: Both
     seconds_at_zero: Both
+    drains_unfinished: Both
 
 
 class AtRisk(_Document, frozen=True):
@@ -145,6 +147,15 @@ class PlayExtreme(_Document, frozen=True):
     back_seconds: float | None
 
 
+class OtherCourse(_Document, frozen=True):
+    """How a workload fares in another play than the future; `down`: it goes down there."""
+
+    down: bool
+    at_zero_seconds: float
+    ready_at_end: int
+    pending: int
+
+
 class Point(_Document, frozen=True):
     """How many pods are ready and serve, since an instant."""
 
@@ -156,7 +167,8 @@ class Point(_Document, frozen=True):
 class WorkloadFuture(_Document, frozen=True):
     """The course of a workload. `back_seconds` None: not within the horizon. `not_started`: pods
     that are bound at the end and wait for a volume. `wanted`: replicas of its spec where that was
-    read, else as many pods as there were (`wanted_from`).
+    read, else as many pods as there were (`wanted_from`). `without_acts`: its course if nothing is
+    done; `with_settings_of_today`: with the same acts, where settings are changed beside others.
     """
 
     namespace: str
@@ -183,6 +195,8 @@ class WorkloadFuture(_Document, frozen=True):
     series: list[Point]
     low: PlayExtreme
     high: PlayExtreme
+    without_acts: OtherCourse
+    with_settings_of_today: OtherCourse | None = None
 
 
 class ServiceFuture(_Document, frozen=True):
@@ -296,6 +310,16 @@ class Repeat(_Document, frozen=True):
     every_seconds: float
 
 
+class DrainFuture(_Document, frozen=True):
+    """What becomes of a drain's turn at a node. `ended`: `drained`, `refused`, `failed`, or `waits`
+    where it is not over at the end; `because`: what kubectl or the API server says."""
+
+    node: str
+    ended: str
+    at_seconds: float | None = None
+    because: str = ""
+
+
 class Difference(_Document, frozen=True, kw_only=True, omit_defaults=True):
     """A record that only one of the two plays has; `act`: the index of the act that led to it."""
 
@@ -354,6 +378,7 @@ class WhatIf(_Document, frozen=True, kw_only=True):
     budgets: list[BudgetFuture]
     already_down: list[str]
     repeats: list[Repeat]
+    drains: list[DrainFuture]
     ignored: int
     why: list[WhyChanged]
     differences: list[Difference]
@@ -361,95 +386,3 @@ class WhatIf(_Document, frozen=True, kw_only=True):
     not_evaluated: list[UnreadKindNote]
     assumed: list[str]
     warnings: list[str]
-
-
-def act_words(act: Act) -> str:
-    """The act as a person says it: `zone a is lost for 20m (6 nodes)`."""
-    names = first_names(act.targets or act.nodes, _NAMED)
-    nodes = first_names(act.nodes, _NAMED)
-    phrases = {
-        "lose node": f"node {nodes} is lost",
-        "lose nodes": f"{nodes} are lost",
-        "lose zone": f"zone {names} is lost",
-        "lose link node": f"the link of node {nodes} is lost",
-        "lose link": "the link of all nodes is lost",
-        "lose link nodes": f"the link of {nodes} is lost",
-        "lose link zone": f"the link of zone {names} is lost",
-        "taint": f"node {nodes} is tainted {names}",
-        "untaint": f"{names} is taken off node {nodes}",
-        "cordon": f"node {nodes} is cordoned",
-        "uncordon": f"node {nodes} is uncordoned",
-        "drain": f"node {nodes} is drained",
-        "delete node": f"node {nodes} is deleted",
-        "delete pod": f"pod {names} is deleted",
-        "set": _settings_words(act),
-        "file": f"the events of {names} happen",
-    }
-    lasts = f" for {_human(act.for_seconds)}" if act.for_seconds is not None else ""
-    at = f" at {_human(act.at_seconds)}" if act.at_seconds else ""
-    many = f" ({len(act.nodes)} nodes)" if len(act.nodes) > 1 else ""
-    return f"{phrases[act.act]}{lasts}{at}{many}"
-
-
-def _settings_words(act: Act) -> str:
-    given = ", ".join(act.targets)
-    stamps = ", also for pods that are there" if act.restamp else ""
-    if not act.restart:
-        return f"the settings are {given}{stamps}"
-    return f"the controllers are started anew{f' with {given}' * bool(given)}{stamps}"
-
-
-def outcome_words(
-    workloads: Sequence[WorkloadFuture],
-    services: Sequence[ServiceFuture],
-    zones: Sequence[ZoneFuture],
-) -> str:
-    """The outcome in one sentence, the worst first."""
-    parts = list(_parts(workloads, services, zones))
-    if parts:
-        return "; ".join(parts)
-    if not workloads:
-        return "no workload notices"
-    return "no workload loses a pod that serves"
-
-
-def _parts(
-    workloads: Sequence[WorkloadFuture],
-    services: Sequence[ServiceFuture],
-    zones: Sequence[ZoneFuture],
-) -> Iterator[str]:
-    down = [w for w in workloads if w.outage == FULL]
-    degraded = [w for w in workloads if w.outage == DEGRADED]
-    if down:
-        some = f"{len(down)} workloads are" if len(down) > 1 else f"{down[0].name} is"
-        longest = f"{'longest ' * (len(down) > 1)}{_human(max(w.at_zero_seconds for w in down))}"
-        stay = sum(map(stays_down, down))
-        some_stay = f"{longest}, {stay} of them to the end" if stay else longest
-        yield f"{some} down, {'to the end' if stay == len(down) else some_stay}"
-    if degraded:
-        some = f"{len(degraded)} workloads have" if len(degraded) > 1 else f"{degraded[0].name} has"
-        yield f"{some} fewer pods for a while"
-    empty = [s for s in services if s.lowest == 0 and s.endpoints_before]
-    if empty:
-        some = f"{len(empty)} Services have" if len(empty) > 1 else f"Service {empty[0].name} has"
-        yield f"{some} no endpoints for a while"
-    pending = sum(len(w.pending) for w in workloads)
-    if pending:
-        yield f"{pending} pods find no place" if pending > 1 else "1 pod finds no place"
-    stopped = [
-        z.name or "the zone without a name"
-        for z in zones
-        if any(change.rate == 0 for change in z.states)
-    ]
-    if stopped:
-        verb = "stop" if len(stopped) > 1 else "stops"
-        yield f"{first_names(stopped, _NAMED)} {verb} evicting"
-
-
-def stays_down(workload: WorkloadFuture) -> bool:
-    """True if no pod of it serves at the end."""
-    return workload.outage == FULL and workload.series[-1].serving == 0
-
-
-def _human(span_s: float) -> str:
-    return human_duration(round(span_s * SECOND_NS))

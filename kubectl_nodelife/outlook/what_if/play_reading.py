@@ -32,6 +32,7 @@ from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import (
     AtRisk,
     BudgetMoment,
+    DrainFuture,
     InstantRange,
     NodeFuture,
     PendingPod,
@@ -50,6 +51,7 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
 from kubectl_nodelife.sim.timeline import Record
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 
+_DRAIN_ENDS: Final = {"DrainRefused": "refused", "DrainFailed": "failed", "Drained": "drained"}
 _LOSSES: Final = frozenset({"MachineLost", "LinkLost"})
 _ROUNDS: Final = 3
 """So often a new pod goes before it is said that it goes over and over."""
@@ -214,6 +216,43 @@ class PlayReading:
             for (workload, node), at in sorted(rounds.items())
             if len(at) >= _ROUNDS
         ]
+
+    def drains(self) -> list[DrainFuture]:
+        """What became of each drain, by its node."""
+        turns: dict[str, DrainFuture] = {}
+        refusals: dict[str, tuple[str, str]] = {}
+        for record in self.played.records:
+            if record.action != "RecordEvent":
+                continue
+            reason = record.detail.get("reason", "")
+            if record.object.kind == "Pod" and reason == "EvictionRefused":
+                node = self.played.levels.node_of.get(record.object.uid, "")
+                refusals[node] = (record.object.uid, record.reason)
+            elif reason == "DrainStarted":
+                turns[record.object.name] = DrainFuture(node=record.object.name, ended="waits")
+            elif reason in _DRAIN_ENDS and record.object.name in turns:
+                turns[record.object.name] = DrainFuture(
+                    record.object.name, _DRAIN_ENDS[reason], record.at, record.reason
+                )
+        there = {pod.uid: pod for pod in self.played.cluster.pods.values()}
+        return [
+            turn if turn.ended != "waits" else self._waiting(turn.node, there, refusals)
+            for _, turn in sorted(turns.items())
+        ]
+
+    def _waiting(
+        self, node: str, there: Mapping[str, Pod], refusals: Mapping[str, tuple[str, str]]
+    ) -> DrainFuture:
+        """A drain that is not over, and the pod that it waits for."""
+        uid, why = refusals.get(node, ("", ""))
+        pod = there.get(uid)
+        if pod is not None:
+            return DrainFuture(node, "waits", because=f"{'/'.join(pod.key)}: {why}")
+        on_node = sorted(self.played.cluster.pods_on(node), key=lambda pod: pod.key)
+        leaving = [pod for pod in on_node if pod.metadata.deletion_timestamp is not None]
+        if leaving:
+            return DrainFuture(node, "waits", because=f"{'/'.join(leaving[0].key)} does not go")
+        return DrainFuture(node, "waits", because="its turn has not come")
 
     def _look_at_end(self) -> None:
         rates = {

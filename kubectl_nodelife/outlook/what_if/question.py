@@ -106,9 +106,11 @@ class Played(msgspec.Struct, frozen=True):
 
 
 class Plays(NamedTuple):
-    """Baseline and future of a question; the futures of a fast and a slow cluster. `assumed`:
-    sentences; `unread`: (kind, what the play does instead); `present`: what was played."""
+    """Baseline and future of a question; the futures of a fast and a slow cluster. `without_acts`:
+    the baseline, or where that has acts a play without any. `assumed`: sentences; `unread`: (kind,
+    what the play does instead); `present`: what was played."""
 
+    without_acts: Played
     baseline: Played
     future: Played
     fast: Played
@@ -156,7 +158,9 @@ def play(question: Question, progress: Callable[[int], None] = lambda done: None
     acting = [act for act in question.acts if not act.is_setting]
     today = _Beginning(present, question)
     begun = today if under is present else _Beginning(under, question)
-    baseline = _played(today.fork(acting if setting else ()), events if setting else (), question)
+    without_acts = baseline = _played(today.fork(()), (), question)
+    if setting and acting:
+        baseline = _played(today.fork(acting), events, question)
     progress(1)
     future = _played(begun.fork(acting, asked.restarts), events, question, asked.restarts)
     progress(2)
@@ -167,7 +171,7 @@ def play(question: Question, progress: Callable[[int], None] = lambda done: None
     unread = tuple((kind.kind, kind.means) for kind in present.unread)
     last = asked.last_settings
     assumed = (*present.assumed, *_paced(future, last))
-    return Plays(baseline, future, fast, slow, last, present, assumed, unread)
+    return Plays(without_acts, baseline, future, fast, slow, last, present, assumed, unread)
 
 
 def _paced(future: Played, settings: Settings) -> Iterator[str]:

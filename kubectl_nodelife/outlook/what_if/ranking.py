@@ -34,6 +34,7 @@ _SEVERITY: Final = (
     "budgets_below",
     "pods_pending",
     "pods_stuck",
+    "drains_unfinished",
     "unavailable_pod_seconds",
 )
 _HARM: Final = _SEVERITY[:-1]
@@ -53,7 +54,8 @@ class TargetGroup(msgspec.Struct, frozen=True):
 
 class RankedTarget(msgspec.Struct, frozen=True, rename="camel"):
     """The loss of one target, ranked. `verdict`: each figure in the baseline and in the future;
-    `down`: workloads and Services of which it leaves nothing, `namespace/Kind/name`.
+    `down`: workloads and Services of which it leaves nothing, `namespace/Kind/name`;
+    `down_seconds`: the longest time for which nothing of one of them is left.
     """
 
     rank: int
@@ -61,7 +63,13 @@ class RankedTarget(msgspec.Struct, frozen=True, rename="camel"):
     nodes: list[str]
     verdict: dict[str, Both]
     down: list[str]
+    down_seconds: float
     command: str
+
+    @property
+    def does_harm(self) -> bool:
+        """True if any figure that counts as harm is higher with it."""
+        return any(more(self.verdict[figure]) > 0 for figure in _HARM)
 
 
 class SinglePoint(msgspec.Struct, frozen=True, rename="camel"):
@@ -74,8 +82,8 @@ class SinglePoint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class WhatIfRanking(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The whole answer. `harmless`: targets that take nothing down; `without_group`: nodes that
-    have not the label. `partial`: it was interrupted."""
+    """The whole answer, every target in it. `harmless`: how many of them do no harm;
+    `without_group`: nodes that have not the label. `partial`: it was interrupted."""
 
     api_version: str = "nodelife.dev/v1alpha1"
     kind: str = "WhatIfRanking"
@@ -178,6 +186,7 @@ class TargetOutcome(NamedTuple):
     target: str
     figures: dict[str, Both]
     down: list[ServedObject]
+    down_seconds: float = 0.0
     ignored: int = 0
 
 
@@ -203,7 +212,15 @@ class Ranker:
         now = figures_of(after)
         down = sorted(c for c in after.outages if goes_down(c, self.before, after))
         figures = {name: Both(baseline=self.was[name], future=now[name]) for name in now}
-        return TargetOutcome(target, figures, down, len(after.ignored))
+        longest_ns = max((_nothing_left_ns(after, each) for each in down), default=0)
+        return TargetOutcome(
+            target, figures, down, round(longest_ns / SECOND_NS, 3), len(after.ignored)
+        )
+
+
+def _nothing_left_ns(after: PlayReading, served: ServedObject) -> int:
+    outage = after.outage(served)
+    return outage.no_ready_ns if served.kind == SERVICE else outage.at_zero_ns
 
 
 class Ranked(TypedDict):
@@ -219,10 +236,9 @@ class Ranked(TypedDict):
 def ranked(
     found: Sequence[TargetOutcome], targets: Iterable[TargetGroup], words: Sequence[str]
 ) -> Ranked:
-    """The targets that do harm, the worst first. `words`: the act, without its target."""
+    """The targets, the worst first. `words`: the act, without its target."""
     groups = {target.name: target for target in targets}
     order = sorted(found, key=lambda o: (*(-more(o.figures[f]) for f in _SEVERITY), o.target))
-    harmful = [o for o in order if any(more(o.figures[figure]) > 0 for figure in _HARM)]
     items = [
         RankedTarget(
             rank=number,
@@ -230,9 +246,10 @@ def ranked(
             nodes=list(groups[outcome.target].nodes),
             verdict=outcome.figures,
             down=["/".join(served) for served in outcome.down],
+            down_seconds=outcome.down_seconds,
             command=f"{_COMMAND} {shlex.join(words_on(words, groups[outcome.target].words))}",
         )
-        for number, outcome in enumerate(harmful, 1)
+        for number, outcome in enumerate(order, 1)
     ]
     points: dict[ServedObject, list[str]] = {}
     for outcome in order:
@@ -244,7 +261,7 @@ def ranked(
     ]
     return Ranked(
         futures=len(found),
-        harmless=len(order) - len(items),
+        harmless=sum(not item.does_harm for item in items),
         ignored=max((outcome.ignored for outcome in found), default=0),
         items=items,
         single_points=single,
