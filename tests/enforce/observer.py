@@ -24,7 +24,7 @@ RENEW_DEADLINE_S = 10.0
 _SLACK_S = 0.5
 _MINUTE_S = 60.0
 
-_NO_EFFECT_ON_PODS = frozenset({"leases", "events", "selfsubjectaccessreviews"})
+NO_EFFECT_ON_PODS = frozenset({"leases", "events", "selfsubjectaccessreviews"})
 """Resources whose writes need no Lease: they change nothing that anybody decides on."""
 
 
@@ -74,7 +74,7 @@ def broken_rules(audit: Iterable[Json], rules: Rules) -> list[str]:
         if "resource" not in (entry.get("objectRef") or {}):
             continue
         write = _Write(entry)
-        if write.is_ours and write.resource not in _NO_EFFECT_ON_PODS:
+        if write.is_ours and write.resource not in NO_EFFECT_ON_PODS:
             text = f"{write.at:.3f} {write.agent_name} {write.verb} {write.where}"
             found += [f"{text}: {why}" for why in _judge(write, seen, rules)]
         _learn(write, seen)
@@ -84,7 +84,7 @@ def broken_rules(audit: Iterable[Json], rules: Rules) -> list[str]:
 def count_of_ours(audit: Iterable[Json]) -> int:
     """How many writes of ours were accepted; an observer that saw none has judged nothing."""
     made = (_Write(e) for e in audit if "resource" in (e.get("objectRef") or {}))
-    return sum(w.is_ours and w.accepted and w.resource not in _NO_EFFECT_ON_PODS for w in made)
+    return sum(w.is_ours and w.accepted and w.resource not in NO_EFFECT_ON_PODS for w in made)
 
 
 class _Write:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
@@ -22,17 +21,15 @@ from aiohttp import web
 from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.sandbox.cluster import SandboxCluster
-from kubectl_nodelife.sandbox.server import ApiServer, read_path
+from kubectl_nodelife.sandbox.server import ApiServer
 from kubectl_nodelife.sandbox.status import StatusError
-from kubectl_nodelife.sandbox.store import DELETED
 from kubectl_nodelife.sim.scenario import Setting
+from tests.enforce.audit import AuditLog
 from tests.enforce.virtual_time import World
 
 Json = dict[str, Any]
-_LEASES = "kube-node-lease"
 MOST_DELAY_S = 3
 """So much longer a request takes at most, half of it on its way to the server."""
-_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 
 class Sent(NamedTuple):
@@ -71,17 +68,20 @@ class SimulatedServer:
 
     def __init__(self, world: World, setting: Setting) -> None:
         self.world = world
-        self.audit: list[Json] = []
         self.cluster = SandboxCluster(setting, (), now_ns=lambda: world.now_ns)
         self.store = self.cluster.api.served
         self._server = ApiServer(
             self.cluster.api, git_version="v1.36.0", now_ns=lambda: world.now_ns
         )
-        self._last_us = 0
-        self._seen = 0
+        self.log = AuditLog(self.store, lambda: world.now_ns)
         self.changed: list[Callable[[], None]] = []
         world.next_due, world.live = self._next_due, self.live
         self.live()
+
+    @property
+    def audit(self) -> list[Json]:
+        """What was written, and by whom."""
+        return self.log.entries
 
     def _next_due(self) -> int | None:
         one, other = self.cluster.world.agenda.next_at(), self.cluster._renewals.next_due()
@@ -101,61 +101,16 @@ class SimulatedServer:
                 del event
             if not any(isinstance(e, Heartbeats) for e in events) and not cluster.api.pending:
                 break
-        self._note_changes("cluster")
+        self._note_changes()
 
-    def _note_changes(self, agent: str, skip: int = 0) -> None:
+    def _note_changes(self) -> None:
         """Audit what the cluster's own parts changed; tell the watchers."""
-        if self.store.version == self._seen:
-            return
-        found = [
-            (change, kind)
-            for kind, collection in self.store.collections.items()
-            if collection.log and collection.log[-1].version > self._seen and kind != "Event"
-            for change in collection.since(self._seen)
-        ]
-        self._seen = self.store.version
-        for change, kind in sorted(found, key=lambda one: one[0].version):
-            if change.version == skip:
-                continue
-            entry = change.entry
-            namespace, name = entry.obj.key
-            verb = "delete" if change.type == DELETED else "update"
-            plural = self.store.collections[kind].resource.plural
-            answer = {} if namespace == _LEASES else entry.document()
-            if verb == "delete":
-                answer = {}
-            self._note(agent, verb, (plural, "", namespace, name), None, 200, answer)
+        if self.log.note_changes():
+            self._tell()
+
+    def _tell(self) -> None:
         for tell in self.changed:
             tell()
-
-    def _note(
-        self,
-        agent: str,
-        verb: str,
-        ref: tuple[str, str, str, str],
-        sent: Any,
-        code: int,
-        answer: Any,
-    ) -> None:
-        self._last_us = max(self._last_us + 1, self.world.now_ns // 1000)
-        at = datetime.fromtimestamp(self._last_us / 1e6, UTC)
-        resource, subresource, namespace, name = ref
-        self.audit.append(
-            {
-                "requestReceivedTimestamp": at.isoformat(timespec="microseconds"),
-                "userAgent": agent,
-                "verb": verb,
-                "objectRef": {
-                    "resource": resource,
-                    "subresource": subresource,
-                    "namespace": namespace,
-                    "name": name,
-                },
-                "requestObject": sent,
-                "responseStatus": {"code": code},
-                "responseObject": answer,
-            }
-        )
 
     def answer(self, sent: Sent) -> tuple[int, bytes, dict[str, str]]:
         """Do what a request asks for."""
@@ -164,16 +119,9 @@ class SimulatedServer:
         request = _Request(sent, url.path, dict(parse_qsl(url.query)))
         code, body, headers = self._served(request)
         if sent.method != "GET":
-            ref = read_path(sent.method, url.path, {}).target
-            answer = msgspec.json.decode(body)
-            of_status = answer.get("kind") == "Status"
-            about = (ref.resource.plural, ref.subresource, ref.namespace, ref.name)
-            asked = msgspec.json.decode(sent.content) if sent.content else None
-            agent = sent.headers["User-Agent"]
-            self._note(agent, _VERBS[sent.method], about, asked, code, {} if of_status else answer)
-            version = (answer.get("metadata") or {}).get("resourceVersion", "0")
-            mine = int(version) if version and sent.method != "DELETE" else 0
-            self._note_changes("cluster", mine)
+            answer, agent = msgspec.json.decode(body), sent.headers["User-Agent"]
+            if self.log.note_request(sent.method, url.path, agent, sent.content, code, answer):
+                self._tell()
             self.live()
         return code, body, headers
 

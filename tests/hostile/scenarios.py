@@ -343,7 +343,7 @@ def _restore(stand: Stand) -> None:
             collection.entries[key] = StoredObject(raw, collection.to_slice(raw), version)
         collection.log.clear()
     server.store.version //= 2
-    server._seen = server.store.version
+    server.log.overlook()
 
 
 def restored(at_s: float, *, lists_are_old: bool) -> Scenario:
