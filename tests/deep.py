@@ -56,6 +56,7 @@ DEEP: Final = {
         tests/daemon/test_hung_watch.py
         tests/daemon/test_what_if.py
         tests/hostile/test_credentials.py
+        tests/hostile/test_enforce_soak.py
         tests/hostile/test_evidence_of_life.py
         tests/hostile/test_one_journal.py
         tests/hostile/test_secrets_of_a_daemon.py
