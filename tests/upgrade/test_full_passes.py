@@ -2,8 +2,7 @@
 
 The judge is the same controller that forgets before each pass what it saw of the nodes, and zones
 that are counted from nothing; runs with seeded faults are played with both: a few seeds, eighty on
-CI, or what `--seeds` asks for. A controller's fork decides at each pass what the controller does,
-too, and leaves the memory of the controller as it is.
+CI, or what `--seeds` asks for.
 """
 
 from __future__ import annotations
@@ -13,14 +12,11 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state
-from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.observed_nodes import ObservedNodes
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import zone_key
 from kubectl_nodelife.upgrade.ports import LifecycleZones
-from tests.deep import first_few
 from tests.upgrade.fault_plan import plan_of
 from tests.upgrade.simulation import Fleet
 
@@ -63,25 +59,3 @@ def test_both_decide_the_same(seeds: range, monkeypatch: pytest.MonkeyPatch) -> 
     assert any("ClaimNode" in entry for entry in found[seeds.start])
 
 
-@pytest.mark.parametrize("seed", first_few(range(4), 1))
-def test_a_fork_decides_the_same_and_changes_nothing(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    expected, make_pass = decisions(seed), UpgradeController.make_pass
-    forks = 0
-
-    def make_both(
-        controller: UpgradeController,
-        cache: Cache,
-        now_ns: int,
-        changed: Collection[str] | None = None,
-    ) -> list[Action]:
-        nonlocal forks
-        of_fork = make_pass(controller.fork(cache), cache, now_ns)
-        actions = make_pass(controller, cache, now_ns, changed)
-        assert of_fork == actions, f"at {now_ns}"
-        forks += 1
-        return actions
-
-    monkeypatch.setattr(UpgradeController, "make_pass", make_both)
-    assert decisions(seed) == expected and forks > 100

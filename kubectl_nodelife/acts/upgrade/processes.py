@@ -58,14 +58,9 @@ class WorkRunner:
         self._environ = dict(environ)
         self._on_end = on_end
         self._term_seconds = term_seconds
-        self._codes: dict[WorkKey, int] = {}
         self._running: dict[WorkKey, subprocess.Popen[bytes] | None] = {}
         self._tasks: dict[WorkKey, asyncio.Task[None]] = {}
         self._stopped: set[WorkKey] = set()
-
-    def exit_code(self, key: WorkKey) -> int | None:
-        """How a try ended; None while it runs, or where it was never begun here."""
-        return self._codes.get(key)
 
     def log_path(self, node: str) -> str:
         """Where the output for a node goes."""
@@ -86,7 +81,6 @@ class WorkRunner:
         """Begin a try with these variables in its environment; once more after a code of 75."""
         if key in self._running:
             return
-        self._codes.pop(key, None)
         self._stopped.discard(key)
         self._running[key] = None
         self._tasks[key] = asyncio.get_running_loop().create_task(self._run(key, variables))
@@ -114,7 +108,6 @@ class WorkRunner:
             with contextlib.suppress(OSError), self._log(key.node) as log:
                 log.write(f"not started: {error}\n".encode())
         del self._running[key]
-        self._codes[key] = code
         self._on_end(key, code)
 
     async def _wait(self, key: WorkKey, variables: Mapping[str, str]) -> int:

@@ -158,16 +158,8 @@ class UpgradeController:
         return self.is_over or bool(self.superseded)
 
     def fork(self, cache: Cache) -> UpgradeController:
-        """Another controller that goes on apart from what this one has seen. What the ports keep
-        they keep for one cache only, so that they may be shared.
-        """
-        other = UpgradeController(self.policy, self.ports, self.epoch, self.memory.began_ns)
-        other.host, other.last = self.host, self.last
-        other.memory = self.memory.fork(other.memory.readings)
-        other._nodes = ObservedNodes(other.memory, self.epoch)
-        other.superseded, other.is_over = self.superseded, self.is_over
-        other._due_ns, other._not_before_ns = self._due_ns, self._not_before_ns
-        return other
+        """No branch has a leader of its own: scenarios with upgrades cannot be forked."""
+        raise NotImplementedError
 
     def outcome(self, outcome: Outcome, cache: Cache, now_ns: int) -> Actions:
         """Take in what came of an action, done or not."""

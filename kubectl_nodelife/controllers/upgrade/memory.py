@@ -12,8 +12,7 @@ write is no longer pending once the cache shows it, shows a later version, or it
 from __future__ import annotations
 
 from collections.abc import Hashable
-from copy import copy
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -38,7 +37,6 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 
-T = TypeVar("T")
 ObjectKey = tuple[str, tuple[str, str]]
 JOINED: Final = "joined"
 """Stands for the step that the leader was in which was joined."""
@@ -64,12 +62,6 @@ class PendingWrites:
 
     def __init__(self) -> None:
         self._by_target: dict[ObjectKey, _Pending] = {}
-
-    def fork(self) -> PendingWrites:
-        """The same writes under way, each to be followed apart."""
-        other = PendingWrites()
-        other._by_target = _forked(self._by_target)
-        return other
 
     def sent(self, action: Action) -> None:
         """The action goes out now; events and what is no call are not followed."""
@@ -214,13 +206,6 @@ class EvictedPods:
     def __len__(self) -> int:
         return len(self._pods)
 
-    def fork(self) -> EvictedPods:
-        """The same pods, to be looked after apart."""
-        other = EvictedPods()
-        other._pods = _forked(self._pods)
-        other.waiting = {key: other._pods[key] for key in self.waiting}
-        return other
-
     def add(self, key: PodKey, pod: EvictedPod) -> None:
         """The pod is evicted now; one of its name that was evicted before is forgotten."""
         self._forget(key)
@@ -297,14 +282,6 @@ class UpgradeMemory:
         self.room_asked_ns = 0
         self.tail: tuple[str, int] | None = None
 
-    def fork(self, readings: NodeReadings) -> UpgradeMemory:
-        """The same memory, to go on apart. `readings`: fresh ones."""
-        other = copy(self)
-        for name, value in vars(self).items():
-            setattr(other, name, _forked(value))
-        other.readings = readings
-        return other
-
     def progress(self, name: str, phase: tuple[str, int, int], now_ns: int) -> NodeProgress:
         """The node's progress in this state, try and epoch; begun anew where one changed."""
         known = self.nodes.get(name)
@@ -358,17 +335,3 @@ class UpgradeMemory:
             kept.pop(name, None)
 
 
-def _forked(value: T) -> T:
-    """A copy of all that may be changed, as deep as it may be; all else is shared."""
-    found: object
-    if isinstance(value, dict):
-        found = {key: _forked(each) for key, each in value.items()}
-    elif isinstance(value, set | list):
-        found = copy(value)
-    elif isinstance(value, PendingWrites | EvictedPods):
-        found = value.fork()
-    elif isinstance(value, msgspec.Struct) and not value.__struct_config__.frozen:
-        found = copy(value)
-    else:
-        found = value
-    return cast(T, found)

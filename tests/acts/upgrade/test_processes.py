@@ -16,16 +16,24 @@ KEY = WorkKey("b7", "uid-7", 1)
 ENVIRON = {"PATH": os.environ["PATH"]}
 
 
-async def ended(runner: WorkRunner, key: WorkKey = KEY) -> int:
+class Runner(WorkRunner):
+    """The runner, and with which codes its tries have ended."""
+
+    def __init__(self, command: str, folder: str, environ: dict[str, str], **more: float) -> None:
+        self.codes: dict[WorkKey, int] = {}
+        super().__init__(command, folder, environ, self.codes.__setitem__, **more)
+
+
+async def ended(runner: Runner, key: WorkKey = KEY) -> int:
     async with asyncio.timeout(15):
-        while (code := runner.exit_code(key)) is None:
+        while key not in runner.codes:
             await asyncio.sleep(0.02)
-    return code
+    return runner.codes.pop(key)
 
 
 def run(command: str, tmp_path: Path) -> tuple[int, str]:
     async def main() -> tuple[int, str]:
-        runner = WorkRunner(command, str(tmp_path / "logs"), ENVIRON)
+        runner = Runner(command, str(tmp_path / "logs"), ENVIRON)
         runner.start(KEY, {"NODE": "b7", "TRY": "1"})
         code = await ended(runner)
         return code, Path(runner.log_path("b7")).read_text()
@@ -39,7 +47,7 @@ def test_a_try_knows_its_node_and_its_output_is_in_the_nodes_log(tmp_path: Path)
 
 
 def test_the_last_words_of_the_work_are_told_without_what_steers_a_terminal(tmp_path: Path) -> None:
-    runner = WorkRunner("", str(tmp_path), ENVIRON)
+    runner = Runner("", str(tmp_path), ENVIRON)
     assert runner.last_words("b7") == ""
     Path(runner.log_path("b7")).write_text("one\n\x1b[31mno such host\a\n\n")
     assert runner.last_words("b7") == "[31mno such host"
@@ -57,7 +65,7 @@ def test_where_no_log_can_be_written_the_work_is_not_begun(tmp_path: Path) -> No
     (tmp_path / "logs").write_text("a file")
 
     async def main() -> int:
-        runner = WorkRunner(f"touch {tmp_path}/done", str(tmp_path / "logs"), ENVIRON)
+        runner = Runner(f"touch {tmp_path}/done", str(tmp_path / "logs"), ENVIRON)
         runner.start(KEY, {})
         return await ended(runner)
 
@@ -69,7 +77,7 @@ def test_stopping_ends_the_whole_group_and_kills_what_does_not_listen(tmp_path: 
     command = f"trap '' TERM; (trap '' TERM; sleep 60) & echo $! > {tmp_path}/child; wait; sleep 60"
 
     async def main() -> int:
-        runner = WorkRunner(command, str(tmp_path / "logs"), ENVIRON, term_seconds=0.3)
+        runner = Runner(command, str(tmp_path / "logs"), ENVIRON, term_seconds=0.3)
         runner.start(KEY, {})
         async with asyncio.timeout(10):
             while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text():
@@ -92,7 +100,7 @@ def is_over(pid: int) -> bool:
 
 def test_what_runs_when_nobody_watches_any_more_goes_on(tmp_path: Path) -> None:
     async def main() -> None:
-        runner = WorkRunner(f"sleep 0.4; touch {tmp_path}/done", str(tmp_path / "logs"), ENVIRON)
+        runner = Runner(f"sleep 0.4; touch {tmp_path}/done", str(tmp_path / "logs"), ENVIRON)
         runner.start(KEY, {})
         await asyncio.sleep(0.1)
         runner.forget_all()
@@ -105,7 +113,7 @@ def test_what_runs_when_nobody_watches_any_more_goes_on(tmp_path: Path) -> None:
 
 def test_the_same_try_can_be_begun_again_after_75_and_no_two_at_once(tmp_path: Path) -> None:
     async def main() -> str:
-        runner = WorkRunner("echo x; sleep 0.2; exit 75", str(tmp_path / "logs"), ENVIRON)
+        runner = Runner("echo x; sleep 0.2; exit 75", str(tmp_path / "logs"), ENVIRON)
         for _ in range(2):
             runner.start(KEY, {})
             runner.start(KEY, {})
@@ -116,7 +124,7 @@ def test_the_same_try_can_be_begun_again_after_75_and_no_two_at_once(tmp_path: P
 
 
 def test_a_nodes_name_cannot_lead_out_of_the_folder(tmp_path: Path) -> None:
-    runner = WorkRunner("true", str(tmp_path), ENVIRON)
+    runner = Runner("true", str(tmp_path), ENVIRON)
     assert runner.log_path("../../etc/x") == f"{tmp_path}/.._.._etc_x.log"
 
 
@@ -151,7 +159,7 @@ def test_a_log_is_for_its_user_alone(tmp_path: Path) -> None:
 
 def test_what_a_node_says_of_itself_is_no_part_of_the_command(tmp_path: Path) -> None:
     async def main() -> tuple[int, str]:
-        runner = WorkRunner('echo "$PROVIDER_ID"', str(tmp_path / "logs"), ENVIRON)
+        runner = Runner('echo "$PROVIDER_ID"', str(tmp_path / "logs"), ENVIRON)
         runner.start(KEY, {"PROVIDER_ID": f'"; touch {tmp_path}/done; echo "$(id)'})
         return await ended(runner), Path(runner.log_path("b7")).read_text()
 
@@ -161,7 +169,7 @@ def test_what_a_node_says_of_itself_is_no_part_of_the_command(tmp_path: Path) ->
 
 def test_a_null_byte_in_what_a_node_says_fails_the_try_alone(tmp_path: Path) -> None:
     async def main() -> int:
-        runner = WorkRunner("true", str(tmp_path / "logs"), ENVIRON)
+        runner = Runner("true", str(tmp_path / "logs"), ENVIRON)
         runner.start(KEY, {"PROVIDER_ID": "a\0b"})
         return await ended(runner)
 
