@@ -79,7 +79,6 @@ from kubectl_nodelife.live.source import ListWatchSource
 from kubectl_nodelife.live.target import cluster_identity, connection_warnings
 from kubectl_nodelife.outlook.upgrade_status import upgrade_status
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
-from kubectl_nodelife.upgrade.forecast import LONGEST_PLAY_S, within
 
 if TYPE_CHECKING:
     from kubectl_nodelife.daemon.metrics.endpoint import MetricsEndpoint
@@ -556,14 +555,13 @@ async def list_once(client: Client, kinds: Sequence[str]) -> ListedOnce:
 def upgrade_answer(
     client: Client, look: Callable[[], ClusterView], forked: ForkedAnswers
 ) -> Answer:
-    """The answer; the Lease is read for each question, and a child plays the rest of the run."""
+    """The answer; the Lease is read for each question, and a child answers."""
 
     def status_of(lease: Lease | None, query: Query) -> dict[str, Any]:
         view = look()
         names = query.get("node", ())
         nodes = list(view.cache.nodes.values())
-        progress = within(LONGEST_PLAY_S, time.monotonic, lambda done: None)
-        status = upgrade_status(nodes, lease, view.now_ns, view.source, names, progress=progress)
+        status = upgrade_status(nodes, lease, view.now_ns, view.source, names)
         return {**status, "warnings": [*view.warnings, *status["warnings"]]}
 
     async def upgrade_now(query: Query) -> dict[str, Any]:

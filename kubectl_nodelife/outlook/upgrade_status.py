@@ -1,26 +1,24 @@
 """`upgrade status`: how a run stands, from the nodes' annotations and the run's Lease alone.
 
 Anyone who may read nodes and that Lease gets the same answer, on any machine, whether or not a
-leader is there. What only the leader can know (gates, what a node waits for) it has written on the
-Lease with its last renewal. Of each node: its state, its clock, what it waits for, its checks.
+leader is there. What only the leader can know (gates, budgets, what a node waits for, how long the
+run still takes) it has written on the Lease with its last renewal. Of each node: its state, its
+clock, what it waits for, and what that says of its checks. Nothing is decided again.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
-    CountedNode,
-    NodeCounts,
-    limits_of,
+    ScopeBudget,
     scope_of,
-    why_unavailable,
 )
 from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
@@ -30,43 +28,28 @@ from kubectl_nodelife.controllers.upgrade.document import (
     document_of,
     request_on,
 )
-from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
-from kubectl_nodelife.controllers.upgrade.leader import LeaderReport, report_on
 from kubectl_nodelife.controllers.upgrade.marks import (
-    TAKEN,
     NodeMark,
     NodeState,
     UnreadableMark,
     is_beyond_epoch,
     mark_of,
 )
-from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.policy import (
     UpgradePolicy,
-    closes_ns,
-    opens_ns,
-    parse_window,
     policy_of_spec,
 )
-from kubectl_nodelife.controllers.upgrade.ports import HostState, UpgradePorts
+from kubectl_nodelife.controllers.upgrade.report import LeaderReport, report_on
 from kubectl_nodelife.controllers.upgrade.selection import (
-    is_control_plane,
     is_selected,
     pool_name,
     why_skipped,
     zone_name,
 )
-from kubectl_nodelife.controllers.upgrade.settling import SHOWS, WAITS, checks_of
-from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.document import document
-from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.settings import Settings, make_settings
-from kubectl_nodelife.errors import BadInput, Failed, NotFound
+from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.times import SECOND_NS, format_time, parse_time
-from kubectl_nodelife.sim.run import Progress
-from kubectl_nodelife.upgrade.forecast import PlayGivenUp, RunUnderWay, remaining_time
-from kubectl_nodelife.upgrade.ports import make_ports
+from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 
 NO_RUN: Final = "None"
 Json = dict[str, Any]
@@ -77,8 +60,6 @@ SKIPPED: Final = "Skipped"
 WAITING: Final = "Waiting"
 UNREADABLE: Final = "Unreadable"
 NOT_SELECTED: Final = "NotSelected"
-CHECKED: Final = frozenset({NodeState.SETTLING, NodeState.PROVING, NodeState.SOAKING})
-"""The states that have checks."""
 
 
 def upgrade_status(
@@ -87,17 +68,13 @@ def upgrade_status(
     now_ns: int,
     source: Json,
     names: Collection[str] = (),
-    evidence: CheckEvidence | None = None,
-    *,
-    progress: Progress | None = lambda done: None,
 ) -> Json:
     """The UpgradeStatus. `now_ns`: the API server's time. `names`: only these nodes, if any.
-    `evidence`: what was read for the nodes' checks. `progress`: is called while the rest of the
-    run is played, some 5 ms a node; None: it is not. Raises NotFound for a name that nothing has.
+    Raises NotFound for a name that nothing has.
     """
     warnings: list[str] = []
-    view = _nodes_of_run(nodes, lease, now_ns, evidence, warnings)
-    run, policy, report, present = view.run, view.policy, view.report, view.nodes
+    view = _nodes_of_run(nodes, lease, now_ns, warnings)
+    run, report, present = view.run, view.report, view.nodes
     every = view.rows()
     rows = view.rows(names) if names else every
     for name in names:
@@ -112,22 +89,17 @@ def upgrade_status(
         leader=_leader(lease, now_ns),
         request=_request(lease, warnings),
         step=_step(run),
-        budgets=_budgets(run, policy, list(present.values()), view.marks),
-        gates=_gates(run, policy, now_ns, report),
+        budgets=[_budget(*budget) for budget in report.budgets.items()],
+        gates=_gates(run, now_ns, report),
         holds=[{"what": what, "because": why} for what, why in report.holds.items()],
         counts=dict(sorted(Counter(row["state"] for row in every).items())),
         nodes=rows,
-        estimate=_estimate(view, progress, warnings),
+        estimate=_estimate(view),
         lowest=_lowest(report),
         failures=sorted(run.failed) if run is not None else [],
         notEvaluated=list(_not_evaluated(view)),
         warnings=warnings,
     )
-
-
-def policy_on(lease: Lease | None) -> UpgradePolicy:
-    """The policy of the run on the Lease; the default where there is none that can be read."""
-    return _policy(_document(lease, []), []) or UpgradePolicy()
 
 
 def has_trouble(status: Json) -> bool:
@@ -144,7 +116,6 @@ def _nodes_of_run(
     nodes: Iterable[Node],
     lease: Lease | None,
     now_ns: int,
-    evidence: CheckEvidence | None,
     warnings: list[str],
 ) -> RunNodes:
     """The run as nodes and Lease show it. `warnings` gets what cannot be read."""
@@ -163,9 +134,6 @@ def _nodes_of_run(
         report=_report(run, lease, is_led=is_led),
         is_led=is_led,
         now_ns=now_ns,
-        lease=lease,
-        settings=make_settings("newest"),
-        evidence=evidence,
     )
 
 
@@ -258,83 +226,44 @@ def _step(run: RunDocument | None) -> Json | None:
     return {"pool": step.pool, "k": step.k, "window": step.window, "nodes": sorted(step.nodes)}
 
 
-def _budgets(
-    run: RunDocument | None,
-    policy: UpgradePolicy | None,
-    nodes: Sequence[Node],
-    marks: Mapping[str, NodeMark | None],
-) -> list[Json]:
-    """The arithmetic of each scope as the leader does it, but for Leases that only it watches."""
-    if run is None or policy is None or run.phase in OVER:
-        return []
-    counts = NodeCounts.of((_counted(node, marks, policy) for node in nodes), limits_of(policy))
-    counts.begin_from(run.base_counts)
-    return [
-        {
-            "scope": str(budget.scope),
-            "base": budget.base,
-            "available": budget.available,
-            "unavailable": budget.unavailable,
-            "floor": budget.floor,
-            "mostUnavailable": budget.most_unavailable,
-            "slots": budget.slots,
-        }
-        for budget in map(counts.budget, counts.scopes())
-    ]
+def _budget(scope: str, numbers: tuple[int, int, int, int]) -> Json:
+    base, available, floor, most = numbers
+    return {
+        "scope": str(scope_of(scope)),
+        "base": base,
+        "available": available,
+        "unavailable": base - available,
+        "floor": floor,
+        "mostUnavailable": most,
+        "slots": ScopeBudget(scope_of(scope), base, available, floor, most).slots,
+    }
 
 
-def _counted(
-    node: Node, marks: Mapping[str, NodeMark | None], policy: UpgradePolicy
-) -> CountedNode:
-    mark = marks.get(node.name)
-    return CountedNode(
-        node.name,
-        pool_name(node, policy),
-        zone_name(node),
-        why_unavailable(node),
-        claimed=mark is not None and mark.state in TAKEN,
-        control_plane=is_control_plane(node),
-    )
-
-
-def _gates(
-    run: RunDocument | None, policy: UpgradePolicy | None, now_ns: int, report: LeaderReport
-) -> list[Json]:
-    """The gates that hold: pause and window by Lease and clock, the others as was reported."""
+def _gates(run: RunDocument | None, now_ns: int, report: LeaderReport) -> list[Json]:
+    """The gates that hold: a pause by the Lease, the others as was reported."""
     found: list[Json] = []
     if run is None or run.phase in OVER:
         return found
     if run.phase is RunPhase.PAUSED:
         found.append({"gate": "paused", "because": run.because, "toldSecondsAgo": None})
-    if policy is not None and policy.window:
-        windows = [parse_window(text) for text in policy.window]
-        if closes_ns(windows, now_ns) is None:
-            opens = opens_ns(windows, now_ns)
-            until = f"; the next opens {format_time(opens)}" if opens is not None else ""
-            because = f"no window is open{until}"
-            found.append({"gate": "window", "because": because, "toldSecondsAgo": None})
     ago = seconds_since(now_ns, report.at)
     return found + [
         {"gate": gate, "because": why, "toldSecondsAgo": ago}
         for gate, why in report.gates.items()
-        if gate not in ("paused", "window")
+        if gate != "paused"
     ]
 
 
 def _report(run: RunDocument | None, lease: Lease | None, *, is_led: bool) -> LeaderReport:
     """The part of the last report on this run that still holds. Of a run that is over only the low
-    points do; of a leader that went its gates and holds do not, and what nodes waited for is its
-    last.
+    points do; of a leader that went its gates and holds do not.
     """
     report = report_on(lease)
     if run is None or (report.run and report.run != run.run):
         return LeaderReport()
     if run.phase in OVER:
         return LeaderReport(run=run.run, lowest=report.lowest)
-    if is_led:
-        return report
-    last = {name: f"before its leader went: {text}" for name, text in report.waits.items()}
-    return replace(report, gates={}, holds={}, waits=last)
+    return report if is_led else replace(report, gates={}, holds={})
 
 
 def _lowest(report: LeaderReport) -> Json:
@@ -355,33 +284,12 @@ def _lowest(report: LeaderReport) -> Json:
     }
 
 
-def _estimate(view: RunNodes, progress: Progress | None, warnings: list[str]) -> Json | None:
-    """How long the run still takes; None where it is over, or its policy cannot be read, and where
-    its rest cannot be played, which is said.
+def _estimate(view: RunNodes) -> Json | None:
+    """How long the run still takes, as its leader foretold it; None where it is over, or where
+    nothing is left, or no leader has said.
     """
-    if progress is None:
-        return None
-    run, policy = view.run, view.policy
-    if run is None or policy is None or run.phase in OVER or run.proof_only or view.lease is None:
-        return None
-    marks = {name: mark for name, mark in view.marks.items() if mark is not None}
-    waiting = view.waiting() if run.phase is not RunPhase.ABORTING else []
-    under_way = RunUnderWay(
-        view.lease,
-        run,
-        policy,
-        view.nodes,
-        marks,
-        waiting,
-        view.report.drain_seconds,
-        view.now_ns,
-    )
-    try:
-        left = remaining_time(under_way, view.settings, progress)
-    except (PlayGivenUp, Failed) as error:
-        warnings.append(f"how long the run still takes is not evaluated: {error}")
-        return None
-    if left is None:
+    run, left = view.run, view.report.left
+    if run is None or run.phase in OVER or left is None:
         return None
     since = "now" if view.is_led else "when a leader goes on"
     since = "when the run is resumed" if run.phase is RunPhase.PAUSED else since
@@ -391,7 +299,7 @@ def _estimate(view: RunNodes, progress: Progress | None, warnings: list[str]) ->
         "expectedSeconds": round(left.expected),
         "highSeconds": round(left.high),
         "from": since,
-        "assumptions": left.rests_on,
+        "assumptions": list(left.rests_on),
     }
 
 
@@ -400,24 +308,71 @@ def _not_evaluated(view: RunNodes) -> Iterator[str]:
     run = view.run
     if run is None or run.phase in OVER:
         return
-    yield "whether each node's Lease is renewed: only a leader watches; the numbers rest on Ready"
-    if not view.is_led:
+    if not view.report.at:
+        yield "gates, budgets, and what nodes wait for: no leader has reported anything so far"
+    elif not view.is_led:
         yield (
-            "gates blind, zone, displaced, proof and command, what each node waits for, and what"
-            " holds a claim are unknown: no leader answers"
+            "gates and what holds a claim are unknown: no leader answers; budgets, and what each"
+            f" node waits for, are as they were {seconds_since(view.now_ns, view.report.at)}s ago"
         )
-    elif not view.report.at:
-        yield "gates, and what nodes wait for: the leader has reported nothing so far"
-    for kind, why in view.evidence.unread.items() if view.evidence is not None else ():
-        yield f"checks that need {kind}: {why}"
 
 
-@dataclass(slots=True)
-class CheckEvidence:
-    """The objects that the checks of nodes rest on. `unread`: kinds that are missing, and why."""
+PASSED: Final = "passed"
+WAITS: Final = "waits"
+NOT_EVALUATED: Final = "not evaluated"
+NOT_REACHED: Final = "not reached"
+SHOWS: Final = {
+    "S1": "the node's object is there",
+    "S2": "its kubelet renews its Lease",
+    "S3": "the target is met",
+    "S4": "Ready without a break",
+    "S5": "no pressure, and the conditions asked for",
+    "S6": "no new taint keeps pods off",
+    "S7": "its daemon pods are available",
+    "S8": "its CSI drivers are registered",
+    "S9": "its allocatable resources are there again",
+    "P2": "the taint of the cordon is taken off by the lifecycle controller",
+    "P3": "the canary pod is scheduled to the node",
+    "P4": "the canary pod is Ready, has an address and does not restart",
+    "P7": "the canary pod is deleted and goes",
+}
+CHECKS: Final = {
+    NodeState.SETTLING: tuple(check for check in SHOWS if check.startswith("S")),
+    NodeState.PROVING: tuple(check for check in SHOWS if check.startswith("P")),
+    NodeState.SOAKING: ("S2", "S4", "S5", "S7"),
+}
+"""The checks of a state, in the order in which the leader goes through them."""
 
-    cache: Cache = field(default_factory=Cache)
-    unread: dict[str, str] = field(default_factory=dict)
+
+class CheckResult(NamedTuple):
+    """One check of a node. `result`: passed, waits, not reached, not evaluated; `because`: what is
+    waited for; `shows`: what the check proves.
+    """
+
+    check: str
+    result: str
+    because: str
+    shows: str
+
+
+def checks_of(state: NodeState, waits_for: str, *, is_told: bool) -> list[CheckResult]:
+    """The checks of a node by its leader's word: those before the one that is waited for passed.
+
+    `waits_for`: as `S4: Ready for 20s of 60s`; `is_told`: the leader has spoken since the node came
+    into its state. A node in Soaking for which nothing is waited passes all of its checks.
+    """
+    names = CHECKS.get(state, ())
+    waiting, _, because = waits_for.partition(": ")
+    if waiting not in names:
+        passes = is_told and not waits_for and state is NodeState.SOAKING
+        result = PASSED if passes else NOT_EVALUATED
+        return [CheckResult(name, result, "", SHOWS[name]) for name in names]
+    reached = names.index(waiting)
+    results = [*[PASSED] * reached, WAITS, *[NOT_REACHED] * (len(names) - reached - 1)]
+    return [
+        CheckResult(name, result, because if result == WAITS else "", SHOWS[name])
+        for name, result in zip(names, results, strict=True)
+    ]
 
 
 @dataclass(slots=True)
@@ -425,8 +380,7 @@ class RunNodes:
     """The nodes of a run. `marks`: None for an annotation that cannot be read. `of_others`: the
     marks of other runs.
 
-    `report`: the leader's last report; `is_led`: whether it still runs. `evidence` None: checks are
-    not evaluated.
+    `report`: the leader's last report; `is_led`: whether it still runs.
     """
 
     nodes: Mapping[str, Node]
@@ -437,9 +391,6 @@ class RunNodes:
     report: LeaderReport
     is_led: bool
     now_ns: int
-    lease: Lease | None
-    settings: Settings
-    evidence: CheckEvidence | None = None
 
     def rows(self, names: Collection[str] = ()) -> list[Json]:
         """A row for each node that the run is about, or for each of these."""
@@ -452,17 +403,12 @@ class RunNodes:
                 rows[name] = self._row(name, NOT_SELECTED, because)
         return [rows[name] for name in sorted(rows) if name in names]
 
-    def waiting(self) -> list[str]:
-        """The nodes that are still to be claimed."""
-        return [name for name, why in self._unclaimed() if not why]
-
     def _rows(self) -> Iterator[Json]:
-        checking = self._pass()
         for name, mark in self.marks.items():
             if mark is None:
                 yield self._row(name, UNREADABLE, "its annotation cannot be read")
             else:
-                yield self._marked(name, mark, checking)
+                yield self._marked(name, mark)
         for name, mark in self.of_others.items():
             because = f"{mark.state} in run {mark.run}; this run leaves it alone"
             yield self._row(name, SKIPPED, because) | {"run": mark.run}
@@ -503,44 +449,21 @@ class RunNodes:
             "checks": [],
         }
 
-    def _marked(self, name: str, mark: NodeMark, checking: UpgradePass | None) -> Json:
-        waits_for = self.report.waits.get(name, "") if self.report.at > mark.since else ""
-        checks = []
-        if checking is not None:
-            reported = waits_for if self.is_led else ""
-            checks = checks_of(checking, self.nodes[name], mark, reported)
-        waiting = [f"{c.check}: {c.because}" for c in checks if c.result == WAITS]
-        because = waits_for or mark.reason or next(iter(waiting), "")
+    def _marked(self, name: str, mark: NodeMark) -> Json:
+        is_told = self.report.at > mark.since
+        waits_for = self.report.waits.get(name, "") if is_told else ""
+        last = "" if self.is_led or not waits_for else "before its leader went: "
+        because = f"{last}{waits_for}" if waits_for else mark.reason
+        checks = checks_of(mark.state, waits_for, is_told=is_told)
         return self._row(name, str(mark.state), because) | {
             "sinceSeconds": seconds_since(self.now_ns, mark.since),
             "deadlineSeconds": _negative(seconds_since(self.now_ns, mark.deadline)),
-            "checks": [{**check._asdict(), "shows": SHOWS[check.check]} for check in checks],
+            "checks": [check._asdict() for check in checks],
             "run": mark.run,
             "try": mark.try_,
             "cordon": str(mark.cordon),
             "for": mark.for_ or None,
         }
-
-    def _pass(self) -> UpgradePass | None:
-        """A pass of the controller over what was read, of which nothing is carried out."""
-        evidence, run, policy = self.evidence, self.run, self.policy
-        if evidence is None or run is None or policy is None or self.lease is None:
-            return None
-        ports: UpgradePorts = make_ports(policy, self.settings)
-        host = HostState(unread=tuple(evidence.unread))
-        memory = UpgradeMemory(self.now_ns, NodeReadings(policy, ports.zones))
-        return UpgradePass(
-            *(evidence.cache, host, self.now_ns, policy, ports, memory, self.lease, run), epoch=0
-        )
-
-
-def has_checks(node: Node) -> bool:
-    """True if the node is in a state that has checks."""
-    try:
-        mark = mark_of(node)
-    except UnreadableMark:
-        return False
-    return mark is not None and mark.state in CHECKED
 
 
 def seconds_since(now_ns: int, then: str) -> int | None:

@@ -45,8 +45,6 @@ FAULTS = (
 )
 COMMANDS = ("pause", "resume", "abort", "leader-dies")
 
-"""The canary's image where the policy names none: simulated nodes list no images."""
-
 _DURATIONS = {
     "duration": "duration_ns",
     "jitter": "jitter_ns",
@@ -83,14 +81,11 @@ class WorkFault(msgspec.Struct, frozen=True):
 
 
 class UpgradeEvent(msgspec.Struct, frozen=True):
-    """A user runs `upgrade start`; `is_under_way`: the run whose Lease and marks exist goes on
-    instead, led as it was.
-    """
+    """A user runs `upgrade start`."""
 
     policy: UpgradePolicy
     work: WorkAssumptions = WorkAssumptions()
     faults: tuple[WorkFault, ...] = ()
-    is_under_way: bool = False
 
 
 class UpgradeCommandEvent(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
-from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
+from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
     ANNOTATION_RUN,
@@ -27,7 +27,6 @@ from kubectl_nodelife.controllers.upgrade.document import (
     encode_document,
 )
 from kubectl_nodelife.controllers.upgrade.gates import WINDOW
-from kubectl_nodelife.controllers.upgrade.leader import LeaderEngine
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_digest
 from kubectl_nodelife.controllers.upgrade.ports import HostState, WorkReport
@@ -70,15 +69,13 @@ class VirtualLeader:
         controller: UpgradeController,
         epoch: int,
         cache: Cache,
-        *,
-        join: bool = False,
     ) -> None:
         self._runs = runs
         self._world = runs.world
         self.controller = controller
         self.epoch = epoch
         numbers = runs.world.api.numbers
-        self.engine = LeaderEngine(controller, cache, join=join, numbers=numbers)
+        self.engine = LeaderEngine(controller, cache, numbers=numbers)
         self.alive = True
         self._sent: dict[int, Action] = {}
         self._patched: list[tuple[Action, KubeObject | None]] = []
@@ -183,7 +180,6 @@ class VirtualUpgrades:
         self._journal = journal
         self._make_decider = make_decider
         self._to_lead: list[UpgradeRequest | None] = []
-        self._joins = False
         self.done = 0
 
     @property
@@ -214,17 +210,12 @@ class VirtualUpgrades:
     # The scenario's events
 
     def begin(self, event: UpgradeEvent) -> None:
-        """A user runs `upgrade start`: the Lease gets the run's document, and a leader. Or the run
-        that the Lease describes goes on, led as it was.
-        """
+        """A user runs `upgrade start`: the Lease gets the run's document, and a leader."""
         policy, api = event.policy, self.world.api
         self.policy = policy
         self.watch = UpgradeWatch(self.world, policy)
         self.work = VirtualWork(self.world, event)
         self._to_lead.append(None)
-        self._joins = event.is_under_way
-        if self._joins:
-            return
         document = RunDocument(
             run=RUN, policy=policy_digest(policy), started=format_time(api.now_ns)
         )
@@ -323,7 +314,6 @@ class VirtualUpgrades:
         if self._to_lead:
             self._to_lead.clear()  # one of them gets the Lease, the others are answered 409
             self.lead(now_ns)
-            self._joins = False
         for leader in self.leaders if not self.world.api.pending else ():
             yield from leader.step(now_ns)
             if self.watch is not None:
@@ -331,11 +321,11 @@ class VirtualUpgrades:
         self.leaders = [leader for leader in self.leaders if leader.alive]
 
     def lead(self, now_ns: int) -> VirtualLeader:
-        """A process takes the Lease, with the next epoch; or the running leader is joined."""
+        """A process takes the Lease, with the next epoch."""
         cache = self._host.engine.cache.copy()
         lease = self._lease()
         assert lease is not None
-        epoch = (lease.spec.lease_transitions or 0) + (not self._joins)
+        epoch = (lease.spec.lease_transitions or 0) + 1
         spec = replace(lease.spec, holder_identity=f"simulation-{epoch}", lease_transitions=epoch)
         lease = replace(lease, spec=spec)
         self.world.api.put("Lease", lease)
@@ -344,13 +334,11 @@ class VirtualUpgrades:
         leader = self.make_leader(controller, epoch, cache)
         self.leaders.append(leader)
         self._last, self._acted_ns = controller, now_ns
-        if self._joins:
-            self.work.go_on(controller.in_work(cache), leader.work_ended)
         return leader
 
     def make_leader(self, controller: UpgradeController, epoch: int, cache: Cache) -> VirtualLeader:
         """A leader's process."""
-        return VirtualLeader(self, controller, epoch, cache, join=self._joins)
+        return VirtualLeader(self, controller, epoch, cache)
 
     def _lease(self) -> Lease | None:
         found = self.world.api.store.get("Lease", self.policy.lease_key)

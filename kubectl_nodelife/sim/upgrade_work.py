@@ -11,14 +11,14 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from itertools import count
 from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, LABEL_STATE, NodeMark, NodeState
+from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, LABEL_STATE, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import (
     BOOT_ID_CHANGED,
     NODE_INFO_FIELDS,
@@ -30,7 +30,7 @@ from kubectl_nodelife.engine.actions import Action, StartWork, StopWork
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, Quantities
-from kubectl_nodelife.kube.times import SECOND_NS, parse_time
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import Condition, Job
 from kubectl_nodelife.sim.api import event_record
 from kubectl_nodelife.sim.events import ReportedCondition
@@ -84,18 +84,6 @@ class VirtualWork:
         report = WorkReport(action.try_, _DONE)
         self._begin(action.node, action, lambda: on_report(action.node, report))
 
-    def go_on(self, marks: Mapping[str, NodeMark], on_report: OnReport) -> None:
-        """The work on these nodes goes on, for as long as is left of its time; `on_report` is
-        called at its end.
-        """
-        now_ns = self._api.now_ns
-        for name, mark in marks.items():
-            since = mark.work.started or mark.since
-            spent_ns = max(0, now_ns - parse_time(since)) if since else 0
-            self._begin(
-                name, None, partial(on_report, name, WorkReport(mark.try_, _DONE)), spent_ns
-            )
-
     def stop(self, action: StopWork) -> None:
         """The leader ends its command: what it has not changed yet stays as it is."""
         self._worked[action.node] += 1
@@ -127,9 +115,7 @@ class VirtualWork:
 
     # --- one try
 
-    def _begin(
-        self, name: str, cause: Action | None, done: Callable[[], None], spent_ns: int = 0
-    ) -> None:
+    def _begin(self, name: str, cause: Action | None, done: Callable[[], None]) -> None:
         self._tries[name] += 1
         self._worked[name] = number = self._worked[name] + 1
         how = self._fault_of(name, self._tries)
@@ -140,8 +126,6 @@ class VirtualWork:
             )
         terms = self._terms
         lasts_ns = self._lasts_ns(name)
-        if spent_ns:
-            lasts_ns = max(SECOND_NS, lasts_ns - spent_ns)
         if terms.mode == REPLACE and how != NO_EFFECT:
             self._replace(name, lasts_ns, how, cause)
             done()

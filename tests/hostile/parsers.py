@@ -34,7 +34,6 @@ from kubectl_nodelife.controllers.upgrade.document import (
     document_of,
     request_on,
 )
-from kubectl_nodelife.controllers.upgrade.leader import ANNOTATION_REPORT, report_on
 from kubectl_nodelife.controllers.upgrade.marks import UnreadableMark, decode_mark
 from kubectl_nodelife.controllers.upgrade.policy import (
     parse_target,
@@ -42,6 +41,7 @@ from kubectl_nodelife.controllers.upgrade.policy import (
     policy_from,
     policy_of_spec,
 )
+from kubectl_nodelife.controllers.upgrade.report import ANNOTATION_REPORT, report_on
 from kubectl_nodelife.daemon.intents import Intents
 from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.daemon.settings import load_config

@@ -20,27 +20,26 @@ from kubectl_nodelife.controllers.upgrade.document import (
     Verb,
     encode_document,
 )
-from kubectl_nodelife.controllers.upgrade.leader import (
-    ANNOTATION_REPORT,
-    LeaderReport,
-    encode_report,
-)
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     NodeMark,
     NodeState,
-    WorkMark,
     encode_mark,
 )
 from kubectl_nodelife.controllers.upgrade.policy import policy_from, policy_mapping
+from kubectl_nodelife.controllers.upgrade.report import (
+    ANNOTATION_REPORT,
+    LeaderReport,
+    TimeLeft,
+    encode_report,
+)
 from kubectl_nodelife.errors import NotFound
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
-from kubectl_nodelife.outlook.upgrade_status import CheckEvidence, has_trouble, upgrade_status
+from kubectl_nodelife.outlook.upgrade_status import has_trouble, upgrade_status
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
-from kubectl_nodelife.upgrade.forecast import within
 
 NOW = parse_time("2026-11-22T12:00:00Z")
 
@@ -129,14 +128,13 @@ def test_a_node_in_work_is_told_with_its_clock_and_the_reason() -> None:
 
 
 def test_the_budgets_are_those_of_the_leader() -> None:
-    answer = status([node("b0", DRAINING), *TEN[1:]], lease(run(base_counts={})))
-    pool = next(b for b in answer["budgets"] if b["scope"] == "pool blue")
-    assert (pool["base"], pool["available"], pool["mostUnavailable"], pool["slots"]) == (
-        10,
-        9,
-        1,
-        0,
-    )
+    said = LeaderReport(run="r1", at=at(-5), budgets={"pool/blue/": (12, 9, 0, 4)})
+    for age_s in (5, 600):  # of a leader that went the last ones
+        answer = status([node("b0", DRAINING), *TEN[1:]], lease(run(), said=said, age_s=age_s))
+        (pool,) = answer["budgets"]
+        assert (pool["scope"], pool["base"], pool["unavailable"]) == ("pool blue", 12, 3)
+        assert (pool["available"], pool["mostUnavailable"], pool["slots"]) == (9, 4, 1)
+    assert not status(TEN, lease(run(RunPhase.FINISHED), said=said))["budgets"]
 
 
 def test_a_leader_lives_while_its_lease_is_renewed() -> None:
@@ -180,13 +178,6 @@ def test_a_node_of_another_run_is_left_alone_while_this_one_is_under_way() -> No
     assert (row["state"], row["run"]) == ("Skipped", "r0")
     assert row["because"] == "Failed in run r0; this run leaves it alone"
     assert not has_trouble(answer) and answer["counts"] == {"Skipped": 1, "Waiting": 9}
-    working = NodeMark(run="r0", state=NodeState.WORKING, since=at(-30))
-    (pool,) = [
-        budget
-        for budget in status([node("b0", working), *TEN[1:]], lease(run()))["budgets"]
-        if budget["scope"] == "pool blue"
-    ]
-    assert pool["available"] == 10, "another run's node counts as what its conditions say"
     over = status(nodes, lease(run(RunPhase.FINISHED)))
     assert over["nodes"][0]["state"] == "Failed", "with no run under way it is shown as it is"
 
@@ -222,12 +213,6 @@ def test_a_step_is_told_with_its_nodes_and_its_width() -> None:
     step = Step(pool="blue", k=1, window=2, nodes={"b0": StepNode(), "b1": StepNode()})
     told = text(status(TEN, lease(run(step=step))))
     assert "Step 1 of pool blue takes 2 nodes: b0, b1" in told
-
-
-def test_vanished_nodes_count_since_the_start() -> None:
-    answer = status(TEN, lease(run(base_counts={"cluster": 12, "pool/blue": 12})))
-    pool = next(b for b in answer["budgets"] if b["scope"] == "pool blue")
-    assert (pool["base"], pool["unavailable"], pool["slots"]) == (12, 2, 0)
 
 
 def test_zones_have_the_names_that_the_plan_gives_them() -> None:
@@ -268,62 +253,36 @@ def test_low_points_are_those_that_the_leaders_saw_and_outlive_the_run() -> None
     assert other["lowest"]["byPool"] == {}
 
 
-def done(name: str, drain_s: int, work_s: int) -> Node:
-    begun, ended = at(-3600 + drain_s), at(-3600 + drain_s + work_s)
-    work = WorkMark(started=begun, ended=ended)
-    return node(name, NodeMark(run="r1", state=NodeState.DONE, claimed=at(-3600), work=work))
+LEFT = TimeLeft(7, 1800.4, 2640.0, 3600.0, ("the work takes 240s (--expect-work)",))
 
 
-def test_what_is_left_rests_on_the_median_of_what_the_run_took() -> None:
-    ended = [done("b0", 60, 240), done("b1", 60, 200), done("b2", 60, 900)]
-    grown = Step(pool="blue", k=9, window=0)
-    answer = status([*ended, *TEN[3:]], lease(run(step=grown)))
+def test_what_is_left_is_what_the_leader_foretold_and_says_from_when_it_counts() -> None:
+    said = LeaderReport(run="r1", at=at(-5), left=LEFT)
+    answer = status(TEN, lease(run(), said=said))
     estimate = answer["estimate"]
-    assert estimate["nodes"] == 7 and estimate["from"] == "now"
-    assert estimate["assumptions"][0] == "the work takes 240s (the median of 3 nodes of this run)"
-    # one at a time: drain 60 s, work 240 s, Ready for 60 s, some 13 s of proof, and soaks once
-    assert abs(estimate["expectedSeconds"] - (7 * (60 + 240 + 60 + 13) + 60)) < 7 * 2
-    assert estimate["lowSeconds"] < estimate["expectedSeconds"] < estimate["highSeconds"]
-    assert "Left: 7 nodes, about 44m (" in text(answer)
-
-
-def test_the_play_of_the_rest_minds_no_marks_but_the_runs_own() -> None:
-    others = NodeMark(run="r0", state=NodeState.WORKING, since=at(-30))
-    nodes = [node("b0", "{"), node("b1", others), node("b2", DRAINING), *TEN[3:]]
-    answer = status(nodes, lease(run()))
-    assert answer["estimate"]["expectedSeconds"] > 60 and not answer["failures"]
-
-
-def test_a_play_that_takes_too_long_is_given_up_and_that_is_said() -> None:
-    clock = iter(range(1000))
-    progress = within(5.0, lambda: next(clock), lambda done: None)
-    answer = upgrade_status(TEN, lease(run()), NOW, {"kind": "direct"}, progress=progress)
-    assert answer["estimate"] is None
-    why = "how long the run still takes is not evaluated: its play took longer than 5s"
-    assert why in answer["warnings"]
-    quiet = upgrade_status(TEN, lease(run()), NOW, {"kind": "direct"}, progress=None)
-    assert quiet["estimate"] is None and not quiet["warnings"]
-
-
-def test_a_run_without_a_leader_says_from_when_the_time_counts() -> None:
-    answer = status(TEN, lease(run(), holder=""))
-    assert answer["estimate"]["from"] == "when a leader goes on"
-    assert any("no leader answers" in text for text in answer["notEvaluated"])
-    assert status(TEN, lease(run(RunPhase.FINISHED)))["estimate"] is None
+    assert (estimate["nodes"], estimate["lowSeconds"], estimate["from"]) == (7, 1800, "now")
+    told = "Left: 7 nodes, about 44m (30m to 60m) from now; the work takes 240s (--expect-work)"
+    assert told in text(answer)
+    gone = status(TEN, lease(run(), holder="", said=said))
+    assert gone["estimate"]["from"] == "when a leader goes on"
+    assert any("no leader answers" in text for text in gone["notEvaluated"])
+    paused = status(TEN, lease(run(RunPhase.PAUSED), said=said))
+    assert paused["estimate"]["from"] == "when the run is resumed"
+    assert status(TEN, lease(run(RunPhase.FINISHED), said=said))["estimate"] is None
 
 
 def test_checks_are_told_for_a_node_that_comes_back() -> None:
     mark = NodeMark(run="r1", state=NodeState.SETTLING, since=at(-30), deadline=at(870))
-    evidence = CheckEvidence(unread={"CSINode": "forbidden"})
-    found = [node("b0", mark), *TEN[1:]]
-    for each in found:
-        evidence.cache.set("Node", each.key, each)
-    answer = upgrade_status(found, lease(run()), NOW, {"kind": "direct"}, ["b0"], evidence)
-    (row,) = answer["nodes"]
+    nodes = [node("b0", mark), *TEN[1:]]
+    said = LeaderReport(run="r1", at=at(-5), waits={"b0": "S3: target bootID=changed is not met"})
+    (row,) = (answer := status(nodes, lease(run(), said=said), "b0"))["nodes"]
     results = {check["check"]: check["result"] for check in row["checks"]}
-    assert results["S1"] == "passed" and results["S2"] == results["S8"] == "not evaluated"
-    assert "checks that need CSINode: forbidden" in answer["notEvaluated"]
-    assert "S8      not evaluated" in render(UpgradeStatusPage(answer, named=True), "table")
+    assert results["S1"] == results["S2"] == "passed" and results["S3"] == "waits"
+    assert results["S9"] == "not reached"
+    page = render(UpgradeStatusPage(answer, named=True), "table")
+    assert "S3      waits         target bootID=changed is not met" in page
+    (row,) = status(nodes, lease(run()), "b0")["nodes"]
+    assert {check["result"] for check in row["checks"]} == {"not evaluated"}
 
 
 def test_held_nodes_are_told_with_what_a_person_may_type() -> None:
@@ -376,13 +335,6 @@ def test_what_the_leader_said_of_the_state_before_is_not_taken_for_this_one() ->
         said = LeaderReport(run="r1", at=at(told_s), waits={"b0": "P3: waits"})
         answer = status([node("b0", mark), *TEN[1:]], lease(run(), said=said))
         assert answer["nodes"][0]["because"] == because
-
-
-def test_work_of_less_than_a_second_is_not_taken_for_work_of_which_nothing_is_known() -> None:
-    grown = Step(pool="blue", k=9, window=0)
-    estimate = status([done("b0", 60, 0), *TEN[1:]], lease(run(step=grown)))["estimate"]
-    assert estimate["assumptions"][0].startswith("the work takes 0s (the median of 1 node")
-    assert estimate["expectedSeconds"] < 30 * 60
 
 
 def test_a_proof_alone_has_no_steps() -> None:

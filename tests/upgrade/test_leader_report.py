@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubectl_nodelife.controllers.upgrade.leader import report_of
+from kubectl_nodelife.controllers.upgrade.report import report_of
 from tests.upgrade.stand import Stand
 
 

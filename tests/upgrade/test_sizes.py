@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kubectl_nodelife.controllers.upgrade.document import DOCUMENT_LIMIT, RunPhase, encode_document
-from kubectl_nodelife.controllers.upgrade.leader import (
+from kubectl_nodelife.controllers.upgrade.report import (
     MOST_NODES,
     MOST_WORDS,
     REPORT_LIMIT,

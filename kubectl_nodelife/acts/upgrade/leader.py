@@ -22,14 +22,13 @@ from kubectl_nodelife.acts.upgrade.lease import RunLease
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
 from kubectl_nodelife.acts.upgrade.sentences import Waits, about_of, sentences_of
-from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
-from kubectl_nodelife.controllers.upgrade.leader import (
+from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
+from kubectl_nodelife.controllers.upgrade.ports import HostState, WorkReport
+from kubectl_nodelife.controllers.upgrade.report import (
     ANNOTATION_REPORT,
-    LeaderEngine,
     encode_report,
     report_of,
 )
-from kubectl_nodelife.controllers.upgrade.ports import HostState, WorkReport
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import NAME, UpgradePass
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, StartWork, StopWork
@@ -51,6 +50,7 @@ BURST: Final = 100
 _EVENT_QPS: Final = 5.0
 _EVENT_BURST: Final = 25
 LOOK_NS: Final = SECOND_NS
+REPORT_NS: Final = 3 * SECOND_NS
 _LEAST_BETWEEN_S: Final = 0.2
 _MOST_BETWEEN_S: Final = 2.0
 _REST: Final = 24
@@ -105,7 +105,7 @@ class Leader:
         self._outstanding: set[int] = set()
         self._blind = "not all lists are read"
         self._beside: HostState | None = None
-        self._asked_ns = 0
+        self._asked_ns = self._report_due_ns = 0
         self._waits = Waits()
         self._warned_hands_off: set[str] = set()
         self._executor = self._make_executor()
@@ -212,12 +212,17 @@ class Leader:
         return decided
 
     def _report(self, controller: UpgradeController, last: UpgradePass) -> None:
-        """Warn of nodes that are left alone; the report goes with the next renewal of the Lease."""
+        """Warn of nodes that are left alone. The report, which is made every few seconds, goes with
+        the next renewal of the Lease.
+        """
         for node, because in controller.hands_off.items():
             if node not in self._warned_hands_off:
                 self._warned_hands_off.add(node)
                 self._parts.warn(f"node {node}: {because}")
         self._parts.lists.follow(last.to_list)
+        if last.now_ns < self._report_due_ns and not controller.is_over:
+            return
+        self._report_due_ns = last.now_ns + REPORT_NS
         report = encode_report(report_of(last))
         self._lease.keeper.election.annotations = {ANNOTATION_REPORT: report}
 

@@ -19,8 +19,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
-from kubectl_nodelife.controllers.upgrade.leader import LeaderEngine
+from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import NAME
 from kubectl_nodelife.daemon.controller_host import events_of
 from kubectl_nodelife.daemon.feed import Tee

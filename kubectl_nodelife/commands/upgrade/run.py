@@ -1,14 +1,13 @@
 """The run as it stands in the cluster: read for `upgrade status` and the rest, changed by orders.
 
-Read are the nodes and the run's Lease; for the checks of nodes also their pods, the DaemonSets, and
-their CSINodes, each of these only if some node is in a state that has checks; for `upgrade clean`
-also what runs have made. An order changes the Lease, and waits until the leader has taken it up.
+Read are the nodes and the run's Lease, and for `upgrade clean` what runs have made. An order
+changes the Lease, and waits until the leader has taken it up.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -26,35 +25,24 @@ if TYPE_CHECKING:
     from kubectl_nodelife.daemon.cluster_checks import Right
     from kubectl_nodelife.kube.node import Lease, Node
     from kubectl_nodelife.live.client import Client
-    from kubectl_nodelife.outlook.upgrade_status import CheckEvidence
 
 
-ALL: Final[frozenset[str]] = frozenset({"*"})
-"""The checks of every node."""
-ONE_BY_ONE: Final = 8
-"""The pods of so many nodes are read node by node, of more in one list."""
 _NOT_FOUND = 404
 _MADE: Final = ("Pod", "Job")
 
 
 class RunRead(NamedTuple):
-    """The nodes, the run's Lease, and when and from where they were read.
-
-    `evidence`: what the checks of nodes are evaluated by; None where it was not asked for.
-    """
+    """The nodes, the run's Lease, and when and from where they were read."""
 
     nodes: list[Node]
     lease: Lease | None
     now_ns: int
     source: dict[str, Any]
     warnings: list[str]
-    evidence: CheckEvidence | None
 
 
-async def read_run(
-    connection: Connection, lease_namespace: str, checks_of: Collection[str] = ()
-) -> RunRead:
-    """Read them without a daemon. `checks_of`: of which nodes. Raises NodelifeError."""
+async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
+    """Read them without a daemon. Raises NodelifeError."""
     from kubectl_nodelife.commands.cluster.direct import (
         bulk_client,
         direct_source,
@@ -68,7 +56,6 @@ async def read_run(
     from kubectl_nodelife.live.client import ApiError
     from kubectl_nodelife.live.listwatch import read_all
     from kubectl_nodelife.live.requests import Resource
-    from kubectl_nodelife.outlook.upgrade_status import has_checks
 
     target = target_of(connection)
     async with bulk_client(target) as client:
@@ -77,18 +64,12 @@ async def read_run(
             raise Failed(found.what, on="nodes", remedy="see 'kubectl nodelife rbac'")
         nodes = [node for node in found if isinstance(node, Node)]
         lease = await _read_lease(client, lease_namespace)
-        evidence = None
-        if checks_of:
-            every = checks_of is ALL
-            names = [n.name for n in nodes if has_checks(n) and (every or n.name in checks_of)]
-            evidence = await _read_evidence(client, names, nodes, lease)
         return RunRead(
             nodes,
             lease,
             server_now_ns(client),
             direct_source(target, synced=True),
             skew_warnings(client),
-            evidence,
         )
 
 
@@ -118,39 +99,6 @@ async def read_left_objects(
             else:
                 found += left_objects(listed)
     return found
-
-
-async def _read_evidence(
-    client: Client, names: list[str], nodes: list[Node], lease: Lease | None
-) -> CheckEvidence:
-    """The facts that the checks of these nodes rest on."""
-    from kubectl_nodelife.commands.cluster.direct import or_refused
-    from kubectl_nodelife.kube.kinds import kind_named
-    from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listwatch import read_all
-    from kubectl_nodelife.live.requests import Resource
-    from kubectl_nodelife.outlook.upgrade_status import CheckEvidence, policy_on
-
-    evidence = CheckEvidence()
-    for node in nodes:
-        evidence.cache.set("Node", node.key, node)
-    if not names:
-        return evidence
-    policy = policy_on(lease)
-    wanted = [Resource(kind_named("DaemonSet")), Resource(kind_named("CSINode"))]
-    if len(names) <= ONE_BY_ONE:
-        wanted += [Resource(kind_named("Pod"), "", f"spec.nodeName={name}") for name in names]
-        wanted.append(Resource(kind_named("Pod"), policy.namespace))
-    else:
-        wanted.append(Resource(kind_named("Pod")))
-    for resource in wanted:
-        found = await or_refused(read_all(client, resource))
-        if isinstance(found, ApiError):
-            evidence.unread[resource.kind.name] = found.what
-            continue
-        for obj in found:
-            evidence.cache.set(resource.kind.name, obj.key, obj)
-    return evidence
 
 
 async def _read_lease(client: Client, namespace: str) -> Lease | None:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
-from kubectl_nodelife.commands.upgrade.run import ALL, RunRead, read_run
+from kubectl_nodelife.commands.upgrade.run import read_run
 from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.live_line import progress_bar
 
 if TYPE_CHECKING:
     from kubectl_nodelife.report.upgrade_status import StatusFollower
@@ -23,6 +22,7 @@ _CHANGING = (
     "deadlineSeconds",
     "epoch",
     "estimate",
+    "notEvaluated",
 )
 
 
@@ -50,8 +50,8 @@ def status(
     """Show a run: its leader, what holds it, each node's state and why, slots left in each scope.
 
     Anybody who may read nodes and the run's Lease can ask, on any machine, without a daemon. With
-    NODE, or -o wide, each check of a node in Settling, Proving or Soaking is shown as well: that
-    reads pods, DaemonSets and CSINodes; what may not be read is not evaluated, and said.
+    NODE, or -o wide, each check of a node in Settling, Proving or Soaking is shown as well, as the
+    leader reported it last.
     --exit-code exits with 4 where the run is paused, a node is Failed or Held, or a proof is held.
 
     \b
@@ -63,15 +63,14 @@ def status(
     import asyncio
 
     from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
-    from kubectl_nodelife.outlook.upgrade_status import has_trouble
+    from kubectl_nodelife.outlook.upgrade_status import has_trouble, upgrade_status
     from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
 
     follower: StatusFollower | None = None
     before: object = None
     while True:
-        found = asyncio.run(read_run(connection, lease_namespace, checks_of=set(nodes) or ALL))
-        shows_all = follower is None or output.format not in ("table", "wide")
-        answer = _status(found, nodes, foretell=shows_all)
+        found = asyncio.run(read_run(connection, lease_namespace))
+        answer = upgrade_status(found.nodes, found.lease, found.now_ns, found.source, nodes)
         if follower is None:
             follower = StatusFollower(answer, wide=output.format == "wide")
             for warning in (*found.warnings, *answer["warnings"]):
@@ -88,19 +87,6 @@ def status(
         if not watch or over or (answer["phase"] == RunPhase.PAUSED and not answer["nodes"]):
             return EXIT_NO if exit_code and has_trouble(answer) else 0
         asyncio.run(asyncio.sleep(_LOOK_SECONDS))
-
-
-def _status(found: RunRead, nodes: tuple[str, ...], *, foretell: bool) -> dict[str, Any]:
-    """The document, with a progress bar while the rest of the run is played. Raises NotFound."""
-    import time
-
-    from kubectl_nodelife.outlook.upgrade_status import upgrade_status
-    from kubectl_nodelife.upgrade.forecast import LONGEST_PLAY_S, within
-
-    read = (found.nodes, found.lease, found.now_ns, found.source, nodes, found.evidence)
-    with progress_bar("playing the rest of the run", len(found.nodes)) as step:
-        progress = within(LONGEST_PLAY_S, time.monotonic, step) if foretell else None
-        return upgrade_status(*read, progress=progress)
 
 
 def _lasting(value: Any) -> Any:

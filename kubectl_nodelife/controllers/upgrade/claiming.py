@@ -310,7 +310,7 @@ def _judge_candidates(p: UpgradePass) -> None:
         memory.looked_at.update(p.selected)
     for name in memory.looked_at & p.readings.keys():
         why = why_no_candidate(p, p.nodes[name])
-        pool = _pool(p, name)
+        pool = pool_in_turn_of(p, name)
         if not why and p.policy.pools and pool not in (*p.policy.pools, CONTROL_PLANE):
             why = f"pool {pool or '(none)'} is not in --pools"
         memory.candidates[name] = why or UpgradeCandidate(name, pool, p.readings[name].zone)
@@ -327,14 +327,15 @@ def _note_unproven(p: UpgradePass) -> None:
             p.fail_without_mark(name, p.nodes[name].uid, f"not proven: {p.skipped[name]}")
 
 
-def _pool(p: UpgradePass, name: str) -> str:
+def pool_in_turn_of(p: UpgradePass, name: str) -> str:
+    """The pool in whose turn the node goes: control planes are one of their own."""
     node = p.readings[name]
     return CONTROL_PLANE if node.is_control_plane else node.pool
 
 
 def _flying(p: UpgradePass) -> dict[str, tuple[str, str]]:
     """(pool, zone) of each node in flight, waited for, or named and about to be claimed."""
-    flying = {n: (_pool(p, n), p.readings[n].zone) for n in p.flying}
+    flying = {n: (pool_in_turn_of(p, n), p.readings[n].zone) for n in p.flying}
     for name, entry in p.next.step.nodes.items():
         if name in p.awaited:
             flying[name] = (entry.pool, entry.zone)

@@ -8,7 +8,8 @@ clock anew.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -29,14 +30,13 @@ from kubectl_nodelife.controllers.upgrade.document import (
 )
 from kubectl_nodelife.controllers.upgrade.draining import drain
 from kubectl_nodelife.controllers.upgrade.ending import soak
-from kubectl_nodelife.controllers.upgrade.expected import RENEWAL_NS
 from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
 from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
     NodeMark,
     NodeState,
 )
-from kubectl_nodelife.controllers.upgrade.memory import JOINED, UpgradeMemory
+from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.observed_nodes import (
     ObservedNodes,
     follow_gone_nodes,
@@ -61,11 +61,13 @@ from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
 )
 from kubectl_nodelife.controllers.upgrade.working import work
 from kubectl_nodelife.engine.actions import Action, CreateCanary, NodeMarkPatch, Requeue
+from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import ANY_OWNER, Actions
-from kubectl_nodelife.engine.events import NOT_SENT, Change, Outcome
+from kubectl_nodelife.engine.engine import Engine, OnBug
+from kubectl_nodelife.engine.events import NOT_SENT, Change, Event, Outcome
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, parse_time
+from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 
 STATES: Final[dict[NodeState, Callable[[UpgradePass, Node, NodeMark], None]]] = {
     NodeState.DRAINING: drain,
@@ -122,22 +124,7 @@ class UpgradeController:
         """Begin: what is to be remembered is on the nodes and on the Lease."""
         return self.wake(now_ns)
 
-    def join(self, cache: Cache, now_ns: int) -> Actions:
-        """Begin beside the leader that wrote what is there: it has watched each node since it wrote
-        the node's mark, and its commands run.
-        """
-        memory, clock_ns = self.memory, now_ns + self.host.clock_ahead_ns
-        memory.began_ns = now_ns - self.ports.grace_period_ns
-        flies, ended_ns = False, []
-        for name, mark in self._marks_of_run(cache):
-            age_ns = max(0, clock_ns - parse_time(mark.since)) if mark.since else 0
-            if mark.state in IN_FLIGHT:
-                flies, renewals = True, age_ns // RENEWAL_NS
-                memory.join(cache.nodes[name], mark, now_ns - age_ns, renewals)
-            elif mark.state is NodeState.DONE:
-                ended_ns.append(now_ns - age_ns)
-        memory.soak = None if flies or not ended_ns else (JOINED, max(ended_ns))
-        return self.wake(now_ns)
+    join = start
 
     def changed(self, change: Change, cache: Cache, now_ns: int) -> Actions:
         """Something changed: ask for a pass."""
@@ -186,20 +173,6 @@ class UpgradeController:
             return ()
         self._due_ns = at_ns
         return (Requeue(NAME, _PASS, at_ns),)
-
-    def in_work(self, cache: Cache) -> dict[str, NodeMark]:
-        """The nodes that the run works on now, with their marks."""
-        marks = self._marks_of_run(cache)
-        return {name: mark for name, mark in marks if mark.state is NodeState.WORKING}
-
-    def _marks_of_run(self, cache: Cache) -> Iterator[tuple[str, NodeMark]]:
-        """The nodes' marks of the run on the Lease, no matter of which epoch."""
-        lease = cache.get("Lease", self.policy.lease_key)
-        document = document_of(lease if isinstance(lease, Lease) else None)
-        for name, node in cache.nodes.items():
-            mark = self.memory.readings.of(node).mark
-            if mark is not None and document is not None and mark.run == document.run:
-                yield name, mark
 
     # The pass
 
@@ -369,3 +342,44 @@ def _stand_still(p: UpgradePass) -> None:
             progress.ready_since_ns = None
             if not p.is_aborting:
                 progress.armed_ns = p.now_ns
+
+
+class LeaderEngine:
+    """The engine of the process that leads a run, with the upgrade controller alone in it.
+
+    A leader takes in events as it receives them, and decides when it may: a live one
+    (`acts/upgrade/leader.py`) once its gate, Lease and limits allow, a simulated one
+    (`sim/upgrade_run.py`) once the API server has sent its watches all of an instant.
+    """
+
+    def __init__(
+        self,
+        controller: UpgradeController,
+        cache: Cache,
+        *,
+        on_bug: OnBug | None = None,
+        numbers: ActionNumbers | None = None,
+    ) -> None:
+        self.controller = controller
+        self.cache = cache
+        self._engine = Engine([controller], cache, on_bug=on_bug, numbers=numbers)
+
+    def next_due(self) -> int | None:
+        """The instant of the next pass, or None."""
+        return self._engine.next_due()
+
+    def take_in(self, events: Iterable[Event], now_ns: int) -> None:
+        """Bring what happened into the cache and to the controller, which decides later."""
+        self._engine.timers_wait = True
+        deque(self._engine.turns(now_ns, events), maxlen=0)
+
+    def wake(self, now_ns: int) -> None:
+        """Ask for a pass, since something changed that is no object of the cluster."""
+        for requeue in self.controller.wake(now_ns):
+            self._engine.wake(requeue)
+
+    def decide(self, host: HostState, now_ns: int) -> Iterator[Sequence[Action]]:
+        """The decisions of the pass that is due, if one is. `host`: what the leader knows now."""
+        self.controller.host = host
+        self._engine.timers_wait = False
+        return self._engine.turns(now_ns, ())

@@ -24,6 +24,10 @@ _WORK_RANGE: Final = {True: (0.8, 1.25), False: (0.5, 2.0)}
 """The work's length at least and at most, as shares; True: its duration is given."""
 
 
+SLACK: Final = 1.05
+"""The time that passes between the phases: the leader's looks, its requests, their answers."""
+
+
 class PhaseTimes(NamedTuple):
     """How long a node's phases take, in nanoseconds: the work, Settling, Proving."""
 

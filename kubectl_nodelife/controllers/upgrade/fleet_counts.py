@@ -23,6 +23,7 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     pool_scope,
     why_unavailable,
     zone_hold,
+    zone_scope,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
     TAINT_OUTDATED,
@@ -32,7 +33,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     UnreadableMark,
     mark_of,
 )
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, ZoneStates
 from kubectl_nodelife.controllers.upgrade.selection import (
     is_control_plane,
@@ -288,6 +289,26 @@ class FleetCounts:
     def most_unavailable(self, pool: str) -> int:
         """How many nodes of the pool may be unavailable at once."""
         return self.counts.budget(pool_scope(pool)).most_unavailable
+
+    def most_out(self, scope: NodeScope) -> int:
+        """How many nodes of the scope may be unavailable at once, by both of its limits."""
+        budget = self.counts.budget(scope)
+        return min(budget.most_unavailable, budget.base - budget.floor)
+
+    def most_out_of_zone(self, name: str) -> int:
+        """How many nodes of the node's zone may be out at once, by its limits and the zone brake
+        while all others are well. What is replaced goes, and counts in its zone no more.
+        """
+        node, policy = self._readings[name], self._policy
+        most = self.most_out(zone_scope(node.pool, node.zone))
+        threshold, reserve = self._ports.zone_threshold, self._ports.zone_reserve
+        size = self._size[node.zone_key]
+        brakes = node.counts and policy.work.mode is not WorkMode.REPLACE
+        for ours in range(min(most, size) if brakes else 0):
+            counts = ZoneCounts(size, 0, ours)
+            if zone_hold(counts, threshold, reserve, allow_dark=policy.allow_dark_zone):
+                return ours
+        return most
 
     def broken_by_others(self, name: str, flying: Mapping[str, NodeMark]) -> bool:
         """True if the node's zone is disrupted even if all of ours in flight are thought Ready."""

@@ -18,7 +18,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
 from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
-from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
+from kubectl_nodelife.controllers.upgrade.marks import NodeMark
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey, WorkReport
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -38,8 +38,6 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 
 ObjectKey = tuple[str, tuple[str, str]]
-JOINED: Final = "joined"
-"""Stands for the step that the leader was in which was joined."""
 _TRACKED: Final = (
     NodeMarkPatch,
     SetNodeConditions,
@@ -289,23 +287,10 @@ class UpgradeMemory:
             known = self.nodes[name] = NodeProgress(phase, now_ns)
         return known
 
-    def join(self, node: Node, mark: NodeMark, since_ns: int, renewals: int) -> None:
-        """Remember what the leader that wrote the mark then has seen since, if nothing broke."""
-        self.nodes[node.name] = NodeProgress(
-            (mark.state, mark.try_, mark.epoch),
-            since_ns,
-            renewals,
-            ready_since_ns=since_ns if node.is_ready else None,
-        )
-        if mark.state is NodeState.WORKING:
-            work = self.work_of(node.name, mark.try_)
-            work.begun, work.sent, work.report = mark.work.started, True, WorkReport(mark.try_)
-
     def soaks_since(self, step: Hashable, now_ns: int) -> int:
-        """Since when the step soaks; the first one of a leader that was joined may for longer."""
-        if self.soak is None or self.soak[0] not in (step, JOINED):
+        """Since when the step soaks."""
+        if self.soak is None or self.soak[0] != step:
             self.soak = (step, now_ns)
-        self.soak = (step, self.soak[1])
         return self.soak[1]
 
     def work_of(self, name: str, try_: int) -> WorkProgress:
@@ -333,5 +318,3 @@ class UpgradeMemory:
         )
         for kept in by_name:
             kept.pop(name, None)
-
-

@@ -105,7 +105,7 @@ def upgrade_sample(lease: Lease | None, cache: Cache, now_ns: int) -> UpgradeSam
     """The run on the Lease; None where there is none, or it is over."""
     if lease is None:
         return None
-    status = upgrade_status(list(cache.nodes.values()), lease, now_ns, {}, progress=None)
+    status = upgrade_status(list(cache.nodes.values()), lease, now_ns, {})
     if status["phase"] in {NO_RUN, *map(str, OVER)}:
         return None
     return UpgradeSample(

@@ -1,0 +1,330 @@
+"""The leader's report on its last pass, which is kept on the run's Lease for `upgrade status`.
+
+Nothing is decided by it. It costs no write of its own, and may be as old as the last renewal.
+
+How long the run still takes is foretold by its steps, zones, soaks and slots, with the times that
+drains and work of this run took so far; what budgets and room will hold is not foreseen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapreplace
+from itertools import islice, zip_longest
+from statistics import median_low
+from typing import Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.upgrade.claiming import CONTROL_PLANE, pool_in_turn_of
+from kubectl_nodelife.controllers.upgrade.claims import (
+    UpgradeCandidate,
+    claim_order,
+    is_growing,
+    pool_order,
+    step_width,
+)
+from kubectl_nodelife.controllers.upgrade.counts import pool_scope
+from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase
+from kubectl_nodelife.controllers.upgrade.expected import (
+    SLACK,
+    expected_work_ns,
+    measured,
+    phase_times,
+)
+from kubectl_nodelife.controllers.upgrade.gates import BLIND
+from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
+from kubectl_nodelife.controllers.upgrade.policy import Duration, UpgradePolicy, WorkMode
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.kube.decode import UNDECODABLE
+from kubectl_nodelife.kube.names import counted
+from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
+
+ASSUMED_DRAIN_NS: Final = MINUTE_NS
+"""Where no drain of the run has ended, and none is foreseen."""
+_DRAIN_RANGE: Final = {True: (0.7, 1.0, 1.5), False: (0.3, 1.0, 2.0)}
+"""A drain's length at least, as expected, at most, as shares; True: drains of this run ended."""
+
+
+class TimeLeft(NamedTuple):
+    """Seconds from now until the run is over, at least, as expected, at most.
+
+    `nodes`: how many are in flight, waited for, or still to be claimed. `rests_on`: what is
+    assumed.
+    """
+
+    nodes: int
+    low: float
+    expected: float
+    high: float
+    rests_on: tuple[str, ...]
+
+
+def time_left(p: UpgradePass) -> TimeLeft | None:
+    """The time that is left of the run, by steps, zones, soaks and slots; None where nothing is.
+
+    Its ends are in proportion: how long one node takes at least and at most, to what is expected.
+    """
+    policy, times = p.policy, measured(p.marks.values())
+    if times.work_ns is not None:
+        policy = replace(policy, expect_work_ns=Duration(times.work_ns))
+    known = p.memory.candidates if p.phase is not RunPhase.ABORTING else {}
+    waiting = [c for n, c in known.items() if n not in p.marks and not isinstance(c, str)]
+    waiting = [c for c in waiting if c.name not in p.skipped]
+    count = len(p.flying) + len(p.awaited) + len(waiting)
+    if not count or p.document.proof_only:
+        return None
+    costs = [c.verdict.high_seconds for n, c in p.memory.costs.items() if n not in p.marks]
+    foreseen_ns = int(median_low(costs) * SECOND_NS) if costs else ASSUMED_DRAIN_NS
+    drain_ns = foreseen_ns if times.drain_ns is None else times.drain_ns
+    shares, limit_ns = _DRAIN_RANGE[times.drain_ns is not None], policy.drain_timeout_ns
+    least, expected, most = (
+        min(int(drain_ns * share), limit_ns) + sum(phases) + policy.node_soak_ns
+        for phases, share in zip(phase_times(policy), shares, strict=True)
+    )
+    lengths_ns = (min(drain_ns, limit_ns), *phase_times(policy)[1])
+    seconds = _Rest(p, lengths_ns).length_ns(waiting) / SECOND_NS
+    low, high = seconds * least / expected, seconds * most / expected * SLACK
+    return TimeLeft(count, low, seconds, high, _rests_on(policy, times.nodes))
+
+
+class _Rest:
+    """The rest of a run: nodes go one after another as slots come free, pool by pool, step by step.
+
+    `lengths_ns`: how long a node is in Draining, Working, Settling and Proving.
+    """
+
+    def __init__(self, p: UpgradePass, lengths_ns: tuple[int, ...]) -> None:
+        self._p, self._lengths_ns = p, lengths_ns
+        self._soaks_ns = int(p.policy.node_soak_ns)
+        self._until: dict[str, dict[str, list[int]]] = {}
+        """Until when each slot is taken, by pool and zone: those of nodes in flight."""
+        self._end_ns = 0
+        for name, mark in p.flying.items():
+            self._flies(pool_in_turn_of(p, name), p.readings[name].zone, mark)
+        for name in p.awaited:
+            entry = p.next.step.nodes[name]
+            if entry.mark is not None:
+                self._flies(entry.pool, entry.zone, entry.mark)
+
+    def _flies(self, pool: str, zone: str, mark: NodeMark) -> None:
+        p, lengths_ns = self._p, dict(zip(_IN_TURN, self._lengths_ns, strict=True))
+        spent_ns = max(0, p.clock_ns - parse_time(mark.since)) if mark.since else 0
+        states = list(lengths_ns)
+        if mark.state in lengths_ns:
+            later = states[states.index(mark.state) :]
+            free_ns = max(0, lengths_ns[mark.state] - spent_ns)
+            free_ns += sum(lengths_ns[state] for state in later[1:])
+            spent_ns = 0
+            self._until.setdefault(pool, {}).setdefault(zone, []).append(free_ns)
+        else:
+            free_ns = 0
+        self._end_ns = max(self._end_ns, free_ns + max(0, self._soaks_ns - spent_ns))
+
+    def length_ns(self, waiting: list[UpgradeCandidate]) -> int:
+        """When the last node is Done, from now."""
+        p, step, asked = self._p, self._p.next.step, self._p.policy.pools
+        pools = pool_order({c.pool for c in waiting} - {CONTROL_PLANE}, asked)
+        pools += [CONTROL_PLANE] if any(c.pool == CONTROL_PLANE for c in waiting) else []
+        pools.sort(key=lambda pool: pool != step.pool or step.window == NOT_BEGUN)
+        for pool in pools:
+            mine = claim_order([c for c in waiting if c.pool == pool], p.policy.canary_nodes)
+            mine = mine if p.policy.zones == 1 else _by_turns(mine)
+            is_here = pool == step.pool and step.window != NOT_BEGUN
+            if is_here and not step.window:
+                self._claim(pool, mine, soaks=True)
+                continue
+            left = step.window - len(step.nodes) if is_here else p.policy.canary_width
+            mine = self._grow(pool, mine, step.k if is_here else 0, left)
+            self._claim(pool, mine, soaks=True, begins_ns=self._end_ns)
+        return self._end_ns
+
+    def _grow(
+        self, pool: str, nodes: list[UpgradeCandidate], k: int, left: int
+    ) -> list[UpgradeCandidate]:
+        """Step by step, and a soak after each; the nodes that are left once growth is over."""
+        policy = self._p.policy
+        most, begins_ns = self._p.fleet.most_unavailable(pool), 0
+        while nodes and is_growing(k, policy.canary_width, most, policy.max_parallel):
+            self._claim(pool, nodes[: max(0, left)], begins_ns=begins_ns)
+            nodes, k = nodes[max(0, left) :], k + 1
+            left = step_width(k, policy.canary_width)
+            begins_ns = self._end_ns = self._end_ns + (self._soak_ns() if nodes else 0)
+        return nodes
+
+    def _claim(
+        self, pool: str, nodes: list[UpgradeCandidate], *, soaks: bool = False, begins_ns: int = 0
+    ) -> None:
+        """All of these nodes, those of a zone once the zone before is done where zones follow one
+        another; `soaks`: with a soak in between.
+        """
+        if self._p.policy.zones != 1:
+            self._slide(pool, nodes, begins_ns)
+            return
+        before = (
+            {e.zone for e in self._p.next.step.nodes.values()} if soaks and not begins_ns else ()
+        )
+        for zone, mine in _of_zones(nodes).items():
+            if zone not in self._until.get(pool, {}):
+                is_next = soaks and before and zone not in before
+                begins_ns = self._end_ns + (self._soak_ns() if is_next else 0)
+            self._slide(pool, mine, begins_ns)
+            before = {zone}
+
+    def _soak_ns(self) -> int:
+        """How long the step, or the zone, soaks that ends next; one may do so already."""
+        soak, p = int(self._p.policy.soak_ns), self._p
+        if self._end_ns or p.memory.soak is None:
+            return soak
+        return max(0, soak - (p.now_ns - p.memory.soak[1]))
+
+    def _slide(self, pool: str, nodes: list[UpgradeCandidate], begins_ns: int) -> None:
+        """Each of them goes as soon as its pool and its zone have a slot."""
+        taken = self._until.setdefault(pool, {})
+        every = [at_ns for zone in taken.values() for at_ns in zone]
+        limit = self._p.policy.max_parallel or len(self._p.nodes)
+        slots = _free(every, min(limit, self._p.fleet.most_out(pool_scope(pool))))
+        of_zone: dict[str, list[int]] = {}
+        for node in nodes:
+            if node.zone not in of_zone:
+                most = self._p.fleet.most_out_of_zone(node.name)
+                of_zone[node.zone] = _free(taken.get(node.zone, []), most)
+            zone = of_zone[node.zone]
+            at_ns = max(begins_ns, slots[0], zone[0]) + sum(self._lengths_ns)
+            heapreplace(slots, at_ns)
+            heapreplace(zone, at_ns)
+            taken.setdefault(node.zone, []).append(at_ns)
+            self._end_ns = max(self._end_ns, at_ns + self._soaks_ns)
+
+
+_IN_TURN: Final = (NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING, NodeState.PROVING)
+
+
+def _of_zones(nodes: Iterable[UpgradeCandidate]) -> dict[str, list[UpgradeCandidate]]:
+    of_zones: dict[str, list[UpgradeCandidate]] = {}
+    for node in nodes:
+        of_zones.setdefault(node.zone, []).append(node)
+    return of_zones
+
+
+def _by_turns(nodes: list[UpgradeCandidate]) -> list[UpgradeCandidate]:
+    """One of each zone after another, as where several zones are open at once."""
+    turns = zip_longest(*_of_zones(nodes).values())
+    return [node for turn in turns for node in turn if node is not None]
+
+
+def _free(taken: list[int], most: int) -> list[int]:
+    """When each of so many slots comes free, as a heap."""
+    most = max(1, most)
+    return sorted([*[0] * most, *taken])[-most:]
+
+
+def _rests_on(policy: UpgradePolicy, measured_nodes: int) -> tuple[str, ...]:
+    if policy.work.mode is WorkMode.NOTHING:
+        work = "no work is done"
+    else:
+        seconds = expected_work_ns(policy) // SECOND_NS
+        if measured_nodes:
+            source = f"the median of {counted(measured_nodes, 'node')} of this run"
+        elif policy.expect_work_ns is not None:
+            source = "--expect-work"
+        else:
+            source = "assumed: give --expect-work"
+        work = f"the work takes {seconds}s ({source})"
+    return (work, "all work succeeds, and no other node fails meanwhile")
+
+
+ANNOTATION_REPORT: Final = "nodelife.dev/upgrade-report"
+REPORT_LIMIT: Final = 96 * 1024
+"""In bytes: all annotations of an object together may have 256 KiB, the run's document half."""
+MOST_NODES: Final = 100
+MOST_WORDS: Final = 300
+_NOTHING_MORE: Final = (NodeState.DONE, NodeState.FAILED, NodeState.HELD)
+
+
+class LeaderReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`run`: of which run. `gates`: those that hold, and why. `waits`: node in flight -> what is
+    waited for.
+
+    `holds`: node or step -> why it is not claimed or does not go on yet. `skipped`: node -> why it
+    is not upgraded. `lowest`: scope (`NodeScope.key`) -> the fewest nodes that were available in it
+    during the run, and when. `budgets`: scope -> its nodes, how many are available, how many must
+    be, how many may be unavailable. `left`: how long the run still takes. `at`: RFC 3339, the API
+    server's clock.
+    """
+
+    run: str = ""
+    at: str = ""
+    gates: dict[str, str] = {}
+    waits: dict[str, str] = {}
+    holds: dict[str, str] = {}
+    skipped: dict[str, str] = {}
+    lowest: dict[str, tuple[int, str]] = {}
+    budgets: dict[str, tuple[int, int, int, int]] = {}
+    left: TimeLeft | None = None
+
+
+def report_of(p: UpgradePass) -> LeaderReport:
+    """The report on a pass; of many nodes the first hundred."""
+    progress_of = p.memory.nodes
+    waits = {
+        name: progress_of[name].waits_for
+        for name, mark in p.marks.items()
+        if mark.state not in _NOTHING_MORE and name in progress_of and progress_of[name].waits_for
+    }
+    holds = {name: f"{what}: {why}" if why else what for name, (what, why) in p.holds.items()}
+    counts = p.fleet.counts
+    budgets = map(counts.budget, counts.scopes() if BLIND not in p.gates else ())
+    return LeaderReport(
+        p.document.run,
+        p.stamp,
+        _cut(p.gates),
+        _cut(waits),
+        _cut(holds),
+        _cut(p.skipped),
+        _lowest(p),
+        {b.scope.key: (b.base, b.available, b.floor, b.most_unavailable) for b in budgets},
+        time_left(p),
+    )
+
+
+def _lowest(p: UpgradePass) -> dict[str, tuple[int, str]]:
+    """The low points so far, also of leaders before this one. While the leader is blind it has not
+    seen every Lease renewed, and counts nodes as unavailable that are not.
+    """
+    known = p.memory.lowest
+    report = report_on(p.lease)
+    for key, low in report.lowest.items() if report.run == p.document.run else ():
+        if key not in known or low[0] < known[key][0]:
+            known[key] = low
+    for scope in p.fleet.counts.scopes() if BLIND not in p.gates else ():
+        available = p.fleet.counts.budget(scope).available
+        if scope.key not in known or available < known[scope.key][0]:
+            known[scope.key] = (available, p.stamp)
+    return known
+
+
+def encode_report(report: LeaderReport) -> str:
+    """The annotation's text. It goes with each renewal of the Lease, which must not fail for it: a
+    report that is too long contains the gates alone.
+    """
+    text = msgspec.json.encode(report)
+    if len(text) > REPORT_LIMIT:
+        gates = {gate: because[:MOST_WORDS] for gate, because in report.gates.items()}
+        text = msgspec.json.encode(LeaderReport(at=report.at, gates=gates))
+    return text.decode()
+
+
+def report_on(lease: Lease | None) -> LeaderReport:
+    """The leader's last report; an empty one where there is none, or none that can be read."""
+    notes = lease.metadata.annotations if lease is not None else None
+    try:
+        return msgspec.json.decode((notes or {}).get(ANNOTATION_REPORT, "{}"), type=LeaderReport)
+    except UNDECODABLE:
+        return LeaderReport()
+
+
+def _cut(found: dict[str, str]) -> dict[str, str]:
+    return {name: text[:MOST_WORDS] for name, text in islice(found.items(), MOST_NODES)}
