@@ -232,7 +232,7 @@ def coming_taint(of_node: NodeOutlook) -> tuple[Taint, ...]:
 def _turn_term(queued: TaintQueuePosition, zone: ZoneOutlook) -> DelayTerm:
     if queued.turn is None:
         return DelayTerm("waiting for a token", None, None, "the zone's rate is 0")
-    origin = f"number {queued.position + 1} in the queue at {zone.rate:g} nodes a second"
+    origin = f"{queued.in_words()} at {zone.rate:g} nodes a second"
     low, high = queued.turn.low_ns / SECOND_NS, queued.turn.high_ns / SECOND_NS
     return DelayTerm("waiting for a token", low, high, origin)
 

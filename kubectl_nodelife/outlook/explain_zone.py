@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
 
 from kubectl_nodelife.controllers.nodelifecycle.zones import why_excluded
 from kubectl_nodelife.kube.names import counted, first_names
@@ -83,14 +84,24 @@ def _brake(outlook: Outlook, zone: ZoneOutlook) -> Iterator[str]:
 
 
 def _queue(zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
-    waiting = [(n.queued, n.node.name) for n in nodes if n.queued is not None]
-    for place, name in sorted(waiting, key=lambda each: each[0].position)[:_MOST]:
-        turn = place.turn
-        if turn is None:
-            yield f"{name}: not at the zone's rate 0."
+    waiting = sorted(
+        ((n.queued, n.node.name) for n in nodes if n.queued is not None),
+        key=lambda each: (each[0].fewest_before, each[1]),
+    )
+    for place, of_pass in groupby(waiting, key=lambda each: each[0]):
+        names = [name for _, name in of_pass]
+        shown = ", ".join(names[:_MOST])
+        if len(names) > _MOST:
+            shown += f" and {len(names) - _MOST} more"
+        if place.turn is None:
+            yield f"{shown}: not at the zone's rate 0."
             continue
-        low, high = turn.low_ns / SECOND_NS, turn.high_ns / SECOND_NS
-        yield f"{name}: its turn comes in {low:.0f} to {high:.0f}s, at {zone.rate:g} a second."
+        low, high = place.turn.low_ns / SECOND_NS, place.turn.high_ns / SECOND_NS
+        when = f"in {low:.0f} to {high:.0f}s, at {zone.rate:g} a second"
+        if len(names) > 1:
+            yield f"{shown}: their turns come {when}, in an order that is chance."
+        else:
+            yield f"{shown}: its turn comes {when}."
 
 
 def _is_terminating(outlook: Outlook, key: tuple[str, str]) -> bool:

@@ -25,6 +25,7 @@ from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
+from kubectl_nodelife.engine.workqueue import RateLimitedTimedQueue
 from kubectl_nodelife.kube.node import Lease, Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
@@ -66,13 +67,25 @@ class EvictionTimer(msgspec.Struct, frozen=True):
 
 
 class TaintQueuePosition(msgspec.Struct, frozen=True):
-    """A node's place in its zone's queue, from 0, and when its turn comes;
+    """A node's place in its zone's queue: how many nodes are taken before it at the fewest and at
+    the most, and when its turn comes; None: not at this rate.
 
-    None: not at this rate.
+    Upstream goes through the nodes in an order that is chance (its informer's map) and queues them
+    with the instant of the pass, so that among the nodes of one pass any may be the next. With
+    `requeue_untainted` each pass takes all out and adds them anew: any that waits may be the next.
     """
 
-    position: int
+    fewest_before: int
+    most_before: int
     turn: Range | None
+
+    def in_words(self) -> str:
+        """The place within a sentence: "number 3 in its zone's queue"."""
+        first, last = self.fewest_before + 1, self.most_before + 1
+        if first == last:
+            return f"number {first} in its zone's queue"
+        place = f"one of {last}" if first == 1 else f"number {first} to {last}"
+        return f"{place} in its zone's queue, whose order is chance,"
 
 
 class PodsOn(Sequence[Pod]):
@@ -229,10 +242,10 @@ class Outlook:
         loop would."""
         self._taints_due: list[tuple[Node, int]] | None = None
         self._eviction = eviction
-        self._positions = {
-            name: (zone, i)
+        self._places = {
+            name: (zone, *places)
             for zone, queue in self.memory.zones.queues.items()
-            for i, name in enumerate(queue.waiting())
+            for name, places in self._places_in(queue)
         }
 
     @property
@@ -275,7 +288,7 @@ class Outlook:
             leases_count=self.settings.leases_count,
             doubt=self._doubts.get(node.name, ""),
             renewed_ns=renew_ns,
-            taint_overdue_ns=self._taint_overdue(node) if self._positions else None,
+            taint_overdue_ns=self._taint_overdue(node) if self._places else None,
             overdue=self._overdue_pods(node) if node.spec.taints else (),
             classic=None if self.settings.taint_mode else self._classic(node, ready, sign.at_ns),
         )
@@ -297,7 +310,7 @@ class Outlook:
         return self._taints_due
 
     def _taint_overdue(self, node: Node) -> int | None:
-        if node.name not in self._positions:
+        if node.name not in self._places:
             return None
         latest_ns = self.now_ns - TAINT_OVERDUE_NS
         turns = (turn_ns for waiting, turn_ns in self.taints_due() if waiting.name == node.name)
@@ -408,16 +421,35 @@ class Outlook:
         return max(health.probe_ns, self.memory.passes.at_or_after(seen_ns, self.now_ns))
 
     def _queued(self, name: str) -> TaintQueuePosition | None:
-        place = self._positions.get(name)
-        if place is None:
+        if name not in self._places:
             return None
-        zone, position = place
+        zone, fewest, most = self._places[name]
         rate = self.memory.zones.rate(zone)
         if rate <= 0:
-            return TaintQueuePosition(position, None)
+            return TaintQueuePosition(fewest, most, None)
         per_node_ns = round(SECOND_NS / rate)
-        latest_ns = (position + 1) * per_node_ns + EVICTION_LOOP_PERIOD_NS
-        return TaintQueuePosition(position, Range(position * per_node_ns, latest_ns))
+        latest_ns = (most + 1) * per_node_ns + EVICTION_LOOP_PERIOD_NS
+        return TaintQueuePosition(fewest, most, Range(fewest * per_node_ns, latest_ns))
+
+    def _places_in(self, queue: RateLimitedTimedQueue) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Each node that waits -> how many are taken before it, at the fewest and at the most."""
+        waiting = queue.waiting()
+        passes: list[list[str]] = []
+        began_ns = 0
+        for name in waiting:
+            entry = queue.entry(name)
+            added_ns = queue.process_at(entry) if entry is not None else began_ns
+            same = added_ns - began_ns < self.settings.node_monitor_period_ns
+            if passes and (same or self.memory.requeues_untainted):
+                passes[-1].append(name)
+            else:
+                passes.append([name])
+                began_ns = added_ns
+        fewest = 0
+        for of_pass in passes:
+            most = fewest + len(of_pass) - 1
+            yield from ((name, (fewest, most)) for name in of_pass)
+            fewest = most + 1
 
     def timers(self, node: Node) -> list[EvictionTimer]:
         """The pods of the node that wait for their deletion, the next one first.

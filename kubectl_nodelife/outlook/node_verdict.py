@@ -246,7 +246,7 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     key = f"node.kubernetes.io/{state}"
     if outlook.queued is not None:
         missing = "" if outlook.node.has_taint(key, NO_SCHEDULE) else _no_taint_at_all(key)
-        turn, place = outlook.queued.turn, outlook.queued.position + 1
+        turn, place = outlook.queued.turn, outlook.queued.in_words()
         if outlook.taint_overdue_ns is not None:
             since = outlook.taint_overdue_ns
             because = (
@@ -258,7 +258,7 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
         if turn is None:
             because = f"{cause}; waits for its NoExecute taint, but its zone is stopped{missing}"
             return NodeVerdict(state, because, NextAction(f"AddTaint {key}:NoExecute", None))
-        because = f"{cause}; number {place} in its zone's queue for a NoExecute taint{missing}"
+        because = f"{cause}; {place} for a NoExecute taint{missing}"
         return NodeVerdict(state, because, within(f"AddTaint {key}:NoExecute", turn))
     if outlook.exchange_in is not None:
         because = (
@@ -313,8 +313,8 @@ def _lost_without_taints(
     left = classic.left
     because = f"{cause}; its pods are evicted after {timeout}, counted since {classic.clock}"
     if outlook.queued is not None:
-        left, place = outlook.queued.turn, outlook.queued.position + 1
-        because = f"{cause}; number {place} in its zone's queue for the eviction of its pods"
+        left, place = outlook.queued.turn, outlook.queued.in_words()
+        because = f"{cause}; {place} for the eviction of its pods"
         if left is None:
             because = f"{cause}; waits for the eviction of its pods, but its zone is stopped"
     elif left is None:

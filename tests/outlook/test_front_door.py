@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.outlook.node import TaintQueuePosition
 from tests.drain.build import Json, budget, node, owned, pod, workload
 from tests.outlook.asking import Ask, lost
 
@@ -112,6 +113,21 @@ def test_a_zone_with_its_brake_its_queue_and_its_timers(ask: Ask) -> None:
     assert "a2: its turn comes in" in told["Which nodes wait for their taint, and how long?"]
     said = ask(cluster, "explain", "zone", "c")
     assert said.code == 1 and "not found" in said.err and "there is a, b" in said.err
+
+
+def test_no_node_has_a_slot_of_its_own_in_its_zones_queue(ask: Ask) -> None:
+    """Each pass of upstream queues all that wait anew, in the order of a map."""
+    cluster: list[Any] = [node(f"b{number}") for number in range(9)]
+    for name in ("a1", "a2", "a3"):
+        waiting = lost(name)
+        waiting[0]["spec"]["taints"].pop()
+        cluster.append(waiting)
+    told = questions(ask, cluster, "zone", "a")["Which nodes wait for their taint, and how long?"]
+    assert "a1, a2, a3: their turns come in 0 to 30s" in told
+    assert "in an order that is chance" in told
+    of_three, third = TaintQueuePosition(0, 2, None), TaintQueuePosition(2, 2, None)
+    assert of_three.in_words() == "one of 3 in its zone's queue, whose order is chance,"
+    assert third.in_words() == "number 3 in its zone's queue"
 
 
 def test_a_budget(ask: Ask) -> None:
