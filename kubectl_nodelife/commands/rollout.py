@@ -17,7 +17,7 @@ from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
     from kubectl_nodelife.engine.actions import RollBackDaemonSet
-    from kubectl_nodelife.outlook.daemonset.rollout_outlook import UndoOutlook
+    from kubectl_nodelife.outlook.daemonset.undo import UndoOutlook
 
 
 _KINDS = frozenset({"daemonset", "daemonsets", "ds", "daemonset.apps", "daemonsets.apps"})

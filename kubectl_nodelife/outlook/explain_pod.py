@@ -9,6 +9,7 @@ from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.eviction_forecast import (
     ClassicEviction,
@@ -30,6 +31,7 @@ from kubectl_nodelife.outlook.explain_node import (
 from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import NextAction, node_verdict
 from kubectl_nodelife.outlook.zone import zones
+from kubectl_nodelife.workloads.pending import NO_ORIGIN, Origin, pending_reason
 
 
 def pod_sections(
@@ -44,11 +46,37 @@ def pod_sections(
         yield ExplainedQuestion("Why is it Terminating?", sentences, answer=sentences[0])
     elif pod.status.phase in TERMINAL_PHASES:
         yield _finished(pod)
+    elif not pod.spec.node_name:
+        yield _pending(outlook, pod)
     elif node is not None:
         yield from _eviction(outlook, pod, node)
     if node is not None:
         lost = outlook.node(node).ready in ("False", "Unknown")
         yield from endpoint_sections(outlook.cache, [pod], lost=lost, services_read=services_read)
+
+
+def _pending(outlook: Outlook, pod: Pod) -> ExplainedQuestion:
+    """Why it has no node: by our own filters, the smallest change, then the scheduler's words."""
+    cache, owner, origin = outlook.cache, controller_of(pod.metadata), NO_ORIGIN
+    daemon_set = cache.get("DaemonSet", (pod.namespace, owner.name)) if owner is not None else None
+    if isinstance(daemon_set, DaemonSet):
+        spec = daemon_set.spec.template.get("spec") or {}
+        namespace = cache.get("Namespace", ("", pod.namespace))
+        annotations = namespace.metadata.annotations if namespace is not None else None
+        origin = Origin(f"DaemonSet {daemon_set.name}", spec.get("nodeSelector") or {}, annotations)
+    reason = pending_reason(pod, cache.nodes, cache.pods_on, origin)
+    sentences = ["It waits for the scheduler."]
+    if reason is not None:
+        sentences = [f"{str(reason)[0].upper()}{str(reason)[1:]}."]
+        if reason.obstacle.change:
+            sentences.append(f"The smallest change: {reason.obstacle.change}.")
+    if pod.status.nominated_node_name:
+        node = pod.status.nominated_node_name
+        sentences.append(f"Room is being made for it on {node}: it preempts pods there.")
+    scheduled = pod.status.condition("PodScheduled")
+    if scheduled is not None and scheduled.status == "False" and scheduled.message:
+        sentences.append(f"The scheduler says: {scheduled.message}")
+    return ExplainedQuestion("Why is it Pending?", sentences, answer=sentences[0])
 
 
 def _finished(pod: Pod) -> ExplainedQuestion:
@@ -248,10 +276,7 @@ def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
         kept = ", ".join(pod.metadata.finalizers)
         yield f"Finalizers keep its object when it is deleted: {kept}."
     if not pod.spec.node_name:
-        yield "It is bound to no node, so no node's state concerns it."
-        scheduled = pod.status.condition("PodScheduled")
-        if scheduled is not None and scheduled.status == "False" and scheduled.message:
-            yield f"The scheduler says: {scheduled.message}"
+        yield "It has no node yet."
         return
     if node is None:
         if is_known_absent(outlook, pod.spec.node_name):

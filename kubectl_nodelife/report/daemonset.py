@@ -26,14 +26,15 @@ from kubectl_nodelife.outlook.daemonset.document import (
     summaries_document,
     truth_table_document,
 )
+from kubectl_nodelife.outlook.daemonset.pod_trouble import NOT_SCHEDULED
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RevisionRow,
     RolloutEstimate,
     RolloutOutlook,
-    UndoOutlook,
 )
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary
-from kubectl_nodelife.outlook.daemonset.truth_table import NOT_SCHEDULED, NodeRow, PodCell
+from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, PodCell
+from kubectl_nodelife.outlook.daemonset.undo import UndoOutlook
 from kubectl_nodelife.report.ages import age, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, columns
@@ -445,11 +446,15 @@ class RolloutPage:
         return "\n".join(lines) + "\n"
 
     def _sentences(self) -> Iterator[str]:
-        outlook = self.outlook
-        if outlook.error:
-            yield f"the update cannot go on: {outlook.error}"
+        outlook, verdict = self.outlook, self.outlook.verdict
+        if verdict.because:
+            yield f"{verdict.verdict}: {verdict.because}"
+        if verdict.way_out:
+            yield f"way out: {verdict.way_out}"
         if outlook.missing_parts:
             yield outlook.missing_parts
+        for sentence in outlook.odd:
+            yield f"odd: {sentence}"
         if not outlook.old_nodes:
             return
         have = (
@@ -460,6 +465,8 @@ class RolloutPage:
         yield f"{have} a pod of another revision"
         for sentence in outlook.next:
             yield f"next: {sentence}"
+        for sentence in outlook.loses:
+            yield f"lost: {sentence}"
         for sentence in outlook.waits_for:
             yield f"waits: {sentence}"
         if outlook.estimate is not None:

@@ -104,7 +104,7 @@ def test_the_truth_table_names_the_rule(call: Call, lost: list[str]) -> None:
     assert a1["next"] == "wait until the terminating pod is gone"
     assert a1["has"][0]["trouble"] == "terminating, and its node is not Ready"
     assert rows["a2"]["rule"] == "Fits"
-    assert rows["a2"]["next"] == "wait for its turn in the update"
+    assert rows["a2"]["next"] == "wait for its turn in the update, which a1 holds up"
 
 
 def test_the_truth_table_tells_of_selectors(call: Call, tmp_path: Path) -> None:

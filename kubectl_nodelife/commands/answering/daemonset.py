@@ -37,13 +37,12 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
     revision_of_number,
 )
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
-    UndoOutlook,
     history_rows,
     rollout_outlook,
-    undo_outlook,
 )
 from kubectl_nodelife.outlook.daemonset.summary import summarize
 from kubectl_nodelife.outlook.daemonset.truth_table import truth_table
+from kubectl_nodelife.outlook.daemonset.undo import UndoOutlook, undo_outlook
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, SetView
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
 from kubectl_nodelife.report.daemonset import (

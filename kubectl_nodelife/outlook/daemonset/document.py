@@ -14,10 +14,10 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     RevisionRow,
     RolloutOutlook,
-    UndoOutlook,
 )
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow
+from kubectl_nodelife.outlook.daemonset.undo import UndoOutlook
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, KindsRead, cache_for
 from kubectl_nodelife.outlook.view import ClusterView
 
@@ -52,9 +52,12 @@ def daemon_sets(
         sets="DaemonSet" not in unread,
     )
 
+    pods = tuple(view.cache.pods.values())
+    annotations = {n.name: n.metadata.annotations or {} for n in view.cache.all("Namespace")}
+
     def made() -> DaemonSets:
         cache = cache_for(objects, namespace, _behaviour(settings), name)
-        return DaemonSets(cache, settings, now_ns, read)
+        return DaemonSets(cache, settings, now_ns, read, pods, annotations)
 
     return made
 
@@ -137,5 +140,6 @@ def rollback_document(
         patchType="application/strategic-merge-patch+json",
         patch=None if outlook.plan.skipped else outlook.plan.patch,
         changes=outlook.changes,
+        follows=outlook.follows,
         effects=outlook.effects,
     )

@@ -20,20 +20,27 @@ from kubectl_nodelife.controllers.daemonset.update_plan import (
     budget_of,
     nodes_using_budget,
 )
-from kubectl_nodelife.kube.names import counted, first_names
-from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.names import first_names
+from kubectl_nodelife.kube.times import format_time
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import ControllerRevision, default_pod_template
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import (
-    Rollback,
     RolloutState,
     change_cause,
-    rollback,
     rollout_status,
     template_of,
 )
-from kubectl_nodelife.outlook.daemonset.truth_table import NOT_SCHEDULED, trouble_of
+from kubectl_nodelife.outlook.daemonset.old_images import other_images
+from kubectl_nodelife.outlook.daemonset.pod_trouble import trouble_of
+from kubectl_nodelife.outlook.daemonset.rollout_verdict import (
+    GOES_ON,
+    NEVER,
+    RolloutVerdict,
+    hindrances,
+    ready_seconds,
+    rollout_verdict,
+    taken_for_good,
+)
 from kubectl_nodelife.outlook.daemonset.view import SetView
 
 DEFAULT_GRACE_SECONDS = 30
@@ -65,16 +72,21 @@ class RolloutEstimate(msgspec.Struct, frozen=True, rename="camel"):
 class RolloutOutlook(msgspec.Struct, frozen=True):
     """One set's update. `old_nodes` None: not known; `budget` None: not known, or an error.
 
-    `error`: why the update cannot go on; `missing_parts`: what cannot be said, and why.
+    `loses`: pods that the update takes for good; `odd`: pods whose image is not that of their
+    revision; `error`: why it cannot go on; `missing_parts`:
+    what cannot be said, and why.
     """
 
     view: SetView
     state: RolloutState
+    verdict: RolloutVerdict
     old_nodes: int | None = None
     budget: UpdateBudget | None = None
     used: list[BudgetUser] = []
     next: list[str] = []
     waits_for: list[str] = []
+    loses: list[str] = []
+    odd: list[str] = []
     estimate: RolloutEstimate | None = None
     error: str = ""
     missing_parts: str = ""
@@ -85,6 +97,7 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
         return {
             "message": self.state.message.rstrip("\n"),
             "done": self.state.done,
+            **msgspec.to_builtins(self.verdict),
             "nodesWithOldPods": self.old_nodes,
             "budget": None
             if budget is None
@@ -97,6 +110,8 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
             "budgetUsedBy": msgspec.to_builtins(self.used),
             "next": self.next,
             "waitsFor": self.waits_for,
+            "takenForGood": self.loses,
+            "odd": self.odd,
             "estimate": self.estimate,
             "error": self.error or None,
             "notEvaluated": self.missing_parts or None,
@@ -104,7 +119,8 @@ class RolloutOutlook(msgspec.Struct, frozen=True):
 
     def fingerprint(self) -> object:
         """The part that is worth a new line when it changes: all but the time that goes by."""
-        return (self.state, self.next, self.waits_for, self.error, self.missing_parts)
+        verdict = (self.verdict.verdict, self.verdict.node, self.verdict.pod)
+        return (self.state, verdict, self.next, self.waits_for, self.error, self.missing_parts)
 
 
 def rollout_outlook(view: SetView) -> RolloutOutlook:
@@ -113,30 +129,37 @@ def rollout_outlook(view: SetView) -> RolloutOutlook:
     missing = view.read.lacking_to_count() or ("" if view.knows_updated else "revisions")
     if missing:
         why = f"no {missing} were read: what the update does next is not known"
-        return RolloutOutlook(view, state, missing_parts=why)
+        return RolloutOutlook(view, state, RolloutVerdict(GOES_ON), missing_parts=why)
     old_nodes = len(view.node_index.with_old)
     try:
         budget = budget_of(view.tracked, view.node_index.tally.desired)
     except UpdateImpossibleError as error:
-        return RolloutOutlook(view, state, old_nodes, error=str(error))
-    used = [
-        _budget_user(view, node, wave)
-        for node, wave in nodes_using_budget(view.tracked, view.node_index, budget).items()
-    ]
+        verdict = RolloutVerdict(NEVER, f"the update cannot go on: {error}")
+        return RolloutOutlook(view, state, verdict, old_nodes, error=str(error))
+    using = nodes_using_budget(view.tracked, view.node_index, budget)
+    stuck = {h.node for h in hindrances(view, using) if h.verdict == NEVER}
+    used = [_budget_user(view, node, wave, node in stuck) for node, wave in using.items()]
+    verdict = rollout_verdict(view, state, budget, using)
     step = view.update_step()
     upcoming = []
     if step is not None:
         upcoming += [f"delete {doomed.pod.name}: {doomed.because}" for doomed in step.delete]
         upcoming += [f"create a pod on {node}: {because}" for node, because in step.create]
     waits = list(_waits_for(budget, used, old_nodes, bool(upcoming)))
-    estimate = _estimate(view, budget, old_nodes, sum(user.stuck for user in used))
-    return RolloutOutlook(view, state, old_nodes, budget, used, upcoming, waits, estimate)
+    loses = [
+        f"the update deletes {pod.name} on {node}, and none is made while {why} stands"
+        for node, pod, why in taken_for_good(view)
+    ]
+    estimate = None if verdict.verdict == NEVER else _estimate(view, budget, old_nodes)
+    odd = list(other_images(view))
+    return RolloutOutlook(
+        view, state, verdict, old_nodes, budget, used, upcoming, waits, loses, odd, estimate
+    )
 
 
-def _budget_user(view: SetView, node: str, wave: NodeUpdateState) -> BudgetUser:
+def _budget_user(view: SetView, node: str, wave: NodeUpdateState, stuck: bool) -> BudgetUser:
     troubles = {pod.name: trouble_of(view, pod) for pod in view.pods_on(node)}
     words = [f"{name}: {trouble}" for name, trouble in troubles.items() if trouble]
-    stuck = any(trouble and not _passes(trouble) for trouble in troubles.values())
     if words:
         return BudgetUser(node, wave.value, "; ".join(words), stuck)
     because = (
@@ -145,11 +168,6 @@ def _budget_user(view: SetView, node: str, wave: NodeUpdateState) -> BudgetUser:
         else "not available for long enough yet"
     )
     return BudgetUser(node, wave.value, because, False)
-
-
-def _passes(trouble: str) -> bool:
-    """True if a pod's trouble is a step on its way."""
-    return trouble in ("terminating", "not Ready", NOT_SCHEDULED)
 
 
 def _waits_for(
@@ -165,20 +183,16 @@ def _waits_for(
         yield f"{len(used)} of {name} {limit} in use: by {nodes}"
 
 
-def _estimate(
-    view: SetView, budget: UpdateBudget, old_nodes: int, stuck: int
-) -> RolloutEstimate | None:
+def _estimate(view: SetView, budget: UpdateBudget, old_nodes: int) -> RolloutEstimate | None:
     """Rounds still to go, each as long as pods took to be Ready. minReadySeconds may count twice in
     a round: by chance the controller forgets the later of two instants, and looks again only after
     as long as that (docs/deviations.md).
 
-    None without such experience, and where stuck nodes use up the whole budget.
+    None without such experience.
     """
-    times = sorted(filter(None, (_ready_seconds(pod) for pod in view.pods())))
-    if not times or not old_nodes:
-        return None
-    at_once = (budget.max_surge or budget.max_unavailable) - stuck
-    if at_once <= 0:
+    times = sorted(filter(None, (ready_seconds(pod) for pod in view.pods())))
+    at_once = budget.max_surge or budget.max_unavailable
+    if not times or not old_nodes or at_once <= 0:
         return None
     rounds = -(-old_nodes // at_once)
     settled = view.daemon_set.spec.min_ready_seconds
@@ -193,17 +207,7 @@ def _estimate(
     return RolloutEstimate(round(low, 1), round(high, 1), basis)
 
 
-def _ready_seconds(pod: Pod) -> float | None:
-    condition = pod.status.condition("Ready")
-    created = pod.metadata.creation_timestamp
-    if condition is None or condition.status != "True" or created is None:
-        return None
-    since = condition.last_transition_time
-    restarted = any(s.restart_count for s in pod.status.container_statuses or ())
-    return None if since is None or restarted else max(0, since - created) / SECOND_NS
-
-
-def _changes(old: dict[str, Any], new: dict[str, Any]) -> list[TemplateChange]:
+def revision_changes(old: dict[str, Any], new: dict[str, Any]) -> list[TemplateChange]:
     """The changes between two templates; a default that only one of them spells out is none."""
     return template_changes(default_pod_template(old), default_pod_template(new))
 
@@ -248,49 +252,11 @@ def history_rows(view: SetView) -> list[RevisionRow]:
                 cause=change_cause(revision),
                 current=revision is view.current,
                 pods=labels.count(hash_label(revision)) if view.read.pods else None,
-                changes=[] if before is None else _changes(before, template),
+                changes=[] if before is None else revision_changes(before, template),
             )
         )
         before = template
     return rows
-
-
-class UndoOutlook(msgspec.Struct, frozen=True):
-    """The patch by which a set goes back to a revision, and what would follow from it."""
-
-    view: SetView
-    plan: Rollback
-    changes: list[TemplateChange]
-    effects: list[str]
-
-
-def undo_outlook(view: SetView, to_revision: int) -> UndoOutlook:
-    """Going back to a revision, 0: the one before. Raises RolloutError."""
-    plan = rollback(view.daemon_set, view.revisions, to_revision)
-    template = template_of(plan.revision)
-    changes = _changes(view.daemon_set.spec.template, template)
-    return UndoOutlook(view, plan, changes, [] if plan.skipped else list(_effects(view, plan)))
-
-
-def _effects(view: SetView, plan: Rollback) -> Iterator[str]:
-    target = plan.revision
-    last = view.revisions[-1].revision if view.revisions else 0
-    if target.revision < last:
-        number = target.revision
-        yield f"revision {number} is renumbered to {last + 1}; the number {number} is gone"
-    if not view.read.pods:
-        yield "no pods were read: how many are replaced is not known"
-        return
-    label = hash_label(target)
-    keep = sum(
-        (pod.metadata.labels or {}).get(LABEL_CONTROLLER_REVISION_HASH) == label
-        for pod in view.pods()
-    )
-    replaced = sum(1 for _ in view.pods()) - keep
-    if view.daemon_set.spec.update_strategy.type == "RollingUpdate":
-        yield f"{counted(replaced, 'pod')} to be replaced, {keep} with that revision already"
-    else:
-        yield f"no pod is replaced by itself (OnDelete); {keep} have that revision already"
 
 
 class TemplateChange(msgspec.Struct, frozen=True):

@@ -16,8 +16,11 @@ from kubectl_nodelife.engine.actions import STATUS_COUNTS
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutError
+from kubectl_nodelife.outlook.daemonset.old_images import other_images
+from kubectl_nodelife.outlook.daemonset.pod_trouble import trouble_of
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import rollout_outlook
-from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, trouble_of, truth_table
+from kubectl_nodelife.outlook.daemonset.rollout_verdict import NEVER, surge_needs_port_twice
+from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, truth_table
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, Key, SetView
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 
@@ -90,6 +93,9 @@ def oddities(view: SetView) -> Iterator[str]:
     if observed < generation:
         yield f"the controller has not acted on generation {generation} yet (it is at {observed})"
     yield from _count_differences(view)
+    yield from other_images(view)
+    if ports := surge_needs_port_twice(view):
+        yield ports
     yield from _node_oddities(view)
     yield from _rollout_oddities(view)
 
@@ -118,7 +124,8 @@ def _node_oddities(view: SetView) -> Iterator[str]:
             misscheduled.append(f"{node} ({about})")
         elif verdict is not None and verdict.want_to_run and not pods:
             lacking.append(node)
-        if len(pods) > 1 and sum(p.metadata.deletion_timestamp is None for p in pods) > 1:
+        live = [view.revision_of(p) for p in pods if p.metadata.deletion_timestamp is None]
+        if len(live) > (len(set(live)) if view.node_index.with_old else 1):
             crowded.append(node)
         for pod in pods:
             if trouble := trouble_of(view, pod):
@@ -143,7 +150,9 @@ def _rollout_oddities(view: SetView) -> Iterator[str]:
         return
     have = f"{old} {'node has' if old == 1 else 'nodes have'} a pod of another revision"
     if view.daemon_set.spec.update_strategy.type == ROLLING_UPDATE:
-        yield f"an update is under way: {have}"
+        verdict = rollout_outlook(view).verdict
+        goes = f"does not end: {verdict.because}" if verdict.verdict == NEVER else "is under way"
+        yield f"an update {goes}: {have}"
     else:
         yield f"{have}, which stays until it is deleted"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -12,11 +12,13 @@ from kubectl_nodelife.controllers.daemonset.pods_on_node import (
     is_past,
 )
 from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE, UpdateStep
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.outlook.daemonset.pod_trouble import trouble_of
+from kubectl_nodelife.outlook.daemonset.rollout_outlook import rollout_outlook
+from kubectl_nodelife.outlook.daemonset.rollout_verdict import NEVER, taken_for_good
 from kubectl_nodelife.outlook.daemonset.view import SetView
 
 NOT_THERE = "NodeMissing"
-NOT_SCHEDULED = "not scheduled"
 
 
 class PodCell(msgspec.Struct, frozen=True, rename="camel"):
@@ -60,9 +62,10 @@ def truth_table(view: SetView) -> list[NodeRow]:
 def _rows(view: SetView) -> Iterator[NodeRow]:
     decided = view.decisions()
     step = view.update_step()
+    turns = _turns(view) if step is not None else {}
     for name, verdict, pods in view.nodes():
         cells = [pod_cell(view, pod) for pod in pods]
-        upcoming = _next(name, pods, decided.get(name), step) or _waits(view, name, pods)
+        upcoming = _next(name, pods, decided.get(name), step) or _waits(view, name, pods, turns)
         if verdict is None:
             text = "there is no such node; pod garbage collection takes bound pods away"
             yield NodeRow(name, False, False, False, cells, NOT_THERE, name, text, upcoming)
@@ -98,27 +101,6 @@ def pod_cell(view: SetView, pod: Pod) -> PodCell:
     )
 
 
-def trouble_of(view: SetView, pod: Pod) -> str:
-    """Why the pod does not do its work, "" if it does."""
-    node = view.cache.nodes.get(pod.spec.node_name)
-    node_down = node is not None and not node.is_ready
-    if pod.metadata.deletion_timestamp is not None:
-        return "terminating, and its node is not Ready" if node_down else "terminating"
-    if pod.status.phase in TERMINAL_PHASES:
-        return pod.status.reason or pod.status.phase
-    if not pod.spec.node_name:
-        scheduled = pod.status.condition("PodScheduled")
-        why = scheduled.message if scheduled is not None and scheduled.status == "False" else ""
-        return f"{NOT_SCHEDULED}: {why}" if why else NOT_SCHEDULED
-    if pod.ready():
-        return ""
-    for status in pod.status.container_statuses or ():
-        waiting = status.state.waiting
-        if waiting is not None and waiting.reason:
-            return f"container {status.name} waits: {waiting.reason}"
-    return "its node is not Ready" if node_down else "not Ready"
-
-
 def _next(
     node: str, pods: list[Pod], decision: NodeDecision | None, step: UpdateStep | None
 ) -> str:
@@ -140,12 +122,29 @@ def _next(
     return "; ".join(words)
 
 
-def _waits(view: SetView, node: str, pods: list[Pod]) -> str:
-    """The wait of a node whose pods are not as they should be while nothing is done; else ""."""
+def _turns(view: SetView) -> dict[str, str]:
+    """What a rolling update does on the nodes for which it is not a wait alone; "" for the rest."""
+    outlook = rollout_outlook(view)
+    verdict = outlook.verdict
+    turns = {}
+    if verdict.verdict == NEVER and verdict.node:
+        holds = "holds the update up: " if outlook.old_nodes else ""
+        turns = {"": f"wait for its turn in the update, which {verdict.node} holds up"}
+        turns[verdict.node] = f"{holds}{verdict.because}"
+    for node, pod, why in taken_for_good(view):
+        turns[node] = f"the update deletes {pod.name}, and none is made while {why} stands"
+    return turns
+
+
+def _waits(view: SetView, node: str, pods: list[Pod], turns: Mapping[str, str]) -> str:
+    """The wait of a node whose pods are not as they should be while nothing is done; else "".
+
+    `turns`: of `_turns`.
+    """
     if pods and all(pod.metadata.deletion_timestamp is not None for pod in pods):
         return "wait until the terminating pod is gone"
     if view.knows_updated and node in view.node_index.with_old:
         if view.daemon_set.spec.update_strategy.type == ROLLING_UPDATE:
-            return "wait for its turn in the update"
+            return turns.get(node) or turns.get("") or "wait for its turn in the update"
         return "leave the old pod until it is deleted"
-    return ""
+    return turns.get(node, "")

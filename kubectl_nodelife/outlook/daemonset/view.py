@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -30,8 +30,10 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import history_of
+from kubectl_nodelife.workloads.pending import Obstacle, Origin, pending_reason
 
 Key = tuple[str, str]
+_NONE: Mapping[str, Mapping[str, str]] = {}
 
 
 class KindsRead(msgspec.Struct, frozen=True):
@@ -73,14 +75,39 @@ class DaemonSets:
     """All sets of a cache, with the controller that judges them."""
 
     def __init__(
-        self, cache: Cache, settings: Settings, now_ns: int, read: KindsRead | None = None
+        self,
+        cache: Cache,
+        settings: Settings,
+        now_ns: int,
+        read: KindsRead | None = None,
+        beside: Iterable[Pod] = (),
+        annotations: Mapping[str, Mapping[str, str]] = _NONE,
     ) -> None:
+        """`beside`: pods that are nothing to a DaemonSet but for the room that they take;
+        `annotations`: those of namespaces, by name.
+        """
+        self.annotations = annotations
+        self.settings = settings
+        self._beside = beside
         self.cache = cache
+        self._by_node: dict[str, list[Pod]] | None = None
         self.now_ns = now_ns
         self.read = read or KindsRead()
         self.controller = DaemonSetController(settings)
         for _ in self.controller.start(cache, now_ns):
             pass  # it only fills its indexes and asks to be woken
+
+    def all_pods(self) -> Iterable[Pod]:
+        """All pods that were read."""
+        return {pod.key: pod for pod in (*self._beside, *self.cache.pods.values())}.values()
+
+    def pods_on(self, node: str) -> list[Pod]:
+        """All pods that were read of the node."""
+        if self._by_node is None:
+            self._by_node = {}
+            for pod in self.all_pods():
+                self._by_node.setdefault(pod.spec.node_name, []).append(pod)
+        return self._by_node.get(node, [])
 
     def set_keys(self, namespace: str | None = None) -> list[Key]:
         """The sets' (namespace, name), in order; of one namespace, or of all."""
@@ -102,6 +129,8 @@ class SetView:
 
     def __init__(self, sets: DaemonSets, tracked: TrackedSet) -> None:
         self.tracked = tracked
+        self._sets = sets
+        self.settings = sets.settings
         self.now_ns = sets.now_ns
         self.read = sets.read
         self.cache = sets.cache
@@ -158,6 +187,21 @@ class SetView:
     def pods(self) -> Iterable[Pod]:
         """All the set's pods that count."""
         return self.tracked.pods.claimed()
+
+    def pending(self, pod: Pod) -> Obstacle | None:
+        """What keeps a pod without a node off its node; None: our filters do not say."""
+        daemon_set = self.daemon_set
+        origin = Origin(
+            f"DaemonSet {daemon_set.name}",
+            self.tracked.template.spec.node_selector or {},
+            self._sets.annotations.get(daemon_set.namespace),
+        )
+        reason = pending_reason(pod, self.cache.nodes, self._sets.pods_on, origin)
+        return None if reason is None else reason.obstacle
+
+    def all_pods(self) -> Iterable[Pod]:
+        """The pods of the cluster, as far as they were read."""
+        return self._sets.all_pods()
 
     def decisions(self) -> dict[str, NodeDecision]:
         """The decisions of the create step, by node."""
