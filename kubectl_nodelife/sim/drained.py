@@ -30,7 +30,9 @@ from kubectl_nodelife.workloads.owners import OwnerLookup
 
 
 class ListedPod:
-    """A pod that kubectl has listed; a later one of the same name is another pod."""
+    """A pod that kubectl has listed; a later one of the same name is another pod, until kubectl
+    reads the pod again before it asks once more: then it goes on with what it finds.
+    """
 
     __slots__ = ("_api", "_key", "_last", "goes_ns", "refusal")
 
@@ -54,6 +56,10 @@ class ListedPod:
         if found is not None and found.uid == self._last.uid:
             self._last = found
         return self._last
+
+    def read_again(self) -> None:
+        """GET by name: take what has that name now; nothing, and it stays the pod that it was."""
+        self._last = self._api.store.pods.get(self._key, self._last)
 
     @property
     def going(self) -> bool:
@@ -110,9 +116,9 @@ class KubectlRequests:
         self, target: AskedPod, requested_grace: int | None, *, again: bool = False
     ) -> Answer:
         """POST pods/eviction: the budgets decide, then the pod is marked and deleted."""
-        if target.gone:
+        pod = self._addressed(target)
+        if pod is None:
             return MISSING
-        pod = target.pod
         answer = self.refuses_eviction(pod) or self._world.disruption.evict(pod, again=again)
         if answer is None:
             return CONFLICT
@@ -125,14 +131,23 @@ class KubectlRequests:
 
     def delete(self, target: AskedPod, requested_grace: int | None) -> Answer:
         """DELETE of the pod (--disable-eviction)."""
-        if target.gone:
+        pod = self._addressed(target)
+        if pod is None:
             return MISSING
-        pod = target.pod
         refused = self.refuses_deletion(pod)
         if refused is not None:
             return refused
         self._delete(pod, requested_grace, "kubectl drain deletes it", self._cause_of(pod))
         return ACCEPTED
+
+    def _addressed(self, target: AskedPod) -> Pod | None:
+        """The pod that a request for the target meets: kubectl names no uid."""
+        return self._api.store.pods.get(target.pod.key)
+
+    def read_again(self, target: AskedPod) -> None:
+        """GET of a pod whose eviction was refused."""
+        if isinstance(target, ListedPod):
+            target.read_again()
 
     def _record_refusal(self, target: AskedPod, refusal: EvictionRefused) -> None:
         """Write a record, unless the last try got the same refusal."""

@@ -125,6 +125,13 @@ class ClusterForKubectl(Protocol[PodT]):
     def pods_on(self, node: str) -> list[PodT]:
         """The pods that a list call for the node returns now."""
 
+    def read_again(self, target: PodT) -> None:
+        """GET by name before another try: kubectl goes on with what has that name now.
+
+        Follows `evictPods`, which takes the fresh pod whatever its uid and node
+        (kubernetes#138229).
+        """
+
     def evict(self, target: PodT, requested_grace: int | None, *, again: bool = False) -> Answer:
         """POST pods/eviction. `again`: the API server's own second try after a conflict."""
 

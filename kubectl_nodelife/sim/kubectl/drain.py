@@ -182,6 +182,8 @@ class KubectlDrain(Generic[PodT]):
             self._end_of(run)
 
     def _try(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
+        if target.refusal is not None:
+            self._cluster.read_again(target.actor)
         if run.may_try(target, self._clock.now_ns):
             target.answers = 0
             self._send(run, target)
