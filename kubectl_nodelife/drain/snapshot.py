@@ -36,6 +36,7 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_UNREACHABLE,
 )
 from kubectl_nodelife.kube.workload import Namespace, PodDisruptionBudget
+from kubectl_nodelife.sim.kubectl.filters import asked_daemon_set
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.budgets import budget_index, can_ignore_budgets
 from kubectl_nodelife.workloads.force_advice import ForceAdvice, Release, force_advice
@@ -371,6 +372,7 @@ ADMISSION: Final = (
 WHY: Final = {
     "Pod": "without pods there is nothing to say about a drain",
     "PodDisruptionBudget": "a budget may hold evictions up or stop them",
+    "DaemonSet": "kubectl drain reads that of each daemon pod, and refuses the node without",
     "Namespace": "nothing can be evicted in a namespace that is being deleted",
     "Lease": "without its Lease a kubelet that stopped lately seems to run",
     "PersistentVolumeClaim": "a claim may tie a replacement to this node or to its zone",
@@ -426,6 +428,20 @@ class Unread:
         missing = kinds_needed(pod, options) - self._snapshot.kinds_read
         self._kinds |= missing
         return sorted(missing)
+
+    def of_filters(self, pod: Pod, options: DrainOptions) -> list[str]:
+        """What kubectl's filters read of the pod, a DaemonSet, and was not read or cannot be: where
+        it is gone, or may not be read, kubectl touches nothing on the node.
+        """
+        name = asked_daemon_set(pod, options)
+        if not name or self._snapshot.kinds_read is None:
+            return []
+        if "DaemonSet" not in self._snapshot.kinds_read:
+            self._kinds.add("DaemonSet")
+            return ["DaemonSet"]
+        key = (pod.namespace, name)
+        unreadable = self._snapshot.unreadable
+        return [str(u) for u in unreadable if u.kind == "DaemonSet" and u.key == key]
 
     def unreadable_for(self, pod: Pod, budgets: bool, options: DrainOptions) -> list[str]:
         """The objects that cannot be read and that this pod's answer hangs on.

@@ -117,6 +117,12 @@ class Judge:
         plan = self._blank(pod, node)
         if decision.verb == KEEP:
             plan.verdict, plan.gate, plan.reason = KEPT, decision.gate, decision.message
+            if unread := self._unread.of_filters(pod, self._options):
+                plan.verdict = UNKNOWN
+                plan.reason = (
+                    f"kubectl reads {', '.join(unread)} before it drains the node, and touches "
+                    "nothing there where that fails; it was not read"
+                )
             return plan
         self._add_faults(plan, pod)
         self._add_losses(plan, pod)

@@ -115,6 +115,8 @@ def node_drain(node: str, pods: Iterable[Pod], facts: DrainFacts) -> LeavingPods
     unread, drain = Unread(snapshot), LeavingPods(node)
     for pod in sorted(pods, key=lambda pod: pod.key):
         decision = decide(pod, options, snapshot, snapshot.now_ns)
+        if not drain.doubt and (asked := unread.of_filters(pod, options)):
+            drain.doubt = f"{_name(pod)}: not read: {', '.join(asked)}"
         if decision.verb == REFUSE:
             return LeavingPods(node, f"{_name(pod)}: {decision.message}")
         if decision.verb != DELETE:

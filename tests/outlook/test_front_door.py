@@ -83,7 +83,7 @@ def test_a_pending_pod_gives_the_schedulers_message(ask: Ask) -> None:
         ],
     }
     told = questions(ask, [node("a1"), pod("big", "", status=status)], "pod", "big")
-    assert f"The scheduler says: {says}" in told["Where is it, and how is it?"]
+    assert f"The scheduler says: {says}" in told["Why is it Pending?"]
     assert "it waits (Unschedulable)" in told["Does the audit find something?"]
 
 
