@@ -15,7 +15,7 @@ from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.screen import this_screen
+from kubectl_nodelife.report.screen import is_terminal, this_screen
 
 SORT_KEYS = [
     "name",
@@ -29,6 +29,13 @@ SORT_KEYS = [
     "trouble",
 ]
 """Those of answers.status, which is not imported for them: a test holds the two together."""
+
+MOST_ON_A_TERMINAL = 50
+"""So many nodes a table shows there, so that its first lines do not scroll away."""
+
+
+def _most_shown(all_nodes: bool) -> int | None:
+    return None if all_nodes or not is_terminal() else MOST_ON_A_TERMINAL
 
 
 @click.command()
@@ -49,6 +56,12 @@ SORT_KEYS = [
 )
 @click.option("--show-labels", is_flag=True, help="A last column with all labels.")
 @click.option("--trouble", is_flag=True, help="Only nodes that are in trouble.")
+@click.option(
+    "--all",
+    "all_nodes",
+    is_flag=True,
+    help="All nodes, also on a terminal: there a table has the 50 first, and says how many more.",
+)
 @click.option(
     "--sort-by",
     type=click.Choice(SORT_KEYS),
@@ -73,6 +86,7 @@ def status(
     label_columns: tuple[str, ...],
     show_labels: bool,
     trouble: bool,
+    all_nodes: bool,
     sort_by: str | None,
     watch: bool,
     exit_code: bool,
@@ -101,6 +115,7 @@ def status(
         "labels": show_labels or None,
         "sort": sort_by,
         "trouble": trouble or None,
+        "most": _most_shown(all_nodes or bool(nodes)),
         **output.query(),
     }
     if not watch:

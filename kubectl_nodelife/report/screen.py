@@ -69,8 +69,12 @@ def choose_color(choice: str) -> None:
 
 def this_screen() -> Screen:
     """The screen that stdout leads to."""
-    on_terminal = sys.stdout is not None and sys.stdout.isatty()
-    return Screen(columns_of(sys.stdout), _shows_color(on_terminal))
+    return Screen(columns_of(sys.stdout), _shows_color(is_terminal()))
+
+
+def is_terminal() -> bool:
+    """True if stdout leads to a terminal."""
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def columns_of(stream: TextIO | None) -> int:

@@ -51,7 +51,8 @@ _TERM_COLUMNS = columns("term | earliest | latest | from")
 class StatusPage:
     """A `NodeLifeStatus` as an answer. Of many nodes those in trouble come first, unless
     `is_sorted` says that another order was chosen. `labels` are columns of their own,
-    `all_labels` one of all of them, as in kubectl."""
+    `all_labels` one of all of them, as in kubectl. The table of a page has the `most` first nodes,
+    0: all; documents and lists of names have all."""
 
     def __init__(
         self,
@@ -60,8 +61,10 @@ class StatusPage:
         is_sorted: bool = False,
         labels: Sequence[str] = (),
         all_labels: bool = False,
+        most: int = 0,
     ) -> None:
         self._labels, self._all_labels = labels, all_labels
+        self._most = most or len(status.nodes)
         many = len(status.nodes) > MANY_NODES and not is_sorted
         self._by_name = status
         self._status = replace(status, nodes=sorted(status.nodes, key=urgency)) if many else status
@@ -73,7 +76,9 @@ class StatusPage:
         if status.zones:
             rows = [_zone_row(z, status.brakes[z.key]) for z in status.zones]
             yield Table(_ZONE_COLUMNS, rows)
-        yield self._nodes()
+        yield self._nodes(status.nodes[: self._most])
+        if rest := status.nodes[self._most :]:
+            yield _left_out(rest)
         flags = status.settings.items()
         if wide:
             yield "\n".join(f"{k}={v['value']} ({v['origin']})" for k, v in flags)
@@ -89,14 +94,15 @@ class StatusPage:
         screen: Screen = ENDLESS,
     ) -> list[str]:
         """The lines of the nodes alone, to stand below what was printed with these widths."""
-        return self._nodes().lines(widths, wide=wide, headers=headers, screen=screen)
+        table = self._nodes(self._status.nodes)
+        return table.lines(widths, wide=wide, headers=headers, screen=screen)
 
-    def _nodes(self) -> Table:
+    def _nodes(self, nodes: Sequence[NodeEntry]) -> Table:
         status = self._status
-        rows = [_node_row(n, status.now_ns, status.pods_read) for n in status.nodes]
+        rows = [_node_row(n, status.now_ns, status.pods_read) for n in nodes]
         extra = [Column(key.rpartition("/")[2]) for key in self._labels]
         extra += [Column("labels")] if self._all_labels else []
-        for row, node in zip(rows, status.nodes, strict=True) if extra else ():
+        for row, node in zip(rows, nodes, strict=True) if extra else ():
             labels = node.outlook.node.metadata.labels or {}
             row += [labels.get(key, "") for key in self._labels]
             row += [format_labels(labels)] if self._all_labels else []
@@ -109,6 +115,18 @@ class StatusPage:
     def names(self) -> Iterable[str]:
         """node/NAME of each."""
         return (f"node/{n.outlook.node.name}" for n in self._status.nodes)
+
+
+def _left_out(nodes: Sequence[NodeEntry]) -> str:
+    """How many nodes stand in no row, and what shows them."""
+    trouble = sum(n.in_trouble() for n in nodes)
+    if not trouble:
+        return f"{counted(len(nodes), 'more node')} that are not in trouble: --all shows them."
+    well = len(nodes) - trouble
+    return (
+        f"{counted(trouble, 'more node')} in trouble, {well} not: --all shows them, --trouble "
+        "those in trouble; -o name and -o json have all."
+    )
 
 
 def _headline(status: NodeLifeStatus) -> str:

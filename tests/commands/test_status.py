@@ -220,3 +220,35 @@ def test_without_the_gate_only_status_posts_are_signs_of_life(
     assert code == 0
     assert "Its Lease does not count: the gate NodeLease is off" in out
     assert "lease was renewed" not in out
+
+
+def test_a_terminal_shows_the_fifty_first_and_says_how_many_more(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Those in trouble first; a pipe has all, as have --all and names that are given."""
+    ready = {"type": "Ready", "status": "True", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}
+    items = [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": f"n{number:02}"},
+            "status": {"conditions": [ready | ({"status": "False"} if number == 69 else {})]},
+        }
+        for number in range(70)
+    ]
+    dump = tmp_path / "nodes.json"
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    question = ("status", "-f", str(dump))
+
+    def rows(*words: str) -> list[str]:
+        out = run(capsys, *question, *words)[1]
+        return [line for line in out.splitlines() if line.startswith("n")]
+
+    assert len(rows()) == 70
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    out = run(capsys, *question)[1]
+    assert "20 more nodes that are not in trouble: --all shows them." in out
+    shown = rows()
+    assert len(shown) == 50 and shown[0].startswith("n69")
+    assert len(rows("--all")) == 70 and len(rows("n68")) == 1
+    assert len(rows("-o", "name")) == 70

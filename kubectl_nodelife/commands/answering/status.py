@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.commands.answering.query import (
     Query,
     Response,
+    number,
     output_of,
     word,
 )
@@ -53,6 +54,7 @@ def page(status: NodeLifeStatus, query: Query) -> StatusPage:
         is_sorted=bool(word(query, "sort")),
         labels=query.get("label", []),
         all_labels=word(query, "labels") == "true",
+        most=max(0, number(query, "most")),
     )
 
 
