@@ -59,6 +59,9 @@ def what_if(words: tuple[str, ...], asked: QuestionFlags, output: Output, where:
         raise BadInput("which act?", on="what-if", remedy=f"one of: {'; '.join(FORMS)}")
     asked.conditions()
     asked.until_ns()
+    if where.profile:
+        see = f"kubectl nodelife upgrade preview {where.profile}"
+        terminal.note(f"what {where.profile} changes for what is here: {see}")
     where = where._replace(filename=files.dumps)
     where.check()
     if asked.each is not None:

@@ -71,7 +71,10 @@ def pace_of(settings: Settings) -> Pace | None:
     return Pace(
         qps,
         burst,
-        shared=not settings.gate("SeparateTaintEvictionController"),
+        shared=not (
+            settings.profile.has("separate_taint_eviction")
+            and settings.gates.get("SeparateTaintEvictionController", True)
+        ),
         reads_pods=settings.gate("PodDisruptionConditions"),
         reads_leases=settings.profile.has("lease_circuit_breaker"),
         workers=_WORKERS if settings.profile.has("monitor_workers") else 1,

@@ -48,6 +48,7 @@ SWITCHES: Final[dict[str, Span]] = {
     "gc_always_sets_phase": (29, None),  # JobPodReplacementPolicy is on
     "gc_out_of_service": (26, None),  # by its gate's default
     "gc_evicted_first": (27, None),
+    "separate_taint_eviction": (29, None),  # a controller of its own, with a client of its own
     "drains_daemon_sets_by_kind": (0, 34),  # kubectl drain looks at an owner's kind alone (#128779)
     "lease_circuit_breaker": (37, None),  # the Lease is read before a node is lost (#138698)
     "health_follows_node": (38, None),  # a deleted node is forgotten

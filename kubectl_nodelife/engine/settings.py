@@ -216,7 +216,7 @@ GATES: Final = {
         Gate("LegacyNodeRoleBehavior", ((16, True), (21, False)), locked=21, until=22),
         Gate("PodDisruptionConditions", ((25, False), (26, True)), locked=31),
         Gate("NodeOutOfServiceVolumeDetach", ((24, False), (26, True)), locked=28),
-        Gate("SeparateTaintEvictionController", ((29, True),), locked=34),
+        Gate("SeparateTaintEvictionController", ((29, True),), locked=34, until=38),
         Gate("TaintTolerationComparisonOperators", ((35, False),)),
         Gate("ScheduleDaemonSetPods", ((11, False), (12, True)), locked=17, until=19, oldest=11),
         Gate("ExperimentalCriticalPodAnnotation", ((5, False),), until=16, oldest=11),

@@ -117,7 +117,10 @@ def version_skew(settings: Settings, policy: UpgradePolicy) -> Iterator[Prefligh
                 "version skew", NOT_EVALUATED, f"{target.value} is no version 1.N"
             )
         elif int(match[1]) > server:
-            text = f"kubelet {target.value} is newer than the API server (v1.{server})"
+            text = (
+                f"kubelet {target.value} is newer than the API server (v1.{server}): `kubectl "
+                f"nodelife upgrade preview v1.{match[1]}` says what upgrading that changes here"
+            )
             yield PreflightFinding("version skew", REFUSED_BY, text)
         elif server - int(match[1]) > _MINORS_BEHIND:
             text = f"kubelet {target.value} is more than 3 minors older than the API server"

@@ -35,6 +35,7 @@ NODES = {
     "gc_always_sets_phase": (29, None),
     "gc_out_of_service": (26, None),
     "gc_evicted_first": (27, None),
+    "separate_taint_eviction": (29, None),
     "drains_daemon_sets_by_kind": (None, 34),
     "lease_circuit_breaker": (37, None),
     "health_follows_node": (38, None),

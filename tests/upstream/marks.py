@@ -127,6 +127,7 @@ MARKS: dict[str, tuple[Mark, ...]] = {
         Mark("pod_not_ready_event", NODE_UTIL, r'"NodeNotReady", "Node is not ready"'),
         Mark("classic_eviction", LIFECYCLE, r"seTaintBasedEvictions bool|runTaintManager bool"),
         Mark("noschedule_gate", LIFECYCLE, r"taintNodeByCondition"),
+        Mark("separate_taint_eviction", TAINTS, r"func New\(ctx context"),
         Mark("gc_quarantine", PODGC, r"nodeQueue\.AddAfter"),
         Mark("pod_retry", LIFECYCLE, r"nodesToRetry"),
         Mark("evicted_node_map", LIFECYCLE, r"nodeEvictionMap"),

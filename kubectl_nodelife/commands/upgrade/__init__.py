@@ -14,6 +14,10 @@ from kubectl_nodelife.commands.flags import Connection, connection_flags
 from kubectl_nodelife.commands.groups import LazyGroup
 
 VERBS: Final[dict[str, tuple[str, str]]] = {
+    "preview": (
+        "kubectl_nodelife.commands.upgrade.preview:preview",
+        "Say what a newer release of Kubernetes changes for this cluster's nodes.",
+    ),
     "plan": (
         "kubectl_nodelife.commands.upgrade.plan:plan",
         "Show what an upgrade would do, how long it takes, and how low the cluster gets.",
