@@ -169,8 +169,8 @@ def _here(change: Change, here: Inventory) -> Applied | None:
         return Applied(change, "all nodes") if _is_set_so(change, here.settings) else None
     find = _CONCERNED.get(change.switch)
     if find is None:
-        noun, kind = _OF_AREA[change.area]
-        return Applied(change, f"all {noun}") if here.all(kind) else None
+        noun, type_ = _OF_AREA[change.area]
+        return Applied(change, f"all {noun}") if here.all(type_) else None
     names = tuple(sorted(find(here)))
     if not names:
         return None
