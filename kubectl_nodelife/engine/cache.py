@@ -48,11 +48,12 @@ class Heartbeat:
     A write has a version: the Lease's resourceVersion, or where there is none (a renewal on
     schedule, an object of a scenario) the instant in ns, which is larger than any of these.
     `touched_ns`: when a write was seen that did not move renewTime forward, since the last renewal.
+    `deleted_ns`: when the Lease before this one went, and `before` its own renewals.
     """
 
     __slots__ = (
         "_from_ns", "_renew_ns", "_seen_ns", "_touch_version", "_version",
-        "cause", "schedule", "touched_ns",
+        "before", "cause", "deleted_ns", "schedule", "touched_ns",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -64,6 +65,8 @@ class Heartbeat:
         self.touched_ns: int | None = None
         self.schedule: Heartbeats | None = None
         self.cause: Action | None = None
+        self.before: Heartbeat | None = None
+        self.deleted_ns = 0
 
     def observe(self, renew_ns: int | None, now_ns: int, version: str = "") -> bool:
         """A Lease object was seen. False where that needs no look: a later renewal than the last,
@@ -117,13 +120,13 @@ class Heartbeat:
         new._from_ns = now_ns + 1
         return new
 
-    def deleted(self, now_ns: int) -> Heartbeat | None:
+    def deleted(self, now_ns: int) -> Heartbeat:
         """The same once the Lease is deleted: a kubelet that renews on schedule makes another."""
-        s = self.schedule
-        if s is None or (s.stop_ns is not None and s.stop_ns <= now_ns):
-            return None
-        new = Heartbeat()
-        new.schedule, new.cause, new._from_ns = s, self.cause, now_ns + 1
+        new, s = Heartbeat(), self.schedule
+        if s is not None and (s.stop_ns is None or s.stop_ns > now_ns):
+            new.schedule, new.cause, new._from_ns = s, self.cause, now_ns + 1
+        new.before, new.deleted_ns = copy(self), now_ns
+        new.before.before = None
         return new
 
     def freeze(self, since_ns: int) -> None:
@@ -514,13 +517,7 @@ class Cache:
         known = beats.get(node)
         if known is None:
             return None
-        fresh = known.deleted(now_ns)
-        if fresh is not None:
-            beats[node] = fresh
-        elif self._stale_since_ns is None:
-            del self.heartbeats[node]
-        else:
-            self._live[node] = None
+        beats[node] = known.deleted(now_ns)
         return self._heartbeat_change(node, cause) if self._stale_since_ns is None else None
 
     def _share_reads(self, other: Cache) -> None:

@@ -120,6 +120,10 @@ CONTROL_PLANE: Final[dict[str, Note]] = {
         "a pod's change brings every budget that selects or selected it up to date; "
         "before, one of them",
     ),
+    "pops_backoff_queue": Note(
+        PODS,
+        "a scheduler that has nothing else to do tries a pod again before its back-off is over",
+    ),
     "empty_selector_spreads": Note(
         PODS,
         "a spread constraint with an empty selector counts all pods of the namespace; before, none",

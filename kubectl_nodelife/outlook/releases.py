@@ -60,7 +60,7 @@ _FIRST: Final = parse_profile(OLDEST).minor
 ObjectT = TypeVar("ObjectT", bound=KubeObject)
 
 
-class Change(msgspec.Struct, frozen=True):
+class ReleaseChange(msgspec.Struct, frozen=True):
     """One change. `program`: whose release brings it; `switch`: its row in the tables of releases,
     or the flag or gate."""
 
@@ -74,7 +74,7 @@ class Change(msgspec.Struct, frozen=True):
 class Applied(msgspec.Struct, frozen=True, rename="camel"):
     """A change and what it concerns here: `all nodes`, or how many of what, and their names."""
 
-    change: Change
+    change: ReleaseChange
     concerns: str
     names: tuple[str, ...] = ()
 
@@ -93,7 +93,7 @@ class Inventory:
         return self._objects.get(kind, [])  # type: ignore[return-value]
 
 
-def all_changes() -> list[Change]:
+def all_changes() -> list[ReleaseChange]:
     """Every change of the tables, the oldest release first."""
     tables: tuple[tuple[str, Mapping[str, Span], Mapping[str, Note]], ...] = (
         (CONTROL_PLANE_PROGRAM, SWITCHES, CONTROL_PLANE),
@@ -110,24 +110,24 @@ def all_changes() -> list[Change]:
 
 def _of_rule(
     program: str, spans: Mapping[str, Span], notes: Mapping[str, Note], name: str
-) -> Iterator[Change]:
+) -> Iterator[ReleaseChange]:
     note, (since, until) = notes[name], spans[name]
     program = KUBECTL_PROGRAM if name in _OF_KUBECTL else program
     for minor, words in ((since, note.begins), (until, note.ends)):
         if words and minor is not None and minor > _FIRST:
-            yield Change(f"v1.{minor}", program, note.area, name, words)
+            yield ReleaseChange(f"v1.{minor}", program, note.area, name, words)
 
 
-def _of_flag(flag: Flag) -> Iterator[Change]:
+def _of_flag(flag: Flag) -> Iterator[ReleaseChange]:
     for (_, before), (since, value) in zip(flag.defaults, flag.defaults[1:], strict=False):
         words = f"--{flag.name} is {value} by default; before, {before}"
-        yield Change(f"v1.{since}", CONTROL_PLANE_PROGRAM, NODES, flag.name, words)
+        yield ReleaseChange(f"v1.{since}", CONTROL_PLANE_PROGRAM, NODES, flag.name, words)
     if flag.until <= parse_profile(BETA).minor:
         words = f"--{flag.name} is gone: the {flag.origin} does not start with it"
-        yield Change(f"v1.{flag.until}", CONTROL_PLANE_PROGRAM, NODES, flag.name, words)
+        yield ReleaseChange(f"v1.{flag.until}", CONTROL_PLANE_PROGRAM, NODES, flag.name, words)
 
 
-def _of_gate(gate: Gate) -> Iterator[Change]:
+def _of_gate(gate: Gate) -> Iterator[ReleaseChange]:
     stages = [
         *((since, f"is {'on' if on else 'off'} by default") for since, on in _flips(gate)),
         (gate.locked, f"is locked {'on' if gate.stages[-1][1] else 'off'}"),
@@ -136,7 +136,7 @@ def _of_gate(gate: Gate) -> Iterator[Change]:
     for since, words in stages:
         if _FIRST < since <= parse_profile(BETA).minor:
             text = f"the feature gate {gate.name} {words}"
-            yield Change(f"v1.{since}", CONTROL_PLANE_PROGRAM, NODES, gate.name, text)
+            yield ReleaseChange(f"v1.{since}", CONTROL_PLANE_PROGRAM, NODES, gate.name, text)
 
 
 def _flips(gate: Gate) -> Iterator[tuple[int, bool]]:
@@ -162,7 +162,7 @@ def applied(objects: Iterable[KubeObject], settings: Settings, target: Profile) 
     return [found for change in between if (found := _here(change, here)) is not None]
 
 
-def _here(change: Change, here: Inventory) -> Applied | None:
+def _here(change: ReleaseChange, here: Inventory) -> Applied | None:
     if change.program == KUBELET_PROGRAM and not _kubelets_before(change, here):
         return None
     if change.switch in FLAGS or change.switch in GATES:
@@ -189,7 +189,7 @@ _OF_AREA: Final[dict[str, tuple[str, type[KubeObject]]]] = {
 }
 
 
-def _is_set_so(change: Change, settings: Settings) -> bool:
+def _is_set_so(change: ReleaseChange, settings: Settings) -> bool:
     """True if a flag or gate that changes is one that this cluster sets, or a default that it
     follows."""
     name = change.switch
@@ -200,7 +200,7 @@ def _is_set_so(change: Change, settings: Settings) -> bool:
     return follows == (" by default; " in change.change)
 
 
-def _kubelets_before(change: Change, here: Inventory) -> bool:
+def _kubelets_before(change: ReleaseChange, here: Inventory) -> bool:
     """True if a kubelet here is older than the release that changes it."""
     for node in here.all(Node):
         try:

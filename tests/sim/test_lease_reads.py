@@ -154,3 +154,16 @@ def test_what_cannot_be_meant_is_refused(wrong: Json, said: str) -> None:
     with pytest.raises(BadInput) as error:
         assemble(scenario(objects=NODES, **wrong))
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("release", ["v1.36", "v1.37"])
+def test_a_lease_that_is_deleted_counts_until_then(release: str) -> None:
+    """Its kubelet makes another: what passes saw of the first is not forgotten, long after the last
+    look at the node. Of a silent node too: its time runs from the last renewal that was seen."""
+    alive = lost(delete_lease("4m2s", "n1"), profile=release, flags=SHORT)
+    assert alive == {}
+    silent = [stop("4m1s", "n1"), delete_lease("4m2s", "n1")]
+    assert lost(*silent, profile=release, flags=SHORT) == {"n1": 270}
+
+
+SHORT = {"node-monitor-grace-period": "27.5s"}

@@ -292,6 +292,8 @@ def _take_lease(
     dropped: bool,
 ) -> bool:
     """Step C. True where a lease is there but not remembered: the next pass takes it for new."""
+    if heartbeat is not None:
+        _take_deleted_lease(health, heartbeat, passes, now_ns)
     renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
     if heartbeat is None or renewal is None:
         return False
@@ -312,6 +314,22 @@ def _take_lease(
     elif later:
         health.lease_renew_ns = renew_ns
     return not health.lease_saved
+
+
+def _take_deleted_lease(
+    health: NodeHealth, heartbeat: Heartbeat, passes: Passes, now_ns: int
+) -> None:
+    """What passes before the Lease was deleted saw of it, since the last look."""
+    before, deleted_ns = heartbeat.before, heartbeat.deleted_ns
+    last_ns = passes.before(deleted_ns + 1)
+    renewal = before.renewal(last_ns) if before is not None and last_ns is not None else None
+    if before is None or renewal is None or not health.lease_saved:
+        return
+    renew_ns, seen_ns = renewal
+    if renew_ns is not None and (health.lease_renew_ns or 0) < renew_ns:
+        noticed = passes.at_or_after(seen_ns, now_ns)
+        health.lease_renew_ns, health.lease_version = renew_ns, before.version(noticed)
+        health.probe_ns = max(health.probe_ns, noticed)
 
 
 def _lost_conditions(node: Node, created: Time, now_ns: int) -> tuple[NodeCondition, ...]:
