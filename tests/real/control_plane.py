@@ -190,6 +190,7 @@ class ControlPlane:
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             f"--secure-port={self.port}",
             "--bind-address=127.0.0.1",
+            "--endpoint-reconciler-type=none",  # since v1.37 it refuses an address of loopback
             f"--cert-dir={folder}/certificates",
             f"--token-auth-file={folder}/tokens.csv",
             "--authorization-mode=RBAC",

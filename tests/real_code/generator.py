@@ -14,6 +14,8 @@ import random
 import sys
 from typing import Any
 
+from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
+from tests.real_code.lease_troubles import lease_troubles
 from tests.real_code.workload_scenario import NO_LIMIT
 
 Json = dict[str, Any]
@@ -39,14 +41,14 @@ NODES = {"tiny": (1, 3), "small": (2, 8), "medium": (6, 15), "large": (15, 30)}
 PODS = {"tiny": (0, 8), "small": (0, 25), "medium": (5, 60), "large": (20, 150)}
 
 
-def generate(seed: int, profile: str = "v1.36") -> Json:
+def generate(seed: int, profile: str = NEWEST) -> Json:
     """The scenario of a seed."""
     return Generator(seed, profile).document()
 
 
 def with_failing_writes(seed: int, controller: str) -> Json:
     """The same, and some of the controller's writes are refused."""
-    made = Generator(seed, "v1.36")
+    made = Generator(seed, NEWEST)
     document = made.document()
     document["spec"]["failingWrites"] = made.failing_writes(controller)
     return document
@@ -57,6 +59,7 @@ class Generator:
 
     def __init__(self, seed: int, profile: str) -> None:
         self.seed, self.profile = seed, profile
+        self.reads_leases = parse_profile(profile).has("lease_circuit_breaker")
         self.chance = chance = random.Random(seed)
         self.size = chance.choices(list(NODES), [30, 35, 25, 10])[0]
         self.zones = ["a", "b", "c", "d"][: chance.choices([1, 2, 3, 4], [35, 30, 25, 10])[0]]
@@ -97,7 +100,8 @@ class Generator:
                 "duration": f"{self.duration}s",
                 "kubelet": self.kubelet(),
                 "objects": self.objects,
-                "events": self.told_apart(),
+                "failingReads": lease_troubles(self) if self.reads_leases else [],
+                "events": self.told_apart(),  # last: it takes what the rest has added
             },
         }
 

@@ -39,7 +39,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def program() -> Path:
-    """The real controllers of v1.36."""
+    """The real controllers of the newest release."""
     told = os.environ.get("REAL_CONTROLLERS", "")
     if told and Path(told).is_file():
         return Path(told)

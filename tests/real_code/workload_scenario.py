@@ -6,6 +6,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+from kubectl_nodelife.engine.profiles import NEWEST
+
 Json = dict[str, Any]
 
 NO_LIMIT = {"kube-api-qps": "100000", "kube-api-burst": "200000"}
@@ -15,13 +17,13 @@ NO_LIMIT = {"kube-api-qps": "100000", "kube-api-burst": "200000"}
 def scenario(
     name: str, seconds: int, flags: Json, kubelet: Json, objects: Sequence[Json], events: list[Json]
 ) -> Json:
-    """A Scenario of v1.36 that lasts so long."""
+    """A Scenario of the newest release that lasts so long."""
     return {
         "apiVersion": "nodelife.dev/v1alpha1",
         "kind": "Scenario",
         "metadata": {"name": name},
         "spec": {
-            "profile": "v1.36",
+            "profile": NEWEST,
             "flags": {**NO_LIMIT, **flags},
             "controllers": ["node-lifecycle", "taint-eviction", "daemonset", "pod-gc"],
             "duration": f"{seconds}s",

@@ -87,6 +87,8 @@ type write struct {
 type api struct {
 	t0       time.Time
 	failing  []failing
+	reads    []failing
+	held     chan struct{} // while the watch of Leases stands still: closed when it goes on
 	mu       sync.Mutex
 	rv       int64
 	uids     int64

@@ -1,6 +1,7 @@
 package main
 
-// Writes that the API server fails, as a scenario's failingWrites say (docs/scenario.md).
+// Writes and reads that the API server fails, as a scenario's failingWrites and failingReads say (docs/scenario.md),
+// and a watch of Leases that stands still.
 
 import (
 	"encoding/json"
@@ -59,6 +60,30 @@ func (a *api) fault(agent, method string, t target) *failing {
 		}
 	}
 	return nil
+}
+
+// readFault is the first entry that hits this read of a Lease. The lock is held.
+func (a *api) readFault(t target) *failing {
+	at := time.Since(a.t0)
+	for i := range a.reads {
+		f := &a.reads[i]
+		if t.resource == "leases" && (f.Name == "" || f.Name == t.name) && f.from <= at && at < f.until {
+			return f
+		}
+	}
+	return nil
+}
+
+// holdLeases lets the controllers' watch of Leases stand still, or go on with all that it has missed.
+func (a *api) holdLeases(stale bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if stale && a.held == nil {
+		a.held = make(chan struct{})
+	} else if !stale && a.held != nil {
+		close(a.held)
+		a.held = nil
+	}
 }
 
 func (w wire) refuse(r *http.Request, f *failing) (*http.Response, error) {

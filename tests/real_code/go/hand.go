@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"sort"
 	"strings"
+	"time"
 
+	coordv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -106,6 +108,12 @@ func (w *world) play(e event) {
 				n.Spec.Taints = kept
 			})
 		}
+	case e.Lease != nil:
+		for _, name := range w.pick(e.Lease.Nodes, e.Lease.Selector) {
+			w.touch(name)
+		}
+	case e.Controllers != nil:
+		w.a.holdLeases(e.Controllers.Leases == "stale")
 	case e.Cordon != nil:
 		for _, name := range w.pick(e.Cordon.Nodes, e.Cordon.Selector) {
 			w.changeNode(name, func(n *v1.Node) { n.Spec.Unschedulable = true })
@@ -124,6 +132,15 @@ func (w *world) play(e event) {
 		}
 		w.a.remove(me, r, ns, e.Delete.Name, metav1.DeleteOptions{})
 	}
+}
+
+// touch writes to a node's Lease without moving its renewTime.
+func (w *world) touch(name string) {
+	w.a.change(me, "patch", "leases", leases, name, "", write{}, func(old entry) (metav1.Object, *apiError) {
+		l := old.obj.(*coordv1.Lease).DeepCopy()
+		l.Annotations = map[string]string{"touched": time.Now().String()}
+		return l, nil
+	})
 }
 
 func (w *world) apply(raw json.RawMessage) {

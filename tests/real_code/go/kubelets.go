@@ -188,8 +188,11 @@ func (w *world) beat(k *kubelet, life int, first time.Time, post bool) {
 	}
 }
 
+// leases is the namespace of the Leases of nodes.
+const leases = "kube-node-lease"
+
 func (w *world) renew(name string) {
-	ns := "kube-node-lease"
+	ns := leases
 	now := metav1.NewMicroTime(time.Now())
 	w.a.mu.Lock()
 	_, is := w.a.get("leases", ns, name)

@@ -63,6 +63,12 @@ type event struct {
 		Selector    string
 		Add, Remove []string
 	}
+	Lease *struct {
+		Nodes    []string
+		Selector string
+		Touched  bool
+	}
+	Controllers      *struct{ Leases string }
 	Cordon, Uncordon *targets
 	Apply            json.RawMessage
 	Delete           *struct{ Kind, Name, Namespace string }
@@ -80,6 +86,7 @@ type scenario struct {
 	objects                   []json.RawMessage
 	events                    []event
 	failing                   []failing
+	failingReads              []failing
 	period, grace, startup    time.Duration
 	rate, second, unhealthy   float32
 	large                     int32
@@ -112,7 +119,7 @@ func readScenario(path string) *scenario {
 			Kubelet                        map[string]any
 			Objects                        []json.RawMessage
 			Events                         []event
-			FailingWrites                  []failing
+			FailingWrites, FailingReads    []failing
 			Generate, Snapshot             any
 		}
 	}
@@ -156,9 +163,11 @@ func readScenario(path string) *scenario {
 		s.events[i].at = duration(s.events[i].At, "0s")
 	}
 	sort.SliceStable(s.events, func(i, j int) bool { return s.events[i].at < s.events[j].at })
-	s.failing = doc.Spec.FailingWrites
-	for i := range s.failing {
-		s.failing[i].read()
+	s.failing, s.failingReads = doc.Spec.FailingWrites, doc.Spec.FailingReads
+	for _, entries := range [][]failing{s.failing, s.failingReads} {
+		for i := range entries {
+			entries[i].read()
+		}
 	}
 	num := func(name, def string) float32 {
 		f, err := strconv.ParseFloat(firstOf(s.flags[name], def), 32)
@@ -194,9 +203,9 @@ func (s *scenario) has(kind string) bool {
 }
 
 // release is the version of Kubernetes whose controllers these are, set by the build.
-var release = "v1.36.3"
+var release = "v1.37.2"
 
-// minor is the profile of the release: v1.36.
+// minor is the profile of the release: v1.37.
 func minor() string { return release[:strings.LastIndex(release, ".")] }
 
 func firstOf(a, b string) string {
@@ -320,7 +329,7 @@ func play(s *scenario, out string) {
 			a := newAPI(*seed, func(r *rand.Rand) time.Duration {
 				return *lagMin + time.Duration(r.Int63n(int64(*lagMax-*lagMin)+1))
 			})
-			a.t0, a.failing = t0, s.failing
+			a.t0, a.failing, a.reads = t0, s.failing, s.failingReads
 			if *writeMax > 0 {
 				a.slow = func() time.Duration {
 					return (*writeMin + time.Duration(a.rnd.Int63n(int64(*writeMax-*writeMin)+1))) / 2

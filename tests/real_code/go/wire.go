@@ -77,6 +77,8 @@ func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	var hit *failing
 	if r.Method != "GET" && t.resource != "events" {
 		hit = w.a.fault(w.agent, r.Method, t)
+	} else if r.Method == "GET" && t.name != "" {
+		hit = w.a.readFault(t)
 	}
 	w.a.mu.Unlock()
 	if hit == nil {
@@ -231,6 +233,11 @@ func (w wire) watch(r *http.Request, t target, q url.Values) (*http.Response, er
 	go func() {
 		for {
 			w.a.mu.Lock()
+			if held := w.a.held; held != nil && t.resource == "leases" {
+				w.a.mu.Unlock()
+				<-held
+				continue
+			}
 			some := me.queue
 			me.queue = nil
 			w.a.mu.Unlock()
