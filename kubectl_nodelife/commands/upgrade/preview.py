@@ -11,7 +11,7 @@ from kubectl_nodelife.report import terminal
 
 
 @click.command("preview")
-@click.argument("release", required=False, metavar="[v1.N]")
+@click.argument("release", required=False, metavar="v1.N")
 @output_flags("table", "wide", "json", "yaml", "name", "markdown")
 @where_flags("profile", "assignments")
 def preview(release: str | None, output: Output, where: Where) -> int:
