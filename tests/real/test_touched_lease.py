@@ -1,4 +1,4 @@
-"""From v1.37 on: a silent node whose Lease somebody else wrote to is never lost; the daemon says so.
+"""A silent node whose Lease somebody else wrote to is never lost from v1.37 on; the daemon says it.
 
 A real kube-controller-manager is the judge: it calls the node beside it lost, keeps the one whose
 Lease was annotated, and calls that one lost in the pass after its Lease is deleted. The daemon
