@@ -71,7 +71,8 @@ def audit_command(
     require_pods(view)
     seen = seen_in(view, namespace)
     answer = pod_audit(view, seen)
-    answer = replace(answer, audit=only(answer.audit, classes))
+    if classes:
+        answer = replace(answer, audit=only(answer.audit, classes), beforehand=())
     for warning in (*answer.warnings, *answer.audit.not_evaluated):
         terminal.warn(warning)
     if not seen.pods and output.format in NOTHING_TO_SHOW:

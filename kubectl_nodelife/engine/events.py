@@ -147,6 +147,24 @@ def one_by_one(events: Iterable[Event]) -> Iterator[SingleEvent | LeaseReads]:
             yield event
 
 
+def latest(events: Iterable[Event]) -> list[Event]:
+    """The events that a new list returns: of each object the last one."""
+    kept: dict[object, Event] = {}
+    for event in one_by_one(events):
+        match event:
+            case Put(kind, obj):
+                key: object = (kind, obj.key)
+            case Gone(kind, where):
+                key = (kind, where)
+            case Heartbeats():
+                key = event.node
+            case _:
+                key = event
+        kept.pop(key, None)
+        kept[key] = event
+    return list(kept.values())
+
+
 @final
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One object before and after; None: was or is not there. What controllers receive."""

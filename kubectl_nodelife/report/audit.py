@@ -29,7 +29,8 @@ class AuditPage:
         self._answer = answer
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The sum, the findings, a paragraph for each class among them, and the advice."""
+        """The sum, the findings, a paragraph for each class among them, the advice, and what
+        an outage would bring."""
         findings, now_ns = self._answer.audit.findings, self._answer.now_ns
         yield _sum(self._answer)
         shown = [[f] for f in findings] if wide else list(_folded(findings))
@@ -39,6 +40,7 @@ class AuditPage:
             if of_class:
                 yield _about_class(name, of_class)
         yield from _advice(findings)
+        yield from (f"Beforehand: {sentence}." for sentence in self._answer.beforehand)
 
     def document(self) -> object:
         """The PodAudit document."""

@@ -63,6 +63,7 @@ class NarrationPage:
         if summary.workloads:
             rows = [_workload_row(loss) for loss in summary.workloads]
             yield from _cut(_WORKLOAD_COLUMNS, rows, "workloads that lost pods", wide)
+        yield from (loop.sentence for loop in summary.loops)
         yield _ending(summary)
         settings = _settings(summary)
         if settings:

@@ -11,7 +11,6 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if.document import (
     BudgetFuture,
     NodeFuture,
-    Repeat,
     ServiceFuture,
     WhatIf,
     WhyChanged,
@@ -61,7 +60,7 @@ class WhatIfPage:
         yield Table(_ZONES, [row for zone in answer.zones for row in _zone_rows(zone)])
         yield Table(_NODES, [_node_row(node) for node in answer.nodes])
         yield Table(_BUDGETS, [_budget_row(budget) for budget in answer.budgets])
-        yield from (_repeat_line(each) for each in answer.repeats)
+        yield from (each.sentence for each in answer.repeats)
         yield from ("\n".join(_why_lines(each)) for each in answer.why)
         if answer.already_down:
             yield f"down before, and left out: {_targets(answer.already_down)}"
@@ -125,14 +124,6 @@ def _horizon_line(answer: WhatIf) -> str:
     due = sum(each.count for each in horizon.pending_events)
     still = "1 thing was still to come" if due == 1 else f"{due} things were still to come"
     return f"played for {until}; 'to the end' means until then; {still}"
-
-
-def _repeat_line(repeat: Repeat) -> str:
-    return (
-        f"{repeat.namespace}/{repeat.kind.lower()}/{repeat.name} goes in a circle: {repeat.times}"
-        f" times evicted from {repeat.node}, every {_span(repeat.every_seconds)}, and placed there"
-        " again"
-    )
 
 
 def _why_lines(why: WhyChanged) -> Iterable[str]:

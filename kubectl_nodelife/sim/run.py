@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
@@ -22,6 +23,7 @@ from kubectl_nodelife.kube.node import Node, zone_display, zone_key
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.sim.api import CLUSTER
+from kubectl_nodelife.sim.pod_loops import Place, PodLoop, pod_loops
 from kubectl_nodelife.sim.present import Branch
 from kubectl_nodelife.sim.scenario import API_VERSION, Setting
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS as PASS_DRIFT_NS  # of a run's controllers
@@ -29,6 +31,8 @@ from kubectl_nodelife.sim.timeline import Record, Timeline, without_collector
 from kubectl_nodelife.sim.upgrade_course import Course
 from kubectl_nodelife.sim.upgrade_run import MakeDecider, VirtualUpgrades
 from kubectl_nodelife.sim.world import Faults
+
+_OWNERS: Final = ("DaemonSet", "ReplicaSet", "StatefulSet", "ReplicationController", "Job")
 
 
 class NodeLoss(msgspec.Struct):
@@ -206,10 +210,12 @@ class RunSummary(msgspec.Struct, frozen=True):
     final: dict[str, Any]
     nodes: list[NodeLoss]
     workloads: list[WorkloadLoss]
+    loops: list[PodLoop]
     only: str = ""
 
     def document(self) -> dict[str, Any]:
         """The contract's Timeline."""
+        final = {**self.final, "loops": self.loops} if self.loops else self.final
         return {
             "apiVersion": API_VERSION,
             "kind": "Timeline",
@@ -219,7 +225,7 @@ class RunSummary(msgspec.Struct, frozen=True):
             "start": format_time(self.start_ns),
             "duration": self.duration_ns / SECOND_NS,
             "records": self.records,
-            "final": self.final,
+            "final": final,
         }
 
 
@@ -237,7 +243,14 @@ def summarize_run(
         final=_final(run, settings, records, zones or {}),
         nodes=node_losses(records, run.setting.cluster, _zones(run, settings)),
         workloads=workload_losses(records, run.setting.cluster),
+        loops=pod_loops(records, partial(_place_of, run.cluster)),
     )
+
+
+def _place_of(cluster: Cache, made: Record, deleted: Record) -> Place:
+    namespace, owner = made.object.namespace, made.detail["owner"]
+    kinds = (kind for kind in _OWNERS if cluster.get(kind, (namespace, owner)) is not None)
+    return next(kinds, ""), namespace, owner, made.detail["node"]
 
 
 def narrowed(summary: RunSummary, run: Run, kind: str, key: Key) -> RunSummary | None:

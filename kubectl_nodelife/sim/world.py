@@ -4,13 +4,17 @@
 controller is due; `start_all` carries out what a controller decided, at the pace of its client
 (`clients`) or, where that has no limit, at once. The outcome is in the next tick, at the same
 instant. At one instant the scenario's events come first, then kubelets, then controllers.
+
+Controllers may undo one another's work without a pause (docs/upstream/surge-hot-loop.md). What ends
+that comes from outside, so virtual time goes on: at the pace of the clients, and where that has no
+limit at that of watches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from kubectl_nodelife.engine.actions import (
     Action,
@@ -35,13 +39,11 @@ from kubectl_nodelife.engine.events import (
     NOT_SENT,
     ConditionsChange,
     Event,
-    Gone,
-    Heartbeats,
     Outcome,
     Put,
     Synced,
     WritesDone,
-    one_by_one,
+    latest,
 )
 from kubectl_nodelife.engine.pace import Pace
 from kubectl_nodelife.errors import Failed
@@ -75,7 +77,13 @@ CONFLICT = 409
 
 
 MOST_TICKS = 10_000
-"""Rounds within a millisecond that count as an endless loop; some dozens are usual."""
+"""Rounds within a millisecond that count as an endless loop; a dozen is usual."""
+
+_LOOP_TICKS: Final = 200
+"""After so many rounds within a millisecond in which controllers write, a write takes its time."""
+
+_WATCH_LAG_NS: Final = 3 * MILLISECOND_NS
+"""So much later watchers see a write then, as those of a real API server do."""
 
 
 class StandstillError(Failed):
@@ -147,6 +155,7 @@ class World:
         self.asker: Asker | None = None
         self._moved_ns = self._decided_ns = api.now_ns
         self._rounds = self._rounds_since_ns = 0
+        self._written = self._lags = False
         self._faults, self._failing = faults, failing
         self.leases = LeaseView(api, self.agenda, failing_reads, api.now_ns)
         self._withheld: list[Event] | None = None
@@ -263,10 +272,12 @@ class World:
         if self.clients is not None:
             self.clients.run(api.now_ns)
         if api.pending or self._shown:
-            return self._tick()
-        questions, at_ns = self.agenda.questions, self.agenda.next_at()
-        if at_ns is None or (due_ns is not None and due_ns < at_ns):
-            at_ns = due_ns
+            if not self._lags:
+                return self._tick()
+            seen_ns = api.now_ns + _WATCH_LAG_NS
+            return self.advance(seen_ns) if seen_ns <= self.end_ns else None
+        self._lags = False
+        questions, at_ns = self.agenda.questions, self._next_at(due_ns)
         while questions and (at_ns is None or questions[0][0] < at_ns):
             if at_ns is None:
                 if self._is_settled():
@@ -279,12 +290,17 @@ class World:
             self._ask(at_ns)
             if api.pending:
                 return self._tick()
-            at_ns = self.agenda.next_at()
-            if at_ns is None or (due_ns is not None and due_ns < at_ns):
-                at_ns = due_ns
-        if at_ns is None or at_ns > self.end_ns:
-            return None
-        return self.advance(at_ns)
+            at_ns = self._next_at(due_ns)
+        while at_ns is not None and at_ns <= self.end_ns:
+            tick = self.advance(at_ns)
+            if tick[1] or at_ns == due_ns or questions or self.clients is None:
+                return tick
+            at_ns = self._next_at(due_ns)  # of a read, or an Event, the engine sees nothing
+        return None
+
+    def _next_at(self, due_ns: int | None) -> int | None:
+        at_ns = self.agenda.next_at()
+        return due_ns if at_ns is None or (due_ns is not None and due_ns < at_ns) else at_ns
 
     def _is_settled(self) -> bool:
         return self.asker is not None and self.asker.settled()
@@ -464,7 +480,9 @@ class World:
         """Raises StandstillError."""
         if now_ns - self._rounds_since_ns > MILLISECOND_NS:
             self._rounds, self._rounds_since_ns = 0, now_ns
+            self._written = False
         self._rounds += 1
+        self._lags = self._lags or (self._written and self._rounds > _LOOP_TICKS)
         if self._rounds > MOST_TICKS:
             raise StandstillError(
                 f"virtual time does not get past {format_time(now_ns)}: something is done and "
@@ -493,6 +511,7 @@ class World:
             if old is None:
                 self.refuse(action, NOT_FOUND, f"{kind} {'/'.join(filter(None, key))} not found")
             return
+        self._written = self._written or action.controller != CLUSTER
         if new is None:
             self.api.drop(kind, key, action)
             return
@@ -576,24 +595,6 @@ class World:
         """What depends on it is not sent."""
         failed = FailedWrite(action, self._decided_ns, result, self.api.now_ns)
         self._failed_now.note(queue_key(action, self.api.store), failed)
-
-
-def latest(events: Iterable[Event]) -> list[Event]:
-    """The events that a new list returns: of each object the last one."""
-    kept: dict[object, Event] = {}
-    for event in one_by_one(events):
-        match event:
-            case Put(kind, obj):
-                key: object = (kind, obj.key)
-            case Gone(kind, where):
-                key = (kind, where)
-            case Heartbeats():
-                key = event.node
-            case _:
-                key = event
-        kept.pop(key, None)
-        kept[key] = event
-    return list(kept.values())
 
 
 _ADMITTED = frozenset({CreatePod, CreateControllerRevision, DeletePod, EvictPod})

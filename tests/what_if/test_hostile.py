@@ -49,7 +49,7 @@ def test_a_cluster_that_never_rests_for_a_day() -> None:
     assert answer.horizon.ended == "horizon" and answer.horizon.pending_events
     (repeat,) = answer.repeats
     assert repeat.every_seconds == pytest.approx(60, abs=1)
-    assert repeat.times == pytest.approx(day / 60, rel=0.02)
+    assert repeat.pods == pytest.approx(day / 60, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_a_circle_is_not_down_to_the_end() -> None:
     here[0]["metadata"]["labels"]["only"] = "here"
     answer = ask("taint node a1 maintenance=now:NoExecute", [*here, *slow])
     (repeat,) = answer.repeats
-    assert repeat.times > 10
+    assert repeat.pods > 10
     assert " in all, " in answer.verdict.text and "to the end" not in answer.verdict.text
     assert of(answer, "slow").at_zero_seconds < 3600
 

@@ -13,18 +13,19 @@ from msgspec import to_builtins
 from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, AuditResult, audit
+from kubectl_nodelife.outlook.audit.beforehand import beforehand
 from kubectl_nodelife.outlook.audit.classes import WRONG
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
 from kubectl_nodelife.outlook.view import ClusterView
 
-KINDS = ("Node", "Lease", "Pod")
-"""The kinds that an audit judges."""
+KINDS = ("Node", "Lease", "Pod", "DaemonSet")
+"""The kinds that an audit reads."""
 
 
 class PodAudit(msgspec.Struct, frozen=True):
     """The findings of one look at the cluster. `source` as the contract has it; `moment`: which
-    instant was judged, and why that one.
+    instant was judged, and why that one. `beforehand`: what would go wrong in an outage.
     """
 
     audit: AuditResult
@@ -33,6 +34,7 @@ class PodAudit(msgspec.Struct, frozen=True):
     moment: dict[str, str]
     now_ns: int
     warnings: tuple[str, ...]
+    beforehand: tuple[str, ...] = ()
 
     def something_is_wrong(self) -> bool:
         """True if a finding is more than a note."""
@@ -48,6 +50,7 @@ class PodAudit(msgspec.Struct, frozen=True):
             findings=[finding_document(f, self.now_ns) for f in self.audit.findings],
             counts=self.audit.counts,
             waiting=self.audit.waiting,
+            beforehand=list(self.beforehand),
             notEvaluated=list(self.audit.not_evaluated),
             warnings=list(self.warnings),
         )
@@ -80,6 +83,7 @@ def pod_audit(view: ClusterView, seen: AuditInput) -> PodAudit:
         moment=view.moment,
         now_ns=view.now_ns,
         warnings=(*view.warnings, *found.warnings),
+        beforehand=tuple(beforehand(view.cache, view.settings)),
     )
 
 

@@ -15,6 +15,7 @@ from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE
 from kubectl_nodelife.engine.actions import STATUS_COUNTS
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.workload import DaemonSet, DaemonSetStatus
+from kubectl_nodelife.outlook.daemonset.hot_loops import hot_loops_now
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutError
 from kubectl_nodelife.outlook.daemonset.old_images import other_images
 from kubectl_nodelife.outlook.daemonset.pod_trouble import trouble_of
@@ -76,7 +77,7 @@ def summarize(sets: DaemonSets, key: Key) -> SetSummary:
     if missing:
         odd = [f"no {missing} were read: only reported counts"]
         return SetSummary(daemon_set, None, False, odd)
-    odd = list(oddities(view))
+    odd = [*oddities(view), *hot_loops_now(view, sets.settings)]
     return SetSummary(daemon_set, view.status(), view.knows_updated, odd)
 
 

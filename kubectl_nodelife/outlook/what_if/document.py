@@ -15,6 +15,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.question import Played
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject
+from kubectl_nodelife.sim.pod_loops import PodLoop
 from kubectl_nodelife.sim.timeline import Record
 
 
@@ -299,17 +300,6 @@ class ZoneFuture(_Document, frozen=True):
     all_dark: list[Span]
 
 
-class Repeat(_Document, frozen=True):
-    """A pod that is evicted, and placed on the same node again, over and over."""
-
-    namespace: str
-    kind: str
-    name: str
-    node: str
-    times: int
-    every_seconds: float
-
-
 class DrainFuture(_Document, frozen=True):
     """What becomes of a drain's turn at a node. `ended`: `drained`, `refused`, `failed`, or `waits`
     where it is not over at the end; `because`: what kubectl or the API server says."""
@@ -377,7 +367,7 @@ class WhatIf(_Document, frozen=True, kw_only=True):
     nodes: list[NodeFuture]
     budgets: list[BudgetFuture]
     already_down: list[str]
-    repeats: list[Repeat]
+    repeats: list[PodLoop]
     drains: list[DrainFuture]
     ignored: int
     why: list[WhyChanged]

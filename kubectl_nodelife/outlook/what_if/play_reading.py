@@ -36,7 +36,6 @@ from kubectl_nodelife.outlook.what_if.document import (
     InstantRange,
     NodeFuture,
     PendingPod,
-    Repeat,
     Span,
     ZoneChange,
     ZoneFuture,
@@ -48,15 +47,12 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
     ServedObject,
     outage_of,
 )
+from kubectl_nodelife.sim.pod_loops import Place, PodLoop, pod_loops
 from kubectl_nodelife.sim.timeline import Record
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 
 _DRAIN_ENDS: Final = {"DrainRefused": "refused", "DrainFailed": "failed", "Drained": "drained"}
 _LOSSES: Final = frozenset({"MachineLost", "LinkLost"})
-_ROUNDS: Final = 3
-"""So often a new pod goes before it is said that it goes over and over."""
-
-
 _TOLERANCE_S: Final = 0.2
 """How far an instant may lie outside of its reckoned range by requests and the eviction loop."""
 
@@ -194,28 +190,15 @@ class PlayReading:
         elif record.action == "AddTaint" and detail["effect"] == "NoExecute":
             entry.setdefault("tainted_seconds", at)
 
-    def repeats(self) -> list[Repeat]:
+    def repeats(self) -> list[PodLoop]:
         """Workloads whose new pods were evicted over and over, each time on the same node."""
-        made = {r.object.uid for r in self.played.records if r.action == "CreatePod"}
-        rounds: dict[tuple[ServedObject, str], list[float]] = {}
-        levels = self.played.levels
-        for record in self.played.records:
-            uid = record.object.uid
-            if uid in made and record.controller == "taint-eviction" and is_eviction(record):
-                at = (levels.workload_of[uid], levels.node_of.get(uid, ""))
-                rounds.setdefault(at, []).append(record.at)
-        return [
-            Repeat(
-                namespace=workload.namespace,
-                kind=workload.kind,
-                name=workload.name,
-                node=node,
-                times=len(at) + 1,
-                every_seconds=round((at[-1] - at[0]) / (len(at) - 1), 3),
-            )
-            for (workload, node), at in sorted(rounds.items())
-            if len(at) >= _ROUNDS
-        ]
+        return pod_loops(self.played.records, self._place_of)
+
+    def _place_of(self, made: Record, deleted: Record) -> Place:
+        levels, uid = self.played.levels, deleted.object.uid
+        workload = levels.workload_of[uid]
+        node = levels.node_of.get(uid, "")
+        return workload.kind, workload.namespace, workload.name, node
 
     def drains(self) -> list[DrainFuture]:
         """What became of each drain, by its node."""
