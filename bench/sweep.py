@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import resource
 import time
+from tempfile import TemporaryDirectory
 
 from bench import Stopwatch
 from kubectl_nodelife.engine.settings import make_settings
@@ -57,7 +58,7 @@ def run(nodes: int, pods: int, seed: int, stopwatch: Stopwatch) -> dict[str, obj
 def _on_workers(plan: Plan, runs: list[RunId], many: int, pods: int) -> float:
     """Seconds for the runs but the first task, which makes the present of each worker."""
     numbered = [each._replace(number=number) for number, each in enumerate(runs)]
-    with pool_at(many, pods) as pool:
+    with TemporaryDirectory() as private, pool_at(many, pods, private) as pool:
         warm = list(pool.play(plan, numbered[: 4 * many], lambda seconds: None))
         assert not any(isinstance(each, FailedRuns) for each in warm)
         began = time.perf_counter()

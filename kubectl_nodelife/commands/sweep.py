@@ -3,6 +3,7 @@ of workers."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -150,13 +151,15 @@ class _Sweep:
 
     def play(self, where: int | str, pods: int) -> None:
         """Play the runs that the store lacks. Raises NodelifeError."""
+        from kubectl_nodelife.daemon.paths import make_private, runtime_folder
         from kubectl_nodelife.sweep.pool import pool_at
 
         left = [run for run in self.runs if run.number not in self.store.found]
         if not left:
             return
         try:
-            with pool_at(where, pods) as pool:
+            private = make_private(runtime_folder(os.environ))
+            with pool_at(where, pods, private) as pool:
                 pool.check_versions()
                 self._gather(pool, left)
         except KeyboardInterrupt:

@@ -69,8 +69,11 @@ def explanation_of(
 ) -> Explanation:
     """The explanation of one object, or of what a taint would do to a node.
 
-    Raises Failed where the cluster does not have the object, BadInput for what is no taint.
+    Raises Failed where the cluster does not have the object, BadInput for what is no taint, and for
+    a kind that is not explained.
     """
+    if kind not in _SECTIONS:
+        raise BadInput(f"{kind[:40]!r} is not explained", remedy=f"give {', '.join(_SECTIONS)}")
     if taint:
         sections = list(_tainted(view, name, taint))
     else:

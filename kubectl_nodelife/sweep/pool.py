@@ -15,6 +15,7 @@ import time
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 import dask
@@ -248,8 +249,10 @@ def read_where(text: str) -> int | str:
 
 
 @contextmanager
-def pool_at(where: int | str, pods: int) -> Iterator[Pool]:
-    """A pool at a place of `read_where`, for clusters of so many pods. Raises Unreachable."""
+def pool_at(where: int | str, pods: int, private: str) -> Iterator[Pool]:
+    """A pool at a place of `read_where`, for clusters of so many pods. `private`: a folder that
+    nobody else can enter, for what Dask writes here. Raises Unreachable.
+    """
     logging.disable(logging.CRITICAL)  # what users need to see is raised
     settings = {
         "distributed.scheduler.allowed-failures": 10,
@@ -261,7 +264,7 @@ def pool_at(where: int | str, pods: int) -> Iterator[Pool]:
             with _connected(where) as pool:
                 yield pool
         else:
-            with _only_environment(), _local(where, pods) as pool:
+            with _only_environment(), _local(where, pods, private) as pool:
                 yield pool
 
 
@@ -289,10 +292,11 @@ machine who finds their ports."""
 
 
 @contextmanager
-def _local(processes: int, pods: int) -> Iterator[Pool]:
+def _local(processes: int, pods: int, private: str) -> Iterator[Pool]:
     many = processes or _cores()
     memory = max(_LEAST_MEMORY, _MEMORY + pods * _MEMORY_A_POD)
-    with dask.config.set(_NO_PAGES):
+    scratch = TemporaryDirectory(prefix="sweep-", dir=private, ignore_cleanup_errors=True)
+    with scratch as local_directory, dask.config.set(_NO_PAGES):
         cluster = LocalCluster(
             n_workers=many,
             threads_per_worker=1,
@@ -304,13 +308,16 @@ def _local(processes: int, pods: int) -> Iterator[Pool]:
             security=Security.temporary(),
             preload=[_PRELOAD],
             silence_logs=logging.CRITICAL,
+            local_directory=local_directory,
         )
-    try:
-        with Client(cluster) as client:
-            yield Pool(client, LOCAL)
-    finally:
-        with suppress(TimeoutError):  # workers that have not ended by then end with this process
-            cluster.close(timeout=5)
+        try:
+            with Client(cluster) as client:
+                yield Pool(client, LOCAL)
+        finally:
+            with suppress(
+                TimeoutError
+            ):  # workers that still run end with us
+                cluster.close(timeout=5)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 import sys
@@ -42,6 +43,20 @@ def test_it_starts_a_daemon_opens_the_page_and_closes_it() -> None:
             said = await one.run("ui", "--stop")
             assert said.err == f"closed {url}\n" and await status_of(url) == 0
             assert "ui" not in await one.health()
+
+    play(test)
+
+
+def test_print_url_prints_the_address_and_nothing_else() -> None:
+    """Also where a daemon is started for it, and where warnings are due."""
+
+    async def test() -> None:
+        async with sandbox() as served, user(served.kubeconfig) as one:
+            one.environ["SSH_CONNECTION"] = "1.2.3.4 5 6.7.8.9 22"
+            for words in ((), ("--no-open",), ("--read-only-token",), ("--verbose",)):
+                said = await one.run("ui", "--print-url", *words)
+                assert said.code == 0, said
+                assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[\w-]{43}\n", said.out), said
 
     play(test)
 
