@@ -58,6 +58,7 @@ DEEP: Final = {
         tests/hostile/test_credentials.py
         tests/hostile/test_enforce_soak.py
         tests/hostile/test_evidence_of_life.py
+        tests/hostile/test_few_descriptors.py
         tests/hostile/test_one_journal.py
         tests/hostile/test_secrets_of_a_daemon.py
         tests/notify/test_notices.py
@@ -75,6 +76,7 @@ DEEP: Final = {
         tests/ui/test_drawing.py
         tests/ui/test_looks.py
         tests/ui/test_modules.py
+        tests/ui/test_mutated_queries.py
         tests/ui/test_own_network.py
         tests/ui/test_page.py
         tests/ui/test_reads.py

@@ -314,9 +314,7 @@ def _local(processes: int, pods: int, private: str) -> Iterator[Pool]:
             with Client(cluster) as client:
                 yield Pool(client, LOCAL)
         finally:
-            with suppress(
-                TimeoutError
-            ):  # workers that still run end with us
+            with suppress(TimeoutError):  # workers that still run end with us
                 cluster.close(timeout=5)
 
 
