@@ -58,7 +58,8 @@ DEEP: Final = {
         tests/hostile/test_credentials.py
         tests/hostile/test_enforce_soak.py
         tests/hostile/test_evidence_of_life.py
-        tests/hostile/test_few_descriptors.py
+        tests/hostile/test_starved_leader.py
+        tests/hostile/test_two_users.py
         tests/hostile/test_one_journal.py
         tests/hostile/test_secrets_of_a_daemon.py
         tests/notify/test_notices.py

@@ -311,7 +311,7 @@ class Soak:
             cluster, person = Cluster(served, log, self.seed), Person(someone)
             await someone.begin(*ORDERS)
             background = (cluster.note, cluster.flap, cluster.churn, cluster.back_up, person.look)
-            async with _going(*background) as tasks:
+            async with going(*background) as tasks:
                 await self._rounds(cluster, person, tasks)
             log.note_changes()
             await someone.run("daemon", "stop", "--all")
@@ -436,7 +436,7 @@ def _pod(name: str, seconds: int | None) -> Json:
 
 
 @contextlib.asynccontextmanager
-async def _going(*parts: Callable[[], Any]) -> AsyncIterator[list[asyncio.Task[None]]]:
+async def going(*parts: Callable[[], Any]) -> AsyncIterator[list[asyncio.Task[None]]]:
     """These go on until the end."""
     tasks = [asyncio.create_task(part()) for part in parts]
     try:

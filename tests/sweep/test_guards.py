@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
 import urllib.error
 import urllib.request
@@ -14,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from kubectl_nodelife.commands.sweep import sweep
+from kubectl_nodelife.daemon.paths import runtime_folder
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.sweep.failures import Silence, merged
 from kubectl_nodelife.sweep.points import settled_points
@@ -52,12 +54,12 @@ def test_scratch_is_below_our_own_folder(tmp_path: Path, monkeypatch: pytest.Mon
         scratch.append(Path(private))
         raise BadInput("enough")
 
-    monkeypatch.setenv("NODELIFE_RUNTIME_DIR", str(tmp_path / "run"))
     monkeypatch.setattr("kubectl_nodelife.sweep.pool.pool_at", refuse)
     words = ["-f", _study(tmp_path, repeat=1), "--yes", "--out", str(tmp_path / "out")]
     with pytest.raises(BadInput, match="enough"):
         CliRunner().invoke(sweep, words, catch_exceptions=False)
-    assert scratch == [tmp_path / "run"] and stat.S_IMODE(scratch[0].stat().st_mode) == 0o700
+    assert scratch == [Path(runtime_folder(os.environ))]
+    assert stat.S_IMODE(scratch[0].stat().st_mode) == 0o700
 
 
 def test_a_grid_is_counted_before_it_is_made() -> None:
