@@ -28,9 +28,8 @@ from kubectl_nodelife.sim.generate import Generate
 from kubectl_nodelife.sim.run import run as simulate
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Scenario, Setting, assemble
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent, WorkAssumptions
-from kubectl_nodelife.upgrade.forecast import decider_for
+from kubectl_nodelife.upgrade.forecast import UpgradePlan, decider_for
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
-from kubectl_nodelife.upgrade.plan_values import UpgradePlan
 
 NODES = 500
 PODS_PER_NODE = 30

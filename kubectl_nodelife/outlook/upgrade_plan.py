@@ -9,16 +9,11 @@ from kubectl_nodelife.controllers.upgrade.counts import NodeScope, ScopeBudget
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import policy_mapping
 from kubectl_nodelife.document import document
-from kubectl_nodelife.engine.actions import (
-    Action,
-    EvictPod,
-    NodeMarkPatch,
-    RecordEvent,
-)
+from kubectl_nodelife.engine.actions import Action, EvictPod, NodeMarkPatch, RecordEvent
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.upgrade_course import Course, CourseStep, LowPoint
-from kubectl_nodelife.upgrade.plan_values import CLAIM, PlannedNode, UpgradePlan
+from kubectl_nodelife.upgrade.forecast import CLAIM, PlannedNode, UpgradePlan
 
 Json = dict[str, Any]
 

@@ -15,11 +15,13 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.counts import (
-    CLUSTER,
-    ScopeBudget,
-    scope_of,
+from kubectl_nodelife.controllers.upgrade.claims import (
+    is_selected,
+    pool_name,
+    why_skipped,
+    zone_name,
 )
+from kubectl_nodelife.controllers.upgrade.counts import CLUSTER, ScopeBudget, scope_of
 from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
     RunDocument,
@@ -35,17 +37,8 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     is_beyond_epoch,
     mark_of,
 )
-from kubectl_nodelife.controllers.upgrade.policy import (
-    UpgradePolicy,
-    policy_of_spec,
-)
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_of_spec
 from kubectl_nodelife.controllers.upgrade.report import LeaderReport, report_on
-from kubectl_nodelife.controllers.upgrade.selection import (
-    is_selected,
-    pool_name,
-    why_skipped,
-    zone_name,
-)
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.node import Lease, Node
@@ -113,10 +106,7 @@ def has_trouble(status: Json) -> bool:
 
 
 def _nodes_of_run(
-    nodes: Iterable[Node],
-    lease: Lease | None,
-    now_ns: int,
-    warnings: list[str],
+    nodes: Iterable[Node], lease: Lease | None, now_ns: int, warnings: list[str]
 ) -> RunNodes:
     """The run as nodes and Lease show it. `warnings` gets what cannot be read."""
     run = _document(lease, warnings)

@@ -31,7 +31,7 @@ from kubectl_nodelife.report.upgrade_plan import (
     undone_lines,
 )
 from kubectl_nodelife.sim.upgrade_course import NodeTurn
-from kubectl_nodelife.upgrade.plan_values import PlannedNode, UpgradePlan
+from kubectl_nodelife.upgrade.forecast import PlannedNode, UpgradePlan
 
 _MOST_NODES: Final = 2000
 _PHASES: Final = (

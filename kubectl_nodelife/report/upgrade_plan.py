@@ -13,7 +13,7 @@ from kubectl_nodelife.report.ages import clock
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table
 from kubectl_nodelife.sim.upgrade_course import CourseStep
-from kubectl_nodelife.upgrade.plan_values import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
+from kubectl_nodelife.upgrade.forecast import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
 
 _MANY: Final = 40
 """Of more nodes the plain page shows only those that are not done as planned."""

@@ -13,12 +13,16 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.claiming import CONTROL_PLANE
-from kubectl_nodelife.controllers.upgrade.claims import ClaimHold
+from kubectl_nodelife.controllers.upgrade.claims import (
+    ClaimHold,
+    is_control_plane,
+    pool_name,
+    zone_name,
+)
 from kubectl_nodelife.controllers.upgrade.counts import NodeScope
 from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeState, decode_mark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, pool_name, zone_name
 from kubectl_nodelife.engine.actions import Action, EvictPod, NodeMarkPatch, UpdateRun
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.sim.api import MakePod

@@ -11,11 +11,7 @@ from typing import Any
 
 import msgspec
 
-from kubectl_nodelife.controllers.upgrade.policy import (
-    UpgradePolicy,
-    WorkMode,
-    policy_from,
-)
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode, policy_from
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.fields import (

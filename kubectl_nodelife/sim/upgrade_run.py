@@ -64,11 +64,7 @@ class VirtualLeader:
     """One leader's process, the host of its engine. `alive`: it neither died nor ended."""
 
     def __init__(
-        self,
-        runs: VirtualUpgrades,
-        controller: UpgradeController,
-        epoch: int,
-        cache: Cache,
+        self, runs: VirtualUpgrades, controller: UpgradeController, epoch: int, cache: Cache
     ) -> None:
         self._runs = runs
         self._world = runs.world

@@ -10,8 +10,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kubectl_nodelife.controllers.upgrade.automaton import CONTROLLER
 from kubectl_nodelife.controllers.upgrade.claiming import SOAK
+from kubectl_nodelife.controllers.upgrade.claims import (
+    is_control_plane,
+    is_selected,
+    pool_name,
+    zone_name,
+)
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     NodeScope,
@@ -19,14 +24,14 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     why_unavailable,
     zone_scope,
 )
-from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, TAKEN, NodeState, decode_mark
-from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.selection import (
-    is_control_plane,
-    is_selected,
-    pool_name,
-    zone_name,
+from kubectl_nodelife.controllers.upgrade.marks import (
+    ANNOTATION,
+    CONTROLLER,
+    TAKEN,
+    NodeState,
+    decode_mark,
 )
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.engine.actions import (
     Action,
     EvictPod,
@@ -42,12 +47,7 @@ from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.sim.upgrade_course import (
-    Course,
-    CourseReader,
-    LowPoint,
-    moves_of_pods,
-)
+from kubectl_nodelife.sim.upgrade_course import Course, CourseReader, LowPoint, moves_of_pods
 from kubectl_nodelife.sim.world import World
 
 _SHARES: Final = ("cpu", "memory")

@@ -28,7 +28,7 @@ from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
 from kubectl_nodelife.kube.times import MINUTE_NS
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE
 from kubectl_nodelife.kube.workload import DaemonSet
-from kubectl_nodelife.upgrade.plan_values import (
+from kubectl_nodelife.upgrade.forecast import (
     CLAIM,
     NOT_EVALUATED,
     REFUSED_BY,
@@ -78,10 +78,7 @@ _MANAGED: Final = {
 
 
 def find(
-    snapshot: PlanSnapshot,
-    settings: Settings,
-    policy: UpgradePolicy,
-    nodes: Sequence[PlannedNode],
+    snapshot: PlanSnapshot, settings: Settings, policy: UpgradePolicy, nodes: Sequence[PlannedNode]
 ) -> list[PreflightFinding]:
     """All findings, the refusals first."""
     found = [

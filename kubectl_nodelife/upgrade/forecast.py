@@ -1,4 +1,5 @@
-"""The course of a run to come: the upgrade controller itself, played on a copy of the cluster.
+"""The plan of an upgrade as values, and the course of a run to come: the upgrade controller itself,
+played on a copy of the cluster.
 
 There is no second set of rules. The virtual cluster of every scenario begins with the objects that
 were read, its controllers join, `upgrade start` is given, and the course is read off the
@@ -12,25 +13,21 @@ much less or more each phase of each node may, in the order in which they were p
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
-from kubectl_nodelife.controllers.upgrade.expected import (
-    SLACK,
-    PhaseTimes,
-    expected_work_ns,
-)
-from kubectl_nodelife.controllers.upgrade.policy import (
-    UpgradePolicy,
-    WorkMode,
-)
+from kubectl_nodelife.controllers.upgrade.counts import ScopeBudget
+from kubectl_nodelife.controllers.upgrade.expected import SLACK, PhaseTimes, expected_work_ns
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
+from kubectl_nodelife.drain.results import Remedy
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS
 from kubectl_nodelife.sim.events import ScenarioEvent
 from kubectl_nodelife.sim.fields import FieldPath
@@ -38,16 +35,103 @@ from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.run import Progress, run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, Setting, assemble
 from kubectl_nodelife.sim.upgrade_course import Course, NodeTurn
-from kubectl_nodelife.sim.upgrade_reading import (
-    REBOOT,
-    REPLACE,
-    UpgradeEvent,
-    WorkAssumptions,
-)
+from kubectl_nodelife.sim.upgrade_reading import REBOOT, REPLACE, UpgradeEvent, WorkAssumptions
 from kubectl_nodelife.sim.upgrade_run import MakeDecider
-from kubectl_nodelife.upgrade.plan_values import UpgradeEstimate
 from kubectl_nodelife.upgrade.ports import make_ports
 from kubectl_nodelife.workloads.force_advice import Release
+
+CLAIM: Final = "claim"
+SKIP: Final = "skip"
+HOLD: Final = "hold"
+
+REFUSED_BY: Final = "refused"
+WARNING: Final = "warning"
+NOT_EVALUATED: Final = "not evaluated"
+
+
+class PreflightFinding(NamedTuple):
+    """Something to be said before the start. `check`: what was looked at; `severity`: `refused`
+    (the start is), `warning`, or `not evaluated`.
+    """
+
+    check: str
+    severity: str
+    text: str
+
+
+class UpgradeEstimate(NamedTuple):
+    """How long the run takes, in seconds. `cold`: what passes before the first claim."""
+
+    low: float
+    high: float
+    cold: float
+
+
+@dataclass(slots=True)
+class PlannedNode:
+    """One selected node. `decision`: claim, skip (it is left out), hold (its turn never comes).
+
+    `turn`: when, for those that are claimed. `remedy`, `flags_needed`: of one that cannot be
+    drained.
+    """
+
+    node: Node
+    pool: str
+    zone: str
+    decision: str
+    reason: str
+    verdict: DrainVerdict
+    turn: NodeTurn | None = None
+    remedy: Remedy | None = None
+    flags_needed: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """metadata.name"""
+        return self.node.name
+
+
+@dataclass(slots=True)
+class UpgradePlan:
+    """The answer to "what will happen, how long does it take, how low does the cluster get?".
+
+    `budgets`: the numbers of each scope as they are now. `refusals`: why no run would be started.
+    `rights`: kubectl lines that ask whether one may do what a run does; a plan itself does not ask.
+    """
+
+    policy: UpgradePolicy
+    nodes: list[PlannedNode]
+    course: Course
+    estimate: UpgradeEstimate | None
+    budgets: list[ScopeBudget] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    findings: list[PreflightFinding] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=list)
+    not_evaluated: list[str] = field(default_factory=list)
+    rights: list[str] = field(default_factory=list)
+
+    @property
+    def expected_seconds(self) -> float:
+        """How long the run takes as it was played."""
+        cold = self.estimate.cold if self.estimate is not None else 0.0
+        return cold + self.course.end_ns / SECOND_NS
+
+    @property
+    def done(self) -> list[PlannedNode]:
+        """The nodes that the run does."""
+        return [node for node in self.nodes if node.decision == CLAIM]
+
+    @property
+    def undone(self) -> list[PlannedNode]:
+        """The nodes that cannot be done: not those that are there already, or held by a person."""
+        bad = {"never", "refused", "unknown"}
+        return [
+            node
+            for node in self.nodes
+            if node.decision == HOLD
+            or (node.decision == SKIP and (node.verdict.verdict in bad or node.turn is not None))
+        ]
+
 
 LONGEST_NS: Final = 366 * 24 * HOUR_NS
 """No run is played for longer."""
@@ -185,9 +269,7 @@ def _added_ns(
 
 
 def decider_for(
-    settings: Settings,
-    kinds_read: Collection[str] | None = None,
-    release: Release | None = None,
+    settings: Settings, kinds_read: Collection[str] | None = None, release: Release | None = None
 ) -> MakeDecider:
     """Makes upgrade controllers. `kinds_read`: the kinds of which the virtual cluster has all that
     there is, None for every kind.

@@ -16,6 +16,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.claiming import CONTROL_PLANE
+from kubectl_nodelife.controllers.upgrade.claims import (
+    is_control_plane,
+    is_selected,
+    pool_name,
+    why_skipped,
+    why_too_few,
+    why_undrainable,
+    zone_name,
+)
 from kubectl_nodelife.controllers.upgrade.counts import (
     CountedNode,
     NodeCounts,
@@ -24,32 +33,14 @@ from kubectl_nodelife.controllers.upgrade.counts import (
     why_unavailable,
     zone_hold,
 )
-from kubectl_nodelife.controllers.upgrade.expected import (
-    high_estimate_ns,
-    measured,
-    phase_times,
-)
-from kubectl_nodelife.controllers.upgrade.marks import (
-    ANNOTATION,
-    NodeMark,
-    UnreadableMark,
-    mark_of,
-)
+from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns, measured, phase_times
+from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeMark, UnreadableMark, mark_of
 from kubectl_nodelife.controllers.upgrade.policy import (
     UpgradePolicy,
     Window,
     WorkMode,
     longest_ns,
     parse_window,
-)
-from kubectl_nodelife.controllers.upgrade.selection import (
-    is_control_plane,
-    is_selected,
-    pool_name,
-    why_skipped,
-    why_too_few,
-    why_undrainable,
-    zone_name,
 )
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy
@@ -65,8 +56,7 @@ from kubectl_nodelife.sim.run import Progress
 from kubectl_nodelife.sim.upgrade_course import Course
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, node_drain
 from kubectl_nodelife.upgrade.findings import find
-from kubectl_nodelife.upgrade.forecast import estimate, forecast
-from kubectl_nodelife.upgrade.plan_values import (
+from kubectl_nodelife.upgrade.forecast import (
     CLAIM,
     HOLD,
     REFUSED_BY,
@@ -75,6 +65,8 @@ from kubectl_nodelife.upgrade.plan_values import (
     PreflightFinding,
     UpgradeEstimate,
     UpgradePlan,
+    estimate,
+    forecast,
 )
 from kubectl_nodelife.upgrade.ports import LifecycleZones, drain_options
 
@@ -97,11 +89,7 @@ def make_upgrade_plan(
 
 class _Planning:
     def __init__(
-        self,
-        snapshot: PlanSnapshot,
-        policy: UpgradePolicy,
-        settings: Settings,
-        progress: Progress,
+        self, snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings, progress: Progress
     ) -> None:
         self._settings = settings
         self._progress = progress

@@ -23,11 +23,7 @@ from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state, is_excluded
 from kubectl_nodelife.controllers.upgrade.counts import why_unavailable
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import (
-    DrainVerdict,
-    PodKey,
-    UpgradePorts,
-)
+from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey, UpgradePorts
 from kubectl_nodelife.drain.actors import new_pod
 from kubectl_nodelife.drain.planned_nodes import NodeIndex, PlannedNodes, cordoned, uncordoned
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -207,10 +203,7 @@ class RoomElsewhere:
         self._used = {r: sum(i.requested.get(r, 0) for i in infos) for r in COUNTED}
 
     def shortage(
-        self,
-        node: str,
-        moving: Collection[PodKey],
-        leaving: Mapping[str, Collection[PodKey]],
+        self, node: str, moving: Collection[PodKey], leaving: Mapping[str, Collection[PodKey]]
     ) -> str:
         """Why what leaves the node finds no room, or too little stays free; "" where it fits."""
         for name, keys in leaving.items():

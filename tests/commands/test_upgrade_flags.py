@@ -16,6 +16,7 @@ from kubectl_nodelife.commands.upgrade.flags import (
     policy_flags,
     policy_of,
 )
+from kubectl_nodelife.controllers.upgrade.claims import is_selected, named_nodes
 from kubectl_nodelife.controllers.upgrade.policy import (
     UpgradePolicy,
     WorkMode,
@@ -23,7 +24,6 @@ from kubectl_nodelife.controllers.upgrade.policy import (
     policy_from,
     policy_mapping,
 )
-from kubectl_nodelife.controllers.upgrade.selection import is_selected, named_nodes
 from kubectl_nodelife.errors import BadInput, NodelifeError
 from kubectl_nodelife.kube.meta import ObjectMeta
 from kubectl_nodelife.kube.node import Node

@@ -23,7 +23,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeMark,
     mark_of,
 )
-from kubectl_nodelife.controllers.upgrade.observed_nodes import is_ordinary
+from kubectl_nodelife.controllers.upgrade.newcomers import is_ordinary
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_from
 from kubectl_nodelife.controllers.upgrade.ports import (
     DrainVerdict,

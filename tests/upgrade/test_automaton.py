@@ -11,18 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.automaton import (
-    TRANSITIONS,
-    NodeEvent,
-    states_with,
-    transition,
-)
 from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
+    TRANSITIONS,
     CordonOwner,
+    NodeEvent,
     NodeMark,
     NodeState,
+    states_with,
+    transition,
 )
 from kubectl_nodelife.engine.actions import Action, MarkNode, NodeMarkPatch, RecordEvent
 from tests.upgrade.fault_plan import Plan, plan_of

@@ -12,8 +12,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state
-from kubectl_nodelife.controllers.upgrade.observed_nodes import ObservedNodes
-from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import ObservedNodes, UpgradePass
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import zone_key
 from kubectl_nodelife.upgrade.ports import LifecycleZones

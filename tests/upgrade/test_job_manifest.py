@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.working import (
+from kubectl_nodelife.controllers.upgrade.manifests import (
     VARIABLES,
     UnsafeVariable,
     WorkVariables,

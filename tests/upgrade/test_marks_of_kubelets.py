@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.acts.upgrade.opening import check_image, check_start, order_text, strangers
+from kubectl_nodelife.acts.upgrade.lease import check_image, check_start, order_text, strangers
 from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.document import (
     RunDocument,

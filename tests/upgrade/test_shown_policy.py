@@ -7,7 +7,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.upgrade.resume import check_digest
+from kubectl_nodelife.commands.upgrade.orders import check_digest
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
 from kubectl_nodelife.controllers.upgrade.policy import (
     not_given_again,

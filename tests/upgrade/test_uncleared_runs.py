@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.acts.upgrade.opening import check_start
+from kubectl_nodelife.acts.upgrade.lease import check_start
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import NodeState, outdated
 from kubectl_nodelife.controllers.upgrade.policy import policy_digest, shown_policy

@@ -243,7 +243,7 @@ JOB_WORK = {
 
 
 def job_name(s: Stand) -> str:
-    from kubectl_nodelife.controllers.upgrade.canary import short_hash
+    from kubectl_nodelife.controllers.upgrade.manifests import short_hash
 
     return f"nodelife-r1-{short_hash(s.node('x').uid)}-1"
 

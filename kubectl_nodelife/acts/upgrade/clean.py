@@ -13,13 +13,8 @@ from typing import Final
 
 from kubectl_nodelife.acts.carrier import Carrier
 from kubectl_nodelife.acts.session import ActSession, Show
-from kubectl_nodelife.acts.upgrade.lease import RunLease
-from kubectl_nodelife.acts.upgrade.run_edits import document_or_refused, read_lease
-from kubectl_nodelife.controllers.upgrade.cleaning import (
-    LeftObject,
-    Leftover,
-    leftovers,
-)
+from kubectl_nodelife.acts.upgrade.lease import RunLease, document_or_refused, read_lease
+from kubectl_nodelife.controllers.upgrade.cleaning import LeftObject, Leftover, leftovers
 from kubectl_nodelife.controllers.upgrade.document import OVER
 from kubectl_nodelife.engine.calls import Delete, Get, Uid
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
@@ -34,8 +29,7 @@ def check_over(lease: Lease | None) -> bool:
     run = document_or_refused(lease)
     if run is not None and run.phase not in OVER:
         raise Refused(
-            f"run {run.run} is {run.phase}",
-            remedy="`kubectl nodelife upgrade abort` ends it first",
+            f"run {run.run} is {run.phase}", remedy="`kubectl nodelife upgrade abort` ends it first"
         )
     return run is not None and run.proof_only
 
@@ -44,13 +38,7 @@ class Cleaner:
     """See the module. `show` receives what was done, `warn` what could not be."""
 
     def __init__(
-        self,
-        session: ActSession,
-        carrier: Carrier,
-        show: Show,
-        warn: Show,
-        *,
-        release_failed: bool,
+        self, session: ActSession, carrier: Carrier, show: Show, warn: Show, *, release_failed: bool
     ) -> None:
         self._session = session
         self._carrier = carrier
@@ -59,10 +47,7 @@ class Cleaner:
         self._release_failed = release_failed
 
     async def run(
-        self,
-        lease: RunLease,
-        found: Sequence[Leftover],
-        objects: Sequence[LeftObject],
+        self, lease: RunLease, found: Sequence[Leftover], objects: Sequence[LeftObject]
     ) -> bool:
         """Clean up; whether all of it could be. Raises NodelifeError."""
         await lease.acquire(self._show)

@@ -24,11 +24,7 @@ from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRu
 from kubectl_nodelife.acts.upgrade.sentences import Waits, about_of, sentences_of
 from kubectl_nodelife.controllers.upgrade.controller import LeaderEngine, UpgradeController
 from kubectl_nodelife.controllers.upgrade.ports import HostState, WorkReport
-from kubectl_nodelife.controllers.upgrade.report import (
-    ANNOTATION_REPORT,
-    encode_report,
-    report_of,
-)
+from kubectl_nodelife.controllers.upgrade.report import ANNOTATION_REPORT, encode_report, report_of
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import NAME, UpgradePass
 from kubectl_nodelife.daemon.enforce.recorder import IntentJournal
 from kubectl_nodelife.engine.actions import Action, EvictPod, RecordEvent, StartWork, StopWork

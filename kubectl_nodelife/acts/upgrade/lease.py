@@ -1,27 +1,71 @@
-"""The run's Lease: acquired only from a holder that was watched and stayed silent, renewed, read.
+"""The run's Lease: acquired only from a holder that was watched and stayed silent, renewed, read;
+the run's document and what people ask on it; and how a leader comes to its run.
 
 The rules are `engine/election.py` with slower terms than enforce mode's: a leader takes over only
-when a person starts it, so that an hour's sleep of a laptop does no harm. The Lease also holds the
-run's document and what people ask of the leader, so that it is looked at every few seconds.
+when a person starts it, so that an hour's sleep of a laptop does no harm. Each change by a person
+is one PATCH under the version that was read, through the same gate and journal as all writes of an
+act; where another was faster, it is decided anew on what it left.
+
+The same order again, from any machine, goes on with the run, also with one that has ended and is
+not cleared away; another selector, work or policy is refused. A mark of a run that the Lease does
+not name holds its node, and no other: a kubelet may write its own Node.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from msgspec.structs import replace
+
+from kubectl_nodelife.acts.carrier import Carrier
 from kubectl_nodelife.acts.session import ActSession
-from kubectl_nodelife.controllers.upgrade.document import UnreadableDocument, document_of
-from kubectl_nodelife.controllers.upgrade.policy import LEASE_NAME
+from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_REQUEST,
+    ANNOTATION_RUN,
+    OVER,
+    RunDocument,
+    RunPhase,
+    UnreadableDocument,
+    UpgradeRequest,
+    Verb,
+    document_of,
+    encode_document,
+)
+from kubectl_nodelife.controllers.upgrade.marks import (
+    NodeState,
+    UnreadableMark,
+    is_beyond_epoch,
+    mark_of,
+    outdated,
+)
+from kubectl_nodelife.controllers.upgrade.policy import (
+    LEASE_NAME,
+    PAUSE_IMAGE,
+    UpgradePolicy,
+    policy_digest,
+    shown_policy,
+    spec_digest,
+    spec_with,
+)
+from kubectl_nodelife.engine.actions import Changes, UpdateRun
 from kubectl_nodelife.engine.calls import Get
-from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.engine.election import ElectionTerms
-from kubectl_nodelife.errors import Refused
+from kubectl_nodelife.errors import BadInput, Failed, Refused
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.errors import InputError
-from kubectl_nodelife.kube.node import Lease
-from kubectl_nodelife.kube.times import SECOND_NS, human_duration, parse_time
+from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.times import (
+    SECOND_NS,
+    format_time,
+    human_duration,
+    parse_time,
+    to_datetime,
+)
 from kubectl_nodelife.live.clock import steady_ns
 from kubectl_nodelife.live.lease import LeaseKeeper
 
@@ -157,3 +201,306 @@ def _decoded(raw: dict[str, Any]) -> Lease | None:
     except InputError:
         return None
     return lease if isinstance(lease, Lease) else None
+
+
+UPGRADE: Final = "upgrade"
+
+Edit = Callable[[Lease], Changes | None]
+"""The annotations that a Lease shall have; None for what it says already. Raises NodelifeError."""
+
+
+async def read_lease(session: ActSession, namespace: str) -> Lease | None:
+    """The run's Lease, None for none. Raises Failed."""
+    answer = await session.reader.call(Get("Lease", (namespace, NAME)))
+    if answer.code == NOT_FOUND:
+        return None
+    if not answer.ok or not isinstance(answer.obj, Lease):
+        raise Failed(f"cannot be read: {answer.message}", on=_name(namespace))
+    return answer.obj
+
+
+async def edit_run(
+    session: ActSession, carrier: Carrier, namespace: str, edit: Edit, because: str
+) -> Lease:
+    """Bring the Lease to what `edit` says of it; the Lease as it is then. Raises NodelifeError."""
+    for _ in range(_TRIES):
+        lease = await read_lease(session, namespace)
+        if lease is None:
+            raise no_run(namespace)
+        changes = edit(lease)
+        if changes is None:
+            return lease
+        action = UpdateRun(
+            controller=UPGRADE, because=because, namespace=namespace, name=NAME, annotations=changes
+        )
+        result = await carrier.carry_out(action, lease)
+        if result.ok:
+            return result.fresh if isinstance(result.fresh, Lease) else lease
+        if result.code != CONFLICT:
+            raise Failed(f"cannot be changed: {result.message}", on=_name(namespace))
+    raise Failed("it was changed by others each time", on=_name(namespace))
+
+
+def asking(request: UpgradeRequest) -> Edit:
+    """An edit that asks something of the leader. An order that waits already is replaced."""
+
+    def edit(lease: Lease) -> Changes | None:
+        open_document(lease)
+        return {ANNOTATION_REQUEST: encode_document(request)}
+
+    return edit
+
+
+def pausing(because: str) -> Edit:
+    """An edit that pauses a run without a leader."""
+
+    def edit(lease: Lease) -> Changes | None:
+        run = open_document(lease)
+        if run.phase is not RunPhase.RUNNING:
+            return None
+        paused = replace(run, phase=RunPhase.PAUSED, because=because)
+        return {ANNOTATION_RUN: encode_document(paused)}
+
+    return edit
+
+
+def beginning(run: RunDocument) -> Edit:
+    """An edit that puts a new run's document there, where no other run is open."""
+
+    def edit(lease: Lease) -> Changes | None:
+        known = document_or_refused(lease)
+        if known is not None and known.phase not in OVER:
+            raise Refused(f"run {known.run} is {known.phase}", on=_name(lease.namespace))
+        return {ANNOTATION_RUN: encode_document(run), ANNOTATION_REQUEST: None}
+
+    return edit
+
+
+def with_policy(policy: UpgradePolicy, given: Mapping[str, Any]) -> Edit:
+    """An edit by which an open run goes on with another policy. `given`: what was given of it."""
+
+    def edit(lease: Lease) -> Changes | None:
+        run = open_document(lease)
+        spec = spec_with(run.spec, policy, given)
+        if run.policy == spec_digest(spec):
+            return None
+        changed = replace(run, policy=spec_digest(spec), spec=spec)
+        return {ANNOTATION_RUN: encode_document(changed)}
+
+    return edit
+
+
+def open_document(lease: Lease | None) -> RunDocument:
+    """The run that is under way. Raises Refused where there is none."""
+    run = document_or_refused(lease)
+    if run is None or run.phase in OVER:
+        raise no_run(lease.namespace if lease is not None else "kube-system", run)
+    return run
+
+
+def document_or_refused(lease: Lease | None) -> RunDocument | None:
+    """The run's document. Raises Refused where it cannot be read."""
+    try:
+        return document_of(lease)
+    except UnreadableDocument as error:
+        raise Refused(
+            f"the run's document cannot be read: {error}",
+            on=_name(lease.namespace if lease is not None else ""),
+            remedy=f"mend or remove its annotation {ANNOTATION_RUN}, then `upgrade clean`",
+        ) from None
+
+
+def no_run(namespace: str, last: RunDocument | None = None) -> Refused:
+    """There is no run that could be gone on with."""
+    was = f"; the last one, {last.run}, is {last.phase}" if last is not None else ""
+    return Refused(
+        f"no upgrade is under way{was}",
+        on=_name(namespace),
+        remedy="`kubectl nodelife upgrade start` begins one",
+    )
+
+
+def pause_request(because: str, by: str) -> UpgradeRequest:
+    """The request of `pause` and of the first Ctrl-C."""
+    return UpgradeRequest(verb=Verb.PAUSE, because=because, by=by)
+
+
+def _name(namespace: str) -> str:
+    return f"lease {namespace}/{NAME}"
+
+
+_MOST_NAMED = 5
+_DIGEST = "sha256:"
+_HIDDEN = {
+    "work.digest": "the command or the Job",
+    "gate": "the command of --gate",
+    "canaryTemplate": "the pod of --canary-template",
+}
+
+
+def new_run_id(now_ns: int) -> str:
+    """Such as `1122-0915-3fa2`: fit for a label's value and for a part of a name."""
+    return f"{to_datetime(now_ns):%m%d-%H%M}-{secrets.token_hex(2)}"
+
+
+def check_start(
+    lease: Lease | None, nodes: Iterable[Node], policy: UpgradePolicy, now_ns: int
+) -> str:
+    """The run that `start` would go on with, "" for a new one. Raises Refused."""
+    run, nodes = document_or_refused(lease), list(nodes)
+    if run is None or run.phase in OVER:
+        epoch = (lease.spec.lease_transitions or 0) if lease is not None else 0
+        return _uncleared(run, nodes, policy, epoch) if run is not None else ""
+    if run.proof_only:
+        raise Refused(
+            f"a proof is under way (run {run.run})", remedy="wait for its end, or `upgrade abort`"
+        )
+    if run.policy != policy_digest(policy):
+        raise Refused(
+            f"{run_text(lease, now_ns)} has another order: {differences(run, policy)}; "
+            f"{(lease and lease.spec.holder_identity) or 'no process'} leads it",
+            remedy="type the same order, or `upgrade resume` with what shall change, or `abort`",
+        )
+    return run.run
+
+
+async def open_run(
+    session: ActSession,
+    carrier: Carrier,
+    nodes: Iterable[Node],
+    policy: UpgradePolicy,
+    *,
+    proof_only: bool = False,
+) -> RunDocument:
+    """The run to lead, now that the Lease is ours: begun, or gone on with. Raises NodelifeError."""
+    namespace = policy.lease_namespace
+    lease = await read_lease(session, namespace)
+    known = document_or_refused(lease)
+    if not proof_only and check_start(lease, nodes, policy, session.now_ns()):
+        assert known is not None
+        return known
+    if proof_only and known is not None and known.phase not in OVER:
+        raise Refused(
+            f"run {known.run} is {known.phase}",
+            remedy="`upgrade abort` ends a proof without a leader; for a node of an upgrade: "
+            "`upgrade resume --assume-done NODE`",
+        )
+    now_ns = session.now_ns()
+    run = RunDocument(
+        run=new_run_id(now_ns),
+        policy=policy_digest(policy),
+        spec=shown_policy(policy),
+        started=format_time(now_ns),
+        proof_only=proof_only,
+    )
+    await edit_run(session, carrier, namespace, beginning(run), "a run begins")
+    return run
+
+
+def _uncleared(run: RunDocument, nodes: Iterable[Node], policy: UpgradePolicy, epoch: int) -> str:
+    """The run, where its leader stopped after its end and before its marks were off; else "".
+
+    `epoch`: that of its last leader; a mark of a greater one is none of its own. Raises Refused
+    where it cannot be gone on with by that policy.
+    """
+    marked = [node.name for node in nodes if _goes_at_the_end(node, run.run, epoch)]
+    if not marked:
+        return ""
+    if run.phase is RunPhase.FINISHED and run.policy == policy_digest(policy):
+        return run.run
+    raise Refused(
+        f"run {run.run} is {run.phase}, and its marks are still on {len(marked)} nodes: "
+        f"{first_names(marked, _MOST_NAMED, ', ')}",
+        remedy="`kubectl nodelife upgrade clean` takes them off",
+    )
+
+
+def _goes_at_the_end(node: Node, run: str, epoch: int) -> bool:
+    """True if it carries what the end of a run takes off."""
+    try:
+        mark = mark_of(node)
+    except UnreadableMark:
+        mark = None
+    if mark is not None and mark.run == run:
+        is_left = mark.state in (NodeState.FAILED, NodeState.HELD)
+        return not is_left and not is_beyond_epoch(mark, run, epoch)
+    return outdated(run) in node.spec.taints
+
+
+def strangers(nodes: Iterable[Node], last: RunDocument | None) -> str:
+    """A warning about nodes with marks of runs that the Lease does not know; "" for none.
+
+    Nothing is done on such a node. It is counted as it shows: cordoned, it is unavailable.
+    """
+    found: dict[str, str] = {}
+    for node in nodes:
+        try:
+            mark = mark_of(node)
+        except UnreadableMark:
+            found[node.name] = "?"
+            continue
+        if mark is not None and (last is None or mark.run != last.run):
+            found[node.name] = mark.run
+    if not found:
+        return ""
+    runs = ", ".join(sorted(set(found.values())))
+    return (
+        f"{counted(len(found), 'node')} with marks of run {runs}, which the Lease does not know: "
+        f"{first_names(sorted(found), _MOST_NAMED, ', ')}; left alone. "
+        "`kubectl nodelife upgrade clean` shows them and takes them off"
+    )
+
+
+def differences(run: RunDocument, policy: UpgradePolicy) -> str:
+    """Which fields of the policy differ from the run's, with both values, in words."""
+    wanted, there = dict(_fields(shown_policy(policy))), dict(_fields(run.spec))
+    found = []
+    for key in sorted(wanted.keys() | there.keys()):
+        theirs, ours = there.get(key), wanted.get(key)
+        if theirs == ours:
+            continue
+        if f"{theirs or ours}".startswith(_DIGEST):
+            found.append(f"{_HIDDEN.get(key, key)} differs")
+        else:
+            found.append(f"{key} is {_shown(theirs)} there, {_shown(ours)} here")
+    return "; ".join(found)
+
+
+def order_text(policy: UpgradePolicy) -> str:
+    """The fields of a policy that differ from the defaults; a Lease's writer may have set them."""
+    default = dict(_fields(shown_policy(UpgradePolicy())))
+    found = [
+        f"{key} {_shown(value)}"
+        for key, value in _fields(shown_policy(policy))
+        if value != default.get(key) and not f"{value}".startswith(_DIGEST)
+    ]
+    return ", ".join(found)
+
+
+def _fields(mapping: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """Each field with its path, such as `work.mode`."""
+    for key, value in mapping.items():
+        if isinstance(value, dict):
+            yield from _fields(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        value = ", ".join(map(str, value))
+    return "none" if value in (None, "", {}) else str(value)
+
+
+def check_image(policy: UpgradePolicy, given: Mapping[str, Any], run: str) -> None:
+    """Raises BadInput where only the run's document names the canary's image, and it is not the one
+    that is used where none is named: the right to write a Lease shall not decide what runs on
+    nodes.
+    """
+    if policy.canary_image != PAUSE_IMAGE and "canaryImage" not in given:
+        raise BadInput(
+            f"run {run} names {policy.canary_image!r} on its Lease, where any writer of the Lease "
+            "can put it",
+            on="--canary-image",
+            remedy="give the image again",
+        )

@@ -22,17 +22,18 @@ import msgspec
 from kubectl_nodelife.acts.carrier import LiveCarrier
 from kubectl_nodelife.acts.session import ActOrder, ActSession, Show, act_session
 from kubectl_nodelife.acts.upgrade.leader import Leader, LeaderParts
-from kubectl_nodelife.acts.upgrade.lease import LEASE_DURATION_NS, RunLease
-from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
-from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
-from kubectl_nodelife.acts.upgrade.run_edits import (
+from kubectl_nodelife.acts.upgrade.lease import (
+    LEASE_DURATION_NS,
     UPGRADE,
+    RunLease,
     asking,
     document_or_refused,
     edit_run,
     pause_request,
     read_lease,
 )
+from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
+from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
 from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (

@@ -31,19 +31,16 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
         "Show a run: leader, gates, each node's state and why.",
     ),
     "pause": (
-        "kubectl_nodelife.commands.upgrade.pause:pause",
+        "kubectl_nodelife.commands.upgrade.orders:pause",
         "Pause a run: nothing more is taken out of service.",
     ),
     "resume": (
-        "kubectl_nodelife.commands.upgrade.resume:resume",
+        "kubectl_nodelife.commands.upgrade.orders:resume",
         "End a pause, and lead the run if it has no leader.",
     ),
-    "abort": (
-        "kubectl_nodelife.commands.upgrade.abort:abort",
-        "End a run in good order.",
-    ),
+    "abort": ("kubectl_nodelife.commands.upgrade.orders:abort", "End a run in good order."),
     "prove": (
-        "kubectl_nodelife.commands.upgrade.prove:prove",
+        "kubectl_nodelife.commands.upgrade.start:prove",
         "Prove that nodes are usable, as they are.",
     ),
     "clean": (

@@ -199,7 +199,7 @@ def _named_work(named: Mapping[str, Any], flag: str, on: str = "") -> dict[str, 
     """The work that the one mode of these names, which it must have; {} for none. `flag` leads the
     names in errors, and `on` the place. Raises BadInput.
     """
-    from kubectl_nodelife.controllers.upgrade.working import check_job_manifest
+    from kubectl_nodelife.controllers.upgrade.manifests import check_job_manifest
 
     modes = [mode for mode in WorkMode if named.get(str(mode)) not in (None, False)]
     if len(modes) > 1:
@@ -301,7 +301,7 @@ def one_document(path: str) -> dict[str, Any]:
 
 def _work_of_file(path: str, spec: Mapping[str, Any]) -> dict[str, Any]:
     """The work by the flags' names: `run: CMD`, `job: FILE`, `wait: true`. Raises BadInput."""
-    from kubectl_nodelife.controllers.upgrade.working import check_job_manifest
+    from kubectl_nodelife.controllers.upgrade.manifests import check_job_manifest
 
     work = _named_work(spec, "", f"{path}: spec")
     if work and "work" in spec:

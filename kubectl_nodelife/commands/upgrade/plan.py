@@ -11,7 +11,7 @@ from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_fi
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
-from kubectl_nodelife.commands.upgrade.leading import selected_names
+from kubectl_nodelife.commands.upgrade.run import selected_names
 from kubectl_nodelife.errors import EXIT_NO, Failed, NotFound
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.live_line import progress_bar
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
     from kubectl_nodelife.kube.node import Lease
-    from kubectl_nodelife.upgrade.plan_values import UpgradePlan
+    from kubectl_nodelife.upgrade.forecast import UpgradePlan
 
 
 FORMATS: Final = ("table", "wide", "json", "yaml", "name", "html", "markdown")
@@ -93,7 +93,7 @@ def planned(policy: UpgradePolicy, look: DrainLook) -> UpgradePlan:
 
 def check_named(policy: UpgradePolicy, nodes: Collection[str]) -> None:
     """Raises NotFound where the order names a node that is not there, to be left out as well."""
-    from kubectl_nodelife.controllers.upgrade.selection import named_nodes
+    from kubectl_nodelife.controllers.upgrade.claims import named_nodes
 
     for name in named_nodes(policy):
         if name not in nodes:

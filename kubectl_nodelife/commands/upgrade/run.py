@@ -2,29 +2,39 @@
 
 Read are the nodes and the run's Lease, and for `upgrade clean` what runs have made. An order
 changes the Lease, and waits until the leader has taken it up.
+
+Becoming the run's leader, in the foreground, is here as well. `nohup`, which is respected,
+systemd-run or a Job put it elsewhere.
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.flags import Connection, gathered_flags
 from kubectl_nodelife.commands.writing import environ, identity_of
-from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.errors import EXIT_FAILED, Failed
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
     from kubectl_nodelife.acts.carrier import LiveCarrier
     from kubectl_nodelife.acts.session import ActSession
+    from kubectl_nodelife.acts.upgrade.running import Opening
+    from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.controllers.upgrade.cleaning import LeftObject
     from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest
+    from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
+    from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
     from kubectl_nodelife.daemon.cluster_checks import Right
     from kubectl_nodelife.kube.node import Lease, Node
     from kubectl_nodelife.live.client import Client
+    from kubectl_nodelife.sim.upgrade_course import Course
 
 
 _NOT_FOUND = 404
@@ -159,8 +169,7 @@ async def order_session(
 
     from kubectl_nodelife.acts.carrier import LiveCarrier
     from kubectl_nodelife.acts.session import ActOrder, act_session
-    from kubectl_nodelife.acts.upgrade.lease import NAME
-    from kubectl_nodelife.acts.upgrade.run_edits import UPGRADE
+    from kubectl_nodelife.acts.upgrade.lease import NAME, UPGRADE
     from kubectl_nodelife.commands.cluster.direct import target_of
     from kubectl_nodelife.daemon.cluster_checks import Right
     from kubectl_nodelife.engine.workqueue import TokenBucket
@@ -186,7 +195,7 @@ async def ask_leader(
 
     Raises Refused where no run is open.
     """
-    from kubectl_nodelife.acts.upgrade.run_edits import asking, edit_run
+    from kubectl_nodelife.acts.upgrade.lease import asking, edit_run
 
     because = f"{request.verb} is asked for"
     lease = await edit_run(session, carrier, namespace, asking(request), because)
@@ -197,7 +206,7 @@ async def is_taken_up(session: ActSession, namespace: str, asked: Lease) -> bool
     """True if what was asked is struck off within the time in which a leader answers."""
     import asyncio
 
-    from kubectl_nodelife.acts.upgrade.run_edits import read_lease
+    from kubectl_nodelife.acts.upgrade.lease import read_lease
     from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_REQUEST
 
     text = (asked.metadata.annotations or {}).get(ANNOTATION_REQUEST)
@@ -215,7 +224,7 @@ async def is_taken_up(session: ActSession, namespace: str, asked: Lease) -> bool
 
 def has_holder(lease: Lease | None) -> bool:
     """True if the Lease names a holder, running or not. Raises Refused where no run is open."""
-    from kubectl_nodelife.acts.upgrade.run_edits import open_document
+    from kubectl_nodelife.acts.upgrade.lease import open_document
 
     open_document(lease)
     return bool(lease is not None and lease.spec.holder_identity)
@@ -223,3 +232,131 @@ def has_holder(lease: Lease | None) -> bool:
 
 def _note_held(action: object, because: str) -> None:
     terminal.note(f"held: {because}")
+
+
+NOT_PLANNED_ON: Final = ("VolumeAttachment", "CSINode")
+"""Kinds that the leader follows beside those that a plan reads."""
+
+WRITES_A_NODE: Final = 20
+"""PATCHes, canary, Lease and Job of one node, with a new try and a new leader."""
+
+
+class LeadFlags(NamedTuple):
+    """The flags of all verbs that lead."""
+
+    yes: bool
+    insecure: bool
+    lease_duration: str
+    assignments: tuple[str, ...]
+
+
+_LEAD_OPTIONS = (
+    click.option("--yes", "-y", is_flag=True, help="Do not ask."),
+    click.option(
+        "--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting; repeatable."
+    ),
+    click.option(
+        "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
+    ),
+    click.option(
+        "--lease-duration",
+        default="60s",
+        show_default=True,
+        metavar="DURATION",
+        help="How long a leader that does not renew keeps the Lease.",
+    ),
+)
+
+lead_flags = gathered_flags("lead", LeadFlags, _LEAD_OPTIONS)
+"""Gives a command these flags; its callback gets one argument, `lead`."""
+
+
+def lead_run(
+    policy: UpgradePolicy,
+    look: DrainLook,
+    opening: Opening,
+    connection: Connection,
+    flags: LeadFlags,
+) -> int:
+    """Lead the run in the foreground; the exit code. Raises NodelifeError."""
+    import asyncio
+
+    from kubectl_nodelife.acts.upgrade.running import LeadOrder
+    from kubectl_nodelife.acts.upgrade.running import lead as lead_the_run
+    from kubectl_nodelife.commands.cluster.direct import target_of
+    from kubectl_nodelife.kube.times import parse_duration
+
+    order = LeadOrder(
+        policy,
+        look.settings,
+        _ports(policy, look),
+        opening,
+        target_of(connection),
+        environ(),
+        identity_of(connection),
+        _most_writes(policy, look),
+        flags.insecure,
+        parse_duration(flags.lease_duration),
+    )
+    try:
+        return asyncio.run(lead_the_run(order, _write_line, terminal.warn))
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+def show_course(course: Course) -> int:
+    """Say what the leader of a played run decides, each line with its time; the exit code that
+    the run would have.
+    """
+    from kubectl_nodelife.acts.upgrade.sentences import sentences_of
+    from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
+    from kubectl_nodelife.engine.actions import RecordEvent
+
+    terminal.write("\n")  # after the plan
+    for at_ns, action in course.decided:
+        for line in sentences_of(action) if not isinstance(action, RecordEvent) else ():
+            _write_line(f"(dry run) {line}", at_ns)
+    if course.phase not in OVER and course.phase != RunPhase.PAUSED:
+        for name, hold in sorted(course.held.items()):
+            terminal.warn(f"node {name} is never claimed: {hold.because}")
+    failed = any(turn.failed for turn in course.turns.values())
+    return EXIT_FAILED if failed or course.phase not in OVER else 0
+
+
+def _ports(policy: UpgradePolicy, look: DrainLook) -> UpgradePorts:
+    from kubectl_nodelife.controllers.upgrade.fleet_counts import claims_of
+    from kubectl_nodelife.controllers.upgrade.ports import READS
+    from kubectl_nodelife.upgrade.ports import make_ports
+
+    snapshot = look.snapshot
+    read = {kind for kind in READS if kind in NOT_PLANNED_ON or snapshot.was_read(kind)}
+    claims = {node.uid: claims_of(node) for node in snapshot.nodes.values()}
+    return make_ports(policy, look.settings, read)._replace(planned_claims=claims)
+
+
+def selected_names(policy: UpgradePolicy, look: DrainLook) -> list[str]:
+    """The nodes that the run is about."""
+    from kubectl_nodelife.controllers.upgrade.claims import is_selected
+
+    return [name for name, node in look.snapshot.nodes.items() if is_selected(node, policy)]
+
+
+def _most_writes(policy: UpgradePolicy, look: DrainLook) -> int:
+    """Twice what a run over the nodes with their pods writes at most."""
+    nodes = selected_names(policy, look)
+    pods = sum(len(look.snapshot.pods_by_node.get(name, ())) for name in nodes)
+    return 2 * (WRITES_A_NODE * len(nodes) + pods) + 100
+
+
+def _write_line(text: str, at_ns: int | None = None) -> None:
+    """A line with its time, by default now; in a log, which may be days long, and on another day
+    than today, with its date too.
+    """
+    from kubectl_nodelife.report.screen import this_screen
+
+    now = time.localtime()
+    at = now if at_ns is None else time.localtime(at_ns / SECOND_NS)
+    is_short = this_screen().width and at[:3] == now[:3]
+    stamp = "%H:%M:%S" if is_short else "%Y-%m-%dT%H:%M:%S%z"
+    terminal.write(f"{time.strftime(stamp, at)} {terminal.printable(text)}\n")
+    terminal.flush()

@@ -1,8 +1,11 @@
-"""`kubectl nodelife upgrade start`: show the plan, ask, and lead the run."""
+"""`kubectl nodelife upgrade start`: show the plan, ask, and lead the run; and `upgrade prove`: only
+the proof, on nodes as they are.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -10,15 +13,17 @@ import click
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of
-from kubectl_nodelife.commands.upgrade.leading import (
+from kubectl_nodelife.commands.upgrade.plan import check_named, look_for_upgrade, planned, rendered
+from kubectl_nodelife.commands.upgrade.run import (
     LeadFlags,
     lead_flags,
     lead_run,
+    read_run,
     show_course,
 )
-from kubectl_nodelife.commands.upgrade.plan import check_named, look_for_upgrade, planned, rendered
-from kubectl_nodelife.commands.upgrade.run import read_run
-from kubectl_nodelife.errors import Failed, Refused
+from kubectl_nodelife.commands.writing import ActFlags
+from kubectl_nodelife.commands.writing import is_confirmed as is_confirmed_act
+from kubectl_nodelife.errors import BadInput, Failed, Refused
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
@@ -29,7 +34,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
     from kubectl_nodelife.kube.node import Node
     from kubectl_nodelife.sim.upgrade_course import Course
-    from kubectl_nodelife.upgrade.plan_values import UpgradePlan
+    from kubectl_nodelife.upgrade.forecast import UpgradePlan
 
 
 @click.command("start")
@@ -37,12 +42,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Say what is done when; send nothing but reads.")
 @lead_flags
 @connection_flags
-def start(
-    given: dict[str, Any],
-    dry_run: bool,
-    lead: LeadFlags,
-    connection: Connection,
-) -> int:
+def start(given: dict[str, Any], dry_run: bool, lead: LeadFlags, connection: Connection) -> int:
     """Upgrade nodes: show the plan, ask for the number of nodes, and lead the run to its end.
 
     The state of the run stands on the nodes and on its Lease: typed again after a crash, on any
@@ -90,9 +90,8 @@ def _prepare(
     """Show the plan, or the run that is gone on with. Raises NodelifeError."""
     import asyncio
 
-    from kubectl_nodelife.acts.upgrade.opening import check_start, strangers
-    from kubectl_nodelife.acts.upgrade.run_edits import document_or_refused
-    from kubectl_nodelife.controllers.upgrade.selection import is_selected
+    from kubectl_nodelife.acts.upgrade.lease import check_start, document_or_refused, strangers
+    from kubectl_nodelife.controllers.upgrade.claims import is_selected
     from kubectl_nodelife.outlook.upgrade_status import upgrade_status
     from kubectl_nodelife.report.formats import render
     from kubectl_nodelife.report.upgrade_status import UpgradeStatusPage
@@ -117,7 +116,7 @@ def _prepare(
 def _lead(
     policy: UpgradePolicy, prepared: _Prepared, connection: Connection, lead: LeadFlags
 ) -> int:
-    from kubectl_nodelife.acts.upgrade.opening import open_run
+    from kubectl_nodelife.acts.upgrade.lease import open_run
 
     async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
         return await open_run(session, carrier, prepared.nodes, policy)
@@ -152,3 +151,72 @@ def is_confirmed(yes: bool, nodes: int, server: str) -> bool:
         f"Type the number of nodes to be upgraded ({nodes}) to begin", default="", err=True
     )
     return str(typed).strip() == str(nodes)
+
+
+@click.command("prove")
+@click.argument("nodes", nargs=-1, metavar="NODE...")
+@click.option("--prove-timeout", metavar="DURATION", help="For the proof [5m].")
+@click.option("--ready-for", metavar="DURATION", help="Ready without a break for [1m].")
+@click.option("--canary-image", metavar="IMAGE", help="The canary's; else a pause image.")
+@click.option("--lease-namespace", metavar="NS", help="Of the run's Lease [kube-system].")
+@lead_flags
+@connection_flags
+def prove(
+    nodes: tuple[str, ...],
+    prove_timeout: str | None,
+    ready_for: str | None,
+    canary_image: str | None,
+    lease_namespace: str | None,
+    lead: LeadFlags,
+    connection: Connection,
+) -> int:
+    """Prove that nodes are usable: a canary pod is scheduled there, runs, and is stopped.
+
+    For new or repaired nodes, those too that a run has left Failed and cordoned: these stay
+    cordoned. Nobody is evicted; the node has a taint for minutes, and no mark of the proof stays.
+    Exits with 1 where a node is not proven. For one of a run under way: `resume --assume-done`.
+
+    \b
+    Examples:
+      kubectl nodelife upgrade prove worker-7
+      kubectl nodelife upgrade prove worker-7 worker-8 --canary-image registry.k8s.io/pause:3.10
+    """
+    from kubectl_nodelife.acts.upgrade.lease import open_run
+    from kubectl_nodelife.commands.cluster.drain import look_for_drain
+
+    if not nodes:
+        raise BadInput("no node is named", remedy="give NODE...")
+    flags: dict[str, Any] = {
+        "proveTimeout": prove_timeout,
+        "readyFor": ready_for,
+        "canaryImage": canary_image,
+        "leaseNamespace": lease_namespace,
+        "namespace": connection.namespace,
+    }
+    policy = proof_policy(nodes, flags)
+    look = look_for_drain(Where(connection, assignments=lead.assignments))
+    check_named(policy, look.snapshot.nodes)
+    if not _is_confirmed(nodes, str(look.source.get("server", "")), lead):
+        terminal.note("not confirmed: nothing was changed")
+        return 0
+    there = list(look.snapshot.nodes.values())
+
+    async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
+        return await open_run(session, carrier, there, policy, proof_only=True)
+
+    return lead_run(policy, look, opening, connection, lead)
+
+
+def proof_policy(nodes: Sequence[str], flags: Mapping[str, Any]) -> UpgradePolicy:
+    """The policy of a run that does nothing but prove these nodes, all at once. Raises BadInput."""
+    from kubectl_nodelife.controllers.upgrade.policy import policy_from
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    mode = {"work": {"mode": "nothing"}, "includeControlPlane": True, "maxParallel": len(nodes)}
+    return policy_from({"nodes": list(nodes), "maxUnavailable": len(nodes), **mode, **given})
+
+
+def _is_confirmed(nodes: tuple[str, ...], server: str, lead: LeadFlags) -> bool:
+    act = ActFlags(yes=lead.yes, dry_run="none", max_writes=0, insecure=lead.insecure)
+    many = f"{len(nodes)} nodes" if len(nodes) > 1 else f"node {nodes[0]}"
+    return is_confirmed_act(act, f"Taint {many} of {server} and run a canary there?", server)

@@ -17,8 +17,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.automaton import LEFT_TO_A_PERSON, NodeEvent, patch_marks
 from kubectl_nodelife.controllers.upgrade.claims import (
+    SLOTS,
+    VERDICTS,
     ClaimHold,
     ClaimStage,
     PoolPlace,
@@ -26,40 +27,42 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     UpgradeCandidate,
     choose_claims,
     claim_order,
+    is_control_plane,
     is_growing,
     next_step,
     pool_order,
     stage_of,
     step_width,
+    why_skipped,
+    why_too_few,
+    why_undrainable,
 )
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step
 from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
 from kubectl_nodelife.controllers.upgrade.gates import failed_and_down
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
+    LEFT_TO_A_PERSON,
     CordonOwner,
     NodeBefore,
+    NodeEvent,
     NodeMark,
     NodeState,
     absent_shield,
+    has_our_cordon,
     left_by_another,
     outdated,
+    patch_marks,
 )
-from kubectl_nodelife.controllers.upgrade.observed_nodes import named
+from kubectl_nodelife.controllers.upgrade.memory import KnownCost
+from kubectl_nodelife.controllers.upgrade.newcomers import named
 from kubectl_nodelife.controllers.upgrade.policy import fits, node_info, parse_window
-from kubectl_nodelife.controllers.upgrade.ports import PodKey
-from kubectl_nodelife.controllers.upgrade.selection import is_control_plane, why_undrainable
+from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey
 from kubectl_nodelife.controllers.upgrade.settling import csi_drivers
-from kubectl_nodelife.controllers.upgrade.skipping import (
-    REFILLS_NS,
-    ask_planner,
-    drain_cost,
-    why_no_candidate,
-)
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import MarkNode
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, parse_time
 from kubectl_nodelife.kube.wellknown import TAINT_NODE_UNSCHEDULABLE
 
 _OURS: Final = "nodelife.dev/"
@@ -68,11 +71,8 @@ _OURS: Final = "nodelife.dev/"
 def claim_node(p: UpgradePass, node: Node) -> None:
     """One PATCH: cordon, annotation, label, shield. The cordon is ours if this turned it on."""
     proof_only = p.document.proof_only
-    cordoned = node.spec.unschedulable
-    if proof_only:
-        cordon = CordonOwner.THEIRS if cordoned else CordonOwner.NONE
-    else:
-        cordon = CordonOwner.THEIRS if cordoned else CordonOwner.OURS
+    free = CordonOwner.NONE if proof_only else CordonOwner.OURS
+    cordon = CordonOwner.THEIRS if node.spec.unschedulable else free
     shields = p.policy.shield and not proof_only
     annotations, labels = absent_shield(node) if shields else ({}, {})
     earlier = left_by_another(node, p.document.run) if proof_only else None
@@ -137,15 +137,12 @@ CONTROL_PLANE: Final = "control plane"
 BY_ROOM: Final = "room"
 
 
-def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> tuple[str, str] | None:
-    """The hold on the claim of a named node now: (by what, why); None where there is none."""
+def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
+    """The hold on the claim of a named node now; None where there is none."""
     if p.document.proof_only:
-        return next(iter(p.gates.items()), None)
+        return next((ClaimHold(*gate) for gate in p.gates.items()), None)
     because = p.fleet.counts.hold(candidate.name)
-    if because:
-        return ("slots", because)
-    found = what_else_holds(p, candidate)
-    return (found.by, found.because) if found else None
+    return ClaimHold(SLOTS, because) if because else what_else_holds(p, candidate)
 
 
 def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
@@ -156,7 +153,7 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
     if p.lacks_work:
         return ClaimHold("work", p.lacks_work)
     if node.spec.unschedulable and p.fleet.slots_of(name) < 1:
-        return ClaimHold("slots", "cordoned nodes do not go first where no slot is free")
+        return ClaimHold(SLOTS, "cordoned nodes do not go first where no slot is free")
     because = _control_plane_hold(p, node) or p.fleet.zone_hold(name)
     if because:
         because += failed_and_down(p, p.readings[name].zone_key)
@@ -232,7 +229,7 @@ def _look_for_room(p: UpgradePass) -> None:
     for candidate in p.passed_over:
         if candidate.name in memory.roomless:
             found = hold_of(p, candidate)
-            if found is None or found[0] != BY_ROOM:
+            if found is None or found.by != BY_ROOM:
                 del memory.roomless[candidate.name]
 
 
@@ -343,9 +340,7 @@ def _flying(p: UpgradePass) -> dict[str, tuple[str, str]]:
 
 
 def _pool_in_turn(
-    p: UpgradePass,
-    candidates: list[UpgradeCandidate],
-    flying: dict[str, tuple[str, str]],
+    p: UpgradePass, candidates: list[UpgradeCandidate], flying: dict[str, tuple[str, str]]
 ) -> str | None:
     """The pool that was begun, else the first with a node in flight or claimable, control planes
     last; None for none.
@@ -499,10 +494,7 @@ def _hold_or_reserve(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold |
 
 
 def _choose(
-    p: UpgradePass,
-    stage: ClaimStage,
-    candidates: list[UpgradeCandidate],
-    in_pool: dict[str, str],
+    p: UpgradePass, stage: ClaimStage, candidates: list[UpgradeCandidate], in_pool: dict[str, str]
 ) -> None:
     step = p.next.step
     if not stage.wanted and not p.document.proof_only:
@@ -525,7 +517,7 @@ def _choose(
             len(in_pool),
             p.policy.max_parallel,
         )
-        p.holds.update({name: (hold.by, hold.because) for name, hold in held.items()})
+        p.holds.update(held)
         pass_over_roomless(p, held)
     if not chosen:
         return
@@ -535,3 +527,74 @@ def _choose(
     named_now = {name: named(p, p.nodes[name]) for name in chosen}
     p.memory.named |= named_now.keys()
     p.edit(step=replace(p.next.step, nodes={**kept, **named_now}))
+
+
+LOOKED_AT_NS: Final = 10 * MINUTE_NS
+LOOKED_AT_AGAIN_NS: Final = 60 * SECOND_NS
+REFILLS_NS: Final = 10 * SECOND_NS
+"""A budget that is at zero now refills within seconds, once a replacement is Ready."""
+
+
+def why_no_candidate(p: UpgradePass, node: Node) -> str:
+    """Why the node is not taken, whatever the drain planner says; "" where it may be."""
+    name = node.name
+    if name in p.strangers:
+        return p.strangers[name]
+    if name in p.document.given_back:
+        return p.document.given_back[name]
+    if p.document.proof_only and name in p.document.failed:
+        return "not proven"
+    policy, is_fresh = p.policy, p.fleet.is_fresh(name)
+    if p.document.proof_only:  # on nodes as they are: what is not Ready is waited for
+        left = left_by_another(node, p.document.run)
+        ours = left is not None and has_our_cordon(node, left)
+        policy = replace(policy, target=(), unhealthy="include", include_cordoned=ours)
+    if is_fresh and policy is p.policy:
+        why = p.readings[name].skipped
+    else:
+        why = why_skipped(node, policy, lease_is_fresh=is_fresh)
+    if not why and p.readings[name].is_control_plane and not p.document.proof_only:
+        why = why_too_few(p.control_planes)
+    if not why and _is_too_new(p, node):
+        return "made after the start of the run, which has no target"
+    return why
+
+
+def _is_too_new(p: UpgradePass, node: Node) -> bool:
+    """Without a target a node that came later may be what the upgrade brings about."""
+    born = node.metadata.creation_timestamp
+    if p.policy.target or p.document.proof_only or born is None or not p.document.started:
+        return False
+    return born > parse_time(p.document.started)
+
+
+def drain_cost(p: UpgradePass, candidate: UpgradeCandidate) -> KnownCost:
+    """The drain planner's verdict, from memory where that is young enough for an order."""
+    name, costs = candidate.name, p.memory.costs
+    known = costs.get(name)
+    if known is None or p.now_ns >= known.until_ns:
+        ask_planner(p, name)
+        known = costs[name]
+    if known.asked is not candidate:
+        found = known.verdict
+        seconds, pods = found.high_seconds, len(found.moving)
+        priced = candidate._replace(verdict=found.verdict, drain_seconds=seconds, moving_pods=pods)
+        known = costs[name] = known._replace(asked=candidate, priced=priced)
+    return known
+
+
+def _good_for_ns(verdict: DrainVerdict) -> int:
+    if verdict.waits:
+        return REFILLS_NS
+    return LOOKED_AT_NS if verdict.verdict in VERDICTS else LOOKED_AT_AGAIN_NS
+
+
+def ask_planner(p: UpgradePass, name: str) -> DrainVerdict:
+    """The drain planner's verdict now, given the nodes Draining; it is remembered."""
+    draining = [other for other in p.names_in(NodeState.DRAINING) if other != name]
+    draining += [other for other in p.claimed if other != name]
+    verdict = p.ports.drains.verdict(p.cache, name, draining, p.now_ns)
+    p.memory.costs[name] = KnownCost(
+        p.now_ns + _good_for_ns(verdict), verdict, why_undrainable(verdict, p.policy)
+    )
+    return verdict

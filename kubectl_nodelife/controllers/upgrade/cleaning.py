@@ -13,22 +13,16 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.automaton import (
-    CONTROLLER,
-    LEFT_TO_A_PERSON,
-    NodeEvent,
-    left_again,
-    patch_marks,
-    states_with,
-    transition,
-)
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
+    CONTROLLER,
     LABEL_RUN,
     LABEL_STATE,
+    LEFT_TO_A_PERSON,
     TAINT_OUTDATED,
     TAINT_UNPROVEN,
     CordonOwner,
+    NodeEvent,
     NodeMark,
     NodeState,
     Off,
@@ -36,17 +30,15 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     cordoned_by,
     has_our_cordon,
     is_uncordoned,
+    left_again,
     mark_of,
+    patch_marks,
     shield_off,
+    states_with,
+    transition,
     uncordon,
 )
-from kubectl_nodelife.engine.actions import (
-    Action,
-    DeleteCanary,
-    DeleteJob,
-    MarkNode,
-    NodeMarkPatch,
-)
+from kubectl_nodelife.engine.actions import Action, DeleteCanary, DeleteJob, MarkNode, NodeMarkPatch
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE

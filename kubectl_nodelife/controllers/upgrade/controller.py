@@ -14,13 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade import (
-    claiming,
-    ending,
-    gates,
-    requests,
-)
-from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent, states_with
+from kubectl_nodelife.controllers.upgrade import claiming, gates, leaving, requests
 from kubectl_nodelife.controllers.upgrade.cleaning import annotation_off, release_by_hand
 from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
@@ -29,34 +23,27 @@ from kubectl_nodelife.controllers.upgrade.document import (
     document_of,
 )
 from kubectl_nodelife.controllers.upgrade.draining import drain
-from kubectl_nodelife.controllers.upgrade.ending import soak
 from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
+from kubectl_nodelife.controllers.upgrade.leaving import fail
 from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
+    NodeEvent,
     NodeMark,
     NodeState,
+    states_with,
 )
 from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
-from kubectl_nodelife.controllers.upgrade.observed_nodes import (
-    ObservedNodes,
-    follow_gone_nodes,
-    follow_scale_down,
-)
+from kubectl_nodelife.controllers.upgrade.newcomers import follow_gone_nodes, follow_scale_down
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import (
-    READS,
-    HostState,
-    UpgradePorts,
-    WorkReport,
-)
+from kubectl_nodelife.controllers.upgrade.ports import READS, HostState, UpgradePorts, WorkReport
 from kubectl_nodelife.controllers.upgrade.proving import prove
-from kubectl_nodelife.controllers.upgrade.restoring import fail
-from kubectl_nodelife.controllers.upgrade.settling import settle
+from kubectl_nodelife.controllers.upgrade.settling import settle, soak
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
     HELD_NS,
     NAME,
     PASS_NS,
     REFUSED_NS,
+    ObservedNodes,
     UpgradePass,
 )
 from kubectl_nodelife.controllers.upgrade.working import work
@@ -219,7 +206,7 @@ class UpgradeController:
             _stand_still(p)
         elif document.phase in OVER:
             p.skipped = before.skipped if before is not None else {}
-            self.is_over = ending.clean_up(p)
+            self.is_over = leaving.clean_up(p)
         else:
             self._decide(p)
         return p.finish()
@@ -295,13 +282,13 @@ class UpgradeController:
                 fail(p, node, mark, "failed, as the run's document says")
             elif mark.state in STATES:
                 STATES[mark.state](p, node, mark)
-        ending.delete_idle_canaries(p)
+        leaving.delete_idle_canaries(p)
         gates.after_proofs(p)
         if not p.document.base_counts:
             p.edit(base_counts=p.next.base_counts or p.fleet.base_counts())
             return  # nothing is claimed before it is known from how many nodes is counted
         is_left = claiming.claim(p) if p.phase is not RunPhase.ABORTING else False
-        ending.end(p, is_left=is_left)
+        leaving.end(p, is_left=is_left)
 
     def _report_refused(self, p: UpgradePass) -> None:
         """Name each object on which a write was refused, until it is tried again."""
@@ -328,7 +315,7 @@ def _end_at_once(p: UpgradePass) -> bool:
     if p.flying or p.strangers or awaited:
         return False
     if p.phase is RunPhase.ABORTING:
-        ending.end(p, is_left=False)
+        leaving.end(p, is_left=False)
     elif requests.asks_to_stop(p):
         requests.take(p)
     return False

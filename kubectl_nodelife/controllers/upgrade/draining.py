@@ -12,10 +12,10 @@ from typing import Final
 from kubectl_nodelife.controllers.upgrade.counts import foreign_mark
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import HOLDS_CLAIMS_ALONE, holding
+from kubectl_nodelife.controllers.upgrade.leaving import give_back, hold
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.memory import EvictedPod
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
-from kubectl_nodelife.controllers.upgrade.restoring import give_back, hold
+from kubectl_nodelife.controllers.upgrade.ports import NO_END, DrainVerdict
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.controllers.upgrade.working import begin
 from kubectl_nodelife.engine.actions import EvictPod
@@ -32,7 +32,6 @@ NEVER_NS: Final = 60 * SECOND_NS
 """So long the planner must say that a drain cannot end before the node is given back."""
 OWN_GRACE: Final = -1
 """kubectl drain's --grace-period: the pod's own."""
-NO_END: Final = frozenset({"never", "refused"})
 
 
 def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:

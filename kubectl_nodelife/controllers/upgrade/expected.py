@@ -86,9 +86,7 @@ def measured(marks: Iterable[NodeMark]) -> MeasuredTimes:
     drains = [_between(m.claimed, m.work.started) for m in done if m.claimed and m.work.started]
     works = [_between(m.work.started, m.work.ended) for m in done if m.work.started]
     return MeasuredTimes(
-        len(works),
-        median_low(drains) if drains else None,
-        median_low(works) if works else None,
+        len(works), median_low(drains) if drains else None, median_low(works) if works else None
     )
 
 

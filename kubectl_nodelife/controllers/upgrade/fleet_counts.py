@@ -12,6 +12,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from kubectl_nodelife.controllers.upgrade.claims import (
+    is_control_plane,
+    is_selected,
+    pool_name,
+    why_skipped,
+    zone_name,
+)
 from kubectl_nodelife.controllers.upgrade.counts import (
     CLUSTER,
     CountedNode,
@@ -35,13 +42,6 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, ZoneStates
-from kubectl_nodelife.controllers.upgrade.selection import (
-    is_control_plane,
-    is_selected,
-    pool_name,
-    why_skipped,
-    zone_name,
-)
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.workqueue import as_float32
 from kubectl_nodelife.kube.node import Node, zone_key
@@ -318,3 +318,9 @@ class FleetCounts:
             return True
         share = as_float32(as_float32(down) / as_float32(size)) if size else 0.0
         return down > 2 and share >= as_float32(self._ports.zone_threshold)
+
+
+def claims_of(node: Node) -> tuple[str, str]:
+    """(InternalIP, provider id), as the node reports them now; "" for none."""
+    addresses = {a.type: a.address for a in reversed(node.status.addresses)}
+    return addresses.get("InternalIP", ""), node.spec.provider_id

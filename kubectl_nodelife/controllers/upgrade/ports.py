@@ -69,6 +69,10 @@ class HostState(msgspec.Struct, frozen=True, kw_only=True):
     pods_listed_ns: Mapping[str, int] | None = None
 
 
+NO_END: Final = frozenset({"never", "refused"})
+"""Verdicts of drains that never end."""
+
+
 class DrainVerdict(NamedTuple):
     """The drain planner's verdict on a node, with `drain-timeout` and the nodes Draining now.
 

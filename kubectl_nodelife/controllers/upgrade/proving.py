@@ -11,30 +11,32 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent
-from kubectl_nodelife.controllers.upgrade.canary import (
+from kubectl_nodelife.controllers.upgrade.leaving import (
     canary_of,
-    create_canary,
     delete_canary,
-    is_as_wanted,
-    wanted_canary,
+    end_proof,
+    fail,
+    hold,
+    leave_cordon,
+)
+from kubectl_nodelife.controllers.upgrade.manifests import (
+    ANNOTATION_SPEC,
+    Manifest,
+    canary_manifest,
+    canary_name,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
     TAINT_UNPROVEN,
     CordonOwner,
+    NodeEvent,
     NodeMark,
     is_cordoned_meanwhile,
     shield_off,
     unproven,
 )
 from kubectl_nodelife.controllers.upgrade.memory import ProofProgress
-from kubectl_nodelife.controllers.upgrade.restoring import (
-    end_proof,
-    fail,
-    hold,
-    leave_cordon,
-)
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.engine.actions import CreateCanary
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -255,3 +257,40 @@ def _release(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         labels=labels,
         remove=(unproven(mark.run),),
     )
+
+
+def wanted_canary(p: UpgradePass, node: Node, mark: NodeMark) -> Manifest:
+    """The manifest that this policy makes for the node."""
+    image = p.policy.canary_image
+    return canary_manifest(
+        node,
+        mark,
+        namespace=p.policy.namespace,
+        image=image,
+        deadline_s=int(p.policy.prove_timeout_ns) // SECOND_NS,
+        tolerates_cordon=mark.cordon == "theirs"
+        and (p.policy.include_cordoned or mark.earlier is not None),
+        template=p.policy.canary_template,
+    )
+
+
+def is_as_wanted(pod: Pod, manifest: Manifest) -> bool:
+    """True if the pod was made from this manifest; not one of an older `--canary-image`."""
+    wanted = manifest["metadata"]["annotations"][ANNOTATION_SPEC]
+    return bool((pod.metadata.annotations or {}).get(ANNOTATION_SPEC, wanted) == wanted)
+
+
+def create_canary(p: UpgradePass, node: Node, manifest: Manifest) -> None:
+    """POST it, where no write on it is under way."""
+    key = (p.policy.namespace, canary_name(node.uid))
+    if not p.is_under_way("Pod", key):
+        p.emit(
+            CreateCanary(
+                controller="upgrade",
+                because=f"proves that {node.name} can be scheduled to and runs pods",
+                namespace=key[0],
+                pod=key[1],
+                node=node.name,
+                manifest=manifest,
+            )
+        )

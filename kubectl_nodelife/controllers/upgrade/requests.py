@@ -10,7 +10,6 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.automaton import LEFT_TO_A_PERSON, NodeEvent
 from kubectl_nodelife.controllers.upgrade.claiming import control_plane_in_flight
 from kubectl_nodelife.controllers.upgrade.document import (
     ALL,
@@ -22,14 +21,16 @@ from kubectl_nodelife.controllers.upgrade.document import (
     Verb,
     request_on,
 )
+from kubectl_nodelife.controllers.upgrade.leaving import take_marks_off
 from kubectl_nodelife.controllers.upgrade.marks import (
+    LEFT_TO_A_PERSON,
     CordonOwner,
+    NodeEvent,
     NodeMark,
     WorkMark,
 )
-from kubectl_nodelife.controllers.upgrade.observed_nodes import named
+from kubectl_nodelife.controllers.upgrade.newcomers import named
 from kubectl_nodelife.controllers.upgrade.policy import node_info
-from kubectl_nodelife.controllers.upgrade.restoring import take_marks_off
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.node import Node
 

@@ -1,4 +1,5 @@
-"""Settling: is the node back? Checks S1 to S9, in this order; the first that fails is shown.
+"""Settling: is the node back? Checks S1 to S9, in this order; the first that fails is shown. And
+Soaking, in which it serves again and is watched for a while, before it is Done.
 
 Evidence must be newer than the end of the work by when the leader saw changes, not by comparing
 clocks: a node's Ready=True stands for a whole grace period after its kubelet fell silent.
@@ -11,18 +12,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent
+from kubectl_nodelife.controllers.upgrade.leaving import fail, hold, leave_cordon
 from kubectl_nodelife.controllers.upgrade.marks import (
     TAINT_OUTDATED,
     TAINT_UNPROVEN,
     CordonOwner,
+    NodeEvent,
     NodeMark,
     is_cordoned_meanwhile,
     is_uncordoned,
     outdated,
     unproven,
 )
-from kubectl_nodelife.controllers.upgrade.restoring import fail, hold, leave_cordon
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
@@ -273,3 +274,27 @@ def open_for_proof(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         add=(unproven(mark.run),),
         remove=(outdated(mark.run),),
     )
+
+
+def soak(p: UpgradePass, node: Node, mark: NodeMark) -> None:
+    """One pass over a node in Soaking: S2, S4, S5 and S7 must go on holding."""
+    if is_cordoned_meanwhile(node, mark):
+        leave_cordon(p, node, mark)
+        return
+    progress = p.progress(node.name, mark)
+    if p.clock_stands(node.name, mark):
+        progress.armed_ns = p.now_ns
+        return
+    broken = (
+        s2_is_fresh(p, node, mark)
+        or why_not_ready(node)
+        or s5_conditions(p, node, mark)
+        or s7_daemon_pods(p, node, mark)
+    )
+    progress.waits_for = broken
+    if broken:
+        fail(p, node, mark, f"broke after its release: {broken}")
+    elif p.is_over(progress.armed_ns, p.policy.node_soak_ns):
+        by_others = mark.cordon is CordonOwner.THEIRS
+        because = "cordoned by others" if by_others else "in service, and nothing broke"
+        p.advance(node, mark, NodeEvent.SOAKED, because)

@@ -3,50 +3,36 @@
 The intent of each try is written first, and the work begins once the cluster shows it. What a
 leader that comes later cannot know, whether a command ran, is settled by the node's target, by the
 person's word that a second run does no harm, or by a person.
-
-The Job that does the work on one node (`--job FILE`) is the user's manifest, bound to the node.
-`$(NODE)` and the other variables are put in wherever they stand in a text, a shell's among them:
-what a node says of itself must hold nothing that a shell would obey. Name, placement, tolerations
-of what a node under work is marked with, owner and deadline are ours; the rest is as the user wrote
-it. The Job is found again by its name: a second create is answered with 409.
-
-The variables are those of `--run`, too. A kubelet writes its own Node: its addresses, and its
-provider id where none is set. One that reported another machine's would have the operator's
-command go there. So an address is passed on only if it is one of a machine on a network, and both
-only if one Node alone claims them and they are what they were when the plan was made (or, of a node
-that came later, when it was first seen).
 """
 
 from __future__ import annotations
 
-import copy
-import ipaddress
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.automaton import NodeEvent
-from kubectl_nodelife.controllers.upgrade.canary import short_hash
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.gates import HOLDS_CLAIMS_ALONE, holding
+from kubectl_nodelife.controllers.upgrade.leaving import fail, hold
+from kubectl_nodelife.controllers.upgrade.manifests import (
+    UnsafeVariable,
+    job_manifest,
+    short_hash,
+    withheld_suffix,
+    work_variables,
+)
 from kubectl_nodelife.controllers.upgrade.marks import (
     LABEL_RUN,
-    TAINT_UNPROVEN,
+    NodeEvent,
     NodeMark,
     WorkMark,
     is_uncordoned,
 )
 from kubectl_nodelife.controllers.upgrade.memory import WorkProgress
 from kubectl_nodelife.controllers.upgrade.policy import WorkMode
-from kubectl_nodelife.controllers.upgrade.restoring import fail, hold
-from kubectl_nodelife.controllers.upgrade.selection import pool_name, zone_name
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import CreateJob, StartWork, StopWork, WorkDone
-from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time, parse_time
 from kubectl_nodelife.kube.workload import Job
@@ -327,7 +313,7 @@ def _by_waiting(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) 
 
 
 def _by_replacement(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
-    """Over when the object is gone (`observed_nodes.py`); here the command for it."""
+    """Over when the object is gone (`newcomers.py`); here the command for it."""
     p.progress(node.name, mark).waits_for = "the node is to be replaced"
     if not p.policy.work.command:
         return
@@ -372,206 +358,3 @@ def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgre
         fail(p, node, mark, f"the work did not end in time ({progress.waits_for})")
     else:
         next_try(p, node, mark, "it did not end in time")
-
-
-INTERNAL_IP: Final = "INTERNAL_IP"
-PROVIDER_ID: Final = "PROVIDER_ID"
-PLAIN: Final = re.compile(r"[A-Za-z0-9._:/@%+=,~\[\]-]*", re.ASCII)
-"""Nothing that a shell would obey."""
-_OPTION: Final = re.compile(r"(^|/)-")
-"""A provider id, or the last part of one, that a command would take for an option."""
-_NAMED: Final = 3
-
-
-class WorkVariables(NamedTuple):
-    """`values`: the environment; `withheld`: which of them are empty, and why."""
-
-    values: dict[str, str]
-    withheld: dict[str, str]
-
-
-def work_variables(p: UpgradePass, node: Node, mark: NodeMark) -> WorkVariables:
-    """The variables that are passed to the work on the node in this try."""
-    address, provider_id = claims_of(node)
-    before = p.memory.claims.get(node.uid, (address, provider_id))
-    others = [other for other in p.nodes.values() if other.uid != node.uid]
-    doubts = {
-        INTERNAL_IP: _doubt_address(address, before[0], others),
-        PROVIDER_ID: _doubt_provider_id(provider_id, before[1], others),
-    }
-    withheld = {name: why for name, why in doubts.items() if why}
-    values = {
-        "NODE": node.name,
-        "NODE_UID": node.uid,
-        PROVIDER_ID: "" if PROVIDER_ID in withheld else provider_id,
-        INTERNAL_IP: "" if INTERNAL_IP in withheld else address,
-        "POOL": pool_name(node, p.policy),
-        "ZONE": zone_name(node),
-        "RUN": mark.run,
-        "TRY": str(mark.try_),
-        "TARGET": ",".join(str(target) for target in p.policy.target),
-    }
-    return WorkVariables(values, withheld)
-
-
-def claims_of(node: Node) -> tuple[str, str]:
-    """(InternalIP, provider id), as the node reports them now; "" for none."""
-    addresses = {a.type: a.address for a in reversed(node.status.addresses)}
-    return addresses.get("InternalIP", ""), node.spec.provider_id
-
-
-def withheld_suffix(withheld: Mapping[str, str]) -> str:
-    """`; INTERNAL_IP is not given: ...`, "" for nothing."""
-    return "".join(f"; {name} is not given: {why}" for name, why in withheld.items())
-
-
-def _doubt_address(address: str, before: str, others: Iterable[Node]) -> str:
-    """Why the address is not passed on, "" where it is, or where there is none."""
-    if not address:
-        return ""
-    known = _ip(address)
-    if known is None:
-        return f"{address[:60]!r} is no address of a machine on a network"
-    if address != before:
-        return f"it was {before or 'unknown'} at the plan and is {address} now"
-    named = [node.name for node in others if known in _addresses(node)]
-    return f"{address} is reported by {_and_others(named)} too" if named else ""
-
-
-def _doubt_provider_id(provider_id: str, before: str, others: Iterable[Node]) -> str:
-    if PLAIN.fullmatch(provider_id) is None or _OPTION.search(provider_id):
-        return f"a shell might obey {provider_id[:60]!r}"
-    if provider_id != before:
-        return f"it was {before[:60] or 'unknown'} at the plan and is {provider_id[:60]} now"
-    named = [node.name for node in others if provider_id and node.spec.provider_id == provider_id]
-    return f"{provider_id[:60]} is claimed by {_and_others(named)} too" if named else ""
-
-
-def _addresses(node: Node) -> Iterator[str]:
-    """Every IP that the node reports, as whatever kind of address."""
-    return (known for a in node.status.addresses if (known := _ip(a.address)) is not None)
-
-
-def _and_others(names: list[str]) -> str:
-    return f"node {first_names(sorted(names), _NAMED)}"
-
-
-@lru_cache(maxsize=1 << 14)
-def _ip(text: str) -> str | None:
-    """The address in one spelling, None for what leads to no other machine, or to several."""
-    try:
-        found = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.scope_id is not None:
-            return None
-        found = found.ipv4_mapped or found
-    nowhere = found.is_loopback or found.is_unspecified or found.is_multicast or found.is_link_local
-    return None if nowhere else str(found)
-
-
-VARIABLES: Final = (
-    "NODE",
-    "NODE_UID",
-    "PROVIDER_ID",
-    "INTERNAL_IP",
-    "POOL",
-    "ZONE",
-    "RUN",
-    "TRY",
-    "TARGET",
-)
-_OF_THE_NODE: Final = frozenset(VARIABLES) - {"RUN", "TRY", "TARGET"}
-_REFERENCE = re.compile(r"\$\((" + "|".join(VARIABLES) + r")\)")
-_TOLERATIONS: Final = (
-    {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
-    {"key": TAINT_UNPROVEN, "operator": "Exists", "effect": "NoSchedule"},
-    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
-    {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
-)
-
-
-class UnsafeVariable(ValueError):
-    """A node's own words would be put into the manifest, and a shell may read them there."""
-
-
-def check_job_manifest(manifest: Any, on: str) -> None:
-    """Raises BadInput where it is no Job of batch/v1 with a pod template. `on`: its file."""
-    if not isinstance(manifest, dict) or (manifest.get("apiVersion"), manifest.get("kind")) != (
-        "batch/v1",
-        "Job",
-    ):
-        raise BadInput("is no Job of batch/v1", on=on)
-    template = (manifest.get("spec") or {}).get("template") or {}
-    if not (template.get("spec") or {}).get("containers"):
-        raise BadInput("its pod template has no containers", on=on)
-
-
-def job_manifest(
-    manifest: Mapping[str, Any],
-    name: str,
-    namespace: str,
-    variables: WorkVariables,
-    deadline_s: int,
-) -> dict[str, Any]:
-    """The Job for the node that the variables describe. `namespace`: where the manifest names none.
-
-    `deadline_s` holds where the manifest has none. Raises UnsafeVariable, for one that is withheld
-    as well.
-    """
-    job: dict[str, Any] = _fill(copy.deepcopy(dict(manifest)), variables)
-    values = variables.values
-    meta = job.setdefault("metadata", {})
-    meta.pop("generateName", None)
-    meta["name"] = name
-    meta.setdefault("namespace", namespace)
-    meta["ownerReferences"] = [
-        {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "name": values["NODE"],
-            "uid": values["NODE_UID"],
-            "blockOwnerDeletion": False,
-        }
-    ]
-    spec = job["spec"]
-    spec["podReplacementPolicy"] = "Failed"
-    spec.setdefault("activeDeadlineSeconds", deadline_s)
-    template = spec["template"]
-    for labelled in (meta, template.setdefault("metadata", {})):
-        labelled["labels"] = {**(labelled.get("labels") or {}), LABEL_RUN: values["RUN"]}
-    pod = template["spec"]
-    pod["tolerations"] = [*(pod.get("tolerations") or ()), *_TOLERATIONS]
-    _bind(pod, values["NODE"])
-    return job
-
-
-def _fill(value: Any, variables: WorkVariables) -> Any:
-    if isinstance(value, str):
-        return _REFERENCE.sub(lambda match: _checked(match[1], variables), value)
-    if isinstance(value, dict):
-        return {key: _fill(each, variables) for key, each in value.items()}
-    return [_fill(each, variables) for each in value] if isinstance(value, list) else value
-
-
-def _checked(name: str, variables: WorkVariables) -> str:
-    if name in variables.withheld:
-        raise UnsafeVariable(f"$({name}) is not given: {variables.withheld[name]}")
-    value = variables.values[name]
-    if name in _OF_THE_NODE and PLAIN.fullmatch(value) is None:
-        raise UnsafeVariable(f"$({name}) is {value[:60]!r}, which a shell might obey")
-    return value
-
-
-def _bind(pod: dict[str, Any], node: str) -> None:
-    """Only this node: terms are alternatives, so that each of them has to say so."""
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    affinity = pod.setdefault("affinity", {}).setdefault("nodeAffinity", {})
-    terms = (affinity.get(required) or {}).get("nodeSelectorTerms") or [{}]
-    ours = {"key": "metadata.name", "operator": "In", "values": [node]}
-    affinity[required] = {
-        "nodeSelectorTerms": [
-            {**term, "matchFields": [*(term.get("matchFields") or ()), ours]} for term in terms
-        ]
-    }

@@ -69,9 +69,7 @@ def update_run(action: UpdateRun, seen: KubeObject | None, now_ns: int) -> Conve
     return (yield from write(action, patch))
 
 
-def create(
-    action: CreateCanary | CreateJob, seen: KubeObject | None, now_ns: int
-) -> Conversation:
+def create(action: CreateCanary | CreateJob, seen: KubeObject | None, now_ns: int) -> Conversation:
     """POST of the manifest; one of that name that is there already will do."""
     result = yield from write(action, Post(*action.target, action.manifest))
     if result.code == CONFLICT and result.reason in ("", ALREADY_EXISTS):
@@ -79,9 +77,7 @@ def create(
     return result
 
 
-def delete(
-    action: DeleteCanary | DeleteJob, seen: KubeObject | None, now_ns: int
-) -> Conversation:
+def delete(action: DeleteCanary | DeleteJob, seen: KubeObject | None, now_ns: int) -> Conversation:
     """DELETE under the uid; a Job's pods go with it, for by default they would stay."""
     policy = "Background" if isinstance(action, DeleteJob) else ""
     call = Delete(*action.target, same(action, seen), propagation_policy=policy)

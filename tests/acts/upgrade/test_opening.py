@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.acts.upgrade.opening import differences
+from kubectl_nodelife.acts.upgrade.lease import differences
 from kubectl_nodelife.controllers.upgrade.document import RunDocument
 from kubectl_nodelife.controllers.upgrade.policy import policy_from, shown_policy
 

@@ -1,6 +1,6 @@
-"""`kubectl nodelife upgrade resume`: end a pause, and lead the run where no process does.
+"""`kubectl nodelife upgrade resume`, `abort` and `pause`: what a person asks of a run's leader.
 
-`go_on` is what `abort` does as well: ask the leader, or become it.
+`resume` and `abort` lead the run where no process does.
 """
 
 from __future__ import annotations
@@ -14,12 +14,16 @@ import click
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.flags import Callback, Connection, connection_flags
 from kubectl_nodelife.commands.upgrade.flags import given_mapping, policy_flags
-from kubectl_nodelife.commands.upgrade.leading import (
+from kubectl_nodelife.commands.upgrade.run import (
     LeadFlags,
+    ask_leader,
+    has_holder,
     lead_flags,
     lead_run,
+    order_flags,
+    order_session,
+    read_run,
 )
-from kubectl_nodelife.commands.upgrade.run import ask_leader, order_session, read_run
 from kubectl_nodelife.commands.writing import run_interruptible
 from kubectl_nodelife.errors import BadInput, NotFound, Refused
 from kubectl_nodelife.report import terminal
@@ -88,10 +92,7 @@ def _names(given: Iterable[str]) -> tuple[str, ...]:
 
 
 def go_on(
-    request: UpgradeRequest,
-    order: Mapping[str, Any],
-    connection: Connection,
-    lead: LeadFlags,
+    request: UpgradeRequest, order: Mapping[str, Any], connection: Connection, lead: LeadFlags
 ) -> int:
     """Have the leader do it, or lead the run and do it; the exit code. Raises NodelifeError.
 
@@ -100,8 +101,7 @@ def go_on(
     """
     import asyncio
 
-    from kubectl_nodelife.acts.upgrade.opening import check_image, order_text
-    from kubectl_nodelife.acts.upgrade.run_edits import open_document
+    from kubectl_nodelife.acts.upgrade.lease import check_image, open_document, order_text
     from kubectl_nodelife.controllers.upgrade.document import Verb
     from kubectl_nodelife.controllers.upgrade.policy import policy_of_spec, spec_digest, spec_with
 
@@ -137,7 +137,7 @@ def _opening(
     namespace: str,
 ) -> Opening:
     """Leaves the request on the Lease that is ours, and the flags that differ from the run's."""
-    from kubectl_nodelife.acts.upgrade.run_edits import (
+    from kubectl_nodelife.acts.upgrade.lease import (
         asking,
         edit_run,
         open_document,
@@ -158,7 +158,7 @@ def _looked(policy: UpgradePolicy, connection: Connection, lead: LeadFlags) -> D
     """The cluster. Raises Refused where its versions do not allow the target."""
     from kubectl_nodelife.commands.cluster.drain import look_for_drain
     from kubectl_nodelife.upgrade.findings import version_skew
-    from kubectl_nodelife.upgrade.plan_values import REFUSED_BY
+    from kubectl_nodelife.upgrade.forecast import REFUSED_BY
 
     look = look_for_drain(Where(connection, assignments=lead.assignments))
     for finding in version_skew(look.settings, policy):
@@ -209,3 +209,79 @@ async def _asked(
     """True if a leader is there and has taken it up."""
     async with order_session(connection, namespace, insecure=lead.insecure) as (session, carrier):
         return await ask_leader(session, carrier, namespace, request)
+
+
+@click.command("abort")
+@click.option("--now", is_flag=True, help="Cut the work off as well; its nodes are left Held.")
+@click.option("--because", default="", metavar="TEXT", help="The reason, which status shows.")
+@click.option(
+    "--lease-namespace",
+    default="kube-system",
+    show_default=True,
+    metavar="NS",
+    help="Where the run's Lease is.",
+)
+@click.option("--canary-image", metavar="IMAGE", help="The canary's; else the run's.")
+@lead_flags
+@connection_flags
+def abort(
+    now: bool,
+    because: str,
+    lease_namespace: str,
+    canary_image: str | None,
+    lead: LeadFlags,
+    connection: Connection,
+) -> int:
+    """End a run: give back what is drained, wait for work, prove what was worked on.
+
+    Nothing is rolled back on a machine. Nodes Failed or Held are left, and listed with kubectl's
+    lines. --now cuts the work off; those nodes stay cordoned and Held.
+
+    \b
+    Examples:
+      kubectl nodelife upgrade abort
+      kubectl nodelife upgrade abort --now --because wrong-image
+    """
+    from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
+    from kubectl_nodelife.daemon.enforce.announcer import user_and_host
+
+    reason = f"aborted by {user_and_host()}" + (f": {because}" if because else "")
+    request = UpgradeRequest(verb=Verb.ABORT, because=reason, by=user_and_host(), now=now)
+    given = {"canaryImage": canary_image} if canary_image else {}
+    return go_on(request, {**given, "leaseNamespace": lease_namespace}, connection, lead)
+
+
+@click.command("pause")
+@click.option("--because", default="", metavar="TEXT", help="The reason, which status shows.")
+@order_flags
+@connection_flags
+def pause(because: str, lease_namespace: str, insecure: bool, connection: Connection) -> int:
+    """Pause a run: nothing more is claimed, evicted or begun until `upgrade resume`.
+
+    What is in work is waited for, proven and released. Nobody need lead the run for it.
+
+    \b
+    Examples:
+      kubectl nodelife upgrade pause --because storage-rebuilds
+    """
+    from kubectl_nodelife.acts.upgrade.lease import edit_run, pause_request, pausing, read_lease
+    from kubectl_nodelife.daemon.enforce.announcer import user_and_host
+
+    reason = f"paused by {user_and_host()}" + (f": {because}" if because else "")
+
+    async def work() -> int:
+        session = order_session(connection, lease_namespace, insecure=insecure)
+        async with session as (opened, carrier):
+            lease = await read_lease(opened, lease_namespace)
+            if not has_holder(lease):
+                await edit_run(opened, carrier, lease_namespace, pausing(reason), reason)
+                terminal.write("paused; the run has no leader\n")
+                return 0
+            request = pause_request(reason, user_and_host())
+            if await ask_leader(opened, carrier, lease_namespace, request):
+                terminal.write("paused; what is in work is proven and released\n")
+                return 0
+            terminal.warn("the leader has not answered: the next leader of the run will pause it")
+            return 0
+
+    return run_interruptible(work)

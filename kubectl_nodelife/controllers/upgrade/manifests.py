@@ -1,0 +1,335 @@
+"""What is made for a node: the canary pod of its proof, and the Job of its work.
+
+The canary is a small pod that must be scheduled to one node, run there, and be stopped again. It
+goes through the scheduler and the kubelet like any pod: bound by affinity, not by nodeName. It
+tolerates the taint of the proof and what the node was tainted with before the run, meets restricted
+Pod Security, and ends by itself if it is not deleted.
+
+The Job (`--job FILE`) is the user's manifest, bound to the node. `$(NODE)` and the other variables
+are put in wherever they stand in a text, a shell's among them: what a node says of itself must hold
+nothing that a shell would obey. Name, placement, tolerations of what a node under work is marked
+with, owner and deadline are ours; the rest is as the user wrote it. The Job is found again by its
+name: a second create is answered with 409.
+
+The variables are those of `--run`, too. A kubelet writes its own Node: its addresses, and its
+provider id where none is set. One that reported another machine's would have the operator's
+command go there. So an address is passed on only if it is one of a machine on a network, and both
+only if one Node alone claims them and they are what they were when the plan was made (or, of a node
+that came later, when it was first seen).
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import ipaddress
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from kubectl_nodelife.controllers.upgrade.claims import pool_name, zone_name
+from kubectl_nodelife.controllers.upgrade.fleet_counts import claims_of
+from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, TAINT_UNPROVEN, NodeMark
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
+from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.names import first_names
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.wellknown import TAINT_NODE_UNSCHEDULABLE
+
+LABEL_CANARY: Final = "nodelife.dev/canary"
+ANNOTATION_SPEC: Final = "nodelife.dev/canary-spec"
+OWN_DEADLINE_S: Final = 300
+_KUBERNETES: Final = "node.kubernetes.io/"
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+Manifest = dict[str, Any]
+
+
+def short_hash(text: str) -> str:
+    """Eight hexadecimal digits, for names that are found again."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def canary_name(node_uid: str) -> str:
+    """The name of the node's canary."""
+    return f"nodelife-canary-{short_hash(node_uid)}"
+
+
+def canary_manifest(
+    node: Node,
+    mark: NodeMark,
+    *,
+    namespace: str,
+    image: str,
+    deadline_s: int,
+    tolerates_cordon: bool = False,
+    template: Mapping[str, Any] | None = None,
+) -> Manifest:
+    """The pod for the node. `template`: the user's own, of which only name, namespace, labels,
+    affinity, tolerations, owner and deadline are set.
+    """
+    pod: Manifest = copy.deepcopy(dict(template)) if template else {"spec": _small(image)}
+    pod["apiVersion"], pod["kind"] = "v1", "Pod"
+    meta = pod.setdefault("metadata", {})
+    meta.pop("generateName", None)
+    meta["name"], meta["namespace"] = canary_name(node.uid), namespace
+    meta["labels"] = {
+        **(meta.get("labels") or {}),
+        LABEL_RUN: mark.run,
+        LABEL_CANARY: canary_name(node.uid),
+    }
+    safe = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "true"}
+    annotations = {**(meta.get("annotations") or {}), **({} if template else safe)}
+    meta["ownerReferences"] = _owned_by(node.name, node.uid, controller=True)
+    spec = pod["spec"]
+    spec["tolerations"] = [
+        *(spec.get("tolerations") or ()),
+        *_tolerations(mark, tolerates_cordon=tolerates_cordon),
+    ]
+    spec.get("affinity", {}).get("nodeAffinity", {}).pop(_REQUIRED, None)
+    _bind(spec, node.name)
+    spec["activeDeadlineSeconds"] = deadline_s + OWN_DEADLINE_S
+    meta["annotations"] = {**annotations, ANNOTATION_SPEC: _digest(spec)}
+    return pod
+
+
+def _owned_by(name: str, uid: str, **more: bool) -> list[Manifest]:
+    """Owned by the node; a person's drain is not kept from deleting what has such an owner."""
+    node = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid}
+    return [{**node, **more, "blockOwnerDeletion": False}]
+
+
+def _bind(pod: Manifest, node: str) -> None:
+    """Only this node: terms are alternatives, so that each of them has to say so."""
+    affinity = pod.setdefault("affinity", {}).setdefault("nodeAffinity", {})
+    terms = (affinity.get(_REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    ours = {"key": "metadata.name", "operator": "In", "values": [node]}
+    affinity[_REQUIRED] = {
+        "nodeSelectorTerms": [
+            {**term, "matchFields": [*(term.get("matchFields") or ()), ours]} for term in terms
+        ]
+    }
+
+
+def _tolerations(mark: NodeMark, *, tolerates_cordon: bool) -> list[Manifest]:
+    found: list[Manifest] = [{"key": TAINT_UNPROVEN, "operator": "Exists", "effect": "NoSchedule"}]
+    for taint in mark.before.taints:
+        if not taint.key.startswith(_KUBERNETES):
+            same = {"operator": "Equal", "value": taint.value} if taint.value else {}
+            same = same or {"operator": "Exists"}
+            found.append({"key": taint.key, **same, "effect": taint.effect})
+    if tolerates_cordon:
+        found.append(
+            {"key": TAINT_NODE_UNSCHEDULABLE, "operator": "Exists", "effect": "NoSchedule"}
+        )
+    return found
+
+
+def _small(image: str) -> Manifest:
+    """A pod that asks for nearly nothing and may do nothing."""
+    container = {
+        "name": "canary",
+        "image": image,
+        "imagePullPolicy": "IfNotPresent",
+        "resources": {"requests": {"cpu": "1m", "memory": "16Mi"}, "limits": {"memory": "16Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+    return {
+        "containers": [container],
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": 1,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65534,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+    }
+
+
+def _digest(spec: Manifest) -> str:
+    """Of what the policy says of the pod, not of what the node does."""
+    of_node = ("affinity", "tolerations", "activeDeadlineSeconds")
+    of_policy = {key: value for key, value in spec.items() if key not in of_node}
+    return short_hash(json.dumps(of_policy, sort_keys=True))
+
+
+INTERNAL_IP: Final = "INTERNAL_IP"
+PROVIDER_ID: Final = "PROVIDER_ID"
+PLAIN: Final = re.compile(r"[A-Za-z0-9._:/@%+=,~\[\]-]*", re.ASCII)
+"""Nothing that a shell would obey."""
+_OPTION: Final = re.compile(r"(^|/)-")
+"""A provider id, or the last part of one, that a command would take for an option."""
+_NAMED: Final = 3
+VARIABLES: Final = (
+    "NODE",
+    "NODE_UID",
+    "PROVIDER_ID",
+    "INTERNAL_IP",
+    "POOL",
+    "ZONE",
+    "RUN",
+    "TRY",
+    "TARGET",
+)
+_OF_THE_NODE: Final = frozenset(VARIABLES) - {"RUN", "TRY", "TARGET"}
+_REFERENCE = re.compile(r"\$\((" + "|".join(VARIABLES) + r")\)")
+_TOLERATIONS: Final = (
+    {"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"},
+    {"key": TAINT_UNPROVEN, "operator": "Exists", "effect": "NoSchedule"},
+    {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
+    {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
+)
+
+
+class WorkVariables(NamedTuple):
+    """`values`: the environment; `withheld`: which of them are empty, and why."""
+
+    values: dict[str, str]
+    withheld: dict[str, str]
+
+
+def work_variables(p: UpgradePass, node: Node, mark: NodeMark) -> WorkVariables:
+    """The variables that are passed to the work on the node in this try."""
+    address, provider_id = claims_of(node)
+    before = p.memory.claims.get(node.uid, (address, provider_id))
+    others = [other for other in p.nodes.values() if other.uid != node.uid]
+    doubts = {
+        INTERNAL_IP: _doubt_address(address, before[0], others),
+        PROVIDER_ID: _doubt_provider_id(provider_id, before[1], others),
+    }
+    withheld = {name: why for name, why in doubts.items() if why}
+    values = {
+        "NODE": node.name,
+        "NODE_UID": node.uid,
+        PROVIDER_ID: "" if PROVIDER_ID in withheld else provider_id,
+        INTERNAL_IP: "" if INTERNAL_IP in withheld else address,
+        "POOL": pool_name(node, p.policy),
+        "ZONE": zone_name(node),
+        "RUN": mark.run,
+        "TRY": str(mark.try_),
+        "TARGET": ",".join(str(target) for target in p.policy.target),
+    }
+    return WorkVariables(values, withheld)
+
+
+def withheld_suffix(withheld: Mapping[str, str]) -> str:
+    """`; INTERNAL_IP is not given: ...`, "" for nothing."""
+    return "".join(f"; {name} is not given: {why}" for name, why in withheld.items())
+
+
+def _doubt_address(address: str, before: str, others: Iterable[Node]) -> str:
+    """Why the address is not passed on, "" where it is, or where there is none."""
+    if not address:
+        return ""
+    known = _ip(address)
+    if known is None:
+        return f"{address[:60]!r} is no address of a machine on a network"
+    if address != before:
+        return f"it was {before or 'unknown'} at the plan and is {address} now"
+    named = [node.name for node in others if known in _addresses(node)]
+    return f"{address} is reported by {_and_others(named)} too" if named else ""
+
+
+def _doubt_provider_id(provider_id: str, before: str, others: Iterable[Node]) -> str:
+    if PLAIN.fullmatch(provider_id) is None or _OPTION.search(provider_id):
+        return f"a shell might obey {provider_id[:60]!r}"
+    if provider_id != before:
+        return f"it was {before[:60] or 'unknown'} at the plan and is {provider_id[:60]} now"
+    named = [node.name for node in others if provider_id and node.spec.provider_id == provider_id]
+    return f"{provider_id[:60]} is claimed by {_and_others(named)} too" if named else ""
+
+
+def _addresses(node: Node) -> Iterator[str]:
+    """Every IP that the node reports, as whatever kind of address."""
+    return (known for a in node.status.addresses if (known := _ip(a.address)) is not None)
+
+
+def _and_others(names: list[str]) -> str:
+    return f"node {first_names(sorted(names), _NAMED)}"
+
+
+@lru_cache(maxsize=1 << 14)
+def _ip(text: str) -> str | None:
+    """The address in one spelling, None for what leads to no other machine, or to several."""
+    try:
+        found = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.scope_id is not None:
+            return None
+        found = found.ipv4_mapped or found
+    nowhere = found.is_loopback or found.is_unspecified or found.is_multicast or found.is_link_local
+    return None if nowhere else str(found)
+
+
+class UnsafeVariable(ValueError):
+    """A node's own words would be put into the manifest, and a shell may read them there."""
+
+
+def check_job_manifest(manifest: Any, on: str) -> None:
+    """Raises BadInput where it is no Job of batch/v1 with a pod template. `on`: its file."""
+    if not isinstance(manifest, dict) or (manifest.get("apiVersion"), manifest.get("kind")) != (
+        "batch/v1",
+        "Job",
+    ):
+        raise BadInput("is no Job of batch/v1", on=on)
+    template = (manifest.get("spec") or {}).get("template") or {}
+    if not (template.get("spec") or {}).get("containers"):
+        raise BadInput("its pod template has no containers", on=on)
+
+
+def job_manifest(
+    manifest: Mapping[str, Any],
+    name: str,
+    namespace: str,
+    variables: WorkVariables,
+    deadline_s: int,
+) -> dict[str, Any]:
+    """The Job for the node that the variables describe. `namespace`: where the manifest names none.
+
+    `deadline_s` holds where the manifest has none. Raises UnsafeVariable, for one that is withheld
+    as well.
+    """
+    job: dict[str, Any] = _fill(copy.deepcopy(dict(manifest)), variables)
+    values = variables.values
+    meta = job.setdefault("metadata", {})
+    meta.pop("generateName", None)
+    meta["name"] = name
+    meta.setdefault("namespace", namespace)
+    meta["ownerReferences"] = _owned_by(values["NODE"], values["NODE_UID"])
+    spec = job["spec"]
+    spec["podReplacementPolicy"] = "Failed"
+    spec.setdefault("activeDeadlineSeconds", deadline_s)
+    template = spec["template"]
+    for labelled in (meta, template.setdefault("metadata", {})):
+        labelled["labels"] = {**(labelled.get("labels") or {}), LABEL_RUN: values["RUN"]}
+    pod = template["spec"]
+    pod["tolerations"] = [*(pod.get("tolerations") or ()), *_TOLERATIONS]
+    _bind(pod, values["NODE"])
+    return job
+
+
+def _fill(value: Any, variables: WorkVariables) -> Any:
+    if isinstance(value, str):
+        return _REFERENCE.sub(lambda match: _checked(match[1], variables), value)
+    if isinstance(value, dict):
+        return {key: _fill(each, variables) for key, each in value.items()}
+    return [_fill(each, variables) for each in value] if isinstance(value, list) else value
+
+
+def _checked(name: str, variables: WorkVariables) -> str:
+    if name in variables.withheld:
+        raise UnsafeVariable(f"$({name}) is not given: {variables.withheld[name]}")
+    value = variables.values[name]
+    if name in _OF_THE_NODE and PLAIN.fullmatch(value) is None:
+        raise UnsafeVariable(f"$({name}) is {value[:60]!r}, which a shell might obey")
+    return value
