@@ -152,7 +152,8 @@ class BudgetLedger:
         """All pods are counted: check if the recorded status is that of a sync.
 
         A budget without any status was written by hand and gets one at once. A recorded failure
-        that the objects do not explain is kept: the controller saw more than was read.
+        that the objects do not explain is kept: the controller saw more than was read. It syncs
+        upon a pod's change alone: an owner that was scaled or deleted changes no status by itself.
         """
         status = self.budget.status
         if not status.conditions and not status.observed_generation:
@@ -162,25 +163,12 @@ class BudgetLedger:
             return
         if self._recorded_failure is None or any(self._failures.values()):
             self._recorded_failure = None
-            self.needs_sync = not self.is_stale() and self._differs(now_ns)
+            self.needs_sync = not self.is_stale() and self.healthy != status.current_healthy
         self._note(0)
 
     def is_stale(self) -> bool:
         """True if the status belongs to an older spec: no eviction until the controller has run."""
         return self.budget.status.observed_generation < self.budget.metadata.generation
-
-    def _differs(self, now_ns: int) -> bool:
-        old = self.budget.status
-        try:
-            expectation = self.expectation()
-        except SyncFailure:
-            return sync_failure(old) is None
-        new = computed_status(self.budget, expectation, self.healthy, self.disrupted, now_ns)
-        return (new.current_healthy, new.desired_healthy, new.disruptions_allowed) != (
-            old.current_healthy,
-            old.desired_healthy,
-            old.disruptions_allowed,
-        )
 
     def sync(self, at_ns: int, now_ns: int, *, reads_spec: bool = False) -> bool:
         """The controller writes the status; True if it allows another number than before.

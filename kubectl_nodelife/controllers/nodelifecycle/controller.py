@@ -117,8 +117,14 @@ class NodeLifecycleController:
         yield from self.reconcile(_MONITOR, cache, now_ns)
 
     def join(self, cache: Cache, now_ns: int) -> Actions:
-        """Take over from a running controller, see `memory.py`."""
+        """Take over from a running controller, see `memory.py`. NoSchedule taints that are not
+        those of their node's state, as right after an uncordon, are seen to by the first pass.
+        """
         self._loop_began_ns = now_ns
+        for name, node in cache.nodes.items():
+            marked = node.spec.taints or node.spec.unschedulable
+            if marked and any(no_schedule_pass(node, now_ns, None)):
+                self.memory.unworked.add(name)
         self.memory.look_at.update(cache.nodes)
         take_over(self.memory, cache, now_ns)
         self._joined_pass_ns = self.memory.joined_pass_ns
