@@ -238,14 +238,16 @@ def _workload(
         ],
         low=low,
         high=high,
-        without_acts=_other(without, workload),
-        with_settings_of_today=None if before is without else _other(before, workload),
+        without_acts=_other(without, workload, reading),
+        with_settings_of_today=None if before is without else _other(before, workload, reading),
     )
 
 
-def _other(reading: PlayReading, workload: ServedObject) -> OtherCourse:
+def _other(reading: PlayReading, workload: ServedObject, future: PlayReading) -> OtherCourse:
     outage = reading.outage(workload)
+    series, in_future = (each.played.levels.series(workload) for each in (reading, future))
     return OtherCourse(
+        is_same=not _differ(series, in_future),
         down=_word(outage) == FULL,
         at_zero_seconds=_span(outage.at_zero_ns),
         ready_at_end=reading.played.levels.series(workload)[-1].serving,

@@ -149,8 +149,10 @@ class PlayExtreme(_Document, frozen=True):
 
 
 class OtherCourse(_Document, frozen=True):
-    """How a workload fares in another play than the future; `down`: it goes down there."""
+    """How a workload fares in another play than the future; `down`: it goes down there; `is_same`:
+    as many pods are ready and serve as in the future, at the same times."""
 
+    is_same: bool
     down: bool
     at_zero_seconds: float
     ready_at_end: int

@@ -111,14 +111,17 @@ def _drain_words(drains: Sequence[DrainFuture]) -> Iterator[str]:
 
 
 def _loss_words(facts: OutcomeFacts) -> Iterator[str]:
-    down = [w for w in facts.workloads if w.outage == FULL]
-    degraded = [w for w in facts.workloads if w.outage == DEGRADED]
+    """What the acts do to workloads; what happens to them without the acts all the same is no news.
+    """
+    changed = [w for w in facts.workloads if not w.without_acts.is_same]
+    down = [w for w in changed if w.outage == FULL]
+    degraded = [w for w in changed if w.outage == DEGRADED]
     sets = any(act.is_setting for act in facts.acts)
     without = "with today's settings" if sets else "without it"
     if down:
         some = f"{len(down)} workloads are" if len(down) > 1 else f"{down[0].name} is"
         yield f"{some} down, {_how_long(down)}{_otherwise(down, without, sets)}"
-    saved = [w for w in facts.workloads if w.outage != FULL and compared(w).down]
+    saved = [w for w in changed if w.outage != FULL and compared(w).down]
     if saved:
         some = f"{len(saved)} workloads stay" if len(saved) > 1 else f"{saved[0].name} stays"
         yield f"{some} up, which {'go' if len(saved) > 1 else 'goes'} down {without}"

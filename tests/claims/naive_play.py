@@ -1,0 +1,156 @@
+"""Counts anew, from a dump and the records of a play alone, how many pods of each workload serve.
+
+It knows nothing of our code: a pod serves from its Ready condition on, until it is asked to go or
+its machine is lost. What a sentence says is held against these counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+Document = dict[str, Any]
+
+
+class Course(NamedTuple):
+    """A workload's pods that serve: since when how many, seconds; `pending`: without a node at the
+    end."""
+
+    points: list[tuple[float, int]]
+    pending: int
+
+    @property
+    def first(self) -> int:
+        return self.points[0][1]
+
+    @property
+    def last(self) -> int:
+        return self.points[-1][1]
+
+    @property
+    def lowest(self) -> int:
+        return min(count for _, count in self.points)
+
+    def goes_down(self) -> bool:
+        return self.first > 0 and self.lowest == 0
+
+    def loses(self) -> bool:
+        return self.lowest < self.first
+
+    def zero_spans(self, end: float) -> list[tuple[float, float]]:
+        """From when to when none serves."""
+        spans: list[tuple[float, float]] = []
+        after = [at for at, _ in self.points[1:]] + [end]
+        for (at, count), until in zip(self.points, after, strict=True):
+            if count == 0:
+                joins = bool(spans) and spans[-1][1] == at
+                spans = [*spans[:-1], (spans[-1][0], until)] if joins else [*spans, (at, until)]
+        return spans
+
+    def differs(self, other: Course, slack: float = 5.0) -> bool:
+        mine, theirs = self.points, other.points
+        if self.pending != other.pending or [c for _, c in mine] != [c for _, c in theirs]:
+            return True
+        return any(abs(a - b) > slack for (a, _), (b, _) in zip(mine, theirs, strict=True))
+
+
+class _Counter:
+    """The pods of a play."""
+
+    def __init__(self, items: Iterable[Document]) -> None:
+        self.workload: dict[str, str] = {}
+        self.node: dict[str, str] = {}
+        self.ready: dict[str, bool] = {}
+        self.leaving: set[str] = set()
+        self.off: set[str] = set()
+        self.points: dict[str, list[tuple[float, int]]] = {}
+        items = list(items)
+        for pod in (o for o in items if o["kind"] == "Pod"):
+            name = pod["metadata"]["name"]
+            self._add(name, _owner(pod), pod["spec"].get("nodeName", ""))
+            conditions = pod["status"].get("conditions", [])
+            self.ready[name] = any(
+                c["type"] == "Ready" and c["status"] == "True" for c in conditions
+            )
+            if pod["metadata"].get("deletionTimestamp"):
+                self.leaving.add(name)
+        for owner in set(self.workload.values()):
+            self.points[owner] = [(0.0, self._serving(owner))]
+
+    def _add(self, name: str, owner: str, node: str) -> None:
+        self.workload[name], self.node[name], self.ready[name] = owner, node, False
+
+    def _serving(self, owner: str) -> int:
+        return sum(
+            self.ready[pod] and pod not in self.leaving and self.node[pod] not in self.off
+            for pod, of in self.workload.items()
+            if of == owner
+        )
+
+    def take(self, record: Document) -> None:
+        """A record of the play."""
+        if record.get("error"):
+            return
+        action, about, detail = record["action"], record["object"], record["detail"]
+        name, event = about["name"], detail["reason"] if action == "RecordEvent" else ""
+        if event == "MachineLost":
+            self._lose(name)
+        elif event == "KubeletStarted":
+            self.off.discard(name)
+        elif event in ("Scheduled", "FailedScheduling") and name in self.node:
+            self.node[name] = "somewhere" if event == "Scheduled" else ""
+        elif action == "CreatePod":
+            self._add(name, detail["owner"], detail.get("node") or "")
+        elif action == "SetPodCondition" and detail["type"] == "Ready" and name in self.ready:
+            self.ready[name] = detail["status"] == "True"
+        elif action == "MarkPodNotReady" and name in self.ready:
+            self.ready[name] = False
+        elif action in ("DeletePod", "EvictPod") and name in self.workload:
+            self.leaving.add(name)
+            if detail.get("gracePeriodSeconds") == 0:
+                self._forget(name)
+        self._note_all(record["at"])
+
+    def _lose(self, machine: str) -> None:
+        self.off.add(machine)
+        for pod, node in self.node.items():
+            self.ready[pod] &= node != machine
+
+    def _forget(self, name: str) -> None:
+        self.leaving.discard(name)
+        for each in (self.workload, self.node, self.ready):
+            each.pop(name, None)
+
+    def _note_all(self, at: float) -> None:
+        for owner in set(self.workload.values()) | set(self.points):
+            self._note(owner, at)
+
+    def _note(self, owner: str, at: float) -> None:
+        points, now = self.points.setdefault(owner, [(0.0, 0)]), self._serving(owner)
+        if points[-1][1] == now:
+            return
+        if points[-1][0] == at and len(points) > 1:
+            points[-1] = (at, now)
+            if points[-2][1] == now:
+                points.pop()
+        else:
+            points.append((at, now))
+
+
+def _owner(pod: Document) -> str:
+    for owner in pod["metadata"].get("ownerReferences", []):
+        return str(owner["name"])
+    return str(pod["metadata"]["name"])
+
+
+def courses(items: Iterable[Document], records: Iterable[Document]) -> dict[str, Course]:
+    """Of each workload, by the name of its owner."""
+    counter = _Counter(items)
+    for record in records:
+        counter.take(record)
+    pending = [
+        counter.workload[pod]
+        for pod, node in counter.node.items()
+        if not node and pod not in counter.leaving
+    ]
+    return {owner: Course(points, pending.count(owner)) for owner, points in counter.points.items()}
