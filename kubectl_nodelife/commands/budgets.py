@@ -44,9 +44,7 @@ def budgets(
 
     found = look_for_drain(where, read)
     namespace = namespace_of(where, all_namespaces)
-    answer = survey(found.snapshot, namespace, pool_label)
-    if names:
-        answer = answer.only(names)
+    answer = survey(found.snapshot, namespace, pool_label, names)
     for warning in (*found.warnings, *answer.warnings):
         terminal.warn(warning)
     if not answer.budgets:

@@ -4,7 +4,8 @@ them. What unblocks a pod is in `remedies`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -12,11 +13,18 @@ from msgspec import field
 
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.world import Play
+from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod
 from kubectl_nodelife.kube.selectors import selector_fault
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
-from kubectl_nodelife.workloads.budgets import EvictionRefused, Expectation, rule_of, sync_failure
+from kubectl_nodelife.workloads.budgets import (
+    ALWAYS_ALLOW,
+    EvictionRefused,
+    Expectation,
+    rule_of,
+    sync_failure,
+)
 
 # What a budget is, worst first.
 NEVER: Final = "never"
@@ -76,9 +84,11 @@ def findings(
     expectation: Expectation | None,
     failure: str,
     floors: dict[tuple[str, str, str], int],
+    scaled_to_zero: Sequence[str] = (),
 ) -> Iterable[BudgetFinding]:
-    """Everything worth knowing about one budget. `failure`: why its arithmetic fails, or ""."""
-    yield from _selection(budget, pods, view)
+    """Everything worth knowing about one budget. `failure`: why its arithmetic fails, or "";
+    `scaled_to_zero`: workloads without pods whose pods it is for."""
+    yield from _selection(budget, pods, view, scaled_to_zero)
     recorded = sync_failure(budget.status)
     if recorded is not None or failure:
         yield BudgetFinding(
@@ -98,7 +108,7 @@ def findings(
 
 
 def _selection(
-    budget: PodDisruptionBudget, pods: list[Pod], view: BudgetView
+    budget: PodDisruptionBudget, pods: list[Pod], view: BudgetView, scaled_to_zero: Sequence[str]
 ) -> Iterable[BudgetFinding]:
     fault = selector_fault(budget.spec.selector)
     counted = budget.status.expected_pods
@@ -106,6 +116,8 @@ def _selection(
         yield BudgetFinding(f"its selector is malformed, {fault}: evictions pass it by")
     elif not pods and counted:
         yield BudgetFinding(f"it matches no pod that was read; its status counts {counted}")
+    elif not pods and scaled_to_zero:
+        yield BudgetFinding(f"it matches no pod: {first_names(scaled_to_zero, 3)} has none now")
     elif not pods:
         yield BudgetFinding(
             f"it matches no pod ({view.selector})", "correct the selector, or delete it"
@@ -120,7 +132,7 @@ def _members(
         yield BudgetFinding(
             f"{len(unready)} of its pods {'is' if len(unready) == 1 else 'are'} not Ready: "
             f"{', '.join(unready[:3])}",
-            "mend them; unhealthyPodEvictionPolicy: AlwaysAllow lets these alone be evicted",
+            _about_unready(unready[0], view),
         )
     if expectation is not None and expectation.unmanaged:
         yield BudgetFinding(
@@ -132,6 +144,14 @@ def _members(
             f"its status allows {view.allowed}, the objects give {view.counted}",
             "look again; if a second budget matches its pods, only one of the two is kept current",
         )
+
+
+def _about_unready(name: str, view: BudgetView) -> str:
+    """What to do about pods that are not Ready, which may be allowed to go themselves."""
+    if view.policy == ALWAYS_ALLOW or view.healthy >= view.desired > 0:
+        command = f"kubectl delete {subject('pod', name)} -n {shlex.quote(view.namespace)}"
+        return f"mend them, or let them be made anew, which the budget allows: {command}"
+    return "mend them; unhealthyPodEvictionPolicy: AlwaysAllow lets these alone be evicted"
 
 
 def _never(view: BudgetView, expectation: Expectation | None) -> Iterable[BudgetFinding]:

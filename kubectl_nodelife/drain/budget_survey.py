@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 from msgspec import field
-from msgspec.structs import replace
 
 from kubectl_nodelife.document import document
 from kubectl_nodelife.drain.budget_findings import (
@@ -29,17 +28,24 @@ from kubectl_nodelife.drain.budget_findings import (
 )
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.errors import NotFound
+from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import pool_of
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.selectors import format_selector
+from kubectl_nodelife.kube.selectors import format_selector, matches
 from kubectl_nodelife.kube.workload import (
+    Deployment,
     HorizontalPodAutoscaler,
     PodDisruptionBudget,
+    ReplicaSet,
+    StatefulSet,
 )
 from kubectl_nodelife.workloads.budget_ledger import standing
 from kubectl_nodelife.workloads.budgets import (
+    EvictionRefused,
     Expectation,
     count_healthy_pods,
+    decide_eviction,
     disruptions_allowed,
     expected_pods,
     rule_of,
@@ -75,24 +81,18 @@ class BudgetSurvey(msgspec.Struct, frozen=True, rename="camel"):
     pools: list[PoolView]
     warnings: list[str]
 
-    def only(self, names: Sequence[str]) -> BudgetSurvey:
-        """The survey with the budgets of these names alone. Raises NotFound."""
-        among = {view.name for view in self.budgets}
-        for name in names:
-            if name not in among:
-                raise NotFound("poddisruptionbudgets.policy", name, among=among)
-        kept = [view for view in self.budgets if view.name in names]
-        return replace(self, budgets=kept)
-
     def document(self) -> dict[str, Any]:
         """The BudgetList."""
         return document("BudgetList", **msgspec.to_builtins(self))
 
 
 def survey(
-    snapshot: PlanSnapshot, namespace: str | None = None, pool_label: str | None = None
+    snapshot: PlanSnapshot,
+    namespace: str | None = None,
+    pool_label: str | None = None,
+    names: Sequence[str] = (),
 ) -> BudgetSurvey:
-    """The budgets of a namespace, or of all."""
+    """The budgets of a namespace, or of all; of these names alone, if any. Raises NotFound."""
     budgets = [
         budget
         for budget in snapshot.all_of(PodDisruptionBudget)
@@ -103,6 +103,13 @@ def survey(
     views = [_view(snapshot, b, members[b.key], floors) for b in budgets]
     views.sort(key=lambda view: (STATES.index(view.state), view.namespace, view.name))
     double = _two_budgets(snapshot, budgets, members)
+    if names:
+        among = {view.name for view in views}
+        for name in names:
+            if name not in among:
+                raise NotFound("poddisruptionbudgets.policy", name, among=among)
+        views = [view for view in views if view.name in names]
+        double = {pod: two for pod, two in double.items() if not set(two).isdisjoint(names)}
     warnings = []
     if not snapshot.was_read("PodDisruptionBudget"):
         warnings.append("no budgets were read: nothing is known about the cluster's")
@@ -154,10 +161,32 @@ def _view(
         nodes=sorted({pod.spec.node_name for pod in asking}),
         undrainable=[],
     )
-    if view.state not in (OK, UNUSED):
-        view.undrainable = view.nodes
-    view.findings = list(findings(budget, pods, view, expectation, failure, floors))
+    refused = (pod for pod in asking if _is_refused(pod, budget, snapshot.now_ns))
+    view.undrainable = sorted({pod.spec.node_name for pod in refused})
+    empty = _scaled_to_zero(snapshot, budget) if view.state == UNUSED else []
+    view.findings = list(findings(budget, pods, view, expectation, failure, floors, empty))
     return view
+
+
+def _is_refused(pod: Pod, budget: PodDisruptionBudget, now_ns: int) -> bool:
+    """True if the budget refuses the pod's eviction now. One that is not Ready may go where the
+    budget says so, or has as many healthy pods as it needs."""
+    return isinstance(decide_eviction(pod, [budget], now_ns, dry_run=True), EvictionRefused)
+
+
+def _scaled_to_zero(snapshot: PlanSnapshot, budget: PodDisruptionBudget) -> list[str]:
+    """Workloads without pods whose pods the budget is for."""
+    owners: list[Deployment | StatefulSet | ReplicaSet]
+    owners = [*snapshot.all_of(Deployment), *snapshot.all_of(StatefulSet)]
+    owners += snapshot.all_of(ReplicaSet)
+    return [
+        f"{kind_of(owner)} {owner.name}"
+        for owner in owners
+        if owner.namespace == budget.namespace
+        and owner.spec.replicas == 0
+        and controller_of(owner.metadata) is None
+        and matches(budget.spec.selector, owner.spec.template.get("metadata", {}).get("labels"))
+    ]
 
 
 def _expectation(
@@ -234,7 +263,7 @@ def _pools(
     for name, budgets in double.items():
         namespace, _, pod_name = name.partition("/")
         pod = snapshot.find("Pod", namespace, pod_name)
-        if isinstance(pod, Pod) and pod.spec.node_name:
+        if isinstance(pod, Pod) and pod.spec.node_name and guarded(pod):
             combined = f"{namespace}/{'+'.join(budgets)}"
             blocking.setdefault(pod.spec.node_name, set()).add(combined)
     pools: dict[tuple[str, str], PoolView] = {}

@@ -55,11 +55,14 @@ class BudgetsPage:
 
 
 def _headline(survey: BudgetSurvey) -> str:
-    holding = [view for view in survey.budgets if view.undrainable]
+    double = {
+        (one.pod.partition("/")[0], name) for one in survey.two_budgets for name in one.budgets
+    }
+    holding = [v for v in survey.budgets if v.undrainable or (v.namespace, v.name) in double]
     many = counted(len(survey.budgets), "budget")
-    if not holding:
+    nodes = [node for pool in survey.pools for node in pool.undrainable]
+    if not nodes:
         return f"None of {many} keeps a node from being drained now."
-    nodes = {node for view in holding for node in view.undrainable}
     keep = "keeps" if len(holding) == 1 else "keep"
     first = holding[0]
     return (

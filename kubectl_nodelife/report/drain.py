@@ -90,7 +90,7 @@ def _noticed(plan: DrainPlan) -> Iterator[str]:
         yield f"{len(hit)} of {of} {has} no ready pod{how_long}"
     stranded = len(plan.stranded())
     if stranded:
-        yield f"{counted(stranded, 'pod')} {'find' if stranded > 1 else 'finds'} no node to land on"
+        yield f"{counted(stranded, 'pod')} {_find(stranded)} no node to land on"
 
 
 def consequences(plan: DrainPlan) -> Iterator[str]:
@@ -107,7 +107,14 @@ def consequences(plan: DrainPlan) -> Iterator[str]:
         losses = [f"{_name(pod)} ({', '.join(pod.data_lost)})" for pod in kept_here]
         yield f"emptyDir data lost{needed}: {first_names(losses, _NAMED)}"
     if plan.together is not None and plan.with_flags is None:
-        yield _together(plan.together, len(plan.nodes))
+        text, stranded = _together(plan.together, len(plan.nodes)), len(plan.stranded())
+        if stranded and plan.together:
+            text += f", though {counted(stranded, 'pod')} {_find(stranded)} no node to land on"
+        yield text
+
+
+def _find(count: int) -> str:
+    return "find" if count > 1 else "finds"
 
 
 def _together(names: Sequence[str], of: int) -> str:

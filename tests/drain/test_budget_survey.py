@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PodUnderTwo, survey
+from kubectl_nodelife.report.budgets import BudgetsPage
 from tests.drain.build import Json, budget, merged, node, pod, replica_set, snapshot
 
 POOL = {"metadata": {"labels": {"pool": "blue"}}}
@@ -140,3 +141,55 @@ def test_namespaces_and_what_was_not_read() -> None:
     assert [view.namespace for view in found.budgets] == ["other"]
     nothing = survey(snapshot(NODES, read={"Node", "Pod"}))
     assert nothing.warnings and not nothing.budgets
+
+
+UNREADY = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+
+
+@pytest.mark.parametrize(
+    "more, healthy, desired, undrainable, remedy",
+    [
+        pytest.param({}, 1, 1, ["a2"], "kubectl delete pod {} -n default", id="if-healthy"),
+        pytest.param({}, 1, 2, ["a1", "a2"], "AlwaysAllow lets these", id="too-few-are-healthy"),
+        pytest.param(
+            {"unhealthyPodEvictionPolicy": "AlwaysAllow"},
+            *(1, 2, ["a2"], "kubectl delete pod {} -n default"),
+            id="always-allow-is-set",
+        ),
+    ],
+)
+def test_a_node_with_only_an_unready_pod(
+    more: Json, healthy: int, desired: int, undrainable: list[str], remedy: str
+) -> None:
+    """canIgnorePDB apart, eviction.go lets an unready pod go where the budget needs no more."""
+    owner, sick, other, well = replica_set("web", "a1", "a1", "a2")
+    name = sick["metadata"]["name"]
+    guard = budget("g", "web", healthy=healthy, desired=desired, expected=3, minAvailable=desired)
+    guard["spec"] |= more
+    found = surveyed(owner, merged(sick, UNREADY), merged(other, UNREADY), well, guard)
+    (view,) = found.budgets
+    assert (view.state, view.undrainable) == ("blocking", undrainable)
+    (advice,) = [f.remedy or "" for f in view.findings if "not Ready" in f.what]
+    assert remedy.format(name) in advice
+
+
+def test_the_budget_of_a_workload_without_pods_is_not_to_be_deleted() -> None:
+    guard = budget("g", "web", healthy=0, desired=0, expected=0, maxUnavailable=1)
+    owner = deployment("web", 0)
+    owner["spec"]["template"] = {"metadata": {"labels": {"app": "web"}}}
+    (finding,) = surveyed(guard, owner).budgets[0].findings
+    assert finding.what == "it matches no pod: Deployment web has none now"
+    assert finding.remedy is None
+    (finding,) = surveyed(guard).budgets[0].findings
+    assert finding.remedy == "correct the selector, or delete it"
+
+
+def test_the_headline_counts_the_nodes_of_the_table() -> None:
+    """A pod under two budgets holds its node as well."""
+    guards = [
+        budget(name, "web", healthy=2, desired=1, expected=2, maxUnavailable=1) for name in "gh"
+    ]
+    found = surveyed(*replica_set("web", "a1", "a2"), *guards)
+    headline = next(iter(BudgetsPage(found).blocks(wide=False)))
+    assert str(headline).startswith("2 of 2 budgets keep 2 nodes from being drained now.")
+    assert sum(len(pool.undrainable) for pool in found.pools) == 2

@@ -93,9 +93,9 @@ class Both(_Document, frozen=True, omit_defaults=True):
     without_acts: float | None = None
 
     def rises(self) -> bool:
-        """True if it is higher in the future than without any act."""
+        """True if it is higher in the future than without any act, by a tenth at least."""
         without = self.baseline if self.without_acts is None else self.without_acts
-        return self.future > without
+        return round(self.future - without, 1) > 0
 
 
 class Verdict(_Document, frozen=True):
