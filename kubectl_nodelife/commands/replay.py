@@ -94,7 +94,8 @@ def _page(found: Traces, wanted: ReplayFilter, begin_ns: int, *, whole: bool) ->
     from kubectl_nodelife.report.replay import ReplayPage
 
     lines = timeline(found.sources, wanted)
-    return ReplayPage(lines, found.source, begin_ns, found.now_ns, found.warnings, whole=whole)
+    read = (found.source, begin_ns, found.now_ns, found.warnings)
+    return ReplayPage(lines, *read, whole=whole, nodes=found.sources.nodes)
 
 
 def _drain_traces(dump: Dump | None, connection: Connection) -> DrainTraces:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
 from kubectl_nodelife.outlook.replay.lines import FINISHED
 from kubectl_nodelife.outlook.replay.replay_line import ReplayLine
@@ -56,9 +57,12 @@ class ReplayPage:
         warnings: Sequence[str],
         *,
         whole: bool = True,
+        nodes: Sequence[Node] = (),
     ) -> None:
-        """`whole` False: the page shows the story of nodes alone; documents have all of it."""
+        """`whole` False: the page shows the story of nodes alone; documents have all of it.
+        `nodes`: as they are now."""
         self._whole = whole
+        self.spans = state_spans(lines, nodes)
         self.lines = lines
         self.source = source
         self.since_ns = since_ns
@@ -76,11 +80,11 @@ class ReplayPage:
             what = f"{counted(left, 'more line')} about pods and other objects (--all-events)"
             yield what if shown else f"Nothing about nodes; {what}"
         begin_ns = min((line.time_ns for line in self.lines), default=self.since_ns)
-        yield from lanes(state_spans(self.lines), begin_ns, self.until_ns)
+        yield from lanes(self.spans, begin_ns, self.until_ns)
 
     def _headlines(self) -> Iterator[str]:
         """Which nodes were not Ready, how many pods went, and where to read on."""
-        spans = [span for span in state_spans(self.lines) if span.state == NOT_READY]
+        spans = [span for span in self.spans if span.state == NOT_READY]
         names = list(dict.fromkeys(span.name for span in spans))
         still = [span for span in spans if span.end_ns is None]
         pods = {(line.namespace, line.name) for line in self.lines if _is_deletion(line)}
@@ -220,11 +224,13 @@ def lanes(spans: Sequence[StateSpan], begin_ns: int, end_ns: int) -> list[Block]
 def _bar_row(span: StateSpan, begin_ns: int, end_ns: int) -> list[object]:
     until_ns = end_ns if span.end_ns is None else span.end_ns
     lasted = human_duration(max(0, until_ns - span.begin_ns))
+    if span.end_ns is None:
+        lasted += " at most" if span.is_over else ", goes on"
     return [
         span.name,
         ColoredText(span.state, BAD if span.state == NOT_READY else WARN),
         _bar(span.begin_ns, until_ns, begin_ns, end_ns),
-        f"{lasted}, goes on" if span.end_ns is None else lasted,
+        lasted,
         span.what,
     ]
 

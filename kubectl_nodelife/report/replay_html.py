@@ -19,7 +19,7 @@ from kubectl_nodelife.outlook.replay.timeline import (
     STATES,
     TAINTED,
     ZONE,
-    state_spans,
+    StateSpan,
 )
 from kubectl_nodelife.report.html import LONGEST, Tick, render_page
 from kubectl_nodelife.report.replay import (
@@ -130,7 +130,7 @@ def _chart(replay: ReplayPage, folded: Sequence[FoldedLines], rows: int) -> Char
     last_ns = max(line.time_ns for line in lines)
     end_ns = max(last_ns, replay.until_ns, begin_ns + SECOND_NS)
     by_name, drawn, left = _chart_rows(folded, rows), [], _MOST_MARKS
-    bars = _bars(lines, begin_ns, end_ns)
+    bars = _bars(replay.spans, begin_ns, end_ns)
     for row, (name, happened) in enumerate(list(by_name.items())[:_MOST_CHART_ROWS]):
         on_top = sorted(happened[:left], key=lambda one: one[1].actor.kind == USER)
         marks = [_mark(one, line, begin_ns, end_ns) for one, line in on_top]
@@ -146,15 +146,16 @@ def _chart(replay: ReplayPage, folded: Sequence[FoldedLines], rows: int) -> Char
     return Chart(_WIDTH, height, _LEFT, _TOP, ticks, drawn, len(by_name) - len(drawn))
 
 
-def _bars(lines: Sequence[ReplayLine], begin_ns: int, end_ns: int) -> dict[str, list[StateBar]]:
+def _bars(spans: Sequence[StateSpan], begin_ns: int, end_ns: int) -> dict[str, list[StateBar]]:
     """Lane -> its bars, each state at a height of its own within the lane."""
     found: dict[str, list[StateBar]] = {}
-    for span in state_spans(lines):
+    for span in spans:
         until_ns = end_ns if span.end_ns is None else span.end_ns
         x, right = (float(_x(at_ns, begin_ns, end_ns)) for at_ns in (span.begin_ns, until_ns))
         zone = span.state == ZONE
         height = 0 if zone else STATES.index(span.state) * _BAR - 2 * _BAR
-        ends = "" if span.end_ns is None else f" to {clock(span.end_ns)}"
+        ends = " (over; until when is not known)" if span.is_over else ""
+        ends = ends if span.end_ns is None else f" to {clock(span.end_ns)}"
         what = f" {span.what}" if span.what else ""
         title = f"{span.state}{what} since {clock(span.begin_ns)}{ends}"[:_LONGEST_TITLE]
         bar = StateBar(f"{x:.1f}", f"{max(2.0, right - x):.1f}", height, _KINDS[span.state], title)

@@ -17,13 +17,13 @@ from tests.replay.told import ALL, at, event, node, wrote
 WEB = "web-5d8f9c7b6d"
 
 
-def running(name: str, on: str, made: float, ready: float | None) -> Pod:
+def running(name: str, on: str, made: float, ready: float | None, owned_by: str = WEB) -> Pod:
     """A pod of web, made and Ready at those seconds."""
     condition: dict[str, Any] = {"type": "Ready", "status": "False"}
     if ready is not None:
         since = format_time(at(ready))
         condition = {"type": "Ready", "status": "True", "lastTransitionTime": since}
-    owner = {"kind": "ReplicaSet", "name": WEB, "apiVersion": "apps/v1", "controller": True}
+    owner = {"kind": "ReplicaSet", "name": owned_by, "apiVersion": "apps/v1", "controller": True}
     obj = decode(
         "Pod",
         {
@@ -143,3 +143,49 @@ def test_a_pod_that_no_kubelet_told_of_left_when_its_owner_made_the_next() -> No
     found = review(running(f"{WEB}-new01", "b1", 7, 10), events=(bound,))
     (moved,) = found.pods
     assert (moved.left_ns, moved.node, moved.gap_s) == (at(7), "b1", 3.0)
+
+
+def made(seconds: float, name: str, owner: str = f"rs/shop/{WEB}") -> Any:
+    """The owner's Event about a pod that it has made."""
+    words = (owner, "SuccessfulCreate", f"Created pod: {name}")
+    return event(seconds, *words, by="replicaset-controller")
+
+
+def assigned(seconds: float, name: str, on: str) -> Any:
+    words = f"Successfully assigned shop/{name} to {on}"
+    return event(seconds, f"pod/shop/{name}", "Scheduled", words, by="default-scheduler")
+
+
+def test_the_next_nodes_drain_does_not_change_the_review_of_this_one() -> None:
+    """The replacement went with its node 100 s later: when it was Ready is not known, and that of
+    the pod which replaced it is not its own."""
+    before = review(running(f"{WEB}-new01", "b1", 6, 8), events=(killing(6, f"{WEB}-old01"),))
+    assert [p.gap_s for p in before.pods] == [2.0]
+    later = running(f"{WEB}-new02", "c1", 113, 121)
+    for told in (made(6, f"{WEB}-new01"), assigned(6, f"{WEB}-new01", "b1")):
+        (pod,) = review(later, events=(told, killing(6, f"{WEB}-old01"))).pods
+        assert (pod.replacement[-5:], pod.ready_ns) == ("new01", None)
+    (pod,) = review(
+        later, events=(assigned(6, f"{WEB}-new01", "b1"), killing(6, f"{WEB}-old01"))
+    ).pods
+    assert pod.node == "b1"
+
+
+def test_a_stateful_sets_pod_is_made_anew_under_its_name() -> None:
+    """Twice: the second time from another node."""
+    again = running("db-0", "c1", 113, 121, "db")
+    told = [made(seconds, "db-0", "rs/shop/db") for seconds in (36, 113)]
+    found = review(again, events=(*told, killing(6, "db-0")))
+    (pod,) = found.pods
+    assert (pod.owner, pod.replacement, pod.ready_ns) == ("db", "db-0", None)
+    (pod,) = review(again, events=(told[1], killing(6, "db-0"))).pods
+    assert pod.gap_s == 115.0, "nothing else was made"
+
+
+def test_an_owner_is_not_guessed_where_it_is_said() -> None:
+    """A Job named as the ReplicaSet's pods are, and one that the ReplicaSet makes."""
+    job = f"{WEB}-batch"
+    told = (made(4, f"{job}-old01", f"rs/shop/{job}"), killing(6, f"{job}-old01"))
+    found = review(running(f"{WEB}-new01", "b1", 6, 8), events=told)
+    (pod,) = found.pods
+    assert (pod.owner, pod.replacement) == (job, "")

@@ -101,3 +101,18 @@ def test_more_bars_than_a_screen_holds_are_counted() -> None:
     many = [StateSpan(f"n{i:02d}", "NotReady", "", at(0), at(1)) for i in range(MOST + 1)]
     assert lanes(many, at(0), at(2))[1] == "and 1 more bar (-o html has all)"
     assert lanes([], at(0), at(2)) == []
+
+
+def test_a_state_that_the_node_no_longer_shows_does_not_go_on() -> None:
+    """The Event of its end was not seen, or is gone."""
+    begun = event(5, "node/a1", "NodeNotSchedulable", by="kubelet", host="a1")
+    tainted = change(1, 10, "AddTaint", "node/a1", key=UNREACHABLE, effect="NoExecute")
+    sources = ReplaySources(changes=[tainted], events=[begun])
+    now = [node("a1")]
+    found = state_spans(timeline(sources, ALL), now)
+    assert [(s.state, s.is_over) for s in found] == [("tainted", True), ("cordoned", True)]
+    (table,) = lanes(found, at(0), at(60))
+    assert isinstance(table, Table)
+    assert [row[3] for row in table.rows] == ["50s at most", "55s at most"]
+    still = state_spans(timeline(sources, ALL), [node("a1", cordoned=True)])
+    assert [(s.state, s.is_over) for s in still] == [("tainted", True), ("cordoned", False)]

@@ -146,13 +146,24 @@ EARLY_NS: Final = 5 * SECOND_NS
 LATE_NS: Final = 10 * MINUTE_NS
 _RANDOM: Final = re.compile(r"-[a-z0-9]{5}$|-\d+$")
 """The suffix by which a ReplicaSet, a Job or a StatefulSet names a pod."""
+_SAME_POD_NS: Final = 2 * SECOND_NS
+"""How far the time at which a pod was made may be from that of the Event that says so."""
+
+
+class MadePod(NamedTuple):
+    """A pod that was made at that instant, and itself where it is there now."""
+
+    at_ns: int
+    key: tuple[str, str]
+    owner: str
+    pod: Pod | None
 
 
 class MovedPod(NamedTuple):
     """A pod that left the node. Instants in ns since the epoch, None where nothing shows them.
 
-    `owner`: its controller's name, taken from its own. `replacement`, `node`, `ready_ns`: the
-    pod that took its place, where, and since when it is Ready.
+    `owner`: its controller's name, taken from its own where nothing says it. `replacement`,
+    `node`, `ready_ns`: the pod that took its place, where, and since when it is Ready.
     """
 
     namespace: str
@@ -258,20 +269,39 @@ def _left(
 ) -> Iterable[MovedPod]:
     """The pods that were on the node and went, each at the first sign of it."""
     there = {pod.key for pod in pods if pod.spec.node_name == node}
+    owners = _owners(lines, pods)
     seen: set[tuple[str, str]] = set()
     for line in lines:
         key = (line.namespace, line.name)
         ours = line.kind == "Pod" and line.about_node == node and line.time_ns >= since_ns
         if ours and line.family in _LEFT and key not in seen and key not in there:
             seen.add(key)
-            yield MovedPod(*key, _RANDOM.sub("", line.name), line.time_ns, line.actor.name)
+            yield MovedPod(*key, _owner_of(key, owners), line.time_ns, line.actor.name)
     alive = {pod.key for pod in pods}
     # Bound to the node once, and gone: when is not known. The last ones bound stayed the longest.
     for line in reversed(lines):
         key = (line.namespace, line.name)
         if line.family == "schedule" and line.about_node == node and key not in seen | alive:
             seen.add(key)
-            yield MovedPod(*key, _RANDOM.sub("", line.name), None, "")
+            yield MovedPod(*key, _owner_of(key, owners), None, "")
+
+
+def _owners(lines: Sequence[ReplayLine], pods: Sequence[Pod]) -> dict[tuple[str, str], str]:
+    """Of each pod the owner's name, as the pod itself or the Event of its creation says it."""
+    owners = {
+        (line.namespace, name): line.identity[2]
+        for line in lines
+        if line.family == "create"
+        for name in line.names
+    }
+    for pod in pods:
+        owner = controller_of(pod.metadata)
+        owners[pod.key] = owner.name if owner is not None else ""
+    return owners
+
+
+def _owner_of(key: tuple[str, str], owners: Mapping[tuple[str, str], str]) -> str:
+    return owners[key] if key in owners else _RANDOM.sub("", key[1])
 
 
 def _with_replacements(
@@ -281,57 +311,57 @@ def _with_replacements(
 
     One that left at an unknown time, and was not replaced since the cordon, left before it.
     """
-    now = {pod.key: pod for pod in pods}
-    gone = {(pod.namespace, pod.name) for pod in left}
-    made = sorted(_made(lines, pods), key=lambda one: one[0])
-    taken: set[tuple[str, str]] = set()
+    left_ns = {(pod.namespace, pod.name): pod.left_ns for pod in left}
+    made = sorted(_made(lines, pods), key=lambda one: one.at_ns)
     found = []
     for pod in sorted(left, key=lambda one: (one.left_ns is None, one.left_ns or 0)):
-        for made_ns, key in made:
-            same_owner = key[0] == pod.namespace and _RANDOM.sub("", key[1]) == pod.owner
-            before = made_ns < (since_ns if pod.left_ns is None else pod.left_ns - EARLY_NS)
-            late = pod.left_ns is not None and made_ns > pod.left_ns + LATE_NS
-            old = key in gone and key not in now
-            if same_owner and key not in taken and not (before or late or old):
-                taken.add(key)
-                pod = _replaced(pod, made_ns, key, now.get(key), lines)
+        for number, one in enumerate(made):
+            before = one.at_ns < (since_ns if pod.left_ns is None else pod.left_ns - EARLY_NS)
+            late = pod.left_ns is not None and one.at_ns > pod.left_ns + LATE_NS
+            went_ns = left_ns.get(one.key, -1)
+            is_of_them = went_ns is None or went_ns > one.at_ns
+            same_owner = one.key[0] == pod.namespace and one.owner == pod.owner != ""
+            if same_owner and not (before or late or is_of_them):
+                del made[number]
+                pod = _replaced(pod, one, lines)
                 break
         if pod.left_ns is not None:
             found.append(pod)
     return found
 
 
-def _made(
-    lines: Sequence[ReplayLine], pods: Sequence[Pod]
-) -> Iterable[tuple[int, tuple[str, str]]]:
-    """(when, key) of every pod that was made: what is there now, and what Events show."""
-    keys = set()
+def _made(lines: Sequence[ReplayLine], pods: Sequence[Pod]) -> Iterator[MadePod]:
+    """Every pod that was made: what is there now, what Events of owners show, and what was bound.
+
+    A StatefulSet makes pods of one name again and again: each is one of its own.
+    """
+    owners = _owners(lines, pods)
+    known: dict[tuple[str, str], list[int]] = defaultdict(list)
     for pod in pods:
         if pod.metadata.creation_timestamp is not None:
-            keys.add(pod.key)
-            yield int(pod.metadata.creation_timestamp), pod.key
-    for line in lines:
-        for name in line.names if line.family == "create" else ():
-            if (line.namespace, name) not in keys:
-                keys.add((line.namespace, name))
-                yield line.time_ns, (line.namespace, name)
+            made_ns = int(pod.metadata.creation_timestamp)
+            known[pod.key].append(made_ns)
+            yield MadePod(made_ns, pod.key, _owner_of(pod.key, owners), pod)
+    created = [(li, name) for li in lines if li.family == "create" for name in li.names]
+    bound = [(li, li.name) for li in lines if li.family == "schedule" and li.kind == "Pod"]
+    for line, name in (*created, *bound):
+        key, at_ns = (line.namespace, name), line.time_ns
+        waited_ns = LATE_NS if line.family == "schedule" else _SAME_POD_NS
+        if all(not -_SAME_POD_NS <= at_ns - made_ns <= waited_ns for made_ns in known[key]):
+            known[key].append(at_ns)
+            yield MadePod(at_ns, key, _owner_of(key, owners), None)
 
 
-def _replaced(
-    pod: MovedPod,
-    made_ns: int,
-    key: tuple[str, str],
-    now: Pod | None,
-    lines: Sequence[ReplayLine],
-) -> MovedPod:
-    node, ready_ns = "", None
+def _replaced(pod: MovedPod, made: MadePod, lines: Sequence[ReplayLine]) -> MovedPod:
+    node, ready_ns, now = "", None, made.pod
     if now is not None:
         node, ready_ns = now.spec.node_name, _ready_since(now)
     else:
-        found = (li for li in lines if li.family == "schedule" and (li.namespace, li.name) == key)
+        bound = (li for li in lines if li.family == "schedule" and li.time_ns >= made.at_ns)
+        found = (li for li in bound if (li.namespace, li.name) == made.key)
         node = next((line.about_node for line in found), "")
-    left_ns = made_ns if pod.left_ns is None else pod.left_ns
-    return pod._replace(left_ns=left_ns, replacement=key[1], node=node, ready_ns=ready_ns)
+    left_ns = made.at_ns if pod.left_ns is None else pod.left_ns
+    return pod._replace(left_ns=left_ns, replacement=made.key[1], node=node, ready_ns=ready_ns)
 
 
 def _ready_since(pod: Pod) -> int | None:

@@ -400,7 +400,7 @@ def _leads_to(line: ReplayLine, other: ReplayLine) -> bool:
 class StateSpan(NamedTuple):
     """A state of a node or zone, in ns since the epoch. `what`: the taint, condition or state.
 
-    `end_ns` None: its end is not known.
+    `end_ns` None: its end is not known; `is_over`: the node shows that it has ended all the same.
     """
 
     name: str
@@ -408,10 +408,12 @@ class StateSpan(NamedTuple):
     what: str
     begin_ns: int
     end_ns: int | None
+    is_over: bool = False
 
 
-def state_spans(replay_lines: Iterable[ReplayLine]) -> list[StateSpan]:
-    """All states, by name, then in the order of STATES. `replay_lines` in the order of time."""
+def state_spans(replay_lines: Iterable[ReplayLine], nodes: Iterable[Node] = ()) -> list[StateSpan]:
+    """All states, by name, then in the order of STATES. `replay_lines` in the order of time;
+    `nodes`: as they are now, those that were read."""
     begun: dict[tuple[str, str, str], int] = {}
     found: list[StateSpan] = []
     for line in replay_lines:
@@ -423,8 +425,21 @@ def state_spans(replay_lines: Iterable[ReplayLine]) -> list[StateSpan]:
                 begun.setdefault(key, line.time_ns)
             elif key in begun:
                 found.append(StateSpan(*key, begun.pop(key), line.time_ns))
-    found += [StateSpan(*key, begin_ns, None) for key, begin_ns in begun.items()]
+    now = {node.name: node for node in nodes}
+    for key, begin_ns in begun.items():
+        span = StateSpan(*key, begin_ns, None)
+        node = now.get(span.name)
+        found.append(span._replace(is_over=node is not None and not _has(node, span)))
     return sorted(found, key=lambda span: (span.name, STATES.index(span.state), span.begin_ns))
+
+
+def _has(node: Node, span: StateSpan) -> bool:
+    """True unless the node shows that the state is over."""
+    if span.state == CORDONED:
+        return node.spec.unschedulable
+    if span.state == TAINTED:
+        return any(taint.key in span.what for taint in node.spec.taints)
+    return True
 
 
 def _changes(line: ReplayLine) -> Iterator[tuple[str, str, bool]]:
