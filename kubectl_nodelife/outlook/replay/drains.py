@@ -296,7 +296,7 @@ def _owners(lines: Sequence[ReplayLine], pods: Sequence[Pod]) -> dict[tuple[str,
     }
     for pod in pods:
         owner = controller_of(pod.metadata)
-        owners[pod.key] = owner.name if owner is not None else ""
+        owners[pod.key] = owner.name if owner is not None else owners.get(pod.key, "")
     return owners
 
 
