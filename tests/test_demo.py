@@ -52,6 +52,17 @@ def test_what_is_piped_is_at_most_120_columns_wide(tmp_path: Path, story: str) -
     assert [line for line in wide if not line.startswith(("$ ", "kubectl ", "echo "))] == []
 
 
+def test_the_story_that_is_told_first_fits_sixty_lines(tmp_path: Path) -> None:
+    """The zone is dark, what comes next is said, it comes, and all is well again."""
+    done = run(tmp_path, DEMO)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len((done.stdout + done.stderr).splitlines()) <= 60
+    assert "2 of 4 nodes are in trouble" in done.stdout and "FullDisruption" in done.stdout
+    confirmed = re.findall(r"confirmed +(MarkPodNotReady|ScheduleEviction)", done.stdout)
+    assert set(confirmed) == {"MarkPodNotReady", "ScheduleEviction"}
+    assert done.stderr.endswith("No node is in trouble.\n")
+
+
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="that story reboots nodes with kubectl")
 def test_the_story_of_an_upgrade_comes_to_its_end(tmp_path: Path) -> None:
     done = run(tmp_path, DEMO, "--story", "upgrade")

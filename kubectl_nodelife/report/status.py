@@ -231,9 +231,12 @@ class ExplanationPage:
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The answer in a line or two, then the questions with their sentences and sums."""
         yield "\n".join(_answer(self._explanation))
+        said = _in_first_line(self._explanation)
         for section in self._explanation.sections:
-            sentences = "\n".join(f"  {printable(s)}" for s in section.sentences)
-            yield f"{section.question}\n{sentences}"
+            sentences, said = section.sentences[said:], 0
+            if not sentences and not section.terms:
+                continue
+            yield "\n  ".join((section.question, *map(printable, sentences)))
             if section.terms:
                 yield Table(_TERM_COLUMNS, _term_rows(section))
 
@@ -252,12 +255,16 @@ class ExplanationPage:
         yield f"{e.kind.lower()}/{namespaced}{e.name}"
 
 
+def _in_first_line(explanation: Explanation) -> int:
+    """How many sentences of the first section the first line says, and no other line again."""
+    return 2 if explanation.kind == "Pod" else 1
+
+
 def _answer(explanation: Explanation) -> Iterable[str]:
     """The first words about the object, and what its first sum comes to."""
     sentences = [s for section in explanation.sections[:1] for s in section.sentences]
     name = f"{explanation.namespace}/{explanation.name}".removeprefix("/")
-    short = 2 if explanation.kind == "Pod" else 1
-    words = printable(" ".join(sentences[:short]))
+    words = printable(" ".join(sentences[: _in_first_line(explanation)]))
     question = next((s.question for s in explanation.sections[:1]), "")
     if explanation.kind == "Node" and question.startswith("What would the taint "):
         taint = question.removeprefix("What would the taint ").partition(" do to its pods")[0]
