@@ -1,7 +1,8 @@
 """Mutated events without end: the engine, its controllers and both hosts must survive them all.
 
 `python -m tests.hostile.fuzz --events 1000000 --seed 1` is the mode by hand, with `--enforce` for
-the host of the enforcing controllers, whose calls are answered by chance. Documents of generated
+the host of the enforcing controllers, whose calls are answered by chance, and `--renew-every` for
+daemons that live for longer, whose memory is told. Documents of generated
 clusters, and of the dumps in NODELIFE_DUMPS, are mutated one to three times each, go through a
 watch line as an API server would send it, and then through a daemon's inside. Any exception is a
 find, contained ones included, and so is what `beliefs.py` judges to be wrong; it is shrunk to the
@@ -16,9 +17,10 @@ import json
 import logging
 import os
 import random
+import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -339,19 +341,33 @@ def shrunk(
 
 
 def fuzz(
-    events: int, seed: int, seconds: float = float("inf"), make: type[Subject] = Subject
+    events: int,
+    seed: int,
+    seconds: float = float("inf"),
+    make: type[Subject] = Subject,
+    renewed_every: int = _RENEWED_EVERY,
+    looks: Callable[[int], None] = lambda played: None,
 ) -> int:
-    """Play so many events, or for so long; how many were played. Raises Find."""
+    """Play so many events, or for so long; how many were played. `renewed_every`: so many events
+    the daemon that begins lives. `looks` is told after each thousand. Raises Find.
+    """
     log = logging.getLogger("nodelife")
     level = log.level
     log.setLevel(logging.CRITICAL)  # what is contained is raised anyway
     try:
-        return _fuzz(events, seed, seconds, make)
+        return _fuzz(events, seed, seconds, make, renewed_every, looks)
     finally:
         log.setLevel(level)
 
 
-def _fuzz(events: int, seed: int, seconds: float, make: type[Subject]) -> int:
+def _fuzz(
+    events: int,
+    seed: int,
+    seconds: float,
+    make: type[Subject],
+    renewed_every: int,
+    looks: Callable[[int], None],
+) -> int:
     chance = random.Random(seed)
     source = steps_of(clusters(seed), chance)
     until = time.monotonic() + seconds
@@ -359,12 +375,14 @@ def _fuzz(events: int, seed: int, seconds: float, make: type[Subject]) -> int:
     for played in range(events):
         if time.monotonic() > until:
             return played
-        if len(steps) >= _RENEWED_EVERY:
+        if played % 1_000 == 0:
+            looks(played)
+        if subject.taken >= renewed_every:
             subject, steps = make(), []
-        steps.append(next(source))
+        steps = [*steps[-_RENEWED_EVERY:], next(source)]
         try:
             subject.take(steps[-1])
-            if len(steps) == _RENEWED_EVERY:
+            if subject.taken % _RENEWED_EVERY == 0:
                 subject.answer()
         except Exception as error:
             few = shrunk(steps, type(error), make)
@@ -390,18 +408,35 @@ def main() -> int:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--enforce", dest="host", action="store_const", const="enforce")
+    parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--renew-every", type=int, default=_RENEWED_EVERY)
     options = parser.parse_args()
     make = SUBJECTS[options.host or "dry-run"]
-    began = time.monotonic()
+    began, mebibytes = time.monotonic(), [resident_mebibytes()]
+
+    def looks(played: int) -> None:
+        mebibytes.append(resident_mebibytes())
+
     try:
-        played = fuzz(options.events, options.seed, make=make)
+        played = fuzz(
+            options.events, options.seed, options.seconds, make, options.renew_every, looks
+        )
     except Find as find:
         print(f"seed {options.seed}: {told(find)}")
         raise find.error from None
-    took_s = time.monotonic() - began
-    host = options.host or "dry-run"
-    print(f"{host}: {played} events of seed {options.seed} in {took_s:.0f}s: no exit")
+    took_s, host = time.monotonic() - began, options.host or "dry-run"
+    print(f"{host}: {played} events of seed {options.seed} in {took_s:.0f}s: no exit; ", end="")
+    print(f"MiB after a tenth {mebibytes[len(mebibytes) // 10]}, at most {max(mebibytes)}")
     return 0
+
+
+def resident_mebibytes() -> int:
+    """What this process holds of memory now; 0 where the kernel does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return 0
+    return pages * resource.getpagesize() >> 20
 
 
 if __name__ == "__main__":
