@@ -7,15 +7,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from kubectl_nodelife.controllers.upgrade.document import UnreadableDocument, document_of
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeMark, NodeState, encode_mark
+from kubectl_nodelife.controllers.upgrade.policy import policy_of_spec
+from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.decode import decode
+from kubectl_nodelife.kube.node import Lease
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import Ended, nodelife
 from tests.hostile.between import Act, Between, body_of, just_before
+from tests.hostile.parsers import RUN as RUN_OF_FUZZ
+from tests.hostile.parsers import mutation
 from tests.loopback import play, sandbox
 
 GENERATE = {"zones": 1, "nodesPerZone": 3, "podsPerNode": 1, "daemonSets": 0}
@@ -153,14 +162,34 @@ def test_of_two_operators_with_one_order_one_leads() -> None:
         assert told.count(f"node {name}: cordoned, now Draining") == 1, (one, two)
 
 
+def unreadable_documents(most: int) -> Iterator[str]:
+    """A run's document, mutated until nobody can say what it orders."""
+    chance, well_formed = random.Random(7), json.dumps(RUN_OF_FUZZ).encode()
+    while most:
+        text = mutation(well_formed, chance).decode(errors="replace")
+        annotations = {RUN: text}
+        lease = decode("Lease", {"metadata": {"name": "l", "annotations": annotations}})
+        assert isinstance(lease, Lease)
+        try:
+            found = document_of(lease)
+            if found is not None:
+                policy_of_spec(found.spec)
+        except (UnreadableDocument, NodelifeError):
+            most -= 1
+            yield text
+
+
 def test_a_hostile_document_on_the_lease_is_refused_with_a_line() -> None:
-    """Whoever may write the Lease cannot make `status`, `resume` or `start` fail by a bug."""
+    """Whoever may write the Lease cannot make `status`, `resume` or `start` fail by a bug, and
+    nothing is written for what nobody can read.
+    """
     texts = (
         "[]",
         "{",
         '{"run":5}',
         '{"run":"r","spec":' + "[" * 3000,
         '{"run":"r","spec":{"drain":[]}}',
+        *unreadable_documents(7),
     )
     between = Between()
     ended: list[Ended] = []
@@ -172,11 +201,14 @@ def test_a_hostile_document_on_the_lease_is_refused_with_a_line() -> None:
             for text in texts:
                 notes = {"metadata": {"annotations": {RUN: text}}}
                 await between.patch("Lease", ("kube-system", "kubectl-nodelife-upgrade"), notes)
-                for words in (("resume", *TERMS), ("status",)):
-                    where = (served.kubeconfig, served.folder)
-                    ended.append(await nodelife(*where, "upgrade", *words))
+                asked = (
+                    nodelife(served.kubeconfig, served.folder, "upgrade", *words)
+                    for words in (("resume", *TERMS), ("status",))
+                )
+                ended.extend(await asyncio.gather(*asked))
 
-    play(test)
+    play(test, 400)
     for one in ended:
         assert one.code in (0, 1, 2, 5), one
         assert "Traceback" not in one.err and "a bug in" not in one.err, one
+    assert [line for line in between.wrote if "/apis/authorization" not in line] == []
