@@ -184,11 +184,16 @@ _EVENT_FIELDS = {
 }
 
 
+_OTHER_DEFAULTS = frozenset(
+    {("policy/v1beta1", "PodDisruptionBudget"), ("extensions/v1beta1", "DaemonSet")}
+)
+
+
 def needs_mending(api_version: str, kind: Kind) -> bool:
     """True if that version differs from the one that the slices follow."""
-    return (kind.name == "PodDisruptionBudget" and api_version == "policy/v1beta1") or (
-        kind.name == "Event" and api_version.startswith("events.k8s.io/")
-    )
+    if kind.name == "Event":
+        return api_version.startswith("events.k8s.io/")
+    return (api_version, kind.name) in _OTHER_DEFAULTS
 
 
 def mended(api_version: str, kind: Kind, raw: dict[str, Any]) -> dict[str, Any]:
@@ -197,10 +202,15 @@ def mended(api_version: str, kind: Kind, raw: dict[str, Any]) -> dict[str, Any]:
         return raw
     if kind.name == "Event":
         return {_EVENT_FIELDS.get(key, key): value for key, value in raw.items()}
-    # An empty selector matches no pod in policy/v1beta1, and every pod in policy/v1.
     spec = raw.get("spec")
     if not isinstance(spec, dict):
         return raw
+    if kind.name == "DaemonSet":  # `SetDefaults_DaemonSet` of pkg/apis/extensions/v1beta1
+        strategy = spec.get("updateStrategy") or {}
+        if isinstance(strategy, dict) and strategy.get("type"):
+            return raw
+        return {**raw, "spec": {**spec, "updateStrategy": {"type": "OnDelete"}}}
+    # An empty selector matches no pod in policy/v1beta1, and every pod in policy/v1.
     selector = spec.get("selector")
     empty = isinstance(selector, dict) and not any(selector.values())
     return {**raw, "spec": {**spec, "selector": None}} if empty else raw

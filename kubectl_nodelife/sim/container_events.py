@@ -8,13 +8,15 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.kube.pod import Container, Pod, PodStatus, is_mirror_pod
+from kubectl_nodelife.engine.actions import Action, put_condition
+from kubectl_nodelife.engine.events import ConditionsChange
+from kubectl_nodelife.kube.pod import Container, Pod, PodCondition, PodStatus, is_mirror_pod
+from kubectl_nodelife.kubelet.conditions import need_to_reconcile_pod_readiness
 from kubectl_nodelife.kubelet.containers import (
     ContainerStep,
     generated,
@@ -38,6 +40,11 @@ class ContainerEvents:
         self._kubelets = managers.kubelets
         self._failing: list[ContainerEvent] = []
         self._kubelets.attend(on_run=self._runs, on_stop=self._stops)
+        self._listen()
+
+    def _listen(self) -> None:
+        self._api.on_pod(self._pod_changed)
+        self._api.on_pod_conditions(self._conditions_changed)
 
     def fork(self, managers: StatusManagers) -> ContainerEvents:
         """The same for a fork of the world."""
@@ -141,9 +148,15 @@ class ContainerEvents:
         *,
         is_terminal: bool = False,
     ) -> None:
-        """SetPodStatus, after a pod sync that found these containers in another state."""
+        """SetPodStatus, after a pod sync that found these containers in another state. What others
+        wrote to the pod's readiness gates counts (`generateAPIPodStatus`).
+        """
         machine = self._managers.of(pod.spec.node_name).machine
         now_ns, before = self._api.now_ns, machine.statuses[own.uid].status
+        for gate in pod.spec.readiness_gates:
+            written = pod.status.condition(gate.condition_type)
+            if written is not None:
+                before = replace(before, conditions=put_condition(before.conditions, written))
         status = generated(
             own.spec,
             stepped(own, before, names, step, now_ns),
@@ -188,23 +201,58 @@ class ContainerEvents:
 
     def _runs(self, pod: Pod) -> bool:
         """True if the start of the pod's containers is played here: its status manager has the
-        pod already, or an event keeps it from starting."""
+        pod already, the pod has readiness gates, calls of its kubelet fail, or an event keeps it
+        from starting."""
         failing = next((e for e in reversed(self._failing) if e.targets.match(pod)), None)
         if failing is not None and failing.step is not None:
             own = self._know(pod)
             self._set_pod_status(pod, own, _named(failing, own), failing.step, None)
             return True
-        if not self._managers.knows(pod):
+        ordinary = not (pod.spec.readiness_gates or self._managers.fails(pod.spec.node_name))
+        if ordinary and not self._managers.knows(pod):
             return False
+        if self._kubelets.terms.gates_are_set():
+            pod = self._gates_set(pod)
         own = self._know(pod)
         names = [container.name for container in own.spec.containers]
         self._set_pod_status(pod, own, names, ContainerStep("running"), None)
         return True
 
+    def _gates_set(self, pod: Pod) -> Pod:
+        """The pod once the controllers of its readiness gates have set them."""
+        conditions = pod.status.conditions
+        for gate in pod.spec.readiness_gates:
+            condition = PodCondition(type=gate.condition_type, status="True")
+            conditions = put_condition(conditions, condition)
+        if conditions is not pod.status.conditions:
+            pod = replace(pod, status=replace(pod.status, conditions=conditions))
+            self._api.put("Pod", pod, None)
+        return pod
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
+        """Another client wrote a pod's status: its readiness gates make the kubelet sync it at
+        once. Follows `HandlePodReconcile`.
+        """
+        if old is None or new is None or not new.spec.readiness_gates or self._kubelets.writes:
+            return
+        if new.status is old.status or not self._kubelets.alive(new.spec.node_name):
+            return
+        if new.status.phase == "Running" and need_to_reconcile_pod_readiness(
+            new, self._managers.rules
+        ):
+            own = self._know(new)
+            names = [container.name for container in own.spec.containers]
+            self._set_pod_status(new, own, names, ContainerStep("running"), cause)
+
+    def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
+        for change in changes:
+            self._pod_changed(*change)
+
     def _stops(self, pod: Pod, cause: Action | None) -> bool:
-        """True if the end of the pod is played here, as for all pods with recorded steps."""
+        """True if the end of the pod is played here, as for all pods with recorded steps, and on
+        a kubelet whose calls fail."""
         manager = self._managers.of(pod.spec.node_name)
-        if pod.uid not in manager.watched or is_mirror_pod(pod):
+        if is_mirror_pod(pod) or not (pod.uid in manager.watched or manager.failing):
             return False
         if pod.uid not in manager.stopped:
             manager.stopped.add(pod.uid)

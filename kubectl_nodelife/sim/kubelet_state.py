@@ -61,6 +61,10 @@ class KubeletTerms(msgspec.Struct, frozen=True):
         """How long after it was bound a pod is Ready; None: never."""
         return self.pod_start_ns
 
+    def gates_are_set(self) -> bool:
+        """True if other controllers set a pod's readiness gates by the time it starts."""
+        return False
+
     def goes_on_for(self, pod: Pod, now_ns: int) -> int | None:
         """How much longer a pod that was bound before now takes until it is Ready; None: never."""
         bound = pod.status.condition("PodScheduled")

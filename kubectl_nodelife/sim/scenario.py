@@ -21,6 +21,7 @@ from kubectl_nodelife.engine.pace import Pace, pace_of
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.decode import mended
 from kubectl_nodelife.kube.documents import looks_like_json, utf8, yaml_documents
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import find_kind, kind_of
@@ -415,7 +416,7 @@ def _objects(value: Any, at: FieldPath) -> tuple[KubeObject, ...]:
         text(meta.get("name"), place.key("metadata").key("name"))
         if kind is None:
             continue
-        obj = decode_at(kind.name, document, place)
+        obj = decode_at(kind.name, mended(version, kind, document), place)
         if kind.namespaced and not obj.namespace:
             obj = replace(obj, metadata=replace(obj.metadata, namespace="default"))
         why = refusal(obj)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
+from kubectl_nodelife.kube.decode import mended
 from kubectl_nodelife.kube.encode import encode, merge_patch
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import decode
@@ -316,7 +317,8 @@ class Script:
 
     def _create(self, event: ApplyEvent) -> None:
         kind = event.kind.name
-        obj = decode(kind, event.document)
+        version = event.document.get("apiVersion", "")
+        obj = decode(kind, mended(version, event.kind, event.document))
         if event.kind.namespaced and not obj.namespace:
             obj = replace(obj, metadata=replace(obj.metadata, namespace=event.namespace))
         obj = self._api.fill_in(as_created(obj))

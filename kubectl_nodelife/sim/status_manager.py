@@ -178,6 +178,11 @@ class StatusManagers:
             manager.news[own.uid] = PodNews(cause=cause)
         return own
 
+    def fails(self, node: str) -> bool:
+        """True if calls of that node's kubelet fail now."""
+        manager = self._managers.get(node)
+        return manager is not None and bool(manager.failing)
+
     def knows(self, pod: Pod) -> bool:
         """True if the kubelet's manager has the pod, or a change of it, already."""
         manager = self._managers.get(pod.spec.node_name)

@@ -107,6 +107,10 @@ class LearntTerms(KubeletTerms, frozen=True, kw_only=True):
             return None
         return max(0, took.pick(self.timing.ready) - age_ns)
 
+    def gates_are_set(self) -> bool:
+        """The times to Ready that were learnt include them."""
+        return True
+
     def goes_on_for(self, pod: Pod, now_ns: int) -> int | None:
         """As `starts_after`: its age counts."""
         return self.starts_after(pod)
