@@ -288,6 +288,8 @@ def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iter
         yield f"Ready is {ready.status}{reason} for {lasted}."
     if of_node.message:
         yield f"It says: {of_node.message}"
+    if of_node.broken:
+        yield f"What is broken there: {'; '.join(of_node.broken)}."
     if of_node.node.spec.taints:
         yield f"Its taints: {', '.join(str(t) for t in of_node.node.spec.taints)}."
     if of_node.node.spec.unschedulable:

@@ -113,6 +113,18 @@ class PodsOn(Sequence[Pod]):
         return self._pods
 
 
+_BROKEN: Final = {
+    "container runtime network not ready": "the network plugin (CNI)",
+    "CSINode": "storage (CSI): the kubelet cannot register the node's drivers",
+    "container runtime not ready": "the container runtime (CRI)",
+    "container runtime is down": "the container runtime (CRI)",
+    "container runtime status check": "the container runtime (CRI)",
+    "PLEG is not healthy": "the container runtime (CRI), which lists its containers too slowly",
+    "node is shutting down": "nothing: the machine is being shut down",
+}
+"""What the kubelet writes of a part that is not ready, and which part that is."""
+
+
 class NodeOutlook(msgspec.Struct, frozen=True):
     """One node's state and its foreseeable future.
 
@@ -181,6 +193,13 @@ class NodeOutlook(msgspec.Struct, frozen=True):
         if ready is None or ready.status == "True" or ready.reason in SILENT_REASONS:
             return ""
         return ready.message
+
+    @property
+    def broken(self) -> list[str]:
+        """The parts of a node that is not ready which its kubelet's message is about. Follows
+        `ReadyCondition` (pkg/kubelet/nodestatus/setters.go) and `runtimeState` (runtime.go there).
+        """
+        return list(dict.fromkeys(part for word, part in _BROKEN.items() if word in self.message))
 
     @property
     def sign_age_ns(self) -> int | None:

@@ -223,3 +223,20 @@ def test_services_are_only_unknown_where_none_was_read(ask: Ask) -> None:
     assert questions(ask, cluster, "node", "a1")[question] == "No Service selects a pod of it."
     said = ask(cluster, "explain", "node", "a1", kinds="nodes,pods,leases").out
     assert "Not known: no Service was read" in said
+
+
+@pytest.mark.parametrize(
+    ("message", "part"),
+    [
+        ("container runtime network not ready: NetworkReady=false reason:x message:y", "(CNI)"),
+        ("[container runtime is down, PLEG is not healthy: pleg was last seen]", "(CRI)"),
+        ("CSINode is not yet initialized", "(CSI)"),
+    ],
+)
+def test_a_node_that_is_not_ready_says_which_part_is_broken(
+    ask: Ask, message: str, part: str
+) -> None:
+    """The words are those of pkg/kubelet/runtime.go."""
+    ready = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": message}
+    told = questions(ask, [node("a1", status={"conditions": [ready]})], "node", "a1")
+    assert any(part in said for said in told.values() if "What is broken there" in said)

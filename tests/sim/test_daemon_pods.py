@@ -159,7 +159,7 @@ def test_daemonset_and_rollout_explain_why_it_hangs(
     assert cli.main(["rollout", "status", "daemonset", "agent", *flags]) == 0
     shown = capsys.readouterr().out
     assert "waits: 1 of maxUnavailable 1 in use: by n1" in shown
-    assert "not scheduled: 0/2 nodes are available: 1 Insufficient cpu" in shown
+    assert "not scheduled: n1 has 0.2 of cpu left and is asked for 0.5" in shown
     assert cli.main(["daemonset", "agent", "--nodes", *flags]) == 0
     assert "(not scheduled)" in capsys.readouterr().out
 
