@@ -8,8 +8,9 @@ import platform
 import re
 import shutil
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,11 +19,14 @@ from kubectl_nodelife.commands.flags import Connection, Output, connection_flags
 from kubectl_nodelife.errors import EXIT_DONE, EXIT_NO, NodelifeError
 
 if TYPE_CHECKING:
+    from kubectl_nodelife.live.client import Client
     from kubectl_nodelife.live.target import Target
     from kubectl_nodelife.report.doctor import Finding
 
 
 CLUSTER_SECONDS: Final = 10
+NODE_CONTROLLER: Final = "system:controller:node-controller"
+AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 _KUBECTL_SECONDS: Final = 10
 _OLDEST_KUBECTL: Final = 26
 """Minor version of the first kubectl that asks plugins for completion."""
@@ -36,7 +40,7 @@ def doctor(exit_code: bool, output: Output, connection: Connection) -> int:
     """Check the program, kubectl, completion, kubeconfig, cluster, clock, daemon and journal.
 
     Says of each what was found and what to do. Changes nothing, and starts nothing; the cluster
-    is asked for its version only.
+    is asked for its version only, and from v1.37 on for the role of its node controller.
 
     Before you uninstall: daemon stop --all, and completion uninstall. What the program has written
     for you stays, in ~/.cache/nodelife, ~/.local/state/nodelife and ~/.config/nodelife.
@@ -154,14 +158,75 @@ def _cluster(target: Target) -> Iterator[Finding]:
                       "set this machine's clock, by NTP for instance")  # fmt: skip
     else:
         yield Finding("clock", OK, f"within {seconds:.1f}s of the API server's")
+    if _reads_leases(version):
+        yield _node_controller(asyncio.run(_read_role(target)))
+
+
+def _reads_leases(version: str) -> bool:
+    from kubectl_nodelife.engine.profiles import parse_profile
+
+    try:
+        return parse_profile(version).has("lease_circuit_breaker")
+    except ValueError:
+        return False
+
+
+def _node_controller(role: dict[str, Any] | None) -> Finding:
+    """From v1.37 on a node is lost only after its Lease was read: where the controller may not do
+    that, none is. The API server keeps its roles up to date, unless an annotation forbids it.
+    """
+    from kubectl_nodelife.report.doctor import OK, WARNING, Finding
+
+    check, see = "node controller", f"see: kubectl get clusterrole {NODE_CONTROLLER} -o yaml"
+    if role is None:
+        return Finding(check, WARNING, f"ClusterRole {NODE_CONTROLLER} cannot be read: whether it "
+                       "lets Leases be read, without which no node is called lost, is not known",
+                       see)  # fmt: skip
+    annotations = (role.get("metadata") or {}).get("annotations") or {}
+    if not any(_lets_read_leases(rule) for rule in role.get("rules") or ()):
+        return Finding(check, WARNING, f"ClusterRole {NODE_CONTROLLER} does not let Leases be "
+                       "read: a kube-controller-manager that runs by it calls no silent node lost",
+                       f"kubectl annotate --overwrite clusterrole {NODE_CONTROLLER} {AUTOUPDATE}="
+                       "true, and restart an API server, which then mends it")  # fmt: skip
+    if annotations.get(AUTOUPDATE) == "false":
+        return Finding(check, WARNING, f"ClusterRole {NODE_CONTROLLER} has {AUTOUPDATE}=false: "
+                       "what newer releases need is not added to it", see)  # fmt: skip
+    return Finding(check, OK, f"ClusterRole {NODE_CONTROLLER} lets Leases be read")
+
+
+def _lets_read_leases(rule: dict[str, Any]) -> bool:
+    def has(field: str, word: str) -> bool:
+        return not {word, "*"}.isdisjoint(rule.get(field) or ())
+
+    every = has("apiGroups", "coordination.k8s.io") and has("resources", "leases")
+    return every and has("verbs", "get") and not rule.get("resourceNames")
+
+
+async def _read_role(target: Target) -> dict[str, Any] | None:
+    """The node controller's ClusterRole, None where it cannot be read."""
+    try:
+        async with _asking(target) as connected:
+            path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NODE_CONTROLLER}"
+            return dict(json.loads(await connected.read(path, retry=False)))
+    except (NodelifeError, ValueError):
+        return None
 
 
 async def _ask_version(target: Target) -> tuple[str, int]:
+    from kubectl_nodelife.live.clock import steady_ns
+
+    async with _asking(target) as connected:
+        answer = json.loads(await connected.read("/version", retry=False))
+        return str(answer["gitVersion"]), connected.clock.skew_ns(steady_ns(), time.time_ns())
+
+
+@asynccontextmanager
+async def _asking(target: Target) -> AsyncIterator[Client]:
+    """A client that waits no longer than CLUSTER_SECONDS."""
     import msgspec
 
     from kubectl_nodelife.live.auth import Session
     from kubectl_nodelife.live.client import Client
-    from kubectl_nodelife.live.clock import steady_ns
 
     limit_ns = CLUSTER_SECONDS * 1_000_000_000
     asked = msgspec.structs.replace(
@@ -169,8 +234,7 @@ async def _ask_version(target: Target) -> tuple[str, int]:
     )
     connected = Client(Session(asked, os.environ))
     try:
-        answer = json.loads(await connected.read("/version", retry=False))
-        return str(answer["gitVersion"]), connected.clock.skew_ns(steady_ns(), time.time_ns())
+        yield connected
     finally:
         await connected.close()
 

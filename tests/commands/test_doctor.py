@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -95,3 +96,54 @@ def test_a_clock_that_is_off_is_told(
     monkeypatch.setattr(doctor, "_ask_version", five_seconds_off)
     found = checks(capsys, "--server", "http://127.0.0.1:9")
     assert found["clock"]["found"] == "5.0s off the API server's"
+
+
+READS = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list"]}
+
+
+def role(*rules: dict[str, Any], **annotations: str) -> dict[str, Any]:
+    return {"metadata": {"annotations": annotations}, "rules": list(rules)}
+
+
+NOT_RECONCILED = {"rbac.authorization.kubernetes.io/autoupdate": "false"}
+
+
+@pytest.mark.parametrize(
+    ("shown", "result", "words"),
+    [
+        (role(READS), "ok", "lets Leases be read"),
+        (role({**READS, "verbs": ["*"]}), "ok", "lets Leases be read"),
+        (role({**READS, "verbs": ["list", "watch"]}), "warning", "calls no silent node lost"),
+        (role({**READS, "resourceNames": ["x"]}), "warning", "calls no silent node lost"),
+        (role(READS, **NOT_RECONCILED), "warning", "autoupdate=false"),
+        (None, "warning", "cannot be read"),
+    ],
+)
+def test_whether_the_node_controller_may_read_leases(
+    shown: dict[str, Any] | None,
+    result: str,
+    words: str,
+    capsys: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def version(target: object) -> tuple[str, int]:
+        return "v1.37.2", 0
+
+    async def read(target: object) -> dict[str, Any] | None:
+        return shown
+
+    monkeypatch.setattr(doctor, "_ask_version", version)
+    monkeypatch.setattr(doctor, "_read_role", read)
+    found = checks(capsys, "--server", "http://127.0.0.1:9")["node controller"]
+    assert found["result"] == result
+    assert words in found["found"]
+
+
+def test_before_v1_37_nobody_asks_for_that_role(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def version(target: object) -> tuple[str, int]:
+        return "v1.36.3", 0
+
+    monkeypatch.setattr(doctor, "_ask_version", version)
+    assert "node controller" not in checks(capsys, "--server", "http://127.0.0.1:9")

@@ -1,6 +1,6 @@
 """Kubernetes' own end-to-end tests pass with our daemon in place of the controllers.
 
-All specs of v1.36.3 that pass with the real controllers: DaemonSets, ControllerRevisions, NoExecute
+All specs of v1.37.2 that pass with the real controllers: DaemonSets, ControllerRevisions, NoExecute
 taints and the pod garbage collector. They run on three stands side by side, each with an API
 server, nodes and a daemon of its own, since they are serial and mostly wait.
 """
@@ -31,20 +31,19 @@ _DAEMON_FLAGS = (
 )
 _SIDE_BY_SIDE = 3
 
-_SET = "[sig-apps] Daemon set [Serial] should "
-_SINGLE = "[sig-node] NoExecuteTaintManager Single Pod [Serial] "
-_MULTIPLE = "[sig-node] NoExecuteTaintManager Multiple Pods [Serial] "
+_SET = "[sig-apps] Daemon set should "
+_SINGLE = "[sig-node] NoExecuteTaintManager Single Pod "
+_MULTIPLE = "[sig-node] NoExecuteTaintManager Multiple Pods "
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "several pods, garbage": (
         _MULTIPLE + "only evicts pods without tolerations from tainted nodes",
-        _MULTIPLE + "evicts pods with minTolerationSeconds [Disruptive] [Conformance]",
-        "[sig-node] Pod garbage collector [Feature:PodGarbageCollector] [Slow] should handle the"
-        " creation of 1000 pods",
+        _MULTIPLE + "evicts pods with minTolerationSeconds",
+        "[sig-node] Pod garbage collector should handle the creation of 1000 pods",
     ),
     "tolerations that end": (
         _SINGLE + "eventually evict pod with finite tolerations from tainted nodes",
-        _SINGLE + "removing taint cancels eviction [Disruptive] [Conformance]",
+        _SINGLE + "removing taint cancels eviction",
     ),
     "one pod": (
         _SINGLE + "evicts pods from tainted nodes",
@@ -52,19 +51,17 @@ GROUPS: dict[str, tuple[str, ...]] = {
         _SINGLE + "pods evicted from tainted nodes have pod disruption condition",
     ),
     "daemon sets": (
-        _SET + "run and stop simple daemon [Conformance]",
-        _SET + "run and stop complex daemon [Conformance]",
+        _SET + "run and stop simple daemon",
+        _SET + "run and stop complex daemon",
         _SET + "run and stop complex daemon with node affinity",
-        _SET + "retry creating failed daemon pods [Conformance]",
+        _SET + "retry creating failed daemon pods",
         _SET + "not update pod when spec was updated and update strategy is OnDelete",
-        _SET + "update pod when spec was updated and update strategy is RollingUpdate"
-        " [Conformance]",
-        _SET + "rollback without unnecessary restarts [Conformance]",
+        _SET + "update pod when spec was updated and update strategy is RollingUpdate",
+        _SET + "rollback without unnecessary restarts",
         _SET + "surge pods onto nodes when spec was updated and update strategy is RollingUpdate",
-        _SET + "list and delete a collection of DaemonSets [Conformance]",
-        _SET + "verify changes to a daemon set status [Conformance]",
-        "[sig-apps] ControllerRevision [Serial] should manage the lifecycle of a ControllerRevision"
-        " [Conformance]",
+        _SET + "list and delete a collection of DaemonSets",
+        _SET + "verify changes to a daemon set status",
+        "[sig-apps] ControllerRevision should manage the lifecycle of a ControllerRevision",
     ),
 }
 GROUP_OF = {spec: group for group, specs in GROUPS.items() for spec in specs}
@@ -80,7 +77,7 @@ def runs() -> Iterator[dict[str, Future[list[Outcome]]]]:
 def _run(specs: tuple[str, ...]) -> list[Outcome]:
     with stand() as made:
         made.begin(*_DAEMON_FLAGS)
-        outcomes = made.run_specs("|".join(f"{_quoted(spec)}$" for spec in specs))
+        outcomes = made.run_specs("|".join(_quoted(spec) for spec in specs))
         daemon = made.daemon.log() if made.daemon is not None else ""
     failed = [o for o in outcomes if o.state != "passed"]
     if failed:
@@ -89,7 +86,7 @@ def _run(specs: tuple[str, ...]) -> list[Outcome]:
 
 
 def _quoted(text: str) -> str:
-    """The text as a regular expression of Go's; labels stand apart from the texts there."""
+    """The text as a regular expression of Go's; labels stand apart from the texts since v1.37."""
     for character in "\\.+*?()|[]{}^$":
         text = text.replace(character, "\\" + character)
     return text
