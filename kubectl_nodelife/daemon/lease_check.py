@@ -3,8 +3,11 @@
 A watch may look healthy and bring nothing: bookmarks come, renewals do not. No decision is taken
 while a node's grace period is over and no list of Leases has come that was asked for shortly before
 its end. A renewal that only the list shows keeps the node, and the watch is opened anew. Nodes that
-fall silent together share one list, so that a mass loss costs one request a monitor period. There
-is no upstream to follow: a kube-controller-manager believes its watch.
+fall silent together share one list, so that a mass loss costs one request a monitor period.
+
+Up to v1.36 a kube-controller-manager believes its watch. From v1.37 on it reads the Lease of each
+node before it calls it lost, and any write to that keeps the node; here a write that only the list
+shows does, too. That renewals are looked for in every release is stricter than upstream.
 """
 
 from __future__ import annotations
@@ -85,8 +88,8 @@ class LeaseCheck:
         cache: Cache,
         shown: Mapping[tuple[str, str], KubeObject],
     ) -> tuple[list[Lease], bool]:
-        """Renewals that the watch has not shown, and whether it should have. `shown`: Leases that
-        it has, and which are not in the cache yet.
+        """Writes that the watch has not shown, and whether it should have shown renewals among
+        them. `shown`: Leases that it has, and which are not in the cache yet.
         """
         self._task = None
         self._error = read.error
@@ -97,16 +100,18 @@ class LeaseCheck:
         self._checked_ns = read.asked_ns
         if lifecycle is None:
             return [], False
-        newer = [
-            lease
+        before = {
+            lease.key: shown.get(lease.key) or cache.get("Lease", lease.key)
             for lease in read.leases
-            if _is_newer(lease, shown.get(lease.key) or cache.get("Lease", lease.key))
-        ]
+        }
+        newer = [lease for lease in read.leases if _is_newer(lease, before[lease.key])]
         until_ns = self._clock.now_ns() + self._margin_ns(lifecycle)
         lies = any(
             (due_ns := _loss(lifecycle, cache, lease.name)) is not None and due_ns <= until_ns
             for lease in newer
         )
+        if lifecycle.memory.reads_leases:
+            newer += [x for x in read.leases if x not in newer and _is_touched(x, before[x.key])]
         return newer, lies
 
     async def _ask(self, read: ReadLeases, known: Mapping[Any, KubeObject]) -> None:
@@ -175,3 +180,8 @@ def _is_newer(lease: Lease, before: KubeObject | None) -> bool:
         return False
     known = cast(Lease, before).spec.renew_time
     return known is None or renewed > known
+
+
+def _is_touched(lease: Lease, before: KubeObject | None) -> bool:
+    """True if somebody has written to it since it was seen, whatever he wrote."""
+    return before is not None and is_newer(lease, before.metadata.resource_version)

@@ -140,6 +140,27 @@ def test_a_list_older_than_the_watch_is_of_restored_data(
     assert asyncio.run(story()) is is_older
 
 
+@pytest.mark.parametrize(("release", "taken"), [("v1.36", 0), ("v1.37", 1)])
+def test_a_write_that_only_the_list_shows_counts_from_v1_37_on(release: str, taken: int) -> None:
+    def version(text: str) -> Lease:
+        meta = LeaseMeta(name="n", namespace="kube-node-lease", resource_version=text)
+        return Lease(meta, LeaseSpec(renew_time=Time(START_NS)))
+
+    async def story() -> tuple[list[Lease], bool]:
+        cache, one = Cache(), lifecycle()
+        cache.apply(Put("Lease", version("9")), START_NS)
+        one.memory.reads_leases = release != "v1.36"
+        clock: Any = SimpleNamespace(now_ns=lambda: START_NS + GRACE_NS)
+        check = LeaseCheck(None, clock, asyncio.Queue())
+        read = LeasesRead(START_NS, [version("12")])
+        assert check.take(LeasesRead(START_NS, [version("9")]), one, cache, {}) == ([], False)
+        return check.take(read, one, cache, {})
+
+    newer, lies = asyncio.run(story())
+    assert len(newer) == taken
+    assert not lies, "it brought no renewal"
+
+
 def test_after_a_restore_all_kinds_are_listed_anew(tmp_path: Path) -> None:
     """Watches that wait for versions which do not come say nothing of any kind."""
 

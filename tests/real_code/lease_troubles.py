@@ -16,7 +16,7 @@ def lease_troubles(made: Generator) -> list[Json]:
     """Adds the events, and returns the reads that fail."""
     chance, reads = made.chance, list[Json]()
     for _ in range(made.weighted({0: 30, 1: 30, 2: 25, 5: 15})):
-        at, names = made.instant(0, made.duration * 0.9), made.struck()
+        at, names = made.instant(0, made.duration * 0.9), made.struck() or made.names[:1]
         if chance.random() < 0.8:
             made.at(at, lease={"nodes": names, "touched": True})
         else:
