@@ -7,7 +7,8 @@ set of assumptions that was played, with a margin for what a real API server add
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
@@ -41,6 +42,7 @@ from kubectl_nodelife.drain.waves import choose_cordon, nodes_together, plan_wav
 from kubectl_nodelife.drain.world import Play, WaveInPlay, play_kubectl
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import zone_display, zone_key
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.sim.kubectl.cluster import BURST, QPS
 from kubectl_nodelife.sim.kubectl.conversation import NodeRun
@@ -488,7 +490,37 @@ def warnings_of(play: Play) -> list[str]:
             f"{len(waiting)} replacement{'s' if len(waiting) > 1 else ''} would stay Pending:"
             f" {why}{more}"
         )
-    return [*warnings, *_waits_for_room(play), *_second_moves(play)]
+    moved = [t.actor.pod for run in play.runs.values() for t in run.targets]
+    seen = [*_gangs(moved, snapshot.pods), *_passed_over(moved)]
+    return [*warnings, *_waits_for_room(play), *_second_moves(play), *seen]
+
+
+def _gangs(moved: Iterable[Pod], pods: Iterable[Pod]) -> Iterator[str]:
+    """PodGroups that lose pods. Nobody who evicts looks at them; the scheduler binds a replacement
+    once as many are bound, or can be, as the gang's minCount says."""
+    groups = Counter(key for pod in moved if (key := _gang_of(pod)) is not None)
+    sizes = Counter(key for pod in pods if (key := _gang_of(pod)) in groups)
+    for (namespace, name), lost in sorted(groups.items()):
+        of_all = counted(sizes[namespace, name], "pod")
+        yield (
+            f"PodGroup {namespace}/{name} loses {lost} of its {of_all}: where fewer than its "
+            "minCount stay, replacements wait for one another, and none starts"
+        )
+
+
+def _gang_of(pod: Pod) -> tuple[str, str] | None:
+    group = pod.spec.scheduling_group
+    return (pod.namespace, group.pod_group_name) if group and group.pod_group_name else None
+
+
+def _passed_over(moved: Iterable[Pod]) -> Iterator[str]:
+    """Pods with responders, which only an EvictionRequest asks; kubectl drain makes none."""
+    names = [f"{pod.namespace}/{pod.name}" for pod in moved if pod.spec.eviction_responders]
+    if names:
+        yield (
+            f"{first_names(names, 3)}: the evictionResponders are passed over, since a drain "
+            "makes no EvictionRequest"
+        )
 
 
 def _waits_for_room(play: Play) -> list[str]:

@@ -172,6 +172,18 @@ class PodReadinessGate(ApiStruct, frozen=True):
     condition_type: str = ""
 
 
+class PodSchedulingGroup(ApiStruct, frozen=True):
+    """`core/v1.PodSchedulingGroup`: the PodGroup whose pods the scheduler places together."""
+
+    pod_group_name: str = ""
+
+
+class EvictionResponder(ApiStruct, frozen=True):
+    """`core/v1.EvictionResponder`: who is asked first where an EvictionRequest names the pod."""
+
+    name: str = ""
+
+
 class PodSpec(ApiStruct, frozen=True):
     """`core/v1.PodSpec`."""
 
@@ -195,6 +207,8 @@ class PodSpec(ApiStruct, frozen=True):
     scheduler_name: str = ""
     resources: ResourceRequirements | None = None
     resource_claims: tuple[VolumePresence, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
+    eviction_responders: tuple[EvictionResponder, ...] = ()
 
 
 class PodCondition(ApiStruct, frozen=True):

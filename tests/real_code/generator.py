@@ -14,9 +14,9 @@ import random
 import sys
 from typing import Any
 
-from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
+from kubectl_nodelife.engine.profiles import parse_profile
 from tests.real_code.lease_troubles import lease_troubles
-from tests.real_code.workload_scenario import NO_LIMIT
+from tests.real_code.workload_scenario import NO_LIMIT, RELEASE
 
 Json = dict[str, Any]
 
@@ -41,14 +41,14 @@ NODES = {"tiny": (1, 3), "small": (2, 8), "medium": (6, 15), "large": (15, 30)}
 PODS = {"tiny": (0, 8), "small": (0, 25), "medium": (5, 60), "large": (20, 150)}
 
 
-def generate(seed: int, profile: str = NEWEST) -> Json:
+def generate(seed: int, profile: str = RELEASE) -> Json:
     """The scenario of a seed."""
     return Generator(seed, profile).document()
 
 
 def with_failing_writes(seed: int, controller: str) -> Json:
     """The same, and some of the controller's writes are refused."""
-    made = Generator(seed, NEWEST)
+    made = Generator(seed, RELEASE)
     document = made.document()
     document["spec"]["failingWrites"] = made.failing_writes(controller)
     return document

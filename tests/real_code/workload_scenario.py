@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,9 @@ from kubectl_nodelife.engine.profiles import NEWEST
 
 Json = dict[str, Any]
 
+RELEASE = os.environ.get("REAL_RELEASE", NEWEST)
+"""The profile of the controllers that REAL_CONTROLLERS names."""
+
 NO_LIMIT = {"kube-api-qps": "100000", "kube-api-burst": "200000"}
 """The fake client of the real code waits for no token."""
 
@@ -17,13 +21,13 @@ NO_LIMIT = {"kube-api-qps": "100000", "kube-api-burst": "200000"}
 def scenario(
     name: str, seconds: int, flags: Json, kubelet: Json, objects: Sequence[Json], events: list[Json]
 ) -> Json:
-    """A Scenario of the newest release that lasts so long."""
+    """A Scenario that lasts so long."""
     return {
         "apiVersion": "nodelife.dev/v1alpha1",
         "kind": "Scenario",
         "metadata": {"name": name},
         "spec": {
-            "profile": NEWEST,
+            "profile": RELEASE,
             "flags": {**NO_LIMIT, **flags},
             "controllers": ["node-lifecycle", "taint-eviction", "daemonset", "pod-gc"],
             "duration": f"{seconds}s",

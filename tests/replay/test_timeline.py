@@ -162,6 +162,13 @@ def test_pods_that_the_taint_manager_deletes_are_no_drain() -> None:
     assert named(going, events=[stopped(11, "web-1-a")]) == []
 
 
+def test_pods_whose_device_is_tainted_are_deleted_by_their_own_controller() -> None:
+    going = pod("train-1", "a1", deleted=11, by="DeletionByDeviceTaintManager")
+    lines = told(pods=[going])
+    assert lines == ["#1 12:00:11 device-taint-eviction: DeletePod Pod/shop/train-1"]
+    assert named(going, events=[stopped(11, "train-1")]) == []
+
+
 def test_a_drain_of_ours_is_told_by_the_journal_of_acts() -> None:
     """Its numbers are of another journal, and a refused eviction is no pod that left."""
     act = {"by": "drain", "outcome": "applied"}

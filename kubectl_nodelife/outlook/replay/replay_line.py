@@ -135,6 +135,7 @@ EVICTION_API: Final = Actor(OTHER, "Eviction API")
 DISRUPTORS: Final = {
     DELETION_BY_TAINT_MANAGER: Actor(CONTROLLER, "taint-eviction"),
     DELETION_BY_POD_GC: Actor(CONTROLLER, "pod-gc"),
+    "DeletionByDeviceTaintManager": Actor(CONTROLLER, "device-taint-eviction"),
     "PreemptionByScheduler": Actor(CONTROLLER, "scheduler"),
     EVICTION_BY_EVICTION_API: EVICTION_API,
     "TerminationByKubelet": Actor(KUBELET, "kubelet"),
