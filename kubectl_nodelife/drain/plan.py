@@ -491,26 +491,29 @@ def warnings_of(play: Play) -> list[str]:
             f" {why}{more}"
         )
     moved = [t.actor.pod for run in play.runs.values() for t in run.targets]
-    seen = [*_gangs(moved, snapshot.pods), *_passed_over(moved)]
+    seen = [*_gangs(moved, snapshot), *_passed_over(moved)]
     return [*warnings, *_waits_for_room(play), *_second_moves(play), *seen]
 
 
-def _gangs(moved: Iterable[Pod], pods: Iterable[Pod]) -> Iterator[str]:
+def _gangs(moved: Iterable[Pod], snapshot: PlanSnapshot) -> Iterator[str]:
     """PodGroups that lose pods. Nobody who evicts looks at them; the scheduler binds a replacement
     once as many are bound, or can be, as the gang's minCount says."""
-    groups = Counter(key for pod in moved if (key := _gang_of(pod)) is not None)
-    sizes = Counter(key for pod in pods if (key := _gang_of(pod)) in groups)
-    for (namespace, name), lost in sorted(groups.items()):
+    lost = [_gang_of(pod) for pod in moved if pod.spec.scheduling_group]
+    if not lost:
+        return
+    groups = Counter(lost)
+    sizes = Counter(_gang_of(pod) for pod in snapshot.pods if pod.spec.scheduling_group)
+    for (namespace, name), count in sorted(groups.items()):
         of_all = counted(sizes[namespace, name], "pod")
         yield (
-            f"PodGroup {namespace}/{name} loses {lost} of its {of_all}: where fewer than its "
+            f"PodGroup {namespace}/{name} loses {count} of its {of_all}: where fewer than its "
             "minCount stay, replacements wait for one another, and none starts"
         )
 
 
-def _gang_of(pod: Pod) -> tuple[str, str] | None:
+def _gang_of(pod: Pod) -> tuple[str, str]:
     group = pod.spec.scheduling_group
-    return (pod.namespace, group.pod_group_name) if group and group.pod_group_name else None
+    return pod.namespace, group.pod_group_name if group else ""
 
 
 def _passed_over(moved: Iterable[Pod]) -> Iterator[str]:

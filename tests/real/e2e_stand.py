@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -32,6 +33,8 @@ NODES = 5
 KWOK = "0.8.0"
 GC_THRESHOLD = 100  # as the spec of the garbage collector assumes
 _READY_S = 60
+_LABELS = re.compile(r"( \[[^]]+\])+$")
+"""The labels of a spec stand behind its text."""
 
 _API_SERVER = ("--authorization-mode=Node", "--disable-admission-plugins=PodSecurity")
 _MANAGER = (
@@ -196,5 +199,6 @@ def _outcomes(report: list[dict[str, Any]]) -> Iterator[Outcome]:
                 continue
             texts = [*(spec["ContainerHierarchyTexts"] or ()), spec["LeafNodeText"]]
             name = " ".join(texts) if is_spec else spec["LeafNodeType"]  # a suite's set-up
+            name = _LABELS.sub("", name)
             message = (spec.get("Failure") or {}).get("Message", "")
             yield Outcome(name, spec["State"], spec["RunTime"] / 1e9, message)

@@ -284,8 +284,7 @@ def _classify(memory: Memory, cache: Cache) -> Generator[Action | TurnPart, None
         memory.zones.forget(name)
     for name in added:
         memory.zones.ensure(memory.zones.place(cache.nodes[name]))
-    for zone in memory.zones.stateless():
-        memory.zones.ensure(zone)
+    memory.zones.ensure_stateless()
     for name in added:
         memory.known[name] = cache.nodes[name]
     for name in deleted:

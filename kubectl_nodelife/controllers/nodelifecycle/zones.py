@@ -107,6 +107,7 @@ class Zones:
         self.evictions: dict[str, int] = {}
         self.members: dict[str, int] = {}
         self.remade: dict[str, int] = {}
+        self._made_anew: list[str] = []
         self._slots: list[str | None] = []
         self._walks = 0
         self._beta_only = settings.profile.has("beta_zone_labels_only")
@@ -191,10 +192,10 @@ class Zones:
         A zone all of whose nodes are excluded has no statistics, so it loses its state in each pass
         and gets a new queue, with a token, in the next. Upstream's eight workers fill that in an
         order of chance, so that each node has its turn; here the chance is drawn from the number of
-        the queue.
+        the queue. A queue that outlives the pass which made it is filled as any other.
         """
         times = self.remade.get(zone, 0)
-        if not times:
+        if not times or zone not in self._made_anew:
             return 0
         drawn = blake2b(f"{times}/{zone}/{node}".encode(), digest_size=2).digest()
         return int.from_bytes(drawn, "big")
@@ -214,6 +215,12 @@ class Zones:
     def stateless(self) -> list[str]:
         """Zones that have nodes but no state, in order."""
         return sorted(zone for zone in self.members if zone not in self.states)
+
+    def ensure_stateless(self) -> None:
+        """A pass begins: each zone that has lost its state gets Initial and a new queue."""
+        self._made_anew = self.stateless()
+        for zone in self._made_anew:
+            self.ensure(zone)
 
     def nodes_of_stateless(self) -> set[str]:
         """The nodes of zones that are about to get a new queue, which none of them is in."""
