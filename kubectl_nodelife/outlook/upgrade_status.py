@@ -27,6 +27,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     RunDocument,
     RunPhase,
     UnreadableDocument,
+    awaited,
     document_of,
     request_on,
 )
@@ -406,10 +407,10 @@ class RunNodes:
             held = self.report.holds.get(name, "its turn has not come")
             yield self._row(name, SKIPPED if why else WAITING, why or held)
         run = self.run
-        for name, entry in run.step.nodes.items() if run is not None else ():
-            if entry.mark is not None and name not in self.nodes:
-                row = self._row(name, GONE, "its object is gone; waiting for its newcomer")
-                yield row | {"pool": entry.pool, "zone": entry.zone}
+        gone = awaited(run.step.nodes, (), self.nodes) if run is not None else {}
+        for name, entry in gone.items():
+            row = self._row(name, GONE, "its object is gone; waiting for its newcomer")
+            yield row | {"pool": entry.pool, "zone": entry.zone}
 
     def _unclaimed(self) -> Iterator[tuple[str, str]]:
         """The nodes without a mark of the run, and why each is left out; "" for one that waits."""

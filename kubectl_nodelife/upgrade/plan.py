@@ -7,34 +7,20 @@ cheapest change that unblocks them.
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
 from kubectl_nodelife.controllers.upgrade.claiming import CONTROL_PLANE
-from kubectl_nodelife.controllers.upgrade.claims import (
-    is_control_plane,
-    is_selected,
-    pool_name,
-    why_skipped,
-    why_too_few,
-    why_undrainable,
-    zone_name,
-)
-from kubectl_nodelife.controllers.upgrade.counts import (
-    CountedNode,
-    NodeCounts,
-    ZoneCounts,
-    limits_of,
-    why_unavailable,
-    zone_hold,
-)
+from kubectl_nodelife.controllers.upgrade.claims import why_skipped, why_too_few, why_undrainable
+from kubectl_nodelife.controllers.upgrade.counts import NodeCounts, ZoneCounts, limits_of, zone_hold
 from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns, measured, phase_times
-from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, NodeMark, UnreadableMark, mark_of
+from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReading, NodeReadings
+from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, readable_mark
 from kubectl_nodelife.controllers.upgrade.policy import (
     UpgradePolicy,
     Window,
@@ -68,7 +54,7 @@ from kubectl_nodelife.upgrade.forecast import (
     estimate,
     forecast,
 )
-from kubectl_nodelife.upgrade.ports import LifecycleZones, drain_options
+from kubectl_nodelife.upgrade.ports import drain_options
 
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""
@@ -93,21 +79,19 @@ class _Planning:
     ) -> None:
         self._settings = settings
         self._progress = progress
-        self._measured = measured(_marks(snapshot.nodes.values()))
+        self._measured = measured(filter(None, map(readable_mark, snapshot.nodes.values())))
         if self._measured.work_ns is not None:
             policy = replace(policy, expect_work_ns=self._measured.work_ns)
         self._policy = policy
         self._options = drain_options(policy)
         self._windows = _windows(policy)
-        self._selected = [
-            snapshot.nodes[name]
-            for name in sorted(snapshot.nodes)
-            if is_selected(snapshot.nodes[name], policy)
-        ]
+        self._readings = NodeReadings(policy, lambda node: not is_excluded(node, settings))
+        readings = [self._readings.of(snapshot.nodes[name]) for name in sorted(snapshot.nodes)]
+        self._selected = [reading.node for reading in readings if reading.is_selected]
         self._snapshot = _with_budget_statuses(snapshot, [node.name for node in self._selected])
         self._facts = DrainFacts.of(self._snapshot, self._options)
-        self._control_plane = [n for n in snapshot.nodes.values() if is_control_plane(n)]
-        self._counted = [self._count(node) for node in snapshot.nodes.values()]
+        self._control_planes = sum(reading.is_control_plane for reading in readings)
+        self._counted = [r.counted_now(is_fresh=self._is_fresh(r.node)) for r in readings]
 
     def plan(self) -> UpgradePlan:
         """Decide on each node, play the run, and look for what is to be said."""
@@ -139,28 +123,21 @@ class _Planning:
 
     # --- nodes -----------------------------------------------------------------------------------
 
-    def _count(self, node: Node) -> CountedNode:
-        fresh = self._snapshot.silent_kubelet(node.name) is None
-        return CountedNode(
-            node.name,
-            pool_name(node, self._policy),
-            zone_name(node),
-            why_unavailable(node, lease_is_fresh=fresh),
-            control_plane=is_control_plane(node),
-        )
+    def _is_fresh(self, node: Node) -> bool:
+        return self._snapshot.silent_kubelet(node.name) is None
 
     def _decide(self, node: Node) -> PlannedNode:
-        fresh = self._snapshot.silent_kubelet(node.name) is None
+        reading, policy = self._readings.of(node), self._policy
         pods = self._snapshot.pods_by_node.get(node.name, ())
         verdict = drain_answer(node_drain(node.name, pods, self._facts), self._facts)
-        reason = _state_in_a_run(node)
-        reason = reason or why_skipped(node, self._policy, lease_is_fresh=fresh)
-        reason = reason or why_undrainable(verdict, self._policy)
-        if is_control_plane(node):
-            reason = why_too_few(len(self._control_plane)) or reason
-        pool = CONTROL_PLANE if is_control_plane(node) else pool_name(node, self._policy)
+        reason = _state_in_a_run(reading)
+        reason = reason or why_skipped(node, policy, lease_is_fresh=self._is_fresh(node))
+        reason = reason or why_undrainable(verdict, policy)
+        if reading.is_control_plane:
+            reason = why_too_few(self._control_planes) or reason
+        pool = CONTROL_PLANE if reading.is_control_plane else reading.pool
         decision = SKIP if reason else CLAIM
-        return PlannedNode(node, pool, zone_name(node), decision, reason, verdict)
+        return PlannedNode(node, pool, reading.zone, decision, reason, verdict)
 
     def _at_start(self) -> NodeCounts:
         return NodeCounts.of(self._counted, limits_of(self._policy))
@@ -181,8 +158,8 @@ class _Planning:
 
     def _dark_zones(self, claimed: Sequence[PlannedNode]) -> Iterator[str]:
         """Zones of which no node can go, however well the others are."""
-        zones = LifecycleZones(self._settings)
-        sizes = Counter(zone_name(n) for n in self._snapshot.nodes.values() if zones.counts(n))
+        readings = map(self._readings.of, self._snapshot.nodes.values())
+        sizes = Counter(reading.zone for reading in readings if reading.counts)
         for zone in sorted({node.zone for node in claimed} & sizes.keys()):
             alone = ZoneCounts(sizes[zone], not_ready=0, ours=0)
             threshold = self._settings.unhealthy_zone_threshold
@@ -285,20 +262,11 @@ def _windows(policy: UpgradePolicy) -> list[Window]:
         raise BadInput(str(error), on="--window") from None
 
 
-def _marks(nodes: Iterable[Node]) -> Iterator[NodeMark]:
-    """The marks of a run under way, as far as they can be read."""
-    for node in nodes:
-        with contextlib.suppress(UnreadableMark):
-            if (mark := mark_of(node)) is not None:
-                yield mark
-
-
-def _state_in_a_run(node: Node) -> str:
+def _state_in_a_run(reading: NodeReading) -> str:
     """The mark that an upgrade has put on the node, in words; "" for none."""
-    try:
-        mark = mark_of(node)
-    except UnreadableMark:
+    if not reading.is_readable:
         return f"annotation {ANNOTATION} cannot be read"
+    mark = reading.mark
     return f"{mark.state} in run {mark.run}" if mark is not None else ""
 
 

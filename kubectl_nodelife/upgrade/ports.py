@@ -23,7 +23,7 @@ from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state, is_excluded
 from kubectl_nodelife.controllers.upgrade.counts import why_unavailable
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
-from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey, UpgradePorts
+from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, Leaving, PodKey, UpgradePorts
 from kubectl_nodelife.drain.actors import new_pod
 from kubectl_nodelife.drain.planned_nodes import NodeIndex, PlannedNodes, cordoned, uncordoned
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -32,7 +32,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import did_you_mean
-from kubectl_nodelife.kube.node import Node, zone_key
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.kube.selectors import parse_selector
@@ -51,10 +51,6 @@ from kubectl_nodelife.workloads.owners import NEVER, replacement_of
 from kubectl_nodelife.workloads.waves import COUNTED, BudgetKey
 
 MEMORY_NS: Final = 10 * SECOND_NS
-
-Leaving = dict[str, tuple[PodKey, ...]]
-"""The pods that have yet to leave each node that is out of service."""
-
 
 DRAIN_FLAGS: Final[dict[str, tuple[str, type]]] = {
     "force": ("force", bool),
@@ -93,7 +89,7 @@ def drain_options(policy: UpgradePolicy) -> DrainOptions:
 
 
 class DrainAnswers:
-    """`DrainVerdicts` by `drain_answer`. `kinds_read`: None for all kinds."""
+    """Drain verdicts by `drain_answer`. `kinds_read`: None for all kinds."""
 
     def __init__(
         self, options: DrainOptions, kinds_read: Collection[str] | None, release: Release
@@ -298,7 +294,7 @@ class RoomElsewhere:
 
 
 class RoomByScheduler:
-    """`RoomAfterClaim` by `RoomElsewhere`, on a snapshot that is at most `MEMORY_NS` old.
+    """Room by `RoomElsewhere`, on a snapshot that is at most `MEMORY_NS` old.
 
     A node is asked for when it is named and again when it is claimed; where the same leaves it and
     the nodes out of service as before, the answer is the one before.
@@ -309,17 +305,12 @@ class RoomByScheduler:
         self._kinds_read = kinds_read
         self._room: RoomElsewhere | None = None
         self._of: Cache | None = None
-        self._leaving: Leaving = {}
+        self._leaving: dict[str, tuple[PodKey, ...]] = {}
         self._until_ns = 0
         self._answers: dict[str, tuple[Collection[PodKey], Leaving, str]] = {}
 
     def shortage(
-        self,
-        cache: Cache,
-        node: str,
-        moving: Collection[PodKey],
-        leaving: Mapping[str, Collection[PodKey]],
-        now_ns: int,
+        self, cache: Cache, node: str, moving: Collection[PodKey], leaving: Leaving, now_ns: int
     ) -> str:
         """Why what leaves the node finds no room; "" where it does."""
         out = {name: tuple(keys) for name, keys in leaving.items()}
@@ -342,7 +333,7 @@ class RoomByScheduler:
 
 
 class DaemonSetPlacement:
-    """`DaemonPlacement` by the DaemonSet controller's own rule."""
+    """Placement by the DaemonSet controller's own rule."""
 
     def __init__(self, settings: Settings) -> None:
         self._rules = behaviour_of((1, settings.profile.minor), settings.gates)
@@ -365,46 +356,6 @@ class DaemonSetPlacement:
         return known[1]
 
 
-class LifecycleZones:
-    """`ZoneStates` by the node lifecycle controller's arithmetic; nodes that changed are counted
-    anew.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._known: dict[str, Node] = {}
-        self._read: dict[str, tuple[str, bool]] = {}
-        """The zone in which each node counts, and whether it is not Ready."""
-        self._counts: dict[str, list[int]] = {}
-        """How many nodes of each zone are Ready, and how many are not."""
-
-    def states(self, cache: Cache, now_ns: int) -> Mapping[str, str]:
-        """The state of each zone that has a counted node."""
-        known, nodes = self._known, cache.nodes
-        changed = {name for name, node in nodes.items() if known.get(name) is not node}
-        if changed or len(nodes) != len(known):
-            for name in sorted(changed | known.keys() - nodes.keys()):
-                self._count_anew(name, nodes.get(name))
-            self._known = dict(nodes.items())
-        threshold = self._settings.unhealthy_zone_threshold
-        return {
-            z: compute_zone_state(n[0], n[1], threshold) for z, n in self._counts.items() if any(n)
-        }
-
-    def _count_anew(self, name: str, node: Node | None) -> None:
-        old = self._read.pop(name, None)
-        if old is not None:
-            self._counts[old[0]][old[1]] -= 1
-        if node is not None and self.counts(node):
-            zone, is_down = zone_key(node.metadata.labels), not node.is_ready
-            self._read[name] = (zone, is_down)
-            self._counts.setdefault(zone, [0, 0])[is_down] += 1
-
-    def counts(self, node: Node) -> bool:
-        """True if the node counts in its zone."""
-        return not is_excluded(node, self._settings)
-
-
 def make_ports(
     policy: UpgradePolicy,
     settings: Settings,
@@ -413,15 +364,16 @@ def make_ports(
 ) -> UpgradePorts:
     """All answers for a run with this policy. Raises BadInput."""
     release = release or Release(heartbeat_ns=settings.node_monitor_grace_period_ns)
+    options = drain_options(policy).of_release(settings.profile)
+    threshold = settings.unhealthy_zone_threshold
     return UpgradePorts(
-        drains=DrainAnswers(
-            drain_options(policy).of_release(settings.profile), kinds_read, release
-        ),
-        room=RoomByScheduler(policy.low_water, kinds_read),
-        daemons=DaemonSetPlacement(settings),
-        zones=LifecycleZones(settings),
+        drain=DrainAnswers(options, kinds_read, release).verdict,
+        room=RoomByScheduler(policy.low_water, kinds_read).shortage,
+        daemon_sets=DaemonSetPlacement(settings).sets_for,
+        zone_state=lambda zone, ready, down: compute_zone_state(ready, down, threshold),
+        counts_in_zone=lambda node: not is_excluded(node, settings),
         grace_period_ns=settings.node_monitor_grace_period_ns,
-        zone_threshold=settings.unhealthy_zone_threshold,
+        zone_threshold=threshold,
     )
 
 

@@ -210,10 +210,11 @@ class Stand(StandCluster):
 
     def _ports(self) -> UpgradePorts:
         return UpgradePorts(
-            drains=self,
-            room=self,
-            daemons=self,
-            zones=self,
+            drain=self.verdict,
+            room=self.shortage,
+            daemon_sets=self.sets_for,
+            zone_state=lambda zone, ready, down: self.zone_states.get(zone, "Normal"),
+            counts_in_zone=lambda node: True,
             grace_period_ns=GRACE_NS,
         )
 
@@ -237,10 +238,3 @@ class Stand(StandCluster):
         """DaemonSet placement."""
         return self.daemon_sets
 
-    def states(self, cache: Cache, now_ns: int) -> Mapping[str, str]:
-        """Zone states."""
-        return self.zone_states
-
-    def counts(self, node: Node) -> bool:
-        """Which nodes count in their zones."""
-        return True

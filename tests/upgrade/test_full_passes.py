@@ -7,15 +7,14 @@ CI, or what `--seeds` asks for.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import pytest
 
 from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state
+from kubectl_nodelife.controllers.upgrade.fleet_counts import FleetCounts
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import ObservedNodes, UpgradePass
-from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import zone_key
-from kubectl_nodelife.upgrade.ports import LifecycleZones
 from tests.upgrade.fault_plan import plan_of
 from tests.upgrade.simulation import Fleet
 
@@ -36,14 +35,14 @@ def look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
         look(nodes, p)
 
     monkeypatch.setattr(ObservedNodes, "look", look_anew)
-    monkeypatch.setattr(LifecycleZones, "states", states_of_all)
+    monkeypatch.setattr(FleetCounts, "zone_states", states_of_all)
 
 
-def states_of_all(zones: LifecycleZones, cache: Cache, now_ns: int) -> Mapping[str, str]:
+def states_of_all(fleet: FleetCounts) -> dict[str, str]:
     """The zones by one count over all nodes."""
     counts: dict[str, list[int]] = {}
-    for node in cache.nodes.values():
-        if zones.counts(node):
+    for node in fleet._cache.nodes.values():
+        if fleet._ports.counts_in_zone(node):
             ready = node.ready()
             is_ready = ready is not None and ready.status == "True"
             counts.setdefault(zone_key(node.metadata.labels), [0, 0])[not is_ready] += 1

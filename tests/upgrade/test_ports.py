@@ -107,7 +107,7 @@ CHANGES: list[tuple[Json, bool]] = [
 def test_an_answer_from_memory_is_the_one_that_would_be_found_anew(seed: int) -> None:
     chance, now_ns, seen = random.Random(seed), NOW_NS, set()
     cache = filled(node("a1"), node("a2"), namespace(), replica_set("web", "a1", "a2"))
-    remembering = ports().drains
+    remembering = ports().drain
     for _ in range(200):
         change, at_once = chance.choice(CHANGES)
         obj = load_documents([change], "test").objects[0]
@@ -118,8 +118,8 @@ def test_an_answer_from_memory_is_the_one_that_would_be_found_anew(seed: int) ->
         put(cache, *(node(name, lease=format_time(now_ns))[1] for name in ("a2", *late)))
         now_ns += 0 if late else 2 * MINUTE_NS
         draining = chance.choice([(), ("a2",)])
-        found = ports().drains.verdict(cache, "a1", draining, now_ns)
-        assert remembering.verdict(cache, "a1", draining, now_ns) == found
+        found = ports().drain(cache, "a1", draining, now_ns)
+        assert remembering(cache, "a1", draining, now_ns) == found
         seen.add(found.verdict)
     assert len(seen) >= 3, seen
 
@@ -127,22 +127,20 @@ def test_an_answer_from_memory_is_the_one_that_would_be_found_anew(seed: int) ->
 def test_room_is_looked_for_on_the_nodes_as_they_are() -> None:
     cache = filled(node("a1"), node("a2", spec={"unschedulable": True}), replica_set("web", "a1"))
     moving = [("default", "web-0")]
-    found = ports().room.shortage(cache, "a1", moving, {}, NOW_NS)
+    found = ports().room(cache, "a1", moving, {}, NOW_NS)
     assert found.startswith("pod default/web-new-1 finds no node")
 
 
-@pytest.mark.parametrize("zone, state", [("a", "Normal"), ("b", "FullDisruption")])
-def test_zone_states(zone: str, state: str) -> None:
-    dark = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
-    cache = filled(node("a1"), node("b1", zone="b", **dark), node("b2", zone="b", **dark))
-    assert ports().zones.states(cache, NOW_NS)[f":\0:{zone}"] == state
+@pytest.mark.parametrize("down, state", [(0, "Normal"), (2, "FullDisruption")])
+def test_zone_states(down: int, state: str) -> None:
+    assert ports().zone_state("b", 2 - down, down) == state
 
 
 def test_daemon_sets_that_should_run_on_a_node() -> None:
     template: dict[str, Any] = {"spec": {"nodeSelector": {"disk": "ssd"}}}
     chosen = workload("DaemonSet", "ssd", 0, template=template)
     cache = filled(node("a1"), workload("DaemonSet", "all", 0, template={"spec": {}}), chosen)
-    found = ports().daemons.sets_for(cache, cache.nodes["a1"])
+    found = ports().daemon_sets(cache, cache.nodes["a1"])
     assert [each.name for each in found] == ["all"]
 
 

@@ -40,6 +40,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     is_beyond_epoch,
     mark_of,
     outdated,
+    readable_mark,
 )
 from kubectl_nodelife.controllers.upgrade.policy import (
     LEASE_NAME,
@@ -417,10 +418,7 @@ def _uncleared(run: RunDocument, nodes: Iterable[Node], policy: UpgradePolicy, e
 
 def _goes_at_the_end(node: Node, run: str, epoch: int) -> bool:
     """True if it carries what the end of a run takes off."""
-    try:
-        mark = mark_of(node)
-    except UnreadableMark:
-        mark = None
+    mark = readable_mark(node)
     if mark is not None and mark.run == run:
         is_left = mark.state in (NodeState.FAILED, NodeState.HELD)
         return not is_left and not is_beyond_epoch(mark, run, epoch)

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -43,14 +43,9 @@ from kubectl_nodelife.controllers.upgrade.document import (
     RunPhase,
     UpgradeRequest,
     Verb,
+    awaited,
 )
-from kubectl_nodelife.controllers.upgrade.marks import (
-    IN_FLIGHT,
-    NodeMark,
-    NodeState,
-    UnreadableMark,
-    mark_of,
-)
+from kubectl_nodelife.controllers.upgrade.marks import IN_FLIGHT, NodeState, readable_mark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import READS, UpgradePorts
 from kubectl_nodelife.daemon.enforce.announcer import user_and_host
@@ -317,27 +312,11 @@ def exit_code(
         return EXIT_FAILED if run.left or run.failed else 0
     if run.phase is not RunPhase.PAUSED:
         return None
-    marks = _marks(run, (node for name, node in nodes.items() if name not in hands_off))
-    if any(mark.state in IN_FLIGHT for mark in marks) or _is_awaited(run, nodes):
+    marks = [readable_mark(node) for name, node in nodes.items() if name not in hands_off]
+    if any(m is not None and m.run == run.run and m.state in IN_FLIGHT for m in marks):
+        return None
+    if awaited(run.step.nodes, run.failed, nodes):
         return None
     if interrupted:
         return EXIT_INTERRUPTED
     return EXIT_FAILED if len(run.failed) > tolerated else None
-
-
-def _marks(run: RunDocument, nodes: Iterable[Node]) -> Iterator[NodeMark]:
-    for node in nodes:
-        with contextlib.suppress(UnreadableMark):
-            mark = mark_of(node)
-            if mark is not None and mark.run == run.run:
-                yield mark
-
-
-def _is_awaited(run: RunDocument, nodes: Mapping[str, Node]) -> bool:
-    """True if a newcomer is still to come in the place of a node that went."""
-    for name, entry in run.step.nodes.items():
-        node = nodes.get(name)
-        is_gone = node is None or node.uid != entry.uid
-        if is_gone and entry.mark is not None and name not in run.failed:
-            return True
-    return False

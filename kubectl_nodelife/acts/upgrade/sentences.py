@@ -89,12 +89,8 @@ def _plain(record: str, detail: Detail) -> str:
 
 
 SENTENCES: Final[dict[str, Callable[[Detail], str]]] = {
-    "ClaimNode": _entered,
-    "SetUpgradeState": _entered,
-    "OpenForProof": _entered,
-    "ReleaseNode": _entered,
-    "RestoreNode": _entered,
-    "FailNode": _entered,
+    **dict.fromkeys(("ClaimNode", "SetUpgradeState", "OpenForProof"), _entered),
+    **dict.fromkeys(("ReleaseNode", "RestoreNode", "FailNode"), _entered),
     "MarkNode": lambda detail: "marks changed",
     "StartWork": lambda detail: f"work begins (--{detail['mode']})",
     "StopWork": lambda detail: f"work is stopped (try {detail['try']})",

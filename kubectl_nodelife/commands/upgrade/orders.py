@@ -20,6 +20,7 @@ from kubectl_nodelife.commands.upgrade.run import (
     has_holder,
     lead_flags,
     lead_run,
+    lease_namespace_flag,
     order_flags,
     order_session,
     read_run,
@@ -214,13 +215,7 @@ async def _asked(
 @click.command("abort")
 @click.option("--now", is_flag=True, help="Cut the work off as well; its nodes are left Held.")
 @click.option("--because", default="", metavar="TEXT", help="The reason, which status shows.")
-@click.option(
-    "--lease-namespace",
-    default="kube-system",
-    show_default=True,
-    metavar="NS",
-    help="Where the run's Lease is.",
-)
+@lease_namespace_flag
 @click.option("--canary-image", metavar="IMAGE", help="The canary's; else the run's.")
 @lead_flags
 @connection_flags

@@ -137,22 +137,21 @@ QPS: Final = 20.0
 BURST: Final = 40
 
 
+lease_namespace_flag = click.option(
+    "--lease-namespace",
+    default="kube-system",
+    show_default=True,
+    metavar="NS",
+    help="Where the run's Lease is.",
+)
+
+
 def order_flags(callback: Callable[..., Any]) -> Callable[..., Any]:
     """The flags of all orders: where the Lease is, and `--insecure-enforce`."""
-    for decorate in (
-        click.option(
-            "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
-        ),
-        click.option(
-            "--lease-namespace",
-            default="kube-system",
-            show_default=True,
-            metavar="NS",
-            help="Where the run's Lease is.",
-        ),
-    ):
-        callback = decorate(callback)
-    return callback
+    insecure = click.option(
+        "--insecure-enforce", "insecure", is_flag=True, help="Without verified TLS; labs only."
+    )
+    return lease_namespace_flag(insecure(callback))
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
-from kubectl_nodelife.commands.upgrade.run import read_run
+from kubectl_nodelife.commands.upgrade.run import lease_namespace_flag, read_run
 from kubectl_nodelife.errors import EXIT_NO
 from kubectl_nodelife.report import terminal
 
@@ -29,13 +29,7 @@ _CHANGING = (
 @click.command("status")
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
 @click.option("-w", "--watch", is_flag=True, help="Go on: what is new, until the run is over.")
-@click.option(
-    "--lease-namespace",
-    default="kube-system",
-    show_default=True,
-    metavar="NS",
-    help="Where the run's Lease is.",
-)
+@lease_namespace_flag
 @click.option("--exit-code", is_flag=True, help="Exit with 4 where a person has to look.")
 @output_flags("table", "wide", "json", "yaml", "name", "markdown")
 @connection_flags

@@ -162,7 +162,7 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
     why = why_undrainable(verdict, p.policy)
     if why or verdict.waits:
         return ClaimHold("budget", why or verdict.sentence)
-    short = p.ports.room.shortage(p.cache, name, verdict.moving, _leaving(p), p.now_ns)
+    short = p.ports.room(p.cache, name, verdict.moving, _leaving(p), p.now_ns)
     if short:
         return ClaimHold(BY_ROOM, short)
     windows = [parse_window(text) for text in p.policy.window]
@@ -177,7 +177,7 @@ def _leaving(p: UpgradePass) -> dict[str, tuple[PodKey, ...]]:
     draining = [*p.names_in(NodeState.DRAINING), *p.claimed]
     for name in draining:
         if name not in p.leaving:
-            p.leaving[name] = p.ports.drains.verdict(p.cache, name, draining, p.now_ns).moving
+            p.leaving[name] = p.ports.drain(p.cache, name, draining, p.now_ns).moving
     return dict.fromkeys(p.unavailable_after_claim(), ()) | p.leaving
 
 
@@ -593,7 +593,7 @@ def ask_planner(p: UpgradePass, name: str) -> DrainVerdict:
     """The drain planner's verdict now, given the nodes Draining; it is remembered."""
     draining = [other for other in p.names_in(NodeState.DRAINING) if other != name]
     draining += [other for other in p.claimed if other != name]
-    verdict = p.ports.drains.verdict(p.cache, name, draining, p.now_ns)
+    verdict = p.ports.drain(p.cache, name, draining, p.now_ns)
     p.memory.costs[name] = KnownCost(
         p.now_ns + _good_for_ns(verdict), verdict, why_undrainable(verdict, p.policy)
     )

@@ -94,7 +94,7 @@ class UpgradeController:
     ) -> None:
         self.policy, self.ports, self.epoch, self.began_ns = policy, ports, epoch, began_ns
         self.host = HostState()
-        self.memory = UpgradeMemory(began_ns, NodeReadings(policy, ports.zones))
+        self.memory = UpgradeMemory(began_ns, NodeReadings(policy, ports.counts_in_zone))
         self.memory.claims.update(ports.planned_claims)
         self._nodes = ObservedNodes(self.memory, epoch)
         self.superseded = ""

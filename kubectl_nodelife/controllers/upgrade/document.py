@@ -8,6 +8,7 @@ anything run on an operator's machine.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark
 from kubectl_nodelife.kube.decode import UNDECODABLE
-from kubectl_nodelife.kube.node import Lease
+from kubectl_nodelife.kube.node import Lease, Node
 
 ANNOTATION_RUN: Final = "nodelife.dev/upgrade-run"
 ANNOTATION_REQUEST: Final = "nodelife.dev/upgrade-request"
@@ -65,6 +66,19 @@ class Step(_OnLease, frozen=True):
     k: int = 0
     window: int = NOT_BEGUN
     nodes: dict[str, StepNode] = {}
+
+
+def awaited(
+    named: Mapping[str, StepNode], failed: Collection[str], nodes: Mapping[str, Node]
+) -> dict[str, StepNode]:
+    """The named nodes whose object went, and whose place no newcomer has taken yet."""
+    waiting = {}
+    for name, entry in sorted(named.items()):
+        node = nodes.get(name)
+        is_gone = node is None or node.uid != entry.uid
+        if is_gone and entry.mark is not None and name not in failed:
+            waiting[name] = entry
+    return waiting
 
 
 class Ask(StrEnum):

@@ -9,8 +9,8 @@ cost it one look-up.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.claims import (
     is_control_plane,
@@ -41,11 +41,13 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     mark_of,
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
-from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts, ZoneStates
+from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.workqueue import as_float32
 from kubectl_nodelife.kube.node import Node, zone_key
 from kubectl_nodelife.kube.wellknown import PREFER_NO_SCHEDULE
+
+STALE: Final = "its Lease is not renewed"
 
 
 class NodeReading(NamedTuple):
@@ -71,15 +73,21 @@ class NodeReading(NamedTuple):
     is_outdated: bool
     is_leaving: bool
 
+    def counted_now(self, *, is_fresh: bool) -> CountedNode:
+        """How it counts. `is_fresh`: its Lease is renewed; where it is not Ready it counts less."""
+        if is_fresh or self.is_down:
+            return self.counted
+        return self.counted._replace(unavailable=STALE)
+
 
 class NodeReadings:
     """The readings of all nodes, for one policy."""
 
-    def __init__(self, policy: UpgradePolicy, zones: ZoneStates) -> None:
+    def __init__(self, policy: UpgradePolicy, counts: Callable[[Node], bool]) -> None:
         self.fresh_until_ns: dict[str, int] = {}
         """Until when the Lease of each node is fresh, as far as its renewals were looked at."""
         self._policy = policy
-        self._zones = zones
+        self._counts = counts
         self._known: dict[str, NodeReading] = {}
 
     def of(self, node: Node) -> NodeReading:
@@ -117,7 +125,7 @@ class NodeReadings:
             on_control_plane,
             is_selected(node, policy),
             not node.is_ready,
-            self._zones.counts(node),
+            self._counts(node),
             CountedNode(node.name, pool, zone, why, control_plane=on_control_plane),
             mark,
             is_readable,
@@ -127,7 +135,6 @@ class NodeReadings:
         )
 
 
-STALE = "its Lease is not renewed"
 _GOING_DOWN = frozenset({NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING})
 
 
@@ -202,12 +209,12 @@ class FleetCounts:
         """The node counts as it is now."""
         self._readings[name] = reading
         self._size[reading.zone_key] += reading.counts
-        counted = reading.counted
+        is_fresh = reading.is_down or self.is_fresh(name)
+        counted = reading.counted_now(is_fresh=is_fresh)
         if reading.is_down:
             self.down.add(name)
-        elif not self.is_fresh(name):
+        elif not is_fresh:
             self._stale.add(name)
-            counted = counted._replace(unavailable=STALE)
         else:
             until_ns = self._known.fresh_until_ns[name]
             self._fresh_until_ns = min(self._fresh_until_ns, until_ns)
@@ -263,6 +270,13 @@ class FleetCounts:
             self._ports.zone_reserve,
             allow_dark=self._policy.allow_dark_zone,
         )
+
+    def zone_states(self) -> dict[str, str]:
+        """The state of each zone of counted nodes, by the node lifecycle controller's rule."""
+        readings = (self._readings[name] for name in self.down)
+        down = Counter(reading.zone_key for reading in readings if reading.counts)
+        state = self._ports.zone_state
+        return {z: state(z, size - down[z], down[z]) for z, size in self._size.items() if size}
 
     def down_in(self, zone: str) -> str:
         """How many nodes of a zone are not Ready, and of how many."""

@@ -106,7 +106,7 @@ def is_merely_cold(p: UpgradePass) -> bool:
 
 
 def _zone(p: UpgradePass) -> str:
-    states = p.ports.zones.states(p.cache, p.now_ns)
+    states = p.fleet.zone_states()
     sick = [zone for zone, state in states.items() if state not in (NORMAL, "Initial")]
     if not sick:
         return ""

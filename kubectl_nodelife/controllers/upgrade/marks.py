@@ -166,6 +166,14 @@ def mark_of(node: Node) -> NodeMark | None:
     return _without_our_cordon(mark) if cordoned_by(node) else mark
 
 
+def readable_mark(node: Node) -> NodeMark | None:
+    """The node's mark, None also where one is there that cannot be read."""
+    try:
+        return mark_of(node)
+    except UnreadableMark:
+        return None
+
+
 def cordoned_by(node: Node) -> str:
     """The other manager that put the node's cordon on; "" where that was us, or where nothing is
     known about it.
@@ -215,10 +223,7 @@ def outdated(run: str) -> Taint:
 
 def left_by_another(node: Node, run: str) -> NodeMark | None:
     """The mark by which another run left the node, Failed or Held, to a person; None for none."""
-    try:
-        mark = mark_of(node)
-    except UnreadableMark:
-        return None
+    mark = readable_mark(node)
     if mark is None or mark.run == run or mark.state not in (NodeState.FAILED, NodeState.HELD):
         return None
     return mark

@@ -25,7 +25,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.claims import pool_name, zone_name
-from kubectl_nodelife.controllers.upgrade.document import StepNode
+from kubectl_nodelife.controllers.upgrade.document import StepNode, awaited
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     CordonOwner,
@@ -51,7 +51,7 @@ def follow_gone_nodes(p: UpgradePass) -> None:
     """Note nodes that went, match newcomers, and fail those for which none came."""
     _keep_marks(p)
     _take_over_names(p)
-    waiting = _waiting(p)
+    waiting = awaited(p.next.step.nodes, p.document.failed, p.nodes)
     p.awaited = {name: entry.zone for name, entry in waiting.items()}
     taken: set[str] = set()
     for name, entry in waiting.items():
@@ -142,17 +142,6 @@ def _left_ns(mark: NodeMark | None) -> int:
 def named(p: UpgradePass, node: Node) -> StepNode:
     """How the document names a node."""
     return StepNode(uid=node.uid, zone=zone_name(node), pool=pool_name(node, p.policy))
-
-
-def _waiting(p: UpgradePass) -> dict[str, StepNode]:
-    """The names whose object went, and whose place no newcomer has taken yet."""
-    waiting = {}
-    for name, entry in sorted(p.next.step.nodes.items()):
-        node = p.nodes.get(name)
-        is_gone = node is None or node.uid != entry.uid
-        if is_gone and entry.mark is not None and name not in p.document.failed:
-            waiting[name] = entry
-    return waiting
 
 
 def _newcomer_for(

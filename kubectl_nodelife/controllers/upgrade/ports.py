@@ -1,4 +1,4 @@
-"""The protocols between the upgrade controller and the process that leads a run with it.
+"""What passes between the upgrade controller and the process that leads a run with it.
 
 The controller is one of the engine's (`engine/controller.py`). A leader, of a live run or of one in
 the virtual cluster, does this beside what every host of an engine does:
@@ -26,9 +26,9 @@ that it names.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -91,64 +91,29 @@ class DrainVerdict(NamedTuple):
     evictable: tuple[PodKey, ...] = ()
 
 
-class DrainVerdicts(Protocol):
-    """The drain planner. It may answer from a memory as long as nothing changed."""
-
-    def verdict(
-        self, cache: Cache, node: str, draining: Collection[str], now_ns: int
-    ) -> DrainVerdict:
-        """The verdict on a drain of the node while those of `draining` are being drained."""
-        ...
-
-
-class RoomAfterClaim(Protocol):
-    """The virtual scheduler."""
-
-    def shortage(
-        self,
-        cache: Cache,
-        node: str,
-        moving: Collection[PodKey],
-        leaving: Mapping[str, Collection[PodKey]],
-        now_ns: int,
-    ) -> str:
-        """Why what leaves the node finds no room or leaves too little; "" where it fits.
-
-        `leaving`: the nodes that are out of service or on their way, with what still leaves them.
-        """
-        ...
-
-
-class DaemonPlacement(Protocol):
-    """The DaemonSet controller's own rule."""
-
-    def sets_for(self, cache: Cache, node: Node) -> Collection[DaemonSet]:
-        """The DaemonSets that should run a pod on the node."""
-        ...
-
-
-class ZoneStates(Protocol):
-    """Zones as the node lifecycle controller counts them."""
-
-    def states(self, cache: Cache, now_ns: int) -> Mapping[str, str]:
-        """Zone key (`kube/node.py`) -> Normal, PartialDisruption or FullDisruption."""
-        ...
-
-    def counts(self, node: Node) -> bool:
-        """True if the node counts in its zone: not one with `exclude-disruption`."""
-        ...
+Leaving = Mapping[str, Collection[PodKey]]
+"""The nodes that are out of service or on their way, with the pods that still leave them."""
 
 
 class UpgradePorts(NamedTuple):
-    """All that is passed in. `zone_threshold`: `unhealthy-zone-threshold`; `grace_period_ns`: the
-    node monitor's grace period. `zone_reserve`: nodes more that a zone must be able to lose.
-    `planned_claims`: uid -> (InternalIP, provider id) of each node at the plan.
+    """All that is passed in, answers first, which may come from a memory while nothing changed.
+
+    `drain`: the drain planner's verdict on a node while others are being drained. `room`: why what
+    leaves the node finds no room or leaves too little, "" where it fits, by the virtual scheduler.
+    `daemon_sets`: those that should run a pod on the node. `zone_state`: Normal,
+    PartialDisruption or FullDisruption of a zone (its key) with so many nodes Ready and not, as the
+    node lifecycle controller has it; `counts_in_zone`: false of a node with `exclude-disruption`.
+
+    `zone_threshold`: `unhealthy-zone-threshold`; `grace_period_ns`: the node monitor's grace
+    period. `zone_reserve`: nodes more that a zone must be able to lose. `planned_claims`: uid ->
+    (InternalIP, provider id) of each node at the plan.
     """
 
-    drains: DrainVerdicts
-    room: RoomAfterClaim
-    daemons: DaemonPlacement
-    zones: ZoneStates
+    drain: Callable[[Cache, str, Collection[str], int], DrainVerdict]
+    room: Callable[[Cache, str, Collection[PodKey], Leaving, int], str]
+    daemon_sets: Callable[[Cache, Node], Collection[DaemonSet]]
+    zone_state: Callable[[str, int, int], str]
+    counts_in_zone: Callable[[Node], bool]
     grace_period_ns: int
     zone_threshold: float = 0.55
     zone_reserve: int = 1

@@ -169,7 +169,7 @@ def s7_daemon_pods(p: UpgradePass, node: Node, mark: NodeMark) -> str:
         owner = controller_of(pod.metadata)
         if owner is not None and owner.kind == "DaemonSet":
             by_owner.setdefault(owner.uid, []).append(pod)
-    for daemon_set in p.ports.daemons.sets_for(p.cache, node):
+    for daemon_set in p.ports.daemon_sets(p.cache, node):
         pods = by_owner.get(daemon_set.uid, [])
         reasons = [_why_not_up(p, node, mark, daemon_set, pod) for pod in pods]
         if "" not in reasons:
