@@ -46,16 +46,16 @@ def put(cache: Cache, *objects: Json | list[Json]) -> None:
 
 def test_an_answer_follows_the_pods_and_the_budgets() -> None:
     cache = filled(node("a1"), node("a2"), replica_set("web", "a1", "a2"))
-    drains = ports().drains
-    assert drains.verdict(cache, "a1", (), NOW_NS).verdict == "ready"
-    assert drains.verdict(cache, "a1", (), NOW_NS).moving == (("default", "web-0"),)
+    verdict = ports().drain
+    assert verdict(cache, "a1", (), NOW_NS).verdict == "ready"
+    assert verdict(cache, "a1", (), NOW_NS).moving == (("default", "web-0"),)
     put(cache, budget("web", "web", healthy=2, desired=2, expected=2, minAvailable=2))
-    assert drains.verdict(cache, "a1", (), NOW_NS).verdict == "never"
+    assert verdict(cache, "a1", (), NOW_NS).verdict == "never"
     put(cache, budget("web", "web", healthy=2, desired=1, expected=2, minAvailable=1))
-    assert drains.verdict(cache, "a1", (), NOW_NS).verdict == "ready"
-    assert drains.verdict(cache, "a1", ("a2",), NOW_NS).waits
+    assert verdict(cache, "a1", (), NOW_NS).verdict == "ready"
+    assert verdict(cache, "a1", ("a2",), NOW_NS).waits
     cache.set("Pod", ("default", "web-0"), None)
-    assert drains.verdict(cache, "a1", (), NOW_NS).moving == ()
+    assert verdict(cache, "a1", (), NOW_NS).moving == ()
 
 
 WEBHOOK: Json = {
