@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.controllers import make_controllers
+from kubectl_nodelife.controllers.upgrade.claims import SLACK, PhaseTimes, expected_work_ns
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.counts import ScopeBudget
-from kubectl_nodelife.controllers.upgrade.expected import SLACK, PhaseTimes, expected_work_ns
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.drain.results import Remedy

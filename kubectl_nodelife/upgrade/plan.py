@@ -16,9 +16,15 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
 from kubectl_nodelife.controllers.upgrade.claiming import CONTROL_PLANE
-from kubectl_nodelife.controllers.upgrade.claims import why_skipped, why_too_few, why_undrainable
+from kubectl_nodelife.controllers.upgrade.claims import (
+    high_estimate_ns,
+    measured,
+    phase_times,
+    why_skipped,
+    why_too_few,
+    why_undrainable,
+)
 from kubectl_nodelife.controllers.upgrade.counts import NodeCounts, ZoneCounts, limits_of, zone_hold
-from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns, measured, phase_times
 from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReading, NodeReadings
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, readable_mark
 from kubectl_nodelife.controllers.upgrade.policy import (

@@ -17,8 +17,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers import make_controllers
-from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.document import OVER, UpgradeRequest, Verb, document_of
+from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 from kubectl_nodelife.engine.actions import Action, ClaimNode, NodeMarkPatch, RecordEvent
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import NO_ANSWER, Event

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
+from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
     TRANSITIONS,

@@ -7,8 +7,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
+from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, CordonOwner, WorkMark
 from tests.upgrade.stand import Stand
 from tests.upgrade.vector_cases import DONE, DRAINING, HELD, SETTLING, WORKING, one

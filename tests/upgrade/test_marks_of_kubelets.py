@@ -6,13 +6,13 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.acts.upgrade.lease import check_image, check_start, order_text, strangers
-from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.document import (
     RunDocument,
     RunPhase,
     Step,
     StepNode,
 )
+from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     FIELD_MANAGER,

@@ -14,8 +14,8 @@ from typing import Final
 from kubectl_nodelife.acts.carrier import Carrier
 from kubectl_nodelife.acts.session import ActSession, Show
 from kubectl_nodelife.acts.upgrade.lease import RunLease, document_or_refused, read_lease
-from kubectl_nodelife.controllers.upgrade.cleaning import LeftObject, Leftover, leftovers
 from kubectl_nodelife.controllers.upgrade.document import OVER
+from kubectl_nodelife.controllers.upgrade.leaving import LeftObject, Leftover, leftovers
 from kubectl_nodelife.engine.calls import Delete, Get, Uid
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.errors import Failed, Refused

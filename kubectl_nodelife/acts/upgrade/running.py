@@ -34,7 +34,6 @@ from kubectl_nodelife.acts.upgrade.lease import (
 )
 from kubectl_nodelife.acts.upgrade.live_cache import LiveCache, PodLists
 from kubectl_nodelife.acts.upgrade.processes import GateCommand, WorkKey, WorkRunner
-from kubectl_nodelife.controllers.upgrade.cleaning import leftovers
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
@@ -45,6 +44,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     Verb,
     awaited,
 )
+from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 from kubectl_nodelife.controllers.upgrade.marks import IN_FLIGHT, NodeState, readable_mark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import READS, UpgradePorts

@@ -19,7 +19,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
         "Say what a newer release of Kubernetes changes for this cluster's nodes.",
     ),
     "plan": (
-        "kubectl_nodelife.commands.upgrade.plan:plan",
+        "kubectl_nodelife.commands.upgrade.start:plan",
         "Show what an upgrade would do, how long it takes, and how low the cluster gets.",
     ),
     "start": (
@@ -44,7 +44,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
         "Prove that nodes are usable, as they are.",
     ),
     "clean": (
-        "kubectl_nodelife.commands.upgrade.clean:clean",
+        "kubectl_nodelife.commands.upgrade.orders:clean",
         "Take off what runs have left behind.",
     ),
 }

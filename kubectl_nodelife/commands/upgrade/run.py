@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from kubectl_nodelife.acts.session import ActSession
     from kubectl_nodelife.acts.upgrade.running import Opening
     from kubectl_nodelife.commands.cluster.drain import DrainLook
-    from kubectl_nodelife.controllers.upgrade.cleaning import LeftObject
     from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest
+    from kubectl_nodelife.controllers.upgrade.leaving import LeftObject
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
     from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
     from kubectl_nodelife.daemon.cluster_checks import Right
@@ -91,7 +91,7 @@ async def read_left_objects(
     `warn` receives what must not be listed.
     """
     from kubectl_nodelife.commands.cluster.direct import bulk_client, or_refused, target_of
-    from kubectl_nodelife.controllers.upgrade.cleaning import left_objects
+    from kubectl_nodelife.controllers.upgrade.leaving import left_objects
     from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.live.client import ApiError
@@ -307,7 +307,7 @@ def show_course(course: Course) -> int:
     """Say what the leader of a played run decides, each line with its time; the exit code that
     the run would have.
     """
-    from kubectl_nodelife.acts.upgrade.sentences import sentences_of
+    from kubectl_nodelife.acts.upgrade.leader import sentences_of
     from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
     from kubectl_nodelife.engine.actions import RecordEvent
 

@@ -27,6 +27,7 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     UpgradeCandidate,
     choose_claims,
     claim_order,
+    high_estimate_ns,
     is_control_plane,
     is_growing,
     next_step,
@@ -38,7 +39,6 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     why_undrainable,
 )
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase, Step
-from kubectl_nodelife.controllers.upgrade.expected import high_estimate_ns
 from kubectl_nodelife.controllers.upgrade.gates import failed_and_down
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,

@@ -15,7 +15,6 @@ from typing import Final
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade import claiming, gates, leaving, requests
-from kubectl_nodelife.controllers.upgrade.cleaning import annotation_off, release_by_hand
 from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
     RunPhase,
@@ -24,7 +23,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
 )
 from kubectl_nodelife.controllers.upgrade.draining import drain
 from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
-from kubectl_nodelife.controllers.upgrade.leaving import fail
+from kubectl_nodelife.controllers.upgrade.leaving import annotation_off, fail, release_by_hand
 from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
     NodeEvent,

@@ -5,7 +5,7 @@ The annotation is the truth of a node's state; the label repeats it for people a
 never read. A taint of ours without our annotation, or an annotation that cannot be read, is
 not taken for ours: nothing is done on such a node.
 
-All transitions are in one table; `UpgradePass.advance` and `cleaning` make no other. What must hold
+All transitions are in one table; `UpgradePass.advance` and `leaving` make no other. What must hold
 before an event takes place is decided in the state's own file (`draining`, `working`, `settling`,
 `proving`, `leaving`), which `UpgradeController` calls in each pass; `patch_marks` makes each PATCH.
 """

@@ -19,20 +19,18 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.claiming import CONTROL_PLANE, pool_in_turn_of
 from kubectl_nodelife.controllers.upgrade.claims import (
+    SLACK,
     UpgradeCandidate,
     claim_order,
+    expected_work_ns,
     is_growing,
+    measured,
+    phase_times,
     pool_order,
     step_width,
 )
 from kubectl_nodelife.controllers.upgrade.counts import pool_scope
 from kubectl_nodelife.controllers.upgrade.document import NOT_BEGUN, RunPhase
-from kubectl_nodelife.controllers.upgrade.expected import (
-    SLACK,
-    expected_work_ns,
-    measured,
-    phase_times,
-)
 from kubectl_nodelife.controllers.upgrade.gates import BLIND
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark, NodeState
 from kubectl_nodelife.controllers.upgrade.policy import Duration, UpgradePolicy, WorkMode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kubectl_nodelife.acts.upgrade.sentences import SENTENCES, Waits, sentences_of
+from kubectl_nodelife.acts.upgrade.leader import SENTENCES, Waits, sentences_of
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.actions import upgrades as upgrade
 
