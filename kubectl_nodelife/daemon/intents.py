@@ -308,7 +308,9 @@ def _open(path: str) -> sqlite3.Connection:
         (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
         if found != "ok":
             raise sqlite3.OperationalError(f"it is damaged: {found}")
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
         db.close()
-        raise sqlite3.OperationalError(str(error)) from None
+        damaged = isinstance(error, UnicodeDecodeError)  # a text that quotes bytes of the file
+        why = "its tables cannot be read" if damaged else str(error)
+        raise sqlite3.OperationalError(why) from None
     return db

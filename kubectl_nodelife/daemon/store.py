@@ -254,6 +254,9 @@ def _open(path: str) -> sqlite3.Connection:
     except sqlite3.Error:
         db.close()
         raise
+    except UnicodeDecodeError:  # an error whose text quotes bytes of the file
+        db.close()
+        raise sqlite3.DatabaseError("its tables cannot be read") from None
     return db
 
 

@@ -8,6 +8,7 @@ error with a line for the user, or the ValueError that its docstring names. Anyt
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import io
 import json
@@ -42,7 +43,7 @@ from kubectl_nodelife.controllers.upgrade.policy import (
     policy_of_spec,
 )
 from kubectl_nodelife.controllers.upgrade.report import ANNOTATION_REPORT, report_on
-from kubectl_nodelife.daemon.intents import Intents
+from kubectl_nodelife.daemon.intents import Intent, Intents
 from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.daemon.settings import load_config
 from kubectl_nodelife.errors import NodelifeError
@@ -359,11 +360,26 @@ def _both(document: Any) -> list[bytes]:
     return [json.dumps(document).encode(), yaml.safe_dump(document).encode()]
 
 
-def _database() -> bytes:
+def _databases() -> Iterator[bytes]:
+    """A journal of the daemon, and one of writes that one has been sent of."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "journal.db")
         open_journal(str(path)).store.close()
-        return path.read_bytes()
+        yield path.read_bytes()
+        path = Path(folder, "writes.db")
+        asyncio.run(_write_intents(str(path)))
+        with contextlib.closing(sqlite3.connect(path)) as written:
+            written.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        yield path.read_bytes()
+
+
+async def _write_intents(path: str) -> None:
+    intents = Intents(path)
+    for number in range(3):
+        intent = Intent(number, "pod-gc", "{}", "Pod", "d", f"p{number}", "u", "7", "", 1)
+        await intents.begin(intent)
+    intents.note(1, "applied")
+    await intents.close()
 
 
 def parsers() -> list[Parser]:
@@ -393,7 +409,7 @@ def parsers() -> list[Parser]:
         Parser("mark on a Node", [json.dumps(MARK).encode()], _mark),
         Parser("watch line", lines, _watch),
         Parser("credential", [json.dumps(CREDENTIAL).encode()], _credential),
-        Parser("journal", [_database()], _journal, ".db"),
+        Parser("journal", list(_databases()), _journal, ".db"),
         Parser("texts", [word.encode() for word in WORDS], _texts),
         Parser("CEL", [text.encode() for text in EXPRESSIONS], _cel),
     ]

@@ -104,3 +104,13 @@ def test_a_row_that_makes_no_sense_stays_open(column: str, journal: bytes, tmp_p
         await intents.close()
 
     asyncio.run(settle())
+
+
+def test_tables_whose_text_is_damaged_are_refused_with_a_line(
+    tmp_path: Path, journal: bytes
+) -> None:
+    """SQLite quotes them in its error, which is no text then."""
+    path = tmp_path / "a.writes.db"
+    path.write_bytes(journal.replace(b"CREATE TABLE marks", b"CREATE \xffABLE marks"))
+    with pytest.raises(Refused, match="its tables cannot be read"):
+        Intents(str(path))

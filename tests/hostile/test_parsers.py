@@ -79,6 +79,7 @@ def nameless_member() -> bytes:
         ("kubeconfig", b"contexts: !!timestamp x"),
         ("config file", b"clusters: {2026-13-01: {}}"),
         ("dump", b"a: 2026-02-30T00:00:00Z"),
+        ("journal", PARSERS["journal"].seeds[0].replace(b"CREATE INDEX", b"CREATE \xffNDEX")),
     ],
 )  # fmt: skip
 def test_what_was_one_is_told_with_a_line(name: str, data: bytes, tmp_path: Path) -> None:
