@@ -39,7 +39,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "several pods, garbage": (
         _MULTIPLE + "only evicts pods without tolerations from tainted nodes",
         _MULTIPLE + "evicts pods with minTolerationSeconds",
-        "[sig-node] Pod garbage collector should handle the creation of 1000 pods",
+        "[sig-node] Pod garbage collector [Feature:PodGarbageCollector] should handle the creation"
+        " of 1000 pods",
     ),
     "tolerations that end": (
         _SINGLE + "eventually evict pod with finite tolerations from tainted nodes",
