@@ -41,6 +41,7 @@ _PATHS = {
     "Node": "/api/v1/nodes",
     "Pod": "/api/v1/namespaces/default/pods",
     "DaemonSet": "/apis/apps/v1/namespaces/default/daemonsets",
+    "Lease": _LEASES,
 }
 
 
@@ -204,6 +205,10 @@ class Player:
                 case "taint":
                     for name in self._targets(told):
                         self._taint(name, told.get("add", []), told.get("remove", []))
+                case "lease":
+                    touch = {"metadata": {"annotations": {"touched": _text(time.time())}}}
+                    for name in self._targets(told):
+                        self._api.merge(f"{_LEASES}/{name}", touch)
                 case "cordon" | "uncordon":
                     for name in self._targets(told):
                         patch = {"spec": {"unschedulable": what == "cordon" or None}}
