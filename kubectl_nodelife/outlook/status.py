@@ -18,6 +18,7 @@ from kubectl_nodelife.kube.selectors import (
     parse_selector,
 )
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS, TRUE
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict, node_verdict
@@ -30,6 +31,12 @@ from kubectl_nodelife.outlook.zone import (
     zone_brakes,
     zones,
 )
+
+
+def lifecycle_conditions(node: Node) -> list[str]:
+    """What administrators say is done to the node (KEP 5683): the conditions that are True."""
+    present = {c.type for c in node.status.conditions if c.status == TRUE}
+    return [type_ for type_ in LIFECYCLE_CONDITIONS if type_ in present]
 
 
 class NodeEntry(msgspec.Struct, frozen=True):
@@ -313,6 +320,8 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
             "because": status.if_lost.why,
         },
     }
+    if at_work := lifecycle_conditions(node):
+        made["lifecycleConditions"] = at_work
     if verdict.next is not None:
         seconds = verdict.next.in_seconds
         made["verdict"]["next"] = {

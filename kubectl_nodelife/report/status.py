@@ -12,7 +12,13 @@ from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
-from kubectl_nodelife.outlook.status import NodeEntry, NodeLifeStatus, urgency, zone_name
+from kubectl_nodelife.outlook.status import (
+    NodeEntry,
+    NodeLifeStatus,
+    lifecycle_conditions,
+    urgency,
+    zone_name,
+)
 from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook
 from kubectl_nodelife.report.ages import due_in, due_within, human_duration
 from kubectl_nodelife.report.formats import Block
@@ -314,7 +320,7 @@ def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
         pods,
         no_timer if next_eviction_ns is None else due_in(next_eviction_ns),
         _verdict(status),
-        verdict.because,
+        "; ".join([verdict.because, *lifecycle_conditions(node)]),
         status.if_lost.effect if status.if_lost.lost else NONE,
     ]
 

@@ -182,3 +182,24 @@ def test_an_upgrade_run_is_named_with_its_state(ask: Ask) -> None:
         "Upgrade run r1, which cordoned it and uncordons it: Working since 2026-01-01T00:59:00Z; "
         "'kubectl nodelife upgrade status a1' shows more."
     )
+
+
+def test_status_shows_what_is_said_to_be_done_to_a_node(ask: Ask) -> None:
+    """Of the conditions of KEP 5683 those that are True; a node without any says nothing."""
+    said = [
+        {"type": "DrainInProgress", "status": "True"},
+        {"type": "MaintenancePlanned", "status": "False"},
+    ]
+    busy = a1()
+    busy["status"]["conditions"] += said
+    objects = [busy, node("a2")]
+    shown = ask(objects, "status", "--now", NOW, "-o", "json").document["nodes"]
+    assert {n["name"]: n.get("lifecycleConditions") for n in shown} == {
+        "a1": ["DrainInProgress"],
+        "a2": None,
+    }
+    lines = ask(objects, "status", "--now", NOW, "-o", "wide").out.splitlines()
+    assert ["DrainInProgress" in line for line in lines if line[:2] in ("a1", "a2")] == [
+        True,
+        False,
+    ]
