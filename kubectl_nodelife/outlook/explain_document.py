@@ -21,7 +21,7 @@ from kubectl_nodelife.outlook.daemonset.summary import set_sections
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
 from kubectl_nodelife.outlook.explain_node import node_sections, taint_sections
-from kubectl_nodelife.outlook.explain_pod import pod_sections
+from kubectl_nodelife.outlook.explain_pod import pod_sections, starting_section
 from kubectl_nodelife.outlook.explain_who import who_section
 from kubectl_nodelife.outlook.explain_zone import find_zone, zone_names, zone_sections
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
@@ -236,6 +236,7 @@ def _more_of_pod(view: ClusterView, namespace: str, name: str) -> Iterator[Expla
     node = view.cache.node(pod.spec.node_name) if pod.spec.node_name else None
     if node is not None:
         yield from _endpoints(view, node, [pod])
+    yield from starting_section(view.cache, pod)
     yield from drain_sections(plan_snapshot(view), pod)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.kube.workload import DaemonSet
+from kubectl_nodelife.kube.workload import DaemonSet, Event
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.eviction_forecast import (
     ClassicEviction,
@@ -32,6 +33,7 @@ from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import NextAction, node_verdict
 from kubectl_nodelife.outlook.zone import zones
 from kubectl_nodelife.workloads.pending import NO_ORIGIN, Origin, pending_reason
+from kubectl_nodelife.workloads.volumes import volumes_elsewhere
 
 
 def pod_sections(
@@ -40,6 +42,7 @@ def pod_sections(
     """The sections about one pod. `services_read`: if only to find none."""
     node = outlook.cache.node(pod.spec.node_name) if pod.spec.node_name else None
     yield ExplainedQuestion("Where is it, and how is it?", list(_where(outlook, pod, node)))
+    yield from starting_section(outlook.cache, pod)
     if pod.metadata.deletion_timestamp is not None:
         because = why_terminating(outlook, node, pod)
         sentences = [because[0].upper() + because[1:], *what_can_hold_it(outlook, node, pod)]
@@ -53,6 +56,35 @@ def pod_sections(
     if node is not None:
         lost = outlook.node(node).ready in ("False", "Unknown")
         yield from endpoint_sections(outlook.cache, [pod], lost=lost, services_read=services_read)
+
+
+def starting_section(cache: Cache, pod: Pod) -> Iterator[ExplainedQuestion]:
+    """Why a pod that is bound does not run yet, where claims, other pods or Events show it."""
+    bound, going = pod.spec.node_name, pod.metadata.deletion_timestamp is not None
+    if pod.status.phase != "Pending" or not bound or going:
+        return
+    there = [other for other in cache.pods.values() if other.namespace == pod.namespace]
+    elsewhere = volumes_elsewhere(there, cache.get).get(pod.uid)
+    sentences = []
+    if elsewhere is not None:
+        holder = elsewhere.holder
+        leaves = ", which is being deleted" * (holder.metadata.deletion_timestamp is not None)
+        sentences.append(
+            f"It waits for the volume of claim {elsewhere.claim}, which is attached to"
+            f" {holder.spec.node_name}: pod {holder.name} there has it{leaves}."
+        )
+    seen = (event for event in cache.all("Event") if isinstance(event, Event))
+    events = [event for event in seen if _warns_of(event, pod)]
+    events.sort(key=lambda event: int(event.last_timestamp or event.event_time or 0))
+    sentences += [f"Its last Event: {e.reason}: {e.message}" for e in events[-1:]]
+    if sentences:
+        yield ExplainedQuestion("Why does it not start?", sentences, answer=sentences[0])
+
+
+def _warns_of(event: Event, pod: Pod) -> bool:
+    about = event.involved_object
+    is_of_it = (about.kind, about.namespace, about.name) == ("Pod", *pod.key)
+    return is_of_it and event.type == "Warning"
 
 
 def _pending(outlook: Outlook, pod: Pod) -> ExplainedQuestion:

@@ -62,8 +62,9 @@ class WhatIfPage:
         yield Table(_BUDGETS, [_budget_row(budget) for budget in answer.budgets])
         yield from (each.sentence for each in answer.repeats)
         yield from ("\n".join(_why_lines(each)) for each in answer.why)
-        if answer.already_down:
-            yield f"down before, and left out: {_targets(answer.already_down)}"
+        gaining = {f"{w.namespace}/{w.kind}/{w.name}" for w in answer.workloads if gained(w)}
+        if still_down := [name for name in answer.already_down if name not in gaining]:
+            yield f"down before, and left out: {_targets(still_down)}"
         lines = [_horizon_line(answer)]
         if answer.ignored:
             lines.append(f"left out as asked: {answer.ignored} workloads or Services")
@@ -182,7 +183,7 @@ def _workload_row(workload: WorkloadFuture) -> list[object]:
         down,
         workload.ready_before,
         workload.lowest_serving,
-        _back(workload.first_seconds),
+        _dash(workload.first_seconds),
         back,
         workload.evicted,
         workload.moves,

@@ -31,7 +31,11 @@ from kubectl_nodelife.kube.wellknown import TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.sim.api import event_record
 from kubectl_nodelife.sim.timeline import KUBELET
 from kubectl_nodelife.sim.world import World
-from kubectl_nodelife.workloads.volumes import claim_names
+from kubectl_nodelife.workloads.volumes import (
+    attaches_to_one,
+    claim_names,
+    volumes_elsewhere,
+)
 
 MAX_WAIT_FOR_UNMOUNT_NS: Final = 6 * MINUTE_NS
 """maxWaitForUnmountDuration of the attach-detach controller."""
@@ -40,7 +44,6 @@ WAITING: Final = "Waiting for detach"
 MULTI_ATTACH: Final = "Multi-Attach error"
 """How FailedAttachVolume begins, from v1.37 on and before."""
 
-_SHARED: Final = frozenset({"ReadWriteMany", "ReadOnlyMany"})
 _LOOK_AGAIN_NS: Final = SECOND_NS
 
 
@@ -61,6 +64,9 @@ class AttachedVolumes:
         for pod in world.api.store.pods.values():
             if pod.spec.node_name and pod.status.phase == "Running":
                 self._attach(pod)
+        pods = {pod.uid: pod for pod in world.api.store.pods.values()}
+        for uid, (_, holder) in volumes_elsewhere(pods.values(), world.api.store.get).items():
+            self.waits[pods[uid].key] = holder.spec.node_name
         world.join(self)
         world.kubelets.attend(self._kubelet_starts, on_run=self._holds_up, first=True)
         world.api.on_pod(self._pod_changed)
@@ -81,8 +87,7 @@ class AttachedVolumes:
             claim = store.get("PersistentVolumeClaim", (pod.namespace, name))
             if not isinstance(claim, PersistentVolumeClaim):
                 continue
-            modes = claim.spec.access_modes
-            if modes and _SHARED.isdisjoint(modes) and self._is_attached(claim.spec.volume_name):
+            if attaches_to_one(claim) and self._is_attached(claim.spec.volume_name):
                 yield claim.key
 
     def _is_attached(self, volume: str) -> bool:

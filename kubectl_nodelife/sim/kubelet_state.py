@@ -16,7 +16,7 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeStatus, NodeSystemInfo
 from kubectl_nodelife.kube.pod import Pod, Quantities
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
-from kubectl_nodelife.workloads.time_to_ready import is_starting
+from kubectl_nodelife.workloads.time_to_ready import NOT_STARTED_NS, is_starting
 
 _REPORT_INTERVAL_NS = 5 * MINUTE_NS
 _RENEW_INTERVAL_NS = 10 * SECOND_NS
@@ -66,10 +66,14 @@ class KubeletTerms(msgspec.Struct, frozen=True):
         return False
 
     def goes_on_for(self, pod: Pod, now_ns: int) -> int | None:
-        """How much longer a pod that was bound before now takes until it is Ready; None: never."""
+        """How much longer a pod that was bound before now takes until it is Ready; None: never, as
+        one that should have been long ago: nothing shows that it will be."""
         bound = pod.status.condition("PodScheduled")
         since_ns = bound.last_transition_time if bound is not None else None
-        return max(0, self.pod_start_ns - (now_ns - since_ns if since_ns else 0))
+        age_ns = now_ns - since_ns if since_ns else 0
+        if age_ns > max(self.pod_start_ns, NOT_STARTED_NS):
+            return None
+        return max(0, self.pod_start_ns - age_ns)
 
     def stops_after(self, pod: Pod, grace_ns: int) -> int | None:
         """How long after its deletion a pod's object is removed; None: it is held for ever."""

@@ -50,6 +50,7 @@ from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.sim.timing import MIDDLE, LearntTerms, Timing
 from kubectl_nodelife.sim.world import Faults, World
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady, is_on_its_way
+from kubectl_nodelife.workloads.volumes import volumes_elsewhere
 
 _MEANS: Final = {
     "Lease": "no node is lost because its kubelet alone does not report",
@@ -103,6 +104,7 @@ class Present(msgspec.Struct, frozen=True):
     def terms(self, timing: Timing) -> LearntTerms:
         """The kubelets' terms, with the times learnt from the cluster's own pods."""
         cluster, terms = self.setting.cluster, self.setting.scenario.kubelet
+        waiting = volumes_elsewhere(cluster.pods.values(), cluster.get)
         return LearntTerms(
             **{name: getattr(terms, name) for name in terms.__struct_fields__},
             times=TimesToReady(
@@ -113,7 +115,9 @@ class Present(msgspec.Struct, frozen=True):
             timing=timing,
             start_ns=self.setting.start_ns,
             starting=frozenset(
-                p.uid for p in cluster.pods.values() if p.spec.node_name and is_on_its_way(p)
+                pod.uid
+                for pod in cluster.pods.values()
+                if pod.spec.node_name and is_on_its_way(pod) and pod.uid not in waiting
             ),
         )
 

@@ -1,11 +1,12 @@
 """How long a workload's pods take to become Ready, learnt from those that are.
 
-A pod's sample is the time from its creation to the last transition of its Ready condition. Both
-are whole seconds, so a sample is off by up to one. A pod that was restarted, or whose condition
-moved long after its start, says nothing about a new pod and is left out. Where a workload has no
-sample the rest of its namespace and then of the cluster stand in, and where there is none at all,
-an assumption that the plan prints. A workload whose pods run and are not Ready, every one of them,
-is assumed to stay so: the cause will affect their replacements too.
+A pod's sample is the time from its PodScheduled condition to the last transition of its Ready
+condition: the wait for a node is not part of it. Where that condition was not read, its creation
+stands in. Both are whole seconds, so a sample is off by up to one. A pod that was restarted, or
+whose condition moved long after its start, says nothing about a new pod and is left out. Where a
+workload has no sample the rest of its namespace and then of the cluster stand in, and where there
+is none at all, an assumption that the plan prints. A workload whose pods run and are not Ready,
+every one of them, is assumed to stay so: the cause will affect their replacements too.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 
 LONGEST_SAMPLE_NS: Final = 20 * MINUTE_NS
+NOT_STARTED_NS: Final = 10 * MINUTE_NS
+"""A pod that is bound is given so long until its first container: an image may be large. After that
+nothing shows that it will start."""
+_WITHIN_A_SECOND_NS: Final = SECOND_NS // 2
+"""A sample of two times in the same second: no kubelet starts a container at once."""
 _CANNOT_START: Final = frozenset(
     {
         "CrashLoopBackOff",
@@ -37,7 +43,7 @@ _HOW_MANY: Final = 400
 
 
 class TimeToReady(NamedTuple):
-    """From a pod's creation to its being Ready: lowest, middle and highest; and where from."""
+    """From a pod's being bound to its being Ready: lowest, middle and highest; and where from."""
 
     low_ns: int
     middle_ns: int
@@ -55,18 +61,20 @@ ASSUMED: Final = TimeToReady(
 
 
 def sample(pod: Pod) -> int | None:
-    """Nanoseconds from creation to Ready, or None where the pod does not show it."""
-    ready = pod.status.condition("Ready")
-    created = pod.metadata.creation_timestamp
+    """Nanoseconds from the binding to Ready, or None where the pod does not show it."""
+    ready, bound = pod.status.condition("Ready"), pod.status.condition("PodScheduled")
+    began = pod.metadata.creation_timestamp
+    if bound is not None and bound.status == "True" and bound.last_transition_time is not None:
+        began = bound.last_transition_time
     if ready is None or ready.status != "True" or ready.last_transition_time is None:
         return None
-    if created is None:
+    if began is None:
         return None
     for status in pod.status.container_statuses or ():
         if status.restart_count:
             return None
-    took = ready.last_transition_time - created
-    return took if 0 <= took <= LONGEST_SAMPLE_NS else None
+    took = ready.last_transition_time - began
+    return max(took, _WITHIN_A_SECOND_NS) if 0 <= took <= LONGEST_SAMPLE_NS else None
 
 
 def learn(pods: Iterable[Pod], source: str) -> TimeToReady | None:

@@ -7,7 +7,7 @@ volumes that are reserved for a claim by name, and which of several free volumes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
 from kubectl_nodelife.kube.node import Node
@@ -85,6 +85,50 @@ def claim_names(pod: Pod) -> tuple[str, ...]:
         elif volume.ephemeral is not None:
             names.append(f"{pod.name}-{volume.name}")
     return tuple(names)
+
+
+SHARED_MODES = frozenset({"ReadWriteMany", "ReadOnlyMany"})
+"""Access modes with which a volume may be attached to several nodes (IsMultiAttachAllowed)."""
+
+
+class VolumeElsewhere(NamedTuple):
+    """The claim for which a pod waits, and the pod on another node that has its volume."""
+
+    claim: str
+    holder: Pod
+
+
+def volumes_elsewhere(
+    pods: Iterable[Pod], find: Callable[[str, tuple[str, str]], object]
+) -> dict[str, VolumeElsewhere]:
+    """Of each pod that is bound and does not run yet, by its uid: the volume that it waits for,
+    since a pod that runs on another node has it. `find`: an object by kind, and namespace and name.
+    """
+    users: dict[tuple[str, str], Pod] = {}
+    waiting: list[Pod] = []
+    for pod in pods:
+        if not pod.spec.volumes or not pod.spec.node_name:
+            continue
+        if pod.status.phase == "Running":
+            users.update(((pod.namespace, name), pod) for name in claim_names(pod))
+        elif pod.status.phase == "Pending":
+            waiting.append(pod)
+    found = {}
+    for pod in waiting:
+        for name in claim_names(pod):
+            key = (pod.namespace, name)
+            holder, claim = users.get(key), find("PersistentVolumeClaim", key)
+            if holder is None or holder.spec.node_name == pod.spec.node_name:
+                continue
+            if isinstance(claim, PersistentVolumeClaim) and attaches_to_one(claim):
+                found[pod.uid] = VolumeElsewhere(name, holder)
+    return found
+
+
+def attaches_to_one(claim: PersistentVolumeClaim) -> bool:
+    """True if the claim's volume is attached to one node at a time."""
+    modes = claim.spec.access_modes
+    return bool(modes) and SHARED_MODES.isdisjoint(modes)
 
 
 def volume_needs(pod: Pod, volumes: Volumes, *, created_anew: bool = False) -> VolumeNeeds:

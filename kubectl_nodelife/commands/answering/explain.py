@@ -31,7 +31,9 @@ def reading(query: Query) -> KindsToRead:
             kinds = (*daemonset.KINDS, "Lease")
             return KindsToRead(kinds, needed=("DaemonSet",), missing_parts=daemonset.missing_parts)
         case "Pod":
-            return KindsToRead(DRAIN_KINDS, needed=("Node", "Pod"), missing_parts=missing_parts)
+            fields = {"Event": _about_pod(word(query, "namespace"), word(query, "name"))}
+            read, needed = (*DRAIN_KINDS, "Event"), ("Node", "Pod")
+            return KindsToRead(read, needed, missing_parts=missing_parts, fields=fields)
         case "PodDisruptionBudget":
             return KindsToRead(DRAIN_KINDS, needed=("Pod", "PodDisruptionBudget"))
         case _:
@@ -45,6 +47,12 @@ def reading(query: Query) -> KindsToRead:
 def about_node(name: str) -> str:
     """The field selector of Events about a node."""
     return f"involvedObject.kind=Node,involvedObject.name={name}"
+
+
+def _about_pod(namespace: str, name: str) -> str:
+    return (
+        f"involvedObject.kind=Pod,involvedObject.namespace={namespace},involvedObject.name={name}"
+    )
 
 
 def answer(view: ClusterView, query: Query) -> Response:
@@ -62,7 +70,7 @@ def with_look(where: Where, response: dict[str, Any], query: dict[str, Any]) -> 
     sent = as_sent(query)
     kind, namespace, name = (word(sent, key) for key in ("kind", "namespace", "name"))
     try:
-        view = look(where, _beside_a_daemon(kind, name))
+        view = look(where, _beside_a_daemon(kind, namespace, name))
     except Failed as refused:
         terminal.warn(f"{_LEFT_UNKNOWN[kind]} unknown: {refused}")
         return None
@@ -74,10 +82,11 @@ def with_look(where: Where, response: dict[str, Any], query: dict[str, Any]) -> 
 _LEFT_UNKNOWN: Final = {"Pod": "what a drain would do is", "Node": "Services and webhooks are"}
 
 
-def _beside_a_daemon(kind: str, name: str) -> KindsToRead:
+def _beside_a_daemon(kind: str, namespace: str, name: str) -> KindsToRead:
     """The kinds that are read: of a node only itself, its pods, and its Events."""
     if kind == "Pod":
-        return KindsToRead(DRAIN_KINDS, needed=("Node", "Pod"))
+        fields = {"Event": _about_pod(namespace, name)}
+        return KindsToRead((*DRAIN_KINDS, "Event"), needed=("Node", "Pod"), fields=fields)
     fields = {
         "Node": f"metadata.name={name}",
         "Pod": f"spec.nodeName={name}",

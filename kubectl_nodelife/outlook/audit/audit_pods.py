@@ -39,6 +39,7 @@ from kubectl_nodelife.outlook.audit.classes import (
 from kubectl_nodelife.outlook.audit.findings import (
     NODE_READY_SINCE,
     OVERDUE_NS,
+    STARTING_REASONS,
     AuditContext,
     PodFinding,
     Since,
@@ -46,6 +47,7 @@ from kubectl_nodelife.outlook.audit.findings import (
     finish_times,
     never_evicted,
     newest,
+    not_starting,
     orphaned,
     start_times,
     terminating,
@@ -63,7 +65,6 @@ _ORDER = {name: place for place, name in enumerate(NOTES)}
 
 
 _DECISIVE_CONDITIONS = frozenset({READY, CONTAINERS_READY, INITIALIZED})
-_STARTING = frozenset({"ContainerCreating", "PodInitializing"})
 
 
 class AuditInput(msgspec.Struct, frozen=True):
@@ -173,6 +174,7 @@ def pod_findings(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterat
     found = classify(pod, node, context.rules, now_ns=context.now_ns, settle_ns=context.settle_ns)
     if found.name not in (OK, UNKNOWN):
         yield from readiness(pod, node, found, context)
+    yield from not_starting(pod, node, context)
     if node.is_down:
         yield from never_evicted(pod, node, context)
 
@@ -240,7 +242,7 @@ def waits_for(pod: Pod) -> list[str]:
         return [scheduled.reason or "Unscheduled"]
     for reported in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
         waiting = reported.state.waiting
-        if waiting is not None and waiting.reason not in _STARTING:
+        if waiting is not None and waiting.reason not in STARTING_REASONS:
             return [waiting.reason or "Waiting"]
     return []
 

@@ -51,6 +51,7 @@ LEAST_SETTLE_NS: Final = 20 * SECOND_NS
 TERMINATING_DEAD_NODE: Final = "terminating-dead-node"
 TERMINATING_FINALIZER: Final = "terminating-finalizer"
 TERMINATING_SLOW: Final = "terminating-slow"
+NOT_STARTING: Final = "not-starting"
 ORPHANED: Final = "orphaned"
 EVICTED_LEFTOVER: Final = "evicted-leftover"
 DAEMONSET_NEVER_EVICTED: Final = "daemonset-never-evicted"
@@ -210,6 +211,14 @@ NOTES: Final[dict[str, ClassNote]] = {
         "look at the kubelet's log and the pod's events on that node; do not force-delete it there",
         "a forced delete leaves containers and mounts behind that nothing cleans up",
         (f"{_K}72226",),
+    ),
+    NOT_STARTING: ClassNote(
+        WRONG,
+        "bound to a Ready node, and none of its containers was made: its volumes, its network or"
+        " its image are not there",
+        "kubectl describe pod: its Events say what is missing (FailedAttachVolume, FailedMount,"
+        " FailedCreatePodSandBox), or look at the kubelet's log on that node",
+        "none",
     ),
     ORPHANED: ClassNote(
         WRONG,

@@ -24,7 +24,7 @@ from kubectl_nodelife.kube.pod import (
     is_daemon_pod,
 )
 from kubectl_nodelife.kube.taints import no_execute_taints
-from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
 from kubectl_nodelife.kube.wellknown import (
     DISRUPTION_TARGET,
     FALSE,
@@ -53,10 +53,12 @@ from kubectl_nodelife.outlook.audit.classes import (
 from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast
 from kubectl_nodelife.workloads.force_advice import ForceAdvice, Release, force_advice
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness
+from kubectl_nodelife.workloads.time_to_ready import NOT_STARTED_NS
 
 OVERDUE_NS: Final = 60 * SECOND_NS
 """A pod that is deleted is waited for so long past its deletionTimestamp, which already holds the
 grace period; a condition may differ from the container statuses for so long."""
+STARTING_REASONS: Final = frozenset({"ContainerCreating", "PodInitializing"})
 
 _MAY_BE_EVICTED: Final = frozenset({STALE_READY, MARKED_NODE_DOWN})
 _FINALIZER_OWNERS: Final = {
@@ -208,6 +210,33 @@ def _finalizers(pod: Pod) -> str:
     )
 
 
+def not_starting(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterator[PodFinding]:
+    """A pod that has been bound to a Ready node for long, and of which no container was made yet.
+
+    A kubelet makes containers once volumes are mounted and the sandbox is there, and tries that
+    again for ever (`syncPod`; a try at volumes ends after 2m3s).
+    """
+    status, since_ns, field = pod.status, *transition(pod.status.condition("PodScheduled"))
+    if status.phase != "Pending" or not node.is_ready or since_ns is None:
+        return
+    if not pod.spec.node_name or context.now_ns - since_ns <= NOT_STARTED_NS:
+        return
+    reported = (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
+    waits = [one.state.waiting.reason for one in reported if one.state.waiting is not None]
+    if len(waits) != len(reported) or not set(waits) <= STARTING_REASONS:
+        return
+    word = waits[0] if waits else "its kubelet has said nothing of it"
+    yield PodFinding(
+        name=classes.NOT_STARTING,
+        pod=pod,
+        node=node,
+        rules=context.rules,
+        because=f"bound {human_duration(context.now_ns - since_ns)} ago, and still {word}",
+        since_ns=since_ns,
+        since_field=field,
+    )
+
+
 def orphaned(pod: Pod, node: NodeReadiness, context: AuditContext) -> PodFinding:
     """A pod whose node does not exist."""
     return PodFinding(
@@ -327,6 +356,7 @@ _OF_CLASS: Final[dict[str, Callable[[str, Pod, StatusRules], Iterator[Evidence]]
     classes.TERMINATING_DEAD_NODE: _phase,
     classes.TERMINATING_FINALIZER: _phase,
     classes.TERMINATING_SLOW: _phase,
+    classes.NOT_STARTING: _phase,
     classes.ORPHANED: _phase,
     classes.EVICTED_LEFTOVER: _leftover,
     classes.DAEMONSET_NEVER_EVICTED: _never_evicted,
