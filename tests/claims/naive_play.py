@@ -47,11 +47,15 @@ class Course(NamedTuple):
                 spans = [*spans[:-1], (spans[-1][0], until)] if joins else [*spans, (at, until)]
         return spans
 
-    def differs(self, other: Course, slack: float = 5.0) -> bool:
+    def differs(self, other: Course) -> bool:
+        return self.pending != other.pending or not self.serves_as(other)
+
+    def serves_as(self, other: Course, slack: float = 5.0) -> bool:
+        """As many serve at the same times, but for a pass of the monitor."""
         mine, theirs = self.points, other.points
-        if self.pending != other.pending or [c for _, c in mine] != [c for _, c in theirs]:
-            return True
-        return any(abs(a - b) > slack for (a, _), (b, _) in zip(mine, theirs, strict=True))
+        if [count for _, count in mine] != [count for _, count in theirs]:
+            return False
+        return all(abs(a - b) <= slack for (a, _), (b, _) in zip(mine, theirs, strict=True))
 
 
 class _Counter:

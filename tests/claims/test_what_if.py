@@ -146,7 +146,8 @@ def lies_of_what_if(told: Told) -> list[str]:
         for name, course in told.future.items()
         if course.differs(told.without.get(name, Course([(0.0, 0)], 0)))
     }
-    lies = [*_lies_of_losses(told.text, noticing), *_lies_of_gains(told, noticing)]
+    served = {n: c for n, c in noticing.items() if not c.serves_as(told.without[n])}
+    lies = [*_lies_of_losses(told.text, served), *_lies_of_gains(told, noticing)]
     undone = [name for name, end in told.drains.items() if end != "Drained"]
     if bool(undone) != bool(re.search(r"not drained: |the drains? of ", told.text)):
         lies.append(f"drains that do not end: {undone}")

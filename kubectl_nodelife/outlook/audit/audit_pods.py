@@ -174,7 +174,8 @@ def pod_findings(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterat
     found = classify(pod, node, context.rules, now_ns=context.now_ns, settle_ns=context.settle_ns)
     if found.name not in (OK, UNKNOWN):
         yield from readiness(pod, node, found, context)
-    yield from not_starting(pod, node, context)
+    if pod.status.phase == "Pending":
+        yield from not_starting(pod, node, context)
     if node.is_down:
         yield from never_evicted(pod, node, context)
 

@@ -211,13 +211,13 @@ def _finalizers(pod: Pod) -> str:
 
 
 def not_starting(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterator[PodFinding]:
-    """A pod that has been bound to a Ready node for long, and of which no container was made yet.
+    """A pending pod that is bound to a Ready node for long, and has no container yet.
 
     A kubelet makes containers once volumes are mounted and the sandbox is there, and tries that
     again for ever (`syncPod`; a try at volumes ends after 2m3s).
     """
     status, since_ns, field = pod.status, *transition(pod.status.condition("PodScheduled"))
-    if status.phase != "Pending" or not node.is_ready or since_ns is None:
+    if not node.is_ready or since_ns is None:
         return
     if not pod.spec.node_name or context.now_ns - since_ns <= NOT_STARTED_NS:
         return

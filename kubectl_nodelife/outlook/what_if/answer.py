@@ -197,6 +197,15 @@ def _differ(before: Sequence[Level], after: Sequence[Level]) -> bool:
     )
 
 
+def _serving(series: Sequence[Level]) -> list[Level]:
+    """The series of how many serve, and nothing else."""
+    found = [series[0]._replace(ready=0, blind=0)]
+    for level in series[1:]:
+        if level.serving != found[-1].serving:
+            found.append(level._replace(ready=0, blind=0))
+    return found
+
+
 def _workload(
     workload: ServedObject,
     without: PlayReading,
@@ -247,7 +256,7 @@ def _other(reading: PlayReading, workload: ServedObject, future: PlayReading) ->
     outage = reading.outage(workload)
     series, in_future = (each.played.levels.series(workload) for each in (reading, future))
     return OtherCourse(
-        is_same=not _differ(series, in_future),
+        is_same=not _differ(_serving(series), _serving(in_future)),
         down=_word(outage) == FULL,
         at_zero_seconds=_span(outage.at_zero_ns),
         ready_at_end=reading.played.levels.series(workload)[-1].serving,

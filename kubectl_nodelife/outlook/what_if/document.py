@@ -150,7 +150,7 @@ class PlayExtreme(_Document, frozen=True):
 
 class OtherCourse(_Document, frozen=True):
     """How a workload fares in another play than the future; `down`: it goes down there; `is_same`:
-    as many pods are ready and serve as in the future, at the same times."""
+    as many pods serve as in the future, at the same times."""
 
     is_same: bool
     down: bool

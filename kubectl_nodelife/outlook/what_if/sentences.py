@@ -111,8 +111,7 @@ def _drain_words(drains: Sequence[DrainFuture]) -> Iterator[str]:
 
 
 def _loss_words(facts: OutcomeFacts) -> Iterator[str]:
-    """What the acts do to workloads; what happens to them without the acts all the same is no news.
-    """
+    """What the acts do to workloads; what happens without them all the same is no news."""
     changed = [w for w in facts.workloads if not w.without_acts.is_same]
     down = [w for w in changed if w.outage == FULL]
     degraded = [w for w in changed if w.outage == DEGRADED]
@@ -135,9 +134,10 @@ def _how_long(down: Sequence[WorkloadFuture]) -> str:
     stay = sum(map(stays_down, down))
     if stay == len(down):
         return "to the end"
-    longest = max(down, key=lambda w: w.at_zero_seconds)
-    words = f"{'longest ' * (len(down) > 1)}{down_words(longest)}"
-    return f"{words}, {stay} of them to the end" if stay else words
+    if len(down) == 1:
+        return down_words(down[0])
+    longest = f"longest {_human(max(w.at_zero_seconds for w in down))}"
+    return f"{longest}, {stay} of them to the end" if stay else longest
 
 
 def down_words(workload: WorkloadFuture) -> str:
