@@ -11,6 +11,7 @@ import msgspec
 
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.actions import CreatePod, DeletePod, RecordEvent
+from kubectl_nodelife.engine.profiles import NEWEST
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
@@ -279,7 +280,7 @@ def _run(name: str, setup: Setup, events: list[Json], until_s: float) -> Run:
         "kind": "Scenario",
         "metadata": {"name": name},
         "spec": {
-            "profile": "v1.36",
+            "profile": NEWEST,
             "flags": FLAGS,
             "controllers": ["node-lifecycle", "taint-eviction", "daemonset", "pod-gc"],
             "duration": f"{until_s}s",

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
+from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.load import load_objects
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, cache_for
@@ -78,8 +79,9 @@ def test_at_rest_our_copy_has_nothing_left_to_do(name: str, both: Both) -> None:
     for objects in both.real[name].at_rest:
         content = msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": objects})
         now_ns = time.time_ns()
-        cache = cache_for(load_objects(content, name).objects, None, behaviour_of((1, 36), {}))
-        sets = DaemonSets(cache, make_settings("v1.36", {}), now_ns)
+        rules = behaviour_of((1, parse_profile(NEWEST).minor), {})
+        cache = cache_for(load_objects(content, name).objects, None, rules)
+        sets = DaemonSets(cache, make_settings(NEWEST, {}), now_ns)
         for key in sets.set_keys():
             view = sets.view(key)
             assert view is not None

@@ -15,6 +15,8 @@ import copy
 from random import Random
 from typing import Any
 
+from kubectl_nodelife.engine.profiles import NEWEST
+
 Json = dict[str, Any]
 
 DURATION_S = 58
@@ -37,7 +39,7 @@ def unplanned(seed: int) -> Json:
         "kind": "Scenario",
         "metadata": {"name": f"unplanned-{seed}"},
         "spec": {
-            "profile": "v1.36",
+            "profile": NEWEST,
             "flags": {
                 "node-monitor-period": "1s",
                 "node-monitor-grace-period": rng.choice(_GRACES),
