@@ -1,7 +1,8 @@
 """The page of `simulate`: what happened, when and why; lost pods; the settings that mattered.
 
-The table has one line for what happens alike to many objects at one instant, and leaves out Events
-about what controllers do; `-o wide` has a line for each record, with its number and its cause's.
+The table has one line for what happens alike to many objects at one instant, or as fast as a
+controller's client may write, and leaves out Events about what controllers do; `-o wide` has a line
+for each record, with its number and its cause's.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
-from kubectl_nodelife.kube.wellknown import NODE_STATUS_NEVER_UPDATED
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NODE_STATUS_NEVER_UPDATED
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import Column, Table, columns
 from kubectl_nodelife.sim.api import CLUSTER
@@ -40,6 +41,12 @@ _MATTERED = {
     "terminated": ("terminated-pod-gc-threshold",),
 }
 
+
+_PAUSES_S = dict.fromkeys(("node-lifecycle", "taint-eviction", "pod-gc", "daemonset"), 3.0) | {
+    CLUSTER: 0.25
+}
+"""So soon the next of its kind must follow to stand in one line; what owners and kubelets do
+follows the controllers' writes one by one."""
 
 _SHOWN_EVENTS = frozenset({"FailedPlacement"})
 """Events of controllers that are shown without -o wide: of what they are about there is no other
@@ -95,24 +102,51 @@ def _each(records: Sequence[Record]) -> Iterator[Sequence[object]]:
         )
 
 
-def _folded(records: Sequence[Record]) -> Iterator[Sequence[object]]:
-    """One line for what happens alike at one instant."""
-    lines: dict[tuple[float, str, str], list[Record]] = {}
-    at = -1.0
-    for record, what in joined_records(records):
-        if record.at != at:
-            yield from _lines(lines)
-            lines, at = {}, record.at
-        lines.setdefault((record.at, record.controller, what), []).append(record)
-    yield from _lines(lines)
+class NarrationLine:
+    """What a controller does alike to many objects, without a pause."""
 
+    def __init__(self, controller: str, what: str, first: Record) -> None:
+        self.controller, self.what, self.records = controller, what, [first]
+        self._names = {object_name(first): None}
 
-def _lines(lines: dict[tuple[float, str, str], list[Record]]) -> Iterator[Sequence[object]]:
-    for (at, controller, what), records in lines.items():
-        names = list(dict.fromkeys(object_name(r) for r in records))
-        reasons = dict.fromkeys(reason_words(r) for r in records)
+    def takes(self, record: Record) -> bool:
+        """True if the record is of the same instant, or its controller goes on to another object at
+        the pace of its client; it is in the line then."""
+        last, name = self.records[-1].at, object_name(record)
+        pause_s = _PAUSES_S.get(self.controller, 0.0)
+        if record.at != last and (
+            record.error
+            or name in self._names
+            or NO_EXECUTE in self.what  # at a rate of its own
+            or record.at - last >= pause_s
+        ):
+            return False
+        self.records.append(record)
+        self._names[name] = None
+        return True
+
+    def row(self) -> Sequence[object]:
+        """The row of the table."""
+        first, last = self.records[0].at, self.records[-1].at
+        when = instant_text(first) + ("" if first == last else f"-{instant_text(last)}")
+        reasons = dict.fromkeys(reason_words(r) for r in self.records)
         why = next(iter(reasons)) + (" (and alike)" if len(reasons) > 1 else "")
-        yield ("", instant_text(at), controller, what, first_names(names, _NAMED), "", why)
+        names = first_names(list(self._names), _NAMED)
+        return ("", when, self.controller, self.what, names, "", why)
+
+
+def _folded(records: Sequence[Record]) -> Iterator[Sequence[object]]:
+    """One line for what happens alike at one instant, or is written without a pause; in the order
+    in which each began."""
+    lines: list[NarrationLine] = []
+    open_lines: dict[tuple[str, str], NarrationLine] = {}
+    for record, what in joined_records(records):
+        line = open_lines.get((record.controller, what))
+        if line is None or not line.takes(record):
+            line = NarrationLine(record.controller, what, record)
+            open_lines[record.controller, what] = line
+            lines.append(line)
+    return (line.row() for line in lines)
 
 
 def _or_never(seconds: float | None) -> str:

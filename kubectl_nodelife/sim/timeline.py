@@ -287,6 +287,10 @@ class Agenda:
         """The earliest instant at which something happens, or None."""
         return self._heap[0][0] if self._heap else None
 
+    def brings_a_token_alone(self, at_ns: int) -> bool:
+        """True if nothing is due then but that clients get their tokens."""
+        return bool(self._heap) and self._heap[0] == (at_ns, CLIENT)
+
     def due(self) -> Iterator[tuple[int, str]]:
         """(instant, name of the part that acts) of all that is to happen or to be asked."""
         for (at_ns, _), entries in self._due.items():

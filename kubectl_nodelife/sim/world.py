@@ -75,7 +75,6 @@ from kubectl_nodelife.workloads.scoring import Scoring
 NOT_FOUND = 404
 CONFLICT = 409
 
-
 MOST_TICKS = 10_000
 """Rounds within a millisecond that count as an endless loop; a dozen is usual."""
 
@@ -292,10 +291,11 @@ class World:
                 return self._tick()
             at_ns = self._next_at(due_ns)
         while at_ns is not None and at_ns <= self.end_ns:
+            only_token = self.agenda.brings_a_token_alone(at_ns)
             tick = self.advance(at_ns)
-            if tick[1] or at_ns == due_ns or questions or self.clients is None:
+            if tick[1] or at_ns == due_ns or questions or not only_token:
                 return tick
-            at_ns = self._next_at(due_ns)  # of a read, or an Event, the engine sees nothing
+            at_ns = self._next_at(due_ns)  # the engine sees nothing of a read or an Event
         return None
 
     def _next_at(self, due_ns: int | None) -> int | None:

@@ -11,6 +11,7 @@ and were made again in the next pass.
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from kubectl_nodelife.report.formats import render
+from kubectl_nodelife.report.narration import NarrationPage
 from kubectl_nodelife.sim.run import RunSummary
 from kubectl_nodelife.sim.scenario import parse_scenario
 from tests.simulating import simulate_scenario
@@ -126,3 +129,16 @@ def test_a_pass_is_judged_at_its_end_and_the_next_begins_a_period_later() -> Non
     queued = [r.at for r in story.records if r.action == "QueueNode" and r.at > dark.at]
     assert dark.at == max(marks)
     assert queued and min(queued) == pytest.approx(dark.at + 5, abs=0.01)
+
+
+def test_the_page_has_one_line_for_what_is_written_at_a_clients_pace() -> None:
+    page = render(NarrationPage(simulated(HERE / "taint-by-hand")), "table")
+    (deleted,) = [
+        line for line in page.splitlines() if " DeletePod " in line and "cluster" not in line
+    ]
+    assert re.match(r"14\.\d+s-20\.\d+s +taint-eviction +DeletePod +pod/.* and 108 more", deleted)
+    wide = render(NarrationPage(simulated(HERE / "taint-by-hand")), "wide")
+    assert (
+        len([line for line in wide.splitlines() if re.search(r"taint-eviction +DeletePod", line)])
+        == 110
+    )
