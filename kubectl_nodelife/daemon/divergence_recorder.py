@@ -29,6 +29,7 @@ from kubectl_nodelife.daemon.journal import Journal, TooSlow
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.daemon.node_write_observer import NodeWriteObserver
 from kubectl_nodelife.daemon.store import ChangeFilter
+from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.meta import KubeObject
@@ -355,6 +356,7 @@ def _assumed(settings: Settings) -> AssumedSettings:
         grace_ns=settings.node_monitor_grace_period_ns,
         rate=settings.node_eviction_rate,
         origins=settings.origins,
+        pace=pace_of(settings),
     )
 
 

@@ -9,6 +9,8 @@ sentences about an outage that has not happened.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -20,6 +22,10 @@ FLAG: Final = "kube-api-qps"
 _WORKERS: Final = 8
 _NO_SCHEDULE_REQUESTS: Final = 2
 _DEFAULT: Final = "default"
+_EVENT: Final = -1
+
+FASTER_QPS: Final = 100.0
+"""What people set who set it: a forecast reaches up to there where the flag was not seen."""
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -40,9 +46,14 @@ class Pace(msgspec.Struct, frozen=True):
     origin: str = ""
 
     @property
+    def is_seen(self) -> bool:
+        """True if the flag was seen or given; else the running one may be higher."""
+        return not self.origin.startswith(_DEFAULT)
+
+    @property
     def sentence(self) -> str:
         """The pace, and where it is known from."""
-        seen = "default; not seen" if self.origin.startswith(_DEFAULT) else self.origin
+        seen = self.origin if self.is_seen else "default; not seen"
         return f"kube-controller-manager's clients make {self.qps:g} requests a second ({seen})"
 
     @property
@@ -50,6 +61,47 @@ class Pace(msgspec.Struct, frozen=True):
         """How many pods taint-eviction deletes a second: of each the DELETE and an Event, and where
         it marks them a read and the mark."""
         return self.qps / (4 if self.reads_pods else 2)
+
+    @property
+    def requests_a_deletion(self) -> int:
+        """Of one pod, beside its Event."""
+        return 3 if self.reads_pods else 1
+
+    def deletions_ns(self, turns: Sequence[tuple[int, int]], *, idle: bool = True) -> list[int]:
+        """When taint-eviction deletes pods, at the pace of its client.
+
+        `turns`: of each pod when its time is over, the first one first, and how many requests it
+        has to go; pods whose time is over together take turns, and beside them one sends Events.
+        `idle`: the client has all its tokens then; else none.
+        """
+        between_ns = SECOND_NS / self.qps
+        burst_ns = self.burst * between_ns
+        free_ns = 0.0 if idle or not turns else turns[0][0] + burst_ns
+        ends_ns = [at_ns for at_ns, _ in turns]
+        granted: deque[tuple[float, int, int]] = deque()
+        events, next_turn = 0, 0
+        while granted or next_turn < len(turns):
+            asks: list[tuple[int, int]] = []
+            if not granted or (next_turn < len(turns) and turns[next_turn][0] <= granted[0][0]):
+                at_ns, left = turns[next_turn]
+                asks.append((next_turn, left))
+                if not events:
+                    asks.append((_EVENT, 1))
+                events, next_turn = events + 1, next_turn + 1
+                now_ns = float(at_ns)
+            else:
+                now_ns, index, left = granted.popleft()
+                if index == _EVENT:
+                    events -= 1
+                    asks += [(_EVENT, 1)] if events else []
+                elif left > 1:
+                    asks.append((index, left - 1))
+                else:
+                    ends_ns[index] = round(now_ns)
+            for index, left in asks:
+                free_ns = max(free_ns, now_ns) + between_ns
+                granted.append((max(now_ns, free_ns - burst_ns), index, left))
+        return ends_ns
 
     def at(self, qps: float) -> Pace:
         """The same clients at another pace, with a burst that grows alike."""
@@ -61,10 +113,14 @@ class Pace(msgspec.Struct, frozen=True):
         Of each node its status, of each pod its mark; beside the workers others write NoSchedule
         taints, two requests each, and one sends Events.
         """
+        waits = max(0, self.requests_of_pass(nodes, pods) - self.burst)
+        return round(waits / self.qps * SECOND_NS)
+
+    def requests_of_pass(self, nodes: int, pods: int) -> int:
+        """How many requests the client makes while such a pass lasts."""
         requests = nodes * (2 if self.reads_leases else 1) + pods
         requests += min(_NO_SCHEDULE_REQUESTS * nodes, requests)
-        requests += requests // max(1, min(nodes, self.workers))
-        return round(max(0, requests - self.burst) / self.qps * SECOND_NS)
+        return requests + requests // max(1, min(nodes, self.workers))
 
     def tainted_in(self, pass_ns: int, rate: float, nodes: int) -> int:
         """How many of the nodes may be tainted before a pass of that length ends, at that rate."""

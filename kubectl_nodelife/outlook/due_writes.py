@@ -32,7 +32,7 @@ def taints_due(cache: Cache, memory: Memory) -> Iterator[tuple[Node, int]]:
         rate = zones.rate(zone)
         waiting = queue.waiting() if rate > 0 else ()
         turn_ns = max((braked_ns, *_tainted_ns(n for n in nodes if zones.key(n) == zone)))
-        for node in sorted(_found(cache, waiting), key=_ready_since):
+        for node in sorted(_found(cache, waiting), key=ready_since):
             ready = node.ready()
             if ready is not None and ready.status in NO_EXECUTE_TAINTS:
                 turn_ns += round(SECOND_NS / rate)
@@ -61,7 +61,7 @@ def _found(cache: Cache, names: Iterable[str]) -> Iterator[Node]:
     return (node for node in found if isinstance(node, Node))
 
 
-def _ready_since(node: Node) -> int:
+def ready_since(node: Node) -> int:
     """When Ready became what it is, 0 where that is not known."""
     ready = node.ready()
     since = ready.last_transition_time if ready is not None else None
@@ -71,4 +71,4 @@ def _ready_since(node: Node) -> int:
 def _changed_ns(node: Node) -> int:
     """When the node last changed what its zone's state is computed from."""
     created = node.metadata.creation_timestamp
-    return max(_ready_since(node), int(created) if created is not None else 0)
+    return max(ready_since(node), int(created) if created is not None else 0)

@@ -103,9 +103,11 @@ def _evictions(
 
 def _waiting_pods(outlook: Outlook, of_node: NodeOutlook) -> str:
     first, count = of_node.timers[0], len(of_node.timers)
-    left = _s(max(0, first.due_ns - outlook.now_ns))
-    last = _s(max(0, of_node.timers[-1].due_ns - outlook.now_ns))
-    many = f"; {count} in all, the last one in {last}" if count > 1 else ""
+    left = _s(max(0, first.comes_ns - outlook.now_ns))
+    last = _s(max(0, of_node.timers[-1].comes_ns - outlook.now_ns))
+    many = f"{count} in all, the last one in {last}" if count > 1 else ""
+    many = of_node.leaving or many
+    many = f"; {many}" if many else ""
     return f"{first.namespace}/{first.name} is deleted in {left}{many}."
 
 
@@ -358,7 +360,7 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
         if pod.metadata.deletion_timestamp is not None:
             yield f"{name} is Terminating: {why_terminating(outlook, of_node.node, pod)}"
         elif timer is not None:
-            left = _s(max(0, timer.due_ns - outlook.now_ns))
+            left = _s(max(0, timer.comes_ns - outlook.now_ns))
             verdict = eviction_forecast(pod, taints, comparison_operators=operators)
             yield f"{name} is deleted in {left}: {verdict.because}, counted from the taint."
         elif of_node.classic is not None:

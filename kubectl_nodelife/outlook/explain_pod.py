@@ -148,13 +148,15 @@ def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuest
     operators = outlook.settings.gate("TaintTolerationComparisonOperators")
     taints = no_execute_taints(node.spec.taints)
     if timer is not None:
-        left_s = max(0, timer.due_ns - outlook.now_ns) / SECOND_NS
+        left_s = max(0, timer.comes_ns - outlook.now_ns) / SECOND_NS
         what = eviction_forecast(pod, taints, comparison_operators=operators)
         terms = [DelayTerm("until its deletion", left_s, left_s, what.because)]
         sentences = [
             "It will be evicted: the timer was fixed when the taint was seen; neither a longer nor "
             "a shorter toleration changes it now, only losing the taint does."
         ]
+        if of_node.leaving:
+            sentences.append(f"Of its node, {of_node.leaving}.")
         if of_node.ready == "Unknown":
             sentences += _for_ever(outlook, pod)
         else:

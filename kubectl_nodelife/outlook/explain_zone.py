@@ -111,7 +111,7 @@ def _is_terminating(outlook: Outlook, key: tuple[str, str]) -> bool:
 
 def _running(outlook: Outlook, nodes: list[NodeOutlook]) -> Iterator[str]:
     timers = sorted(
-        (t.due_ns, f"{t.namespace}/{t.name}", n.node.name)
+        (t.comes_ns, f"{t.namespace}/{t.name}", n.node.name)
         for n in nodes
         for t in n.timers
         if not _is_terminating(outlook, (t.namespace, t.name))

@@ -9,6 +9,7 @@ last.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -23,6 +24,7 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache, Heartbeat
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.pace import FASTER_QPS, pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.engine.workqueue import RateLimitedTimedQueue
@@ -36,12 +38,19 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_NOT_READY,
     TAINT_NODE_UNREACHABLE,
 )
-from kubectl_nodelife.outlook.due_writes import eviction_due, taints_due
+from kubectl_nodelife.outlook.due_writes import eviction_due, ready_since, taints_due
 from kubectl_nodelife.outlook.eviction_forecast import (
     ClassicEviction,
     Range,
     classic_eviction,
     eviction_forecast,
+)
+from kubectl_nodelife.outlook.paced_evictions import (
+    PACED_NS,
+    EvictionTimer,
+    PacedDeletions,
+    clock_time,
+    paced_deletions,
 )
 
 CLOCKS_APART_NS: Final = 20 * SECOND_NS
@@ -55,15 +64,6 @@ TAINT_OVERDUE_NS: Final = 120 * SECOND_NS
 """The same of a taint: a node that was deleted may have kept its zone dark until shortly before."""
 
 LOST_NODE_TAINTS: Final = (TAINT_NODE_UNREACHABLE, TAINT_NODE_NOT_READY)
-
-
-class EvictionTimer(msgspec.Struct, frozen=True):
-    """A pod's pending deletion: when it is due (ns since the epoch) and what the pod tolerates."""
-
-    namespace: str
-    name: str
-    due_ns: int
-    toleration_seconds: int
 
 
 class TaintQueuePosition(msgspec.Struct, frozen=True):
@@ -140,7 +140,9 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     `classic`: where pods are evicted without taints; else None. `doubt`: why nothing can be said of
     its age, "" where something can. `taint_overdue_ns`: since when it should have its NoExecute
     taint, in ns since the epoch; None where it is not late. `overdue`: pods that should have been
-    deleted, the first one first.
+    deleted, the first one first. `qps`: how many requests a second taint-eviction makes, 0 where
+    that has no limit; `sooner_ns`: when its last pod is gone at the pace that people set, None
+    where the flag was seen.
     """
 
     node: Node
@@ -165,6 +167,31 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     taint_overdue_ns: int | None = None
     overdue: Sequence[EvictionTimer] = ()
     kept: str = ""
+    qps: float = 0.0
+    sooner_ns: int | None = None
+
+    @property
+    def unseen(self) -> str:
+        """By when its last pod is gone if the clients are faster than the default, which is assumed
+        since the flag was not seen; "" where it was."""
+        if self.sooner_ns is None:
+            return ""
+        return f"; not seen: at {FASTER_QPS:g} by {clock_time(self.sooner_ns)}"
+
+    @property
+    def leaving(self) -> str:
+        """Between when and when its pods go, where many go at the pace of a client; else ""."""
+        if not self.timers or not self.qps:
+            return ""
+        first_ns = min(timer.comes_ns for timer in self.timers)
+        last_ns = max(timer.comes_ns for timer in self.timers)
+        if last_ns - max(timer.due_ns for timer in self.timers) < PACED_NS:
+            return ""
+        count = len(self.timers)
+        pods = f"its {count} pods leave" if count > 1 else "its pod leaves"
+        begin, end = clock_time(first_ns), clock_time(last_ns)
+        when = f"between {begin} and {end}" if begin != end else f"at {begin}"
+        return f"{pods} {when} ({self.qps:g} requests a second{self.unseen})"
 
     @property
     def other_taint(self) -> str:
@@ -226,7 +253,7 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     def next_eviction_in(self, now_ns: int) -> int | None:
         """How long, in ns, until the first of its pods is deleted; None: that is not foreseen."""
         if self.timers:
-            return max(0, self.timers[0].due_ns - now_ns)
+            return max(0, self.timers[0].comes_ns - now_ns)
         if self.classic is None or self.classic.first_to_go is None:
             return None
         left = self.classic.left if self.queued is None else self.queued.turn
@@ -253,6 +280,7 @@ class Outlook:
         self.settings = settings
         self.memory = lifecycle.memory
         self._next_pass_ns = lifecycle.next_pass_ns
+        self._pace = pace_of(settings)
         self.now_ns = now_ns
         self.first_look = first_look
         self._doubts = doubts
@@ -308,7 +336,9 @@ class Outlook:
             doubt=self._doubts.get(node.name, ""),
             renewed_ns=renew_ns,
             taint_overdue_ns=self._taint_overdue(node) if self._places else None,
-            overdue=self._overdue_pods(node) if node.spec.taints else (),
+            overdue=self._deletions.overdue.get(node.name, ()) if node.spec.taints else (),
+            qps=self._pace.qps if self._pace is not None else 0.0,
+            sooner_ns=self._deletions.sooner.get(node.name) if node.spec.taints else None,
             classic=None if self.settings.taint_mode else self._classic(node, ready, sign.at_ns),
         )
         touched = heartbeat is not None and heartbeat.touched_ns is not None
@@ -353,8 +383,30 @@ class Outlook:
             if due_ns is None and forecast.after_seconds == 0:
                 due_ns = self.now_ns  # since when is not known
             if due_ns is not None and due_ns <= self.now_ns:
-                found.append(EvictionTimer(*pod.key, due_ns, 0))
+                found.append(EvictionTimer(*pod.key, due_ns, 0, due_ns))
         return sorted(found, key=lambda t: (t.due_ns, t.namespace, t.name))
+
+    @cached_property
+    def _deletions(self) -> PacedDeletions:
+        """The pods of all tainted nodes: all go through one client."""
+        nodes = [n for n in self.cache.nodes.values() if no_execute_taints(n.spec.taints)]
+        timers = {node.name: self._pending(node) for node in nodes}
+        overdue = {node.name: self._overdue_pods(node) for node in nodes}
+        return paced_deletions(timers, overdue, self.cache, self._pace, self.now_ns)
+
+    @cached_property
+    def _pass_ns(self) -> int:
+        """How long the pass takes that finds the silent nodes lost, of which it has written to some
+        perhaps: until it ends those left are not overdue."""
+        if self._pace is None:
+            return 0
+        lost = [n for n in self.cache.nodes.values() if not n.is_ready or self._is_late(n)]
+        pods = sum(self.cache.count_on(node.name) for node in lost)
+        since_ns = self.now_ns - self._pace.pass_ns(len(lost), pods)
+        lost = [node for node in lost if node.is_ready or ready_since(node) >= since_ns]
+        if len(lost) <= self._pace.workers:
+            return 0
+        return self._pace.pass_ns(len(lost), sum(self.cache.count_on(n.name) for n in lost))
 
     def _kept(self, name: str, heartbeat: Heartbeat) -> str:
         """Since 1.37: the Lease is not the one that the controller remembers (`doubt_loss`)."""
@@ -398,6 +450,8 @@ class Outlook:
             )
             low_ns = last_sign_ns + lost_after_ns(grace_ns, period_ns)
         high_ns = low_ns if phase_known and ready is not None else low_ns + period_ns
+        if self._is_late(node):
+            high_ns += self._pass_ns
         return Range(max(0, low_ns - self.now_ns), max(0, high_ns - self.now_ns))
 
     def _last_sign_ns(self, name: str, noticed_ns: int, sign_ns: int | None) -> int:
@@ -476,11 +530,14 @@ class Outlook:
         A dry run may be ahead of the cluster: without the taint no pod is being evicted. One that
         its kubelet has ended by then does not wait for it.
         """
-        if self._eviction is None or not no_execute_taints(node.spec.taints):
+        return self._deletions.timers.get(node.name, []) if node.spec.taints else []
+
+    def _pending(self, node: Node) -> list[EvictionTimer]:
+        if self._eviction is None:
             return []
         ends_pods = node.is_ready and not self._is_late(node)
         timers = [
-            EvictionTimer(*p.pod, p.due_ns, p.toleration_seconds)
+            EvictionTimer(*p.pod, p.due_ns, p.toleration_seconds, p.due_ns)
             for p in self._eviction.pending(node.name)
             if not (ends_pods and self._is_gone_by(p.pod, p.due_ns))
             and not self._has_finished(p.pod)

@@ -142,6 +142,7 @@ def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
         return NodeVerdict("evicting", f"{because}: {late[0]}", late[1])
     if deletion is not None and stay:
         because = f"Ready, but pods do not tolerate {', '.join(map(str, stay))} for ever"
+        because = "; ".join(filter(None, (because, outlook.leaving)))
         return NodeVerdict("evicting", because, upcoming)
     taints = node.spec.taints
     marks = "; ".join(m.sentence for m in foreign_marks(node, now_ns)) if taints else ""
@@ -196,7 +197,7 @@ def _removal(outlook: NodeOutlook, now_ns: int) -> NextAction | None:
     likely to be deleted before that.
     """
     due = outlook.untaint_in
-    if due is None or (outlook.timers and outlook.timers[0].due_ns - now_ns < due.middle_ns):
+    if due is None or (outlook.timers and outlook.timers[0].comes_ns - now_ns < due.middle_ns):
         return None
     return within(f"RemoveTaint {outlook.lost_taints[0].key}:{NO_EXECUTE}", due)
 
@@ -269,9 +270,8 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     upcoming = _next_deletion(outlook, now_ns)
     if upcoming is not None:
         count = len(outlook.timers)
-        because = (
-            f"{cause}; tainted, {count} {'pods wait' if count > 1 else 'pod waits'} for deletion"
-        )
+        wait = f"{count} {'pods wait' if count > 1 else 'pod waits'} for deletion"
+        because = f"{cause}; tainted, {outlook.leaving or wait}"
         return NodeVerdict(state, because, upcoming)
     if (late := _overdue_pods(outlook, now_ns)) is not None:
         return NodeVerdict(state, f"{cause}; tainted; {late[0]}", late[1])
@@ -358,5 +358,5 @@ def _next_deletion(outlook: NodeOutlook, now_ns: int) -> NextAction | None:
     if not outlook.timers:
         return None
     first = outlook.timers[0]
-    seconds = max(0, first.due_ns - now_ns) / SECOND_NS
+    seconds = max(0, first.comes_ns - now_ns) / SECOND_NS
     return NextAction(f"DeletePod {first.namespace}/{first.name}", seconds)

@@ -229,7 +229,7 @@ SORT_KEYS: Final[dict[str, Callable[[NodeEntry], Any]]] = {
     "status-age": lambda n: -_far(n.outlook.status_age_ns),
     "unknown-in": lambda n: _far(n.outlook.unknown_in.low_ns if n.outlook.unknown_in else None),
     "pods": lambda n: -len(n.outlook.pods),
-    "next-eviction": lambda n: _far(n.outlook.timers[0].due_ns if n.outlook.timers else None),
+    "next-eviction": lambda n: _far(n.outlook.timers[0].comes_ns if n.outlook.timers else None),
     "trouble": urgency,
 }
 """The keys that `--sort-by` takes: the oldest, the soonest, the most first."""
@@ -296,6 +296,8 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
     next_eviction_ns = outlook.next_eviction_in(now_ns)
     if next_eviction_ns is not None:
         pods["nextEvictionSeconds"] = _seconds(next_eviction_ns)
+    if outlook.timers:  # the first one to come stands first
+        pods["lastEvictionSeconds"] = _seconds(max(0, outlook.timers[-1].comes_ns - now_ns))
     made: dict[str, Any] = {
         "name": node.name,
         "zone": zone_name(outlook),

@@ -111,14 +111,14 @@ class ServerPort(Protocol):
 
 
 class Clients:
-    """See the module. `last`: the number of the last writer that began;
+    """See the module. `pace`: of each of them; `last`: the number of the last writer that began;
     `longest_wait_ns`: that of one request for its token.
     """
 
     def __init__(self, agenda: Agenda, pace: Pace, server: ServerPort, last: int = 0) -> None:
         """`last`: the number of the last writer before."""
         self._agenda = agenda
-        self._pace = pace
+        self.pace = pace
         self._server: ServerPort | None = server
         self._buckets: dict[str, TokenBucket] = {}
         self._writers: dict[int, WriterThread] = {}
@@ -174,7 +174,7 @@ class Clients:
         """Take a token of a client; the instant at which it is there."""
         bucket = self._buckets.get(client)
         if bucket is None:
-            bucket = self._buckets[client] = TokenBucket(self._pace.qps, self._pace.burst)
+            bucket = self._buckets[client] = TokenBucket(self.pace.qps, self.pace.burst)
         at_ns = bucket.reserve(now_ns)
         self.longest_wait_ns = max(self.longest_wait_ns, at_ns - now_ns)
         return at_ns
@@ -199,7 +199,7 @@ class Clients:
 
     def _client(self, action: Action) -> str:
         controller = action.controller
-        return NODE_LIFECYCLE if self._pace.shared and controller == TAINT_EVICTION else controller
+        return NODE_LIFECYCLE if self.pace.shared and controller == TAINT_EVICTION else controller
 
     @property
     def _api(self) -> ServerPort:
@@ -215,7 +215,7 @@ class Clients:
                 if type(actions[0]) is not ReadLeases:
                     self._read(writer)
             else:
-                self._write(actions.popleft(), writer)
+                self._write(actions.popleft(), writer, now_ns)
         while not writer.left:
             if not actions:
                 self._end(number, writer)
@@ -232,7 +232,7 @@ class Clients:
             elif type(action) is RecordEvent:
                 self._send(actions.popleft(), writer.client, now_ns)
             else:
-                reads = reads_first(action, self._pace) and not writer.has_read
+                reads = reads_first(action, self.pace) and not writer.has_read
                 writer.left = 2 if reads else 1
         at_ns = self.token(writer.client, now_ns)
         if at_ns <= now_ns:
@@ -250,7 +250,7 @@ class Clients:
             message = f"{action.target[0]} {'/'.join(filter(None, action.target[1]))} not found"
             self._api.unwritten(action, writer.decided_ns, NOT_FOUND, message)
 
-    def _write(self, action: Action, writer: WriterThread) -> None:
+    def _write(self, action: Action, writer: WriterThread, now_ns: int) -> None:
         """The last request of an action."""
         if action.id in writer.seen:
             present = self._api.look(action)
@@ -258,6 +258,8 @@ class Clients:
                 message = "the object has been modified"
                 self._api.unwritten(action, writer.decided_ns, CONFLICT, message)
                 return
+        if type(action) is MarkPodNotReady:
+            action = action.stamped(now_ns)
         self._api.carry_out(action, writer.decided_ns)
 
     def _granted(self, number: int, at_ns: int) -> None:

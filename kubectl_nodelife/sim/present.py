@@ -28,7 +28,7 @@ from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Synced
 from kubectl_nodelife.engine.loop import EngineHost
-from kubectl_nodelife.engine.pace import pace_of
+from kubectl_nodelife.engine.pace import FASTER_QPS, pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.times import human_duration
 from kubectl_nodelife.sim.api import Api, DefaultTolerationSeconds, event_record
@@ -47,7 +47,7 @@ from kubectl_nodelife.sim.scenario import (
 )
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.timeline import Record, Timeline
-from kubectl_nodelife.sim.timing import MIDDLE, LearntTerms, Timing
+from kubectl_nodelife.sim.timing import FAST, MIDDLE, LearntTerms, Timing
 from kubectl_nodelife.sim.world import Faults, World
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady, is_on_its_way
 from kubectl_nodelife.workloads.volumes import volumes_elsewhere
@@ -223,13 +223,17 @@ class Branch:
         return Branch(world, self.engine.fork(world.api.numbers), timeline)
 
     def fork_under(self, timing: Timing) -> Branch:
-        """Another branch of the same present, in which things take as long as that timing says.
-        Before the first tick. Raises NotForkableError.
+        """Another branch of the same present, in which things take as long as that timing says; the
+        controllers' clients too, where their pace was not seen. Before the first tick. Raises
+        NotForkableError.
         """
         branch = self.fork()
         kubelets = branch.world.kubelets
         if isinstance(kubelets.terms, LearntTerms):
             kubelets.behave(replace(kubelets.terms, timing=timing))
+        clients = branch.world.clients
+        if timing is FAST and clients is not None and not clients.pace.is_seen:
+            branch.world.restart_clients(clients.pace.at(FASTER_QPS))
         return branch
 
     def react_after(self, timing: Timing) -> None:

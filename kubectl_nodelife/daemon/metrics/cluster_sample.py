@@ -160,7 +160,7 @@ def _add_node(
         if left.low_ns <= SOON_LOST_NS:
             sample.soon_lost.add(of_node.node.name)
     if of_node.timers and not leaving:
-        due = [timer.due_ns for timer in of_node.timers]
+        due = [timer.comes_ns for timer in of_node.timers]
         for seconds in DUE_WITHIN:
             count = sum(due_ns <= now_ns + seconds * SECOND_NS for due_ns in due)
             sample.pods_due[str(seconds)] += count

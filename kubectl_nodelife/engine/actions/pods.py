@@ -18,6 +18,7 @@ from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, Time, controller_of
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, disruption_target
+from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
 
 
@@ -98,6 +99,13 @@ class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
         if conditions is obj.status.conditions:
             return obj
         return replace(obj, status=replace(obj.status, conditions=conditions))
+
+    def stamped(self, now_ns: int) -> MarkPodNotReady:
+        """The same when its turn comes then: `UpdatePodCondition` reads the clock for each pod."""
+        since = whole_seconds(now_ns)
+        if since == self.condition.last_transition_time:
+            return self
+        return replace(self, condition=replace(self.condition, last_transition_time=since))
 
     def shown_by(self, obj: KubeObject) -> bool:
         """Ready is there, and False."""

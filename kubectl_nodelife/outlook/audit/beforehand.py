@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Final, cast
 
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.engine.pace import FLAG, Pace, pace_of
+from kubectl_nodelife.engine.pace import FASTER_QPS, FLAG, Pace, pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import zone_key
@@ -21,7 +21,6 @@ from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.outlook.daemonset.hot_loops import hot_loops_beforehand
 
-_FASTER_QPS: Final = 100.0
 _SHORT_NS: Final = 10 * SECOND_NS
 
 
@@ -52,8 +51,8 @@ def _all_silent(cache: Cache, settings: Settings) -> Iterator[str]:
         return
     are = "is" if tainted == 1 else "are"
     better = ""
-    if pace.qps < _FASTER_QPS:
-        faster = pace.at(_FASTER_QPS)
+    if pace.qps < FASTER_QPS:
+        faster = pace.at(FASTER_QPS)
         _, fewer = tainted_in_first_pass(cache, settings, faster)
         better = f"; {FLAG} {faster.qps:g} makes it {fewer}"
     yield (

@@ -28,6 +28,7 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import (
     taint_is_wanted,
 )
 from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.kube.field_managers import TAINTS, UNSCHEDULABLE
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Lease, Node, zone_display
@@ -47,6 +48,7 @@ from kubectl_nodelife.kube.wellknown import (
     UNKNOWN,
 )
 from kubectl_nodelife.kube.workload import Event
+from kubectl_nodelife.outlook.diverge.client_pace import run_of_pass, runs_of
 from kubectl_nodelife.outlook.diverge.observations import (
     CORDONED,
     DRAINED,
@@ -66,6 +68,7 @@ from kubectl_nodelife.outlook.diverge.observations import (
     ObservedWrite,
     UnwatchedSpan,
     WriteAuthor,
+    WriteRun,
     author_of,
 )
 from kubectl_nodelife.outlook.due_writes import eviction_due
@@ -178,6 +181,7 @@ def dump_observations(
         ),
         one_moment=True,
         reported=tuple(_too_early(outlook, pods)),
+        runs=tuple(_runs(outlook, nodes)),
     )
 
 
@@ -188,7 +192,34 @@ def _assumed(outlook: Outlook) -> AssumedSettings:
         grace_ns=settings.node_monitor_grace_period_ns,
         rate=settings.node_eviction_rate,
         origins=settings.origins,
+        pace=pace_of(settings),
     )
+
+
+def _runs(outlook: Outlook, nodes: Iterable[Node]) -> Iterator[WriteRun]:
+    """Passes that marked the pods of lost nodes, by when Ready of the nodes and their pods turned:
+    of a silent node no kubelet writes that. Transitions have whole seconds.
+    """
+    pace = pace_of(outlook.settings)
+    if pace is None:
+        return
+    lost: list[int] = []
+    marks: list[int] = []
+    for node in nodes:
+        ready = node.ready()
+        since = ready.last_transition_time if ready is not None else None
+        if ready is None or ready.status != UNKNOWN or since is None:
+            continue
+        lost.append(int(since))
+        for pod in outlook.cache.pods_on(node.name):
+            of_pod = pod.status.condition(NODE_READY)
+            marked = of_pod.last_transition_time if of_pod is not None else None
+            if marked is not None and not pod.ready() and marked >= since:
+                marks.append(int(marked))
+    for run in runs_of([*lost, *marks]):
+        losses = sum(run[0] <= at_ns <= run[-1] for at_ns in lost)
+        if losses:
+            yield run_of_pass(pace, losses, len(run) - losses, run[-1] - run[0], SECOND_NS)
 
 
 def _created(nodes: Iterable[Node]) -> Iterator[int]:

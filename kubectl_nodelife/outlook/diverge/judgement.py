@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from kubectl_nodelife.document import document
+from kubectl_nodelife.engine.pace import FLAG
 from kubectl_nodelife.kube.times import (
     MILLISECOND_NS,
     SECOND_NS,
@@ -63,6 +64,7 @@ from kubectl_nodelife.outlook.diverge.overdue import (
     still_open,
 )
 from kubectl_nodelife.outlook.diverge.setting_estimates import (
+    A_SECOND,
     GRACE,
     RATE,
     SECONDARY_RATE,
@@ -96,7 +98,7 @@ def divergence_judgement(record: Observations, now_ns: int) -> Judgement:
     """Hold our copy's record against the cluster's, as of now."""
     blind = record.blind()
     guessed = guesses(record)
-    count = due_writes(record, now_ns, _pace(guessed))
+    count = due_writes(record, now_ns, _delays(guessed))
     lags = () if blind else count.lags
     recent = tuple(lag for lag in lags if lag.due_ns + lag.lag_ns >= record.since_ns)
     found = [
@@ -129,15 +131,17 @@ def _rank(finding: Divergence) -> int:
     return _ORDER.index(finding.kind) if finding.kind in _ORDER else len(_ORDER)
 
 
-def _pace(guessed: Iterable[SettingEstimate]) -> SettingDelays:
+def _delays(guessed: Iterable[SettingEstimate]) -> SettingDelays:
     """By how much the estimated settings make writes later than the assumed ones do."""
-    grace_ns, token_ns = 0, None
+    grace_ns, token_ns, qps = 0, None, None
     for guess in guessed:
         if guess.flag == GRACE and not guess.fits:
             grace_ns = max(0, round(guess.likely - guess.assumed))
         elif guess.flag in (RATE, SECONDARY_RATE) and not guess.fits:
             token_ns = round(SECOND_NS / guess.likely)
-    return SettingDelays(grace_ns, token_ns)
+        elif guess.flag == FLAG and not guess.fits:
+            qps = guess.likely
+    return SettingDelays(grace_ns, token_ns, qps)
 
 
 # What does nothing
@@ -464,7 +468,7 @@ def divergence_document(
 
 
 def _setting(guess: SettingEstimate, record: Observations) -> dict[str, Any]:
-    unit = 1 if guess.flag in (RATE, SECONDARY_RATE) else SECOND_NS
+    unit = 1 if guess.flag in A_SECOND else SECOND_NS
     return {
         "flag": guess.flag,
         "assumed": value_text(guess.flag, guess.assumed),

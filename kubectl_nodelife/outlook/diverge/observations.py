@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from kubectl_nodelife.engine.pace import Pace
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 
@@ -143,12 +144,24 @@ class LeaseObservation(msgspec.Struct, frozen=True, gc=False):
 
 
 class AssumedSettings(msgspec.Struct, frozen=True, gc=False):
-    """The settings that our copy goes by, and by whose word."""
+    """The settings that our copy goes by, and by whose word. `pace`: None: no limit."""
 
     period_ns: int
     grace_ns: int
     rate: float
     origins: dict[str, str] = {}
+    pace: Pace | None = None
+
+
+class WriteRun(msgspec.Struct, frozen=True, gc=False):
+    """Writes that one client made without a pause: how many, how many requests with what is not
+    seen (reads, Events), and how long they took. `unsure_ns`: by how much that may be wrong.
+    """
+
+    writes: int
+    requests: int
+    span_ns: int
+    unsure_ns: int = 0
 
 
 class Observations(msgspec.Struct, frozen=True):
@@ -159,7 +172,8 @@ class Observations(msgspec.Struct, frozen=True):
     `since_ns`: what was before it is left out. `not_evaluated`: sentences. `one_moment`: there is a
     dump, and nothing was watched. `reported`: findings that need no judgement. `last_write_ns`: the
     last sign of kube-controller-manager; `last_sign_of_others_ns`: the same of all others, where a
-    dump has Events: a gap in which nothing wrote is no evidence against the manager.
+    dump has Events: a gap in which nothing wrote is no evidence against the manager. `runs`: of
+    writes, where the objects of a dump show them.
     """
 
     assumed: AssumedSettings
@@ -177,6 +191,7 @@ class Observations(msgspec.Struct, frozen=True):
     last_sign_of_others_ns: int | None = None
     one_moment: bool = False
     reported: tuple[Divergence, ...] = ()
+    runs: tuple[WriteRun, ...] = ()
 
     def watched(self, begin_ns: int, end_ns: int) -> bool:
         """True if the cluster was in sight all the time between the two."""
@@ -251,7 +266,7 @@ CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"
 class SettingEstimate(msgspec.Struct, frozen=True, gc=False):
     """The likely value of a flag from what was seen; `low` to `high` is what it can be.
 
-    In ns for durations, in nodes a second for rates. `fits`: the assumed value does as well.
+    In ns for durations, a second for rates. `fits`: the assumed value does as well.
     """
 
     flag: str

@@ -37,11 +37,12 @@ GC_NS: Final = 60 * SECOND_NS
 _OLD_TAINT_NS: Final = 300 * SECOND_NS
 """For a taint whose addition was not watched the controller may have begun the clock much later."""
 
-_WRITES_A_SECOND: Final = 13
-"""Of the 20 requests a second of each of kube-controller-manager's clients (kube-api-qps): a third
-reads a pod before it is patched and deleted, or sends Events. Thousands of pods take minutes.
+_SEEN: Final = 0.65
+"""The share of a client's requests that are writes to pods: a third reads a pod before it is
+patched and deleted, or sends Events.
 """
 
+_DEFAULT_QPS: Final = 20.0
 _MOST_TOKEN_NS: Final = 120 * SECOND_NS
 
 
@@ -60,12 +61,13 @@ class OverdueWrite(msgspec.Struct, frozen=True, gc=False):
 class SettingDelays(msgspec.Struct, frozen=True, gc=False):
     """By how much the running settings, as estimated, make writes due later than ours do.
 
-    `grace_ns`: by how much its grace period is longer. `token_ns`: between two tokens, None where
-    it is as assumed.
+    `grace_ns`: by how much its grace period is longer. `token_ns`: between two tokens, `qps`: the
+    requests a second of a client; None where it is as assumed.
     """
 
     grace_ns: int = 0
     token_ns: int | None = None
+    qps: float | None = None
 
 
 class DueWrites(msgspec.Struct, frozen=True):
@@ -108,7 +110,7 @@ def due_writes(record: Observations, now_ns: int, pace: SettingDelays | None = N
         late, came = _tokens(record, zone, now_ns, pace)
         lags += late
         in_time += came
-    backlog = _Backlog(record, writes)
+    backlog = _Backlog(record, writes, pace.qps)
     made = tuple(
         msgspec.structs.replace(lag, follow=follow.get(lag.write.id, 0))
         for lag in lags
@@ -242,9 +244,17 @@ def _token_ns(write: ExpectedWrite, pace: SettingDelays) -> int:
 
 
 class _Backlog:
-    """How long a controller may take for many pods: it sends so many writes a second, no more."""
+    """How long a controller may take for many pods: it sends so many writes a second, no more.
 
-    def __init__(self, record: Observations, writes: Iterable[ExpectedWrite]) -> None:
+    `qps`: requests a second of its client, None where that is as assumed. Where it has no limit the
+    default counts, which is the longest that it can be.
+    """
+
+    def __init__(
+        self, record: Observations, writes: Iterable[ExpectedWrite], qps: float | None
+    ) -> None:
+        pace = record.assumed.pace
+        self._writes_a_second = _SEEN * (qps or (pace.qps if pace is not None else _DEFAULT_QPS))
         self._recent_ns = record.assumed.period_ns + LATENCY_NS
         self._times: dict[str, list[int]] = {}
         self._last: dict[str, int] = {}
@@ -267,7 +277,7 @@ class _Backlog:
         times = self._times[controller]
         end = lag.due_ns + lag.lag_ns
         before = bisect_right(times, end) - bisect_left(times, lag.due_ns - _MOST_TOKEN_NS)
-        return lag.lag_ns <= allowed_ns + before * SECOND_NS // _WRITES_A_SECOND
+        return lag.lag_ns <= allowed_ns + round(before * SECOND_NS / self._writes_a_second)
 
 
 def earliest(lags: Iterable[OverdueWrite]) -> int | None:

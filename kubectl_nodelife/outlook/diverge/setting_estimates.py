@@ -13,8 +13,10 @@ from itertools import pairwise
 from statistics import median
 from typing import Final
 
+from kubectl_nodelife.engine.pace import FLAG
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
+from kubectl_nodelife.outlook.diverge.client_pace import guess_pace, round_rate
 from kubectl_nodelife.outlook.diverge.observations import (
     CERTAIN,
     LIKELY,
@@ -30,6 +32,8 @@ GRACE: Final = "node-monitor-grace-period"
 PERIOD: Final = "node-monitor-period"
 RATE: Final = "node-eviction-rate"
 SECONDARY_RATE: Final = "secondary-node-eviction-rate"
+A_SECOND: Final = (RATE, SECONDARY_RATE, FLAG)
+"""Flags whose values are numbers a second."""
 
 _DEFAULT_GRACES_NS: Final = (50 * SECOND_NS, 40 * SECOND_NS)
 _ROUND_STEPS_NS: Final = tuple(
@@ -53,7 +57,12 @@ _TOKENS_RESOLVED_NS: Final = 500 * MILLISECOND_NS
 
 def guesses(record: Observations) -> tuple[SettingEstimate, ...]:
     """The likely values of the running settings, as far as anything was seen that shows them."""
-    made = [guess_grace(record), guess_period(record), *guess_rates(record)]
+    made = [
+        guess_grace(record),
+        guess_period(record),
+        *guess_rates(record),
+        guess_pace(record),
+    ]
     return tuple(guess for guess in made if guess is not None)
 
 
@@ -232,7 +241,7 @@ def _guess_rate(flag: str, distances: Sequence[tuple[int, float]]) -> SettingEst
     return SettingEstimate(
         flag=flag,
         assumed=assumed,
-        likely=assumed if fits else _round_rate(low, high),
+        likely=assumed if fits else round_rate(low, high),
         low=low,
         high=high,
         samples=len(apart),
@@ -240,16 +249,6 @@ def _guess_rate(flag: str, distances: Sequence[tuple[int, float]]) -> SettingEst
         sure=CERTAIN if len(apart) >= 4 and not unresolved else LIKELY,
         seen=f"nodes of one zone tainted {_span(apart[0], apart[-1])} apart, {_times(len(apart))}",
     )
-
-
-def _round_rate(low: float, high: float) -> float:
-    """The number of nodes a second from `low` to `high` that a person would write."""
-    for power in range(2, -5, -1):
-        for digit in (1, 5, 2, 4, 3, 6, 8, 7, 9):
-            rate = digit * 10.0**power
-            if low <= rate <= high:
-                return float(f"{rate:g}")
-    return float(f"{(low + high) / 2:.2g}")
 
 
 def _instants(observed: Iterable[ObservedWrite]) -> list[int]:
@@ -274,6 +273,6 @@ def _times(count: int) -> str:
 
 def value_text(flag: str, value: float) -> str:
     """A flag's value as the flag takes it."""
-    if flag in (RATE, SECONDARY_RATE):
+    if flag in A_SECOND:
         return f"{value:g}"
     return format_duration(round(value))

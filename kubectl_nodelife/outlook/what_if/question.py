@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import Outcome
-from kubectl_nodelife.engine.pace import pace_of
+from kubectl_nodelife.engine.pace import FASTER_QPS, pace_of
 from kubectl_nodelife.engine.settings import Settings, SettingsError, make_settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.errors import BadInput
@@ -170,16 +170,20 @@ def play(question: Question, progress: Callable[[int], None] = lambda done: None
     progress(4)
     unread = tuple((kind.kind, kind.means) for kind in present.unread)
     last = asked.last_settings
-    assumed = (*present.assumed, *_paced(future, last))
+    assumed = (*present.assumed, *_paced(future, fast, last))
     return Plays(without_acts, baseline, future, fast, slow, last, present, assumed, unread)
 
 
-def _paced(future: Played, settings: Settings) -> Iterator[str]:
-    """Which pace the play took, where writes had to wait for it."""
+def _paced(future: Played, fast: Played, settings: Settings) -> Iterator[str]:
+    """Which pace the play took, where writes had to wait for it, and how far it may be off."""
     pace = pace_of(settings)
     if pace is not None and future.waited_ns >= SECOND_NS:
         waited = human_duration(future.waited_ns)
-        yield f"{pace.sentence}: a request waits for up to {waited}"
+        other = ""
+        if not pace.is_seen and pace.qps < FASTER_QPS:
+            least = human_duration(fast.waited_ns)
+            other = f", at {FASTER_QPS:g} a second {least}: times range from the one to the other"
+        yield f"{pace.sentence}: a request waits for up to {waited}{other}"
 
 
 def run_summary_of(plays: Plays) -> RunSummary:

@@ -1,0 +1,159 @@
+"""Live: when the last pod of a node goes, and that a pod is not overdue while its controller's
+client is still at it. The arithmetic is held against a real manager's recording.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.cli import main
+from kubectl_nodelife.engine.pace import Pace
+from kubectl_nodelife.kube.times import SECOND_NS
+
+Capture = pytest.CaptureFixture[str]
+RECORDING = Path(__file__).parent.parent / "pace" / "taint-by-hand" / "timeline.json"
+READY_AT, TAINTED_AT = "2026-09-20T11:50:00Z", "2026-09-20T11:55:05Z"
+PODS = 30
+
+
+def test_deletions_come_as_recorded() -> None:
+    """110 pods that do not tolerate a taint put on their node at 5 s."""
+    told = json.loads(RECORDING.read_bytes())["records"]
+    real = sorted(r["at"] for r in told if r["action"] == "DeletePod")
+    ends_ns = Pace(20, 30).deletions_ns([(5 * SECOND_NS, 3)] * len(real))
+    ours = sorted(end_ns / SECOND_NS for end_ns in ends_ns)
+    assert len(ours) == len(real) == 110
+    assert max(abs(a - b) for a, b in zip(ours, real, strict=True)) < 1
+
+
+def test_a_faster_client_is_sooner_done_and_an_idle_one_too() -> None:
+    turns = [(0, 3)] * 50
+    slow = Pace(20, 30).deletions_ns(turns)
+    assert max(Pace(100, 150).deletions_ns(turns)) < max(slow) / 4
+    assert max(Pace(20, 30).deletions_ns(turns, idle=False)) - max(slow) == 1.5 * SECOND_NS
+    assert Pace(20, 30).deletions_ns([(0, 1), (60 * SECOND_NS, 3)]) == [0, 60 * SECOND_NS]
+
+
+def pod(number: int, marked: bool) -> dict[str, Any]:
+    tolerated = {"key": "node.kubernetes.io/unreachable", "operator": "Exists"}
+    tolerated |= {"effect": "NoExecute", "tolerationSeconds": 300}  # type: ignore[dict-item]
+    conditions = [{"type": "Ready", "status": "False", "lastTransitionTime": READY_AT}]
+    meta = {"name": f"p{number:02}", "namespace": "d", "uid": f"uid-{number}"}
+    if marked:
+        mark = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+        conditions.append({**mark, "lastTransitionTime": "2026-09-20T12:00:07Z"})
+    if marked and number < 5:
+        meta["deletionTimestamp"] = "2026-09-20T12:00:38Z"
+    spec = {"nodeName": "a1", "containers": [{"name": "c"}], "tolerations": [tolerated]}
+    status = {"phase": "Running", "conditions": conditions}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
+
+
+def node(name: str, ready: str) -> dict[str, Any]:
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": READY_AT}
+    if ready == "Unknown":
+        condition["reason"] = "NodeStatusUnknown"
+    taint = {"key": "node.kubernetes.io/unreachable", "timeAdded": TAINTED_AT}
+    effects = ("NoExecute", "NoSchedule") if ready == "Unknown" else ()
+    spec = {"taints": [{**taint, "effect": effect} for effect in effects]}
+    meta = {"name": name, "creationTimestamp": "2026-09-20T00:00:00Z"}
+    status = {"conditions": [condition]}
+    return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec, "status": status}
+
+
+def cluster(folder: Path, marked: int = 0) -> str:
+    """A lost node whose pods' time ends at 12:00:05; some are marked already."""
+    pods = [pod(number, number < marked) for number in range(PODS)]
+    meta = {"name": "b1", "namespace": "kube-node-lease"}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
+    lease["spec"] = {"renewTime": "2026-09-20T11:59:59.000000Z"}
+    objects = [node("a1", "Unknown"), node("b1", "True"), lease, *pods]
+    file = folder / "cluster.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return str(file)
+
+
+def asked(capsys: Capture, now: str, *words: str) -> str:
+    capsys.readouterr()
+    main([*words, "--now", f"2026-09-20T{now}Z"])
+    return capsys.readouterr().out
+
+
+def test_it_is_said_when_the_last_pod_goes(tmp_path: Path, capsys: Capture) -> None:
+    dump = cluster(tmp_path)
+    leave = (
+        "its 30 pods leave between 12:00:06 and 12:00:08 (20 requests a second; not seen: at 100"
+    )
+    assert leave in asked(capsys, "12:00:00", "explain", "node", "a1", "-f", dump)
+    seen = asked(capsys, "12:00:00", "status", "-o", "json", "-f", dump)
+    (lost, _) = json.loads(seen)["nodes"]
+    assert leave in lost["verdict"]["because"]
+    assert lost["pods"]["nextEvictionSeconds"] == pytest.approx(6.65, abs=0.5)
+    assert lost["pods"]["lastEvictionSeconds"] == pytest.approx(8.2, abs=0.5)
+
+
+def test_a_flag_that_was_seen_is_no_range(tmp_path: Path, capsys: Capture) -> None:
+    at_ten = ("--set", "kube-api-qps=10", "-f", cluster(tmp_path))
+    said = asked(capsys, "12:00:00", "explain", "node", "a1", *at_ten)
+    assert "(10 requests a second)" in said
+    unlimited = ("--set", "kube-api-qps=-1", "-f", cluster(tmp_path))
+    assert "requests a second" not in asked(capsys, "12:00:00", "explain", "node", "a1", *unlimited)
+
+
+def test_a_late_pod_waits_while_its_controller_is_at_work(tmp_path: Path, capsys: Capture) -> None:
+    dump = cluster(tmp_path, marked=20)
+    for verb in (("status", "-o", "wide"), ("explain", "node", "a1"), ("explain", "pod", "p25")):
+        namespace = ("-n", "d") if "pod" in verb else ()
+        said = asked(capsys, "12:00:17", *verb, *namespace, "-f", dump)
+        assert "verdue" not in said and "leave between 12:00:17 and" in said
+    later = asked(capsys, "12:01:00", "explain", "node", "a1", "-f", dump)
+    assert "overdue since 2026-09-20T12:00:05Z" in later
+
+
+def test_without_any_write_of_the_controller_it_is_late(tmp_path: Path, capsys: Capture) -> None:
+    said = asked(capsys, "12:00:17", "explain", "node", "a1", "-f", cluster(tmp_path))
+    assert "overdue since 2026-09-20T12:00:05Z" in said
+
+
+def outage(folder: Path) -> str:
+    """Thirty nodes of twenty pods are silent since 11:58:55; a pass has written to ten of them."""
+    objects: list[Any] = []
+    for number in range(30):
+        name = f"a{number:02}"
+        lost = node(name, "Unknown" if number < 10 else "True")
+        lost["spec"] = {}
+        since = "2026-09-20T11:59:45Z" if number < 10 else "2026-09-19T00:00:00Z"
+        lost["status"]["conditions"][0]["lastTransitionTime"] = since
+        meta = {"name": name, "namespace": "kube-node-lease"}
+        lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta}
+        lease["spec"] = {"renewTime": "2026-09-20T11:58:55.000000Z", "leaseDurationSeconds": 40}
+        objects += [lost, lease]
+        for other in range(20):
+            made = pod(other, marked=False)
+            made["metadata"].update(name=f"p-{name}-{other}", uid=f"{name}-{other}")
+            made["spec"]["nodeName"] = name
+            objects.append(made)
+    file = folder / "outage.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return str(file)
+
+
+def test_a_node_is_not_overdue_while_the_pass_may_still_come_to_it(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    dump = outage(tmp_path)
+    seen = asked(capsys, "12:00:00", "status", "-o", "json", "-f", dump)
+    verdicts = {n["name"]: n["verdict"] for n in json.loads(seen)["nodes"]}
+    assert verdicts["a29"]["state"] == "silent"
+    assert verdicts["a29"]["next"]["action"] == "SetNodeCondition Ready=Unknown"
+    later = asked(capsys, "12:02:00", "status", "-o", "json", "-f", dump)
+    verdicts = {n["name"]: n["verdict"] for n in json.loads(later)["nodes"]}
+    assert verdicts["a29"]["state"] == "overdue"
+    unlimited = ("--set", "kube-api-qps=-1", "-f", dump)
+    seen = asked(capsys, "12:00:00", "status", "-o", "json", *unlimited)
+    verdicts = {n["name"]: n["verdict"] for n in json.loads(seen)["nodes"]}
+    assert verdicts["a29"]["state"] == "overdue"
