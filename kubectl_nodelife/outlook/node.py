@@ -281,6 +281,7 @@ class Outlook:
         self.memory = lifecycle.memory
         self._next_pass_ns = lifecycle.next_pass_ns
         self._pace = pace_of(settings)
+        self._late: dict[str, bool] = {}
         self.now_ns = now_ns
         self.first_look = first_look
         self._doubts = doubts
@@ -545,8 +546,12 @@ class Outlook:
         return sorted(timers, key=lambda t: (t.due_ns, t.namespace, t.name))
 
     def _is_late(self, node: Node) -> bool:
-        sign = sign_of_life(node, self.cache, self.now_ns, self.settings.leases_count)
-        return sign.is_late(self.now_ns)
+        name = node.metadata.name
+        late = self._late.get(name)
+        if late is None:
+            sign = sign_of_life(node, self.cache, self.now_ns, self.settings.leases_count)
+            late = self._late[name] = sign.is_late(self.now_ns)
+        return late
 
     def _has_finished(self, key: tuple[str, str]) -> bool:
         """True if nothing of the pod runs: its object may be deleted, but nobody loses it."""
