@@ -395,3 +395,19 @@ def test_the_pace_of_the_managers_client_is_said_where_it_matters() -> None:
     assert lost.first_deletion_seconds is not None and lost.last_deletion_seconds is not None
     assert lost.last_deletion_seconds - lost.first_deletion_seconds == NEAR(5.5, abs=0.5)
     assert not [text for text in ask("lose node a1", WEB).assumed if "requests a second" in text]
+
+
+def test_which_node_a_long_pass_comes_to_last_is_not_known() -> None:
+    """Ten nodes of twelve pods: the pass writes for 7 s, and comes to them in any order."""
+    names = [f"a{number:02}" for number in range(10)]
+    pods = [pod for n in names for i in range(12) for pod in workload(f"{n}-{i}", [n])]
+    flags = {"kube-api-qps": "20", "kube-api-burst": "30"}
+    answer = ask("lose zone a", pods, nodes=(*names, "b1", "b2"), flags=flags)
+    unknown = [of_node(answer, name).unknown_seconds or 0.0 for name in names]
+    spans = [of_node(answer, name).ranges["unknownSeconds"] for name in names]
+    assert max(unknown) - min(unknown) > 3
+    for span in spans:
+        assert span.earliest_seconds <= min(unknown) and max(unknown) <= span.latest_seconds
+        assert span.latest_seconds - span.earliest_seconds == NEAR(
+            5.001 + max(unknown) - min(unknown), abs=0.01
+        )

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -307,8 +307,9 @@ def node_futures(before: PlayReading, after: PlayReading, acts: Sequence[Act]) -
             deleted.add(record.object.uid)
             deletions.setdefault(homes.get(record.object.uid, ""), []).append(record.at)
     names = sorted(named | changed)
-    waiting = _first_tokens(after)
-    return [_node(name, after, deletions.get(name, []), waiting) for name in names]
+    passes = _passes(after)
+    waiting = _first_tokens(after, passes)
+    return [_node(name, after, deletions.get(name, []), waiting, passes) for name in names]
 
 
 def _node(
@@ -316,6 +317,7 @@ def _node(
     after: PlayReading,
     deletions: Sequence[float],
     waiting: Mapping[str, tuple[float, float]],
+    passes: Mapping[str, LossPass],
 ) -> NodeFuture:
     instants = dict(after.nodes.get(name, {}))
     instants["first_deletion_seconds"] = min(deletions, default=None)
@@ -326,7 +328,7 @@ def _node(
         evicted=len(deletions),
         pods=after.played.levels.pods_at_start[name],
         at_risk=AtRisk(**after.on_node[name]),
-        ranges=dict(_ranges(name, after, instants, waiting.get(name))),
+        ranges=dict(_ranges(name, after, instants, waiting.get(name), passes.get(name))),
         **instants,
     )
 
@@ -336,24 +338,26 @@ def _ranges(
     after: PlayReading,
     instants: Mapping[str, Any],
     token: tuple[float, float] | None,
+    of_pass: LossPass | None,
 ) -> Iterator[tuple[str, InstantRange]]:
     """The ranges of a node's instants, by the names of the document's fields."""
     unknown, silent = instants.get("unknown_seconds"), after.seconds(after.played.silent.get(name))
-    if unknown is None or silent is None:
+    if unknown is None or silent is None or of_pass is None:
         return
     settings = after.settings
     period_ns = settings.node_monitor_period_ns + MILLISECOND_NS
     lost_ns = lost_after_ns(settings.node_monitor_grace_period_ns, settings.node_monitor_period_ns)
     earliest = round(silent + lost_ns / SECOND_NS, 3)
-    latest = round(earliest + period_ns / SECOND_NS, 3)
+    begins = earliest + period_ns / SECOND_NS
+    latest = round(begins + of_pass.last - of_pass.first, 3)
     if not earliest - _TOLERANCE_S <= unknown <= latest + _TOLERANCE_S:
         return  # its time was counted anew: the controllers were started again, or all was dark
     yield "unknownSeconds", InstantRange(earliest_seconds=earliest, latest_seconds=latest)
     tainted = instants.get("tainted_seconds")
     if tainted is None or token is None:
         return
-    sooner = round(tainted - max(0.0, token[0] - (unknown - earliest)), 3)
-    later = round(token[1] + (latest - unknown) - tainted, 3)
+    sooner = round(tainted - max(0.0, token[0] - (of_pass.first - earliest)), 3)
+    later = round(token[1] + (begins - of_pass.first) - tainted, 3)
     fields = ("tainted_seconds", "first_deletion_seconds", "last_deletion_seconds")
     names = ("taintedSeconds", "firstDeletionSeconds", "lastDeletionSeconds")
     for field, word in zip(fields, names, strict=True):
@@ -367,12 +371,49 @@ def _ranges(
             )
 
 
-def _first_tokens(after: PlayReading) -> dict[str, tuple[float, float]]:
+class LossPass(NamedTuple):
+    """When a monitor pass called the first and the last of its nodes Unknown."""
+
+    first: float
+    last: float
+
+
+def _passes(after: PlayReading) -> dict[str, LossPass]:
+    """Node -> the pass that called it Unknown. One that finds many lost takes its time, as its
+    client does, and comes to them in any order: those that were silent for long enough when it
+    called the first one are its nodes.
+    """
+    settings = after.settings
+    lost_ns = lost_after_ns(settings.node_monitor_grace_period_ns, settings.node_monitor_period_ns)
+    unknown = {n: each["unknown_seconds"] for n, each in after.nodes.items() if _is_lost(each)}
+    due = {n: after.seconds(after.played.silent.get(n)) for n in unknown}
+    found: dict[str, LossPass] = {}
+    waiting = sorted(unknown, key=lambda name: (unknown[name], name))
+    while waiting:
+        first = unknown[waiting[0]]
+        own = [n for n in waiting if _silent_by(due[n], lost_ns, first) or unknown[n] == first]
+        of_pass = LossPass(first, max(unknown[name] for name in own))
+        found.update(dict.fromkeys(own, of_pass))
+        waiting = [name for name in waiting if name not in found]
+    return found
+
+
+def _is_lost(instants: Mapping[str, Any]) -> bool:
+    return "unknown_seconds" in instants
+
+
+def _silent_by(silent: float | None, lost_ns: int, at: float) -> bool:
+    return silent is not None and silent + lost_ns / SECOND_NS <= at + _TOLERANCE_S
+
+
+def _first_tokens(
+    after: PlayReading, passes: Mapping[str, LossPass]
+) -> dict[str, tuple[float, float]]:
     """Node -> (when the first of those got its token with which it waited, when the last may)."""
     together: dict[tuple[str, float], list[str]] = {}
     for name, instants in after.nodes.items():
         if "tainted_seconds" in instants and "unknown_seconds" in instants:
-            key = (after.zone_of(name), instants["unknown_seconds"])
+            key = (after.zone_of(name), passes[name].first)
             together.setdefault(key, []).append(name)
     found = {}
     for names in together.values():
