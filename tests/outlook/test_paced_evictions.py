@@ -38,6 +38,13 @@ def test_a_faster_client_is_sooner_done_and_an_idle_one_too() -> None:
     assert Pace(20, 30).deletions_ns([(0, 1), (60 * SECOND_NS, 3)]) == [0, 60 * SECOND_NS]
 
 
+def test_of_many_thousands_the_last_one_goes_as_if_each_had_been_reckoned() -> None:
+    many = [(node * SECOND_NS, 3) for node in range(140) for _ in range(30)]
+    rough, exact = Pace(20, 30).deletions_ns(many), Pace(20, 30).deletions_ns(many[:3000])
+    assert max(rough[:3000]) == pytest.approx(max(exact), rel=0.03)
+    assert rough == sorted(rough)
+
+
 def pod(number: int, marked: bool) -> dict[str, Any]:
     tolerated = {"key": "node.kubernetes.io/unreachable", "operator": "Exists"}
     tolerated |= {"effect": "NoExecute", "tolerationSeconds": 300}  # type: ignore[dict-item]
