@@ -286,9 +286,7 @@ def _brake(brake: ZoneBrake) -> dict[str, Any]:
     }
 
 
-def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
-    outlook, verdict = status.outlook, status.verdict
-    node = outlook.node
+def _pods(outlook: NodeOutlook, now_ns: int, pods_read: bool) -> dict[str, Any]:
     pods: dict[str, Any] = dict.fromkeys(("total", "evicting", "terminating"))
     if pods_read:
         pods = {"total": len(outlook.pods), "evicting": len(outlook.timers)}
@@ -298,6 +296,12 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
         pods["nextEvictionSeconds"] = _seconds(next_eviction_ns)
     if outlook.timers:  # the first one to come stands first
         pods["lastEvictionSeconds"] = _seconds(max(0, outlook.timers[-1].comes_ns - now_ns))
+    return pods
+
+
+def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
+    outlook, verdict = status.outlook, status.verdict
+    node = outlook.node
     made: dict[str, Any] = {
         "name": node.name,
         "zone": zone_name(outlook),
@@ -313,7 +317,7 @@ def _node(status: NodeEntry, now_ns: int, pods_read: bool) -> dict[str, Any]:
     made |= {
         "taints": [_taint(t.key, t.value, t.effect) for t in node.spec.taints],
         "unschedulable": node.spec.unschedulable,
-        "pods": pods,
+        "pods": _pods(outlook, now_ns, pods_read),
         "verdict": {"state": verdict.state, "because": verdict.because, "next": None},
         "ifLost": {
             "zoneState": status.if_lost.state,
