@@ -463,9 +463,11 @@ def collect_seldom() -> None:
     """Set what was read aside for the garbage collector, and from now on look at new objects only.
 
     A full collection would look at everything for a third of a second, and find next to nothing:
-    objects of the cluster refer to no others in circles.
+    objects of the cluster refer to no others in circles. What was set aside before is looked at
+    once more: the controllers that began then, and all that they knew, may be gone by now.
     """
     gc.enable()
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)

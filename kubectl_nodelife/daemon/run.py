@@ -220,7 +220,10 @@ class Daemon:
         enforces = bool(options.orders.controllers)
         resources, pace = map(resource_of, KINDS), ENFORCING_PACING if enforces else DAEMON_PACING
         self.source = ListWatchSource(self.client, resources, pace)
-        clock = DaemonClock(lambda: self.client.clock.now_ns(steady_ns()))
+        clock = DaemonClock(
+            lambda: self.client.clock.now_ns(steady_ns()),
+            dates_count_from_ns=lambda: self.client.clock.dates_count_from_ns,
+        )
         self.tee = Tee(self.source)
         feed = self.tee.open() if enforces else self.source
         self.watcher = DecisionTask(

@@ -31,6 +31,9 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS
 
 SECOND_NS = 1_000_000_000
 
+DRIFT_NS: Final = 2 * SECOND_NS
+"""A clock that differs by more was set."""
+
 SKEW_WARNED_NS = 2 * SECOND_NS
 """A difference between our clock and the server's that is shown to the user."""
 
@@ -104,6 +107,7 @@ class ServerClock:
         self._steady = steady
         self._clocks: list[_Clock] = []
         self._current: _Clock | None = None
+        self._set_ns: int | None = None
 
     @property
     def known(self) -> bool:
@@ -116,6 +120,15 @@ class ServerClock:
         offsets = [clock.offset_ns for clock in self._clocks]
         return max(offsets) - min(offsets) if offsets else 0
 
+    @property
+    def dates_count_from_ns(self) -> int:
+        """Since when, by the server's time as it is now, dates are of the clock that is gone by: it
+        was set then, or another server's took its place. 0: it never was.
+        """
+        if self._set_ns is None or self._current is None:
+            return 0
+        return self._set_ns + self._current.offset_ns
+
     def observe(self, date: str | None, sent_ns: int, received_ns: int) -> None:
         """An answer said `Date`; the request went out and the answer came at these steady ns.
 
@@ -126,14 +139,21 @@ class ServerClock:
             return
         low, high = seconds * SECOND_NS - received_ns, (seconds + 1) * SECOND_NS - sent_ns
         clock = next((c for c in self._clocks if c.agrees(low, high)), None)
+        is_new = clock is None
         if clock is None:
             clock = _Clock()
             self._clocks = [*self._clocks, clock][-_MOST_CLOCKS:]
-            self._current = clock
         clock.take(low, high, self._wall() - self._steady())
-        self._forget(clock)
+        if is_new:
+            self._go_by(clock, received_ns)
+        self._forget(clock, received_ns)
 
-    def _forget(self, newest: _Clock) -> None:
+    def _go_by(self, clock: _Clock, at_ns: int) -> None:
+        before, self._current = self._current, clock
+        if before is not None and abs(clock.offset_ns - before.offset_ns) > DRIFT_NS:
+            self._set_ns = at_ns
+
+    def _forget(self, newest: _Clock, at_ns: int) -> None:
         """Go by another clock where the one gone by answers no more."""
         for clock in self._clocks:
             clock.missed += clock is not newest
@@ -142,7 +162,7 @@ class ServerClock:
         if current is None or current not in self._clocks or current.missed >= _KEPT:
             if current in self._clocks:
                 self._clocks.remove(current)
-            self._current = newest
+            self._go_by(newest, at_ns)
 
     def now_ns(self, monotonic_ns: int) -> int | None:
         """The server's time at this monotonic instant, in ns since the epoch; None: not known."""
@@ -184,22 +204,25 @@ class MonotonicClock:
         return self._steady() + self._offset_ns
 
 
-DRIFT_NS: Final = 2 * SECOND_NS
 _SLEPT_NS: Final = SECOND_NS
 
 
 class DaemonClock:
-    """See the module. `server_ns` says what the server's clock shows, None while unknown."""
+    """See the module. `server_ns` says what the server's clock shows, None while unknown;
+    `dates_count_from_ns`: as that of a `ServerClock`.
+    """
 
     def __init__(
         self,
         server_ns: Callable[[], int | None],
         *,
+        dates_count_from_ns: Callable[[], int] = lambda: 0,
         wall: Callable[[], int] = time.time_ns,
         steady: Callable[[], int] = steady_ns,
         awake: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._server_ns = server_ns
+        self.dates_count_from_ns = dates_count_from_ns
         self._wall = wall
         self._steady = steady
         self._awake = awake

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from pathlib import Path
 from typing import Any
 
+from kubectl_nodelife.daemon.decisions import collect_seldom
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.engine.settings import make_settings
@@ -216,3 +219,23 @@ def outcomes(told: list[tuple[str, str, str]]) -> dict[str, set[str]]:
     for action, _, outcome in told:
         found.setdefault(action, set()).add(outcome)
     return found
+
+
+def test_what_an_earlier_beginning_set_aside_is_freed() -> None:
+    """A hundred terms of a leader were a hundred caches that nothing used."""
+
+    class Term:
+        me: Any = None
+
+    thresholds, term = gc.get_threshold(), Term()
+    term.me, gone = term, weakref.ref(term)
+    try:
+        collect_seldom()
+        del term
+        gc.collect()
+        assert gone() is not None
+        collect_seldom()
+        assert gone() is None
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.sandbox.server import read_path
 from kubectl_nodelife.sandbox.store import DELETED, ObjectStore
 
@@ -67,6 +68,13 @@ class AuditLog:
             self._note("cluster", verb, (plural, "", namespace, name), None, 200, answer)
         return True
 
+    def note_all(self, kind: str) -> None:
+        """Note every object of a kind as it is now, whoever changed it."""
+        collection = self._store.collections[kind]
+        for (namespace, name), entry in collection.entries.items():
+            about = (collection.resource.plural, "", namespace, name)
+            self._note("cluster", "update", about, None, 200, entry.document())
+
     def overlook(self) -> None:
         """What has changed by now is nobody's write: the store was restored."""
         self._seen = self._store.version
@@ -99,3 +107,19 @@ class AuditLog:
                 "responseObject": answer,
             }
         )
+
+
+def on_the_true_clock(entries: list[Json]) -> list[Json]:
+    """The entries, where taints are dated by when they were seen first: the daemon dates them by
+    the clock of the API server, which jumps.
+    """
+    first: dict[tuple[str, str, str], str] = {}
+    for entry in entries:
+        if entry["objectRef"]["resource"] != "nodes":
+            continue
+        at = datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
+        for taint in (entry["responseObject"].get("spec") or {}).get("taints") or []:
+            if dated := taint.get("timeAdded"):
+                key = entry["objectRef"]["name"], taint["key"], dated
+                taint["timeAdded"] = first.setdefault(key, format_micro_time(round(at * 1e9)))
+    return entries

@@ -258,6 +258,7 @@ class Process:
         world = server.world
         clock = DaemonClock(
             lambda: world.now_ns + world.server_ahead_ns,
+            dates_count_from_ns=lambda: world.server_set_ns,
             wall=lambda: world.wall_ns,
             steady=lambda: world.steady_ns,
             awake=lambda: world.awake_ns,

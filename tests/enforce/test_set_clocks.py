@@ -21,9 +21,10 @@ from kubectl_nodelife.engine.calls import Answer, Get
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.live import action_sender
 from kubectl_nodelife.live.clock import MonotonicClock
-from tests.enforce.observer import LEASE
-from tests.enforce.simulated_api import Fault, Sent
-from tests.enforce.simulation import CONTROLLERS, Run, play, story
+from tests.enforce.audit import on_the_true_clock
+from tests.enforce.observer import LEASE, Rules, broken_rules
+from tests.enforce.simulated_api import MOST_DELAY_S, Fault, Sent
+from tests.enforce.simulation import CONTROLLERS, GRACE_S, Run, play, story
 from tests.enforce.test_executor import EVICTION, NOW, Lab, pod
 from tests.enforce.virtual_time import EPOCH_NS
 
@@ -42,10 +43,10 @@ FROM_S = 10
 _FREE = frozenset({"leases", "events", "selfsubjectaccessreviews"})
 
 
-def busy_story() -> bytes:
+def busy_story(toleration_s: int) -> bytes:
     """A cluster in which something is to be written all the time, to 60 s at least."""
     told = msgspec.json.decode(story(1))
-    told["spec"]["generate"]["tolerationSeconds"] = 4
+    told["spec"]["generate"]["tolerationSeconds"] = toleration_s
     nodes = ("a1", "b1", "a2", "b2")
     changes = [*((node, "stop") for node in nodes), *((node, "start") for node in nodes)]
     told["spec"]["events"] = [
@@ -61,9 +62,13 @@ class SetClocks(Run):
     """
 
     def __init__(
-        self, set_by_s: list[tuple[float, float]], unanswered: str = "", *single_caps: str
+        self,
+        set_by_s: list[tuple[float, float]],
+        unanswered: str = "",
+        *single_caps: str,
+        toleration_s: int = 4,
     ) -> None:
-        super().__init__(1, told=busy_story())
+        super().__init__(1, told=busy_story(toleration_s))
         self.orders = replace(
             self.orders,
             begin="restart",
@@ -77,6 +82,7 @@ class SetClocks(Run):
 
     def _set(self, by_s: float) -> None:
         self.world.server_ahead_ns = round(by_s * SECOND_NS)
+        self.world.server_set_ns = self.world.now_ns + self.world.server_ahead_ns
 
     def _fault(self, sent: Sent) -> Fault:
         if self._unanswered and self._unanswered in sent.url and self.at_s > FROM_S:
@@ -121,6 +127,15 @@ def test_nothing_is_written_once_it_has_not_been_seen_for_so_long(
 def test_without_that_it_would_be_written() -> None:
     late = [at for at, _ in SetClocks([]).writes() if at > FROM_S + 15]
     assert len(late) > 20
+
+
+@pytest.mark.parametrize("by_s", [-3600, -20, 20, 3600])
+def test_no_pod_goes_before_its_seconds_are_over(by_s: float) -> None:
+    """They were counted from the date of a taint, which another clock may have given."""
+    run = SetClocks([(22, by_s)], toleration_s=20)
+    assert any(at < 22 for at, entry in run.writes() if "taints" in str(entry["requestObject"]))
+    rules = Rules(grace_s=GRACE_S, delay_s=MOST_DELAY_S / 2)
+    assert broken_rules(on_the_true_clock(run.server.audit), rules) == []
 
 
 @by_clock

@@ -26,12 +26,13 @@ class World:
     halted together with its clocks, as a virtual one may be. `steady_ahead_ns`: how far the clocks
     that nobody sets have jumped, as on a machine that is moved or whose time source is changed.
     `server_ahead_ns`: how far the clock was set that the API server's answers show.
+    `server_set_ns`: when that was, by the clock as it was then set; 0: never.
     """
 
     def __init__(self) -> None:
         self.now_ns = EPOCH_NS
         self.slept_ns = self.frozen_ns = self.wall_ahead_ns = self.steady_ahead_ns = 0
-        self.server_ahead_ns = 0
+        self.server_ahead_ns = self.server_set_ns = 0
         self.next_due: Callable[[], int | None] = lambda: None
         """When something is due that is not in the agenda, and what lets it happen:"""
         self.live: Callable[[], None] = lambda: None

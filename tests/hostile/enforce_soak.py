@@ -24,19 +24,17 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.sandbox.discovery import BY_KIND
 from kubectl_nodelife.sandbox.store import StoredObject
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.daemon.user import User, silence, user
-from tests.enforce.audit import AuditLog
+from tests.enforce.audit import AuditLog, on_the_true_clock
 from tests.enforce.observer import (
     AGENT,
     NO_EFFECT_ON_PODS,
@@ -52,6 +50,7 @@ Json = dict[str, Any]
 
 GRACE_S = 6
 BACKUP_AGE_S = 40
+ON_ITS_WAY_S = 1.0
 JUMPS_S = (-3600, -20, 3600, 45, -7)
 MOST_CHURNED = 100
 CALLED_LOST_WITHIN_S = 45.0
@@ -220,7 +219,8 @@ class Cluster:
 
     def restore(self) -> None:
         """etcd's data are those of a backup, behind the API server's back: Nodes and Leases as they
-        were, all in lower versions, and watches that wait for versions which do not come.
+        were, all in lower versions, and watches that wait for versions which do not come. What
+        arrives within a second is judged by what was before: it was on its way.
         """
         api, store = self.served.cluster.api, self.served.cluster.api.served
         self.log.note_changes()
@@ -231,8 +231,6 @@ class Cluster:
                 now = store.get(kind, key)
                 if now is not None and now.obj.uid == entry.obj.uid:
                     api.write(BY_KIND[kind], entry.document())
-            if kind == "Node":
-                self.log.note_changes()
         for collection in store.collections.values():
             for key, entry in collection.entries.items():
                 document, version = entry.document(), entry.version // 2
@@ -242,6 +240,7 @@ class Cluster:
             collection.log.clear()
         store.version //= 2
         self.log.overlook()
+        asyncio.get_running_loop().call_later(ON_ITS_WAY_S, self.log.note_all, "Node")
         self.served.cluster.wake()
         self.counts["restores"] += 1
 
@@ -281,9 +280,13 @@ class Person:
             self.held.append(Span(since, time.time(), "the data were restored, and nobody resumed"))
         await self.user.run("daemon", "resume")
 
-    def mebibytes_at(self, minute: float) -> int:
-        """The daemon's memory then, by the look that is next to it."""
-        return min(self.memory, key=lambda look: abs(look[0] - minute * 60))[1] >> 20
+    def mebibytes(self) -> list[int]:
+        """The daemon's memory after each ten minutes."""
+        minutes = range(10, int(self.memory[-1][0] / 60) + 1, 10)
+        return [
+            min(self.memory, key=lambda look: abs(look[0] - minute * 60))[1] >> 20
+            for minute in minutes
+        ]
 
 
 class Soak:
@@ -357,7 +360,7 @@ class Soak:
         cluster.silence(cluster.spare, "start")
 
     def _told(self, cluster: Cluster, person: Person, log: AuditLog, home: Path) -> Json:
-        entries = _on_the_true_clock(log.entries)
+        entries = on_the_true_clock(log.entries)
         if self.keep:
             shutil.copytree(home, self.keep, ignore=shutil.ignore_patterns("*.sock"))
             Path(self.keep, "audit.json").write_text("\n".join(map(json.dumps, entries)))
@@ -381,7 +384,7 @@ class Soak:
             "writes": {" ".join(key): number for key, number in ours.items()},
             "breakers": dict(person.reasons),
             "calledLostAfterSeconds": self.called_lost,
-            "MiBAt10Minutes": person.mebibytes_at(10),
+            "MiBAfterEach10Minutes": person.mebibytes(),
             "MiBAtTheEnd": person.memory[-1][1] >> 20,
             "mostMiB": max(resident for _, resident in person.memory) >> 20,
             "violations": len(self.broken),
@@ -397,22 +400,6 @@ def _outcomes(home: Path) -> Json:
             query = "SELECT outcome, count(*) FROM changes WHERE mode = 'enforce' AND patch != ''"
             outcomes.update(dict(journal.execute(f"{query} GROUP BY outcome")))
     return dict(outcomes)
-
-
-def _on_the_true_clock(entries: list[Json]) -> list[Json]:
-    """The entries, where taints are dated by when they were seen first: the daemon dates them by
-    the clock of the API server, which jumps.
-    """
-    first: dict[tuple[str, str, str], str] = {}
-    for entry in entries:
-        if entry["objectRef"]["resource"] != "nodes":
-            continue
-        at = datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
-        for taint in (entry["responseObject"].get("spec") or {}).get("taints") or []:
-            if dated := taint.get("timeAdded"):
-                key = entry["objectRef"]["name"], taint["key"], dated
-                taint["timeAdded"] = first.setdefault(key, format_micro_time(round(at * 1e9)))
-    return entries
 
 
 def _kind_of(reason: str) -> str:

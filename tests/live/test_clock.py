@@ -51,6 +51,19 @@ def test_a_stepped_server_clock_is_followed_at_once() -> None:
     assert abs(now_ns - (6 * SECOND_NS + stepped_ns)) <= SECOND_NS
 
 
+def test_dates_count_from_the_instant_at_which_the_clock_was_set() -> None:
+    clock, offset_ns = ServerClock(), EPOCH_S * SECOND_NS
+    for number in range(5):
+        answer(clock, number * SECOND_NS, offset_ns)
+    assert clock.dates_count_from_ns == 0
+    for by_s in (3600, -20):
+        set_ns = (10 + by_s % 60) * SECOND_NS
+        for later_s in range(5):
+            answer(clock, set_ns + later_s * SECOND_NS, offset_ns + by_s * SECOND_NS)
+        off_ns = clock.dates_count_from_ns - (set_ns + offset_ns + by_s * SECOND_NS)
+        assert abs(off_ns) <= SECOND_NS
+
+
 def test_skew_is_our_wall_clock_against_the_servers() -> None:
     clock, offset_ns = ServerClock(), EPOCH_S * SECOND_NS
     answer(clock, 0, offset_ns)

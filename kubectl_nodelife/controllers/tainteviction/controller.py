@@ -82,6 +82,8 @@ class TaintEvictionController:
         self.workers = TimedWorkers(sticky_keys=settings.profile.has("sticky_timer_keys"))
         self._tainted_by: dict[str, Action] = {}
         self._failed_tries: dict[Key, tuple[int, DeletePod]] = {}
+        self.dates_count_from_ns = 0
+        """For `join`: a taint of an earlier date was dated by another clock, and may be young."""
         self._now_ns = 0
         self._run_now: set[Key] = set()
         self._infinite_cancels = settings.profile.has("infinite_cancels")
@@ -337,6 +339,7 @@ class TaintEvictionController:
                 pod.spec.tolerations, present, comparison_operators=self._operators
             ),
             now_ns,
+            self.dates_count_from_ns,
         )
         if timer is None:
             return []

@@ -178,13 +178,14 @@ class RunningTimer(msgspec.Struct, frozen=True):
 
 
 def timer_of_running(
-    pod: Pod, taints: Sequence[Taint], judge: Judge, now_ns: int
+    pod: Pod, taints: Sequence[Taint], judge: Judge, now_ns: int, counted_from_ns: int = 0
 ) -> RunningTimer | None:
-    """The timer of a controller that saw these NoExecute taints come, or None.
+    """The timer of a controller that saw these NoExecute taints come, or None. No time counts from
+    before `counted_from_ns`.
 
     A timer that is over already is returned too: the pod should be terminating.
     """
-    bound_ns = min(_bound_ns(pod), now_ns)
+    bound_ns = min(max(_bound_ns(pod), counted_from_ns), now_ns)
     met = [max(bound_ns, min(_added_ns(taint, now_ns), now_ns)) for taint in taints]
     begun: tuple[int, ToleratedStay] | None = None
     for at_ns in sorted(set(met)):

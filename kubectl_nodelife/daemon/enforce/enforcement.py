@@ -330,6 +330,7 @@ class Enforcement:
         host.executor = self._executor = executor
         host.tripwires = self._tripwires = self._set_tripwires(host.cache, task)
         host.monotonic_ns = self.monotonic_ns
+        host.dates_count_from_ns = self._clock.dates_count_from_ns
         self._task = task
         # what was listed before there was this feed, such as during a pause, did not reach it
         feed.relist([kind for kind in KINDS if feed.states[kind].synced])

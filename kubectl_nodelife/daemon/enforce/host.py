@@ -33,7 +33,8 @@ JOIN, RESTART = "join", "restart"
 
 class EnforcingHost:
     """See the module. `executor` is set once the cache is there for it. `monotonic_ns`: a clock
-    that nobody can set, for the tripwires; None: the instants of the ticks.
+    that nobody can set, for the tripwires; None: the instants of the ticks. `dates_count_from_ns`:
+    dates of the cluster from before are of another clock.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class EnforcingHost:
         self.executor: LiveExecutor | None = None
         self.tripwires: Tripwires | None = None
         self.monotonic_ns: Callable[[], int] | None = None
+        self.dates_count_from_ns: Callable[[], int] = lambda: 0
         self._begin = begin
         self.restarted = begin == RESTART
         self._began = began
@@ -87,6 +89,7 @@ class EnforcingHost:
                 controller.memory.unconfirmed.update(self.cache.nodes)  # marks may be half done
             elif isinstance(controller, TaintEvictionController):
                 self.eviction = controller
+                controller.dates_count_from_ns = self.dates_count_from_ns()
             elif isinstance(controller, DaemonSetController):
                 controller.queue.keeps_later = True  # one sync more does no harm
         self.engine = Engine(
