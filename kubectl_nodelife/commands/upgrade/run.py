@@ -190,35 +190,28 @@ async def order_session(
 async def ask_leader(
     session: ActSession, carrier: LiveCarrier, namespace: str, request: UpgradeRequest
 ) -> bool:
-    """Leave it on the Lease, and wait until the leader has taken it up; whether it has.
+    """Leave it on the Lease; whether it is struck off within the time in which a leader answers.
 
     Raises Refused where no run is open.
     """
-    from kubectl_nodelife.acts.upgrade.lease import asking, edit_run
-
-    because = f"{request.verb} is asked for"
-    lease = await edit_run(session, carrier, namespace, asking(request), because)
-    return await is_taken_up(session, namespace, lease)
-
-
-async def is_taken_up(session: ActSession, namespace: str, asked: Lease) -> bool:
-    """True if what was asked is struck off within the time in which a leader answers."""
     import asyncio
 
-    from kubectl_nodelife.acts.upgrade.lease import read_lease
+    from kubectl_nodelife.acts.upgrade.lease import asking, edit_run, read_lease
     from kubectl_nodelife.controllers.upgrade.document import ANNOTATION_REQUEST
 
-    text = (asked.metadata.annotations or {}).get(ANNOTATION_REQUEST)
+    def asked(lease: Lease | None) -> str | None:
+        notes = lease.metadata.annotations if lease is not None else None
+        return (notes or {}).get(ANNOTATION_REQUEST)
+
+    because = f"{request.verb} is asked for"
+    text = asked(await edit_run(session, carrier, namespace, asking(request), because))
     try:
         async with asyncio.timeout(LEADER_ANSWER_SECONDS):
-            while True:
-                lease = await read_lease(session, namespace)
-                notes = lease.metadata.annotations if lease is not None else None
-                if (notes or {}).get(ANNOTATION_REQUEST) != text:
-                    return True
+            while asked(await read_lease(session, namespace)) == text:
                 await asyncio.sleep(_LOOK_SECONDS)
     except TimeoutError:
         return False
+    return True
 
 
 def has_holder(lease: Lease | None) -> bool:

@@ -94,8 +94,7 @@ def end_proof(p: UpgradePass, node: Node, mark: NodeMark, fault: str) -> None:
     """
     name = node.name
     if fault and name not in p.document.failed:
-        if name not in p.next.failed:
-            p.edit(failed=(*p.next.failed, name))
+        p.note_failed(name, fault)
         p.memory.failing.setdefault(name, fault)
     elif not fault and name not in p.document.given_back:
         p.edit(given_back={**p.next.given_back, name: PROVEN})
@@ -118,9 +117,7 @@ def fail(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
         end_proof(p, node, mark, because)
         return
     if node.name not in p.document.failed:
-        if node.name not in p.next.failed:
-            p.edit(failed=(*p.next.failed, node.name))
-            p.pause_after_failures(node.name, because)
+        p.note_failed(node.name, because)
         p.memory.failing.setdefault(node.name, because)
         return
     because = p.memory.failing.get(node.name, because)

@@ -207,8 +207,7 @@ def _watch_deadline(p: UpgradePass, name: str, mark: NodeMark) -> None:
         return
     if p.is_over(progress.armed_ns, p.deadline_ns(mark.state)):
         because = "its object went, and no newcomer came in time"
-        p.edit(failed=(*p.next.failed, name))
-        p.pause_after_failures(name, because)
+        p.note_failed(name, because)
         p.fail_without_mark(name, p.document.step.nodes[name].uid, because)
 
 

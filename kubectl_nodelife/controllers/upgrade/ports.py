@@ -1,22 +1,19 @@
 """What passes between the upgrade controller and the process that leads a run with it.
 
-The controller is one of the engine's (`engine/controller.py`). A leader, of a live run or of one in
-the virtual cluster, does this beside what every host of an engine does:
+A leader, of a live run or of one in the virtual cluster, does this beside what every host of an
+engine does:
 
-1. It makes one `UpgradeController` and one `LeaderEngine` for each epoch in which it leads. The
-   controller remembers clocks and what it has seen alone; all else it reads from the nodes'
-   annotations and the run's document, so that a new leader begins with a new controller.
-2. The engine's clock is one that cannot be set and that counts suspend; the API server's time is
-   `HostState.clock_ahead_ns` later. With each decision the leader says what it knows beside the
-   cluster (`HostState`).
-3. It carries the actions out in their order, each under the version of the object in the cache
-   (`engine/calls`), and passes `StartWork` and `StopWork` to what runs commands. Outcomes of writes
-   come back as events, of those that were done, too: on an object with a write under way nothing
-   more is decided.
-4. A report on a command is passed to `work_report` whenever it starts, still runs and ends; a new
-   controller is given first what this process began in an older epoch, such as before a laptop
-   slept (`take_over`). The document and the requests of people (pause, resume, abort) are on the
-   run's Lease in the cache: the leader puts the Lease there as it reads and writes it.
+1. It makes one `UpgradeController` and one `LeaderEngine` for each epoch in which it leads. Clocks
+   and what it has seen a controller alone remembers; all else it reads from the nodes' annotations
+   and the run's document. What this process began in an older epoch, such as before a laptop slept,
+   it is given first (`take_over`).
+2. The engine's clock is one that cannot be set and that counts suspend. With each decision the
+   leader says what it knows beside the cluster (`HostState`).
+3. It carries the actions out in their order, each under the version of the object in the cache, and
+   passes `StartWork` and `StopWork` to what runs commands, whose reports go to `work_report`.
+   Outcomes of writes come back as events, of those that were done, too.
+4. The run's document and the requests of people are on its Lease in the cache, as the leader puts
+   it there when it reads or writes it.
 5. It ends when `superseded` says why, without another write, or when `is_over` says that the run
    has ended and all is cleared away that goes with it.
 

@@ -314,8 +314,11 @@ class UpgradePass:
             NodeState.SOAKING: int(policy.node_soak_ns),
         }.get(state, 0)
 
-    def pause_after_failures(self, name: str, because: str) -> None:
-        """More failures than are tolerated pause the run. `name`: the last of them."""
+    def note_failed(self, name: str, because: str) -> None:
+        """The document names the node as failed; more failures than are tolerated pause the run."""
+        if name in self.next.failed:
+            return
+        self.edit(failed=(*self.next.failed, name))
         failures, tolerated = len(self.next.failed), self.policy.max_failures
         if self.phase is not RunPhase.RUNNING or self.document.proof_only:
             return
