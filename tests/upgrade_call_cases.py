@@ -17,7 +17,6 @@ from tests.call_objects import (
     WHO,
     Case,
     node_of,
-    pod_of,
 )
 
 _UNPROVEN = Taint("nodelife.dev/unproven", "NoSchedule", "r")
@@ -48,7 +47,7 @@ UPGRADE_CASES = (
         lambda f: actions.CreateCanary(
             **WHO,
             namespace=NS,
-            pod="canary",
+            name="canary",
             node="n1",
             manifest={
                 "apiVersion": "v1",
@@ -58,7 +57,13 @@ UPGRADE_CASES = (
             },
         ),
     ),
-    Case("DeleteCanary", (POD,), lambda f: actions.DeleteCanary(**pod_of(f), node="n1")),
+    Case(
+        "DeleteCanary",
+        (POD,),
+        lambda f: actions.DeleteCanary(
+            **WHO, namespace=NS, name=f["Pod"].name, node="n1", object_uid=f["Pod"].uid
+        ),
+    ),
     Case(
         "CreateJob",
         (NODE,),

@@ -24,7 +24,6 @@ from kubectl_nodelife.controllers.upgrade.document import RunPhase, Step
 from kubectl_nodelife.controllers.upgrade.manifests import canary_name
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
-    CONTROLLER,
     LABEL_RUN,
     LABEL_STATE,
     LEFT_TO_A_PERSON,
@@ -49,14 +48,13 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     uncordon,
     unproven,
 )
-from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
-from kubectl_nodelife.engine.actions import Action, DeleteCanary, DeleteJob, MarkNode, NodeMarkPatch
+from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass, deletion
+from kubectl_nodelife.engine.actions import Action, MarkNode, NodeMarkPatch
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, PREFER_NO_SCHEDULE
-from kubectl_nodelife.kube.workload import Job
 
 PROVEN: Final = "proven"
 
@@ -238,8 +236,7 @@ def _delete_pods(p: UpgradePass) -> bool:
         if not is_canary or not meta.name.startswith("nodelife-canary-"):
             continue
         is_left = True
-        if not p.is_under_way("Pod", pod.key):
-            _delete(p, pod, "the run is over", pod.spec.node_name)
+        p.delete(pod, "the run is over", pod.spec.node_name)
     return is_left
 
 
@@ -251,8 +248,7 @@ def _delete_jobs(p: UpgradePass) -> bool:
         if (meta.labels or {}).get(LABEL_RUN) != p.document.run or meta.deletion_timestamp:
             continue
         is_left = True
-        if not p.is_under_way("Job", found.key):
-            p.delete_job(found, "the run is over")
+        p.delete(found, "the run is over")
     return is_left
 
 
@@ -272,21 +268,7 @@ def delete_canary(p: UpgradePass, node: Node, because: str) -> None:
     pod = canary_of(p, node)
     if pod is None or pod.metadata.deletion_timestamp is not None:
         return
-    if not p.is_under_way("Pod", pod.key):
-        _delete(p, pod, because, node.name)
-
-
-def _delete(p: UpgradePass, pod: Pod, because: str, node: str) -> None:
-    p.emit(
-        DeleteCanary(
-            controller=CONTROLLER,
-            because=because,
-            namespace=pod.namespace,
-            pod=pod.name,
-            pod_uid=pod.uid,
-            node=node,
-        )
-    )
+    p.delete(pod, because, node.name)
 
 
 _TAINTS: Final = (TAINT_UNPROVEN, TAINT_OUTDATED)
@@ -474,29 +456,7 @@ def left_objects(found: Iterable[KubeObject]) -> Iterator[LeftObject]:
     for obj in found:
         labelled = LABEL_RUN in (obj.metadata.labels or {})
         if labelled and any(owner.kind == "Node" for owner in obj.metadata.owner_references):
-            yield LeftObject(obj, _deletion(obj))
-
-
-def _deletion(obj: KubeObject) -> Action:
-    because = "left by a run"
-    namespace, name = obj.key
-    if isinstance(obj, Job):
-        return DeleteJob(
-            controller=CONTROLLER,
-            because=because,
-            namespace=namespace,
-            name=name,
-            node="",
-            object_uid=obj.uid,
-        )
-    return DeleteCanary(
-        controller=CONTROLLER,
-        because=because,
-        namespace=namespace,
-        pod=name,
-        pod_uid=obj.uid,
-        node="",
-    )
+            yield LeftObject(obj, deletion(obj, "left by a run"))
 
 
 def _our_taints(node: Node) -> tuple[Taint, ...]:

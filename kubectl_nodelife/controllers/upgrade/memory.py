@@ -22,11 +22,9 @@ from kubectl_nodelife.controllers.upgrade.marks import NodeMark
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey, WorkReport
 from kubectl_nodelife.engine.actions import (
     Action,
-    CreateCanary,
-    CreateJob,
-    DeleteCanary,
-    DeleteJob,
+    CreateForNode,
     EvictPod,
+    ForNode,
     NodeMarkPatch,
     SetNodeConditions,
     UpdateRun,
@@ -38,16 +36,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 
 ObjectKey = tuple[str, tuple[str, str]]
-_TRACKED: Final = (
-    NodeMarkPatch,
-    SetNodeConditions,
-    UpdateRun,
-    EvictPod,
-    CreateCanary,
-    DeleteCanary,
-    CreateJob,
-    DeleteJob,
-)
+_TRACKED: Final = (NodeMarkPatch, SetNodeConditions, UpdateRun, EvictPod, ForNode)
 
 
 class _Pending(msgspec.Struct):
@@ -101,7 +90,7 @@ class PendingWrites:
 
 def _is_shown(pending: _Pending, obj: KubeObject | None) -> bool:
     action = pending.action
-    if isinstance(action, (CreateCanary, CreateJob)):
+    if isinstance(action, CreateForNode):
         return obj is not None
     if obj is None or (action.uid and obj.uid and action.uid != obj.uid):
         return True  # the object that was meant is gone

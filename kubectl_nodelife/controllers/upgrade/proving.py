@@ -289,7 +289,7 @@ def create_canary(p: UpgradePass, node: Node, manifest: Manifest) -> None:
                 controller="upgrade",
                 because=f"proves that {node.name} can be scheduled to and runs pods",
                 namespace=key[0],
-                pod=key[1],
+                name=key[1],
                 node=node.name,
                 manifest=manifest,
             )

@@ -44,6 +44,8 @@ from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import HostState, PodKey, UpgradePorts
 from kubectl_nodelife.engine.actions import (
     Action,
+    DeleteCanary,
+    DeleteForNode,
     DeleteJob,
     FailWithoutMark,
     MarkNode,
@@ -56,6 +58,7 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
+from kubectl_nodelife.kube.workload import Job
 
 NAME: Final = "upgrade"
 PROOF: Final = "proof"
@@ -67,6 +70,19 @@ PASS_NS: Final = 10 * SECOND_NS
 """A pass is made at least so often while a node is in flight."""
 
 _WARNINGS: Final = frozenset({NodeState.FAILED, NodeState.HELD})
+
+
+def deletion(obj: KubeObject, because: str, node: str = "") -> DeleteForNode:
+    """The DELETE of a canary, or a Job."""
+    word, (namespace, name) = DeleteJob if isinstance(obj, Job) else DeleteCanary, obj.key
+    return word(
+        controller=NAME,
+        because=because,
+        namespace=namespace,
+        name=name,
+        node=node,
+        object_uid=obj.uid,
+    )
 
 
 class UpgradePass:
@@ -229,19 +245,11 @@ class UpgradePass:
         self.actions.append(action)
         self.memory.pending.sent(action)
 
-    def delete_job(self, found: KubeObject, because: str, node: str = "") -> None:
-        """DELETE a Job that was made for a node."""
-        namespace, name = found.key
-        self.emit(
-            DeleteJob(
-                controller=NAME,
-                because=because,
-                namespace=namespace,
-                name=name,
-                node=node,
-                object_uid=found.uid,
-            )
-        )
+    def delete(self, obj: KubeObject, because: str, node: str = "") -> None:
+        """DELETE a canary, or a Job of a node, where no write on it is under way."""
+        kind = type(obj).__name__
+        if not self.is_under_way(kind, obj.key):
+            self.emit(deletion(obj, because, node))
 
     def edit(self, **fields: Any) -> None:
         """Change the document; it is written at the end of the pass."""

@@ -99,8 +99,8 @@ def job_key(p: UpgradePass, node: Node, mark: NodeMark) -> tuple[str, str]:
 def _delete_job(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     key = job_key(p, node, mark)
     job = p.cache.get("Job", key)
-    if isinstance(job, Job) and _is_for(job, node, mark) and not p.is_under_way("Job", key):
-        p.delete_job(job, "its time is over", node.name)
+    if isinstance(job, Job) and _is_for(job, node, mark):
+        p.delete(job, "its time is over", node.name)
 
 
 def _is_for(job: Job, node: Node, mark: NodeMark) -> bool:

@@ -64,12 +64,14 @@ from kubectl_nodelife.engine.actions.pods import with_label as with_label
 from kubectl_nodelife.engine.actions.upgrades import Changes as Changes
 from kubectl_nodelife.engine.actions.upgrades import ClaimNode as ClaimNode
 from kubectl_nodelife.engine.actions.upgrades import CreateCanary as CreateCanary
+from kubectl_nodelife.engine.actions.upgrades import CreateForNode as CreateForNode
 from kubectl_nodelife.engine.actions.upgrades import CreateJob as CreateJob
 from kubectl_nodelife.engine.actions.upgrades import DeleteCanary as DeleteCanary
+from kubectl_nodelife.engine.actions.upgrades import DeleteForNode as DeleteForNode
 from kubectl_nodelife.engine.actions.upgrades import DeleteJob as DeleteJob
 from kubectl_nodelife.engine.actions.upgrades import FailNode as FailNode
 from kubectl_nodelife.engine.actions.upgrades import FailWithoutMark as FailWithoutMark
-from kubectl_nodelife.engine.actions.upgrades import JobAction as JobAction
+from kubectl_nodelife.engine.actions.upgrades import ForNode as ForNode
 from kubectl_nodelife.engine.actions.upgrades import MarkNode as MarkNode
 from kubectl_nodelife.engine.actions.upgrades import NodeMarkPatch as NodeMarkPatch
 from kubectl_nodelife.engine.actions.upgrades import OpenForProof as OpenForProof

@@ -104,9 +104,7 @@ _DATA: Final[dict[type[Action], Callable[[Any], Any]]] = {
     actions.StartWork: attrgetter("try_", "mode"),
     actions.StopWork: attrgetter("try_"),
     actions.WorkDone: attrgetter("try_", "code"),
-    actions.CreateCanary: attrgetter("node"),
-    actions.DeleteCanary: attrgetter("node"),
-    actions.JobAction: attrgetter("node"),
+    actions.ForNode: attrgetter("node"),
     actions.UpdateRun: attrgetter("annotations"),
     actions.SetGate: attrgetter("gate", "holds"),
 }

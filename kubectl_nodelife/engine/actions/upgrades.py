@@ -18,7 +18,6 @@ from kubectl_nodelife.engine.actions.action import (
     Detail,
     NodeAction,
     ObjectAction,
-    PodAction,
     created_object,
     created_pod,
 )
@@ -27,7 +26,6 @@ from kubectl_nodelife.kube.decode import convert
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node, Taint
-from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import add_or_update_taints, remove_taints
 
 Changes = dict[str, str | None]
@@ -148,69 +146,25 @@ class FailWithoutMark(NodeAction, frozen=True, kw_only=True, gc=False):
         yield "FailNode", {"to": "Failed"}
 
 
-class CreateCanary(PodAction, frozen=True, kw_only=True, gc=False):
-    """POST of the canary pod of a node. 409: it is there already."""
+class ForNode(ObjectAction, frozen=True, kw_only=True, gc=False):
+    """An action on what is made for a node: its canary, or the Job of one try of its work."""
 
     detail_fields: ClassVar[tuple[str, ...]] = ("node",)
 
-    kind: str = ""
-    node: str
-    manifest: dict[str, Any]
-
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The new pod, Pending; one of that name that is there already stays as it is."""
-        if obj is not None:
-            return obj
-        return created_pod(self.manifest, now_ns)
-
-    def shown_by(self, obj: KubeObject) -> bool:
-        """A pod of that name is there."""
-        return isinstance(obj, Pod)
-
-
-class DeleteCanary(PodAction, frozen=True, kw_only=True, gc=False):
-    """DELETE of a canary pod under its uid, with its own grace period."""
-
-    detail_fields: ClassVar[tuple[str, ...]] = ("node",)
-
-    deletes: ClassVar[bool] = True
-
-    node: str
-
-    def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The pod terminating, or gone."""
-        whole = DeletePod(
-            controller=self.controller,
-            because=self.because,
-            namespace=self.namespace,
-            pod=self.pod,
-            pod_uid=self.pod_uid,
-        )
-        return whole.effect(obj, now_ns)
-
-    def shown_by(self, obj: KubeObject) -> bool:
-        """The pod is terminating."""
-        return obj.metadata.deletion_timestamp is not None
-
-
-class JobAction(ObjectAction, frozen=True, kw_only=True, gc=False):
-    """An action on the Job of one try of a node's work."""
-
-    detail_fields: ClassVar[tuple[str, ...]] = ("node",)
-
-    kind: str = "Job"
     node: str
 
 
-class CreateJob(JobAction, frozen=True, kw_only=True, gc=False):
-    """POST of the Job. 409: it is there already."""
+class CreateForNode(ForNode, frozen=True, kw_only=True, gc=False):
+    """POST of the manifest. 409: it is there already."""
 
     manifest: dict[str, Any]
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The new Job; one of that name that is there already stays as it is."""
+        """The new object, a pod Pending; one of that name that is there already stays as it is."""
         if obj is not None:
             return obj
+        if self.kind == "Pod":
+            return created_pod(self.manifest, now_ns)
         made = convert(self.manifest, kind_named(self.kind).type, "", "")
         created: KubeObject = created_object(made, self.kind, now_ns)
         return created
@@ -220,17 +174,51 @@ class CreateJob(JobAction, frozen=True, kw_only=True, gc=False):
         return True
 
 
-class DeleteJob(JobAction, frozen=True, kw_only=True, gc=False):
-    """DELETE of the Job, its pods in the background with it."""
+class DeleteForNode(ForNode, frozen=True, kw_only=True, gc=False):
+    """DELETE under the uid: of a pod with its own grace period, of a Job with its pods."""
 
     deletes: ClassVar[bool] = True
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        return None
+        """The pod terminating, or gone; the Job gone."""
+        if self.kind != "Pod":
+            return None
+        pod = DeletePod(
+            controller=self.controller,
+            because=self.because,
+            namespace=self.namespace,
+            pod=self.name,
+            pod_uid=self.object_uid,
+        )
+        return pod.effect(obj, now_ns)
 
     def shown_by(self, obj: KubeObject) -> bool:
         """It is being deleted."""
         return obj.metadata.deletion_timestamp is not None
+
+
+class CreateCanary(CreateForNode, frozen=True, kw_only=True, gc=False):
+    """POST of the canary pod of a node."""
+
+    kind: str = "Pod"
+
+
+class DeleteCanary(DeleteForNode, frozen=True, kw_only=True, gc=False):
+    """DELETE of a canary pod."""
+
+    kind: str = "Pod"
+
+
+class CreateJob(CreateForNode, frozen=True, kw_only=True, gc=False):
+    """POST of the Job of one try of a node's work."""
+
+    kind: str = "Job"
+
+
+class DeleteJob(DeleteForNode, frozen=True, kw_only=True, gc=False):
+    """DELETE of a Job."""
+
+    kind: str = "Job"
 
 
 class UpdateRun(ObjectAction, frozen=True, kw_only=True, gc=False):

@@ -8,14 +8,7 @@ the whole list, which the API holds to be one value. What is created has a name 
 
 from __future__ import annotations
 
-from kubectl_nodelife.engine.actions import (
-    CreateCanary,
-    CreateJob,
-    DeleteCanary,
-    DeleteJob,
-    NodeMarkPatch,
-    UpdateRun,
-)
+from kubectl_nodelife.engine.actions import CreateForNode, DeleteForNode, NodeMarkPatch, UpdateRun
 from kubectl_nodelife.engine.calls.call import (
     CONFLICT,
     MERGE,
@@ -69,7 +62,7 @@ def update_run(action: UpdateRun, seen: KubeObject | None, now_ns: int) -> Conve
     return (yield from write(action, patch))
 
 
-def create(action: CreateCanary | CreateJob, seen: KubeObject | None, now_ns: int) -> Conversation:
+def create(action: CreateForNode, seen: KubeObject | None, now_ns: int) -> Conversation:
     """POST of the manifest; one of that name that is there already will do."""
     result = yield from write(action, Post(*action.target, action.manifest))
     if result.code == CONFLICT and result.reason in ("", ALREADY_EXISTS):
@@ -77,9 +70,9 @@ def create(action: CreateCanary | CreateJob, seen: KubeObject | None, now_ns: in
     return result
 
 
-def delete(action: DeleteCanary | DeleteJob, seen: KubeObject | None, now_ns: int) -> Conversation:
+def delete(action: DeleteForNode, seen: KubeObject | None, now_ns: int) -> Conversation:
     """DELETE under the uid; a Job's pods go with it, for by default they would stay."""
-    policy = "Background" if isinstance(action, DeleteJob) else ""
+    policy = "Background" if action.kind == "Job" else ""
     call = Delete(*action.target, same(action, seen), propagation_policy=policy)
     result = yield from write(action, call)
     return UNCHANGED if result.code == NOT_FOUND else result
