@@ -5,10 +5,11 @@ Made from the documents that the daemon sends. A quick verb: only the table is i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kubectl_nodelife.document import document
+from kubectl_nodelife.outlook.replay import DECISIONS
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import this_screen
 from kubectl_nodelife.report.table import Column, Table, Widths, columns
@@ -24,7 +25,12 @@ _ONE_LINE = columns(
 _BY = Column("by")
 _PREFIX = "node.kubernetes.io/"
 _NOT_KNOWN = "not known"
-_OUTCOMES = {"would": "planned (would)", "confirmed": "confirmed by the cluster"}
+_DECIDED = "decided"
+_OUTCOMES = {
+    "would": "planned (would)",
+    "confirmed": "confirmed by the cluster",
+    _DECIDED: "decided, of which a cluster shows nothing",
+}
 _DAY = len("2026-11-21T")
 
 
@@ -78,7 +84,7 @@ def _headline(items: Sequence[dict[str, Any]]) -> str:
     """How many changes, from when to when, what came of them, and the last one."""
     counts: dict[str, int] = {}
     for item in items:
-        counts[item["outcome"]] = counts.get(item["outcome"], 0) + 1
+        counts[_outcome(item)] = counts.get(_outcome(item), 0) + 1
     by_time = sorted(items, key=lambda item: str(item["time"]))
     last = by_time[-1]
     begin, end = _clock(by_time[0]["time"]), _clock(last["time"])
@@ -91,6 +97,12 @@ def _headline(items: Sequence[dict[str, Any]]) -> str:
     return f"{many} seen or planned {when}: {which}.\n{whose}: {what}, {_object(last)}."
 
 
+def _outcome(item: Mapping[str, Any]) -> str:
+    """What came of it. No object shows that a timer is set or that a node is queued."""
+    outcome = str(item["outcome"])
+    return _DECIDED if outcome == "confirmed" and item["action"] in DECISIONS else outcome
+
+
 def _to_the_second(item: dict[str, Any]) -> dict[str, str]:
     """Its instants without a fraction."""
     times = {key: str(item.get(key, "")) for key in ("time", "settledTime")}
@@ -101,7 +113,7 @@ def _row(item: dict[str, Any], begin: int) -> list[object]:
     """`begin`: where in an instant that what is shown of it begins: the day, or the time."""
     return [
         _clock(item["time"])[begin:],
-        item["outcome"],
+        _outcome(item),
         _clock(item.get("settledTime", ""))[begin:],
         item["controller"],
         item["action"],

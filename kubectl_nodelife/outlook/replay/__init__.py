@@ -5,3 +5,10 @@
 lanes are the states of nodes and zones over time. `drains` finds the drains in it, and
 reviews one. Pure; `commands/replay` reads the sources.
 """
+
+from typing import Final
+
+DECISIONS: Final = frozenset(
+    {"ScheduleEviction", "CancelEviction", "QueueNode", "UnqueueNode", "SetZoneState"}
+)
+"""Actions that no object shows: they happen when they are decided, not when they are settled."""

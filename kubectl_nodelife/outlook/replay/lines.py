@@ -18,13 +18,9 @@ from kubectl_nodelife.kube.wellknown import (
     UNKNOWN,
 )
 from kubectl_nodelife.kube.workload import Event
-from kubectl_nodelife.outlook.replay import replay_line
+from kubectl_nodelife.outlook.replay import DECISIONS, replay_line
 from kubectl_nodelife.outlook.replay.replay_line import EVENT, JOURNAL, OBJECT, Actor, ReplayLine
 
-# What the cluster never shows: it happened when it was decided, not when it was settled.
-DECISIONS: Final = frozenset(
-    {"ScheduleEviction", "CancelEviction", "QueueNode", "UnqueueNode", "SetZoneState"}
-)
 LIFECYCLE: Final = "lifecycle"
 """The family of conditions such as DrainInProgress."""
 

@@ -27,9 +27,8 @@ from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_micro_time
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNSCHEDULABLE, TRUE
 from kubectl_nodelife.kube.workload import Event
-from kubectl_nodelife.outlook.replay import lines
+from kubectl_nodelife.outlook.replay import DECISIONS, lines
 from kubectl_nodelife.outlook.replay.drains import DRAIN, drains
-from kubectl_nodelife.outlook.replay.lines import DECISIONS
 from kubectl_nodelife.outlook.replay.replay_line import (
     CONTROLLER,
     OBJECT,
