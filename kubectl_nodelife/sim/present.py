@@ -37,6 +37,7 @@ from kubectl_nodelife.sim.events import ScenarioEvent
 from kubectl_nodelife.sim.failing_writes import failing_writes
 from kubectl_nodelife.sim.joined import goes_on, joined_cluster, joined_kubelets, last_sign
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
+from kubectl_nodelife.sim.pod_admission import PodAdmission
 from kubectl_nodelife.sim.preemption import Preemption
 from kubectl_nodelife.sim.scenario import (
     CONTROLLER_NAMES,
@@ -204,6 +205,7 @@ class Branch:
         Script(world, scenario.events, setting.profile, joins=scenario.join)
         Preemption(world, marks=setting.profile.has("disruption_target"))
         AttachedVolumes(world)
+        PodAdmission(world)
         kinds = sorted({kind for c in controllers for kind in c.watches})
         listed = world.begin(kinds, joined_kubelets(setting) if scenario.join else None)
         engine = Engine(

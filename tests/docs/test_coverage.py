@@ -76,3 +76,24 @@ def test_a_row_is_whole_and_its_code_exists(row: Row) -> None:
 def test_each_mechanism_stands_once() -> None:
     times = Counter((row.system, row.mechanism) for row in rows())
     assert [row for row, count in times.items() if count > 1] == []
+
+
+@lru_cache
+def uses() -> Counter[str]:
+    """How often the package reads each name; its definition does not count."""
+    found: Counter[str] = Counter()
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            match node:
+                case ast.Name(id=name, ctx=ast.Load()) | ast.Attribute(attr=name):
+                    found[name] += 1
+                case ast.keyword(arg=str(name)):
+                    found[name] += 1
+    return found
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.mechanism[:60])
+def test_the_code_that_a_row_names_is_used_by_the_package(row: Row) -> None:
+    """A rule that only tests call does nothing for a user."""
+    for _, name in re.findall(r"`([^`:]+\.py):([\w.]+)`", row.cells[2]):
+        assert uses()[name.rpartition(".")[2]], f"nothing in the package uses {name}"

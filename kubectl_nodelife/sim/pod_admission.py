@@ -1,0 +1,115 @@
+"""Kubelets that reject pods which were bound to them: no room, ports, labels, or a NoExecute taint.
+
+Follows `predicateAdmitHandler.Admit` and `generalFilter` of pkg/kubelet/lifecycle/predicate.go: the
+pod is Failed with the first reason, and never starts. Pods come so that no scheduler filtered: with
+a nodeName of their own, or where the node changed between the two. Left out: critical pods, for
+which a kubelet makes room, static pods, operating systems, and pods that ran when their kubelet
+began anew.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Final
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import Action, SetPodPhase
+from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
+from kubectl_nodelife.kube.quantity import pod_requests
+from kubectl_nodelife.kube.selectors import matches_required_node_affinity
+from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE
+from kubectl_nodelife.sim.api import CLUSTER
+from kubectl_nodelife.sim.world import World
+from kubectl_nodelife.workloads.pending import node_info
+from kubectl_nodelife.workloads.placement import priority
+from kubectl_nodelife.workloads.scheduling import PODS, REASON_PORTS, host_ports
+
+_PENDING: Final = ("", "Pending")
+_TOO_MANY: Final = "Too many pods"
+
+CRITICAL: Final = 2_000_000_000
+"""systemCriticalPriority: the kubelet preempts others for a pod of that priority."""
+
+
+class PodAdmission:
+    """Rejects pods as their kubelets do, as soon as those see them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        world.join(self)
+        world.kubelets.attend(self._kubelet_starts, on_run=self._never_runs, first=True)
+        world.api.on_pod(self._pod_changed)
+
+    def fork(self, world: World) -> PodAdmission:
+        """The same for a fork of the world."""
+        other = copy(self)
+        other._world = world
+        return other
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
+        if new is None or not new.spec.node_name or (old is not None and old.spec.node_name):
+            return
+        if new.status.phase in _PENDING and self._world.kubelets.alive(new.spec.node_name):
+            self._admit(new, cause)
+
+    def _kubelet_starts(self, node: str) -> None:
+        """It sees them one after another, the oldest first (`HandlePodAdditions`)."""
+        unseen = [p for p in self._world.api.store.pods_on(node) if p.status.phase in _PENDING]
+        unseen.sort(key=lambda pod: pod.metadata.creation_timestamp or 0)
+        while unseen:
+            self._admit(unseen.pop(0), None, frozenset(pod.uid for pod in unseen))
+
+    def _never_runs(self, pod: Pod) -> bool:
+        """True for a pod that was rejected."""
+        return pod.status.phase == "Failed"
+
+    def _admit(self, pod: Pod, cause: Action | None, unseen: frozenset[str] = frozenset()) -> None:
+        node = self._world.api.store.nodes.get(pod.spec.node_name)
+        if node is None or is_mirror_pod(pod) or priority(pod) >= CRITICAL:
+            return
+        reason = self._rejects(pod, node, unseen)
+        if reason is None:
+            return
+        api, message = self._world.api, f"Pod was rejected: {reason[1]}"
+        failed = SetPodPhase(
+            controller=CLUSTER,
+            because=f"the kubelet of {node.name} rejects it ({reason[0]}): {reason[1]}",
+            cause=cause,
+            namespace=pod.namespace,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            phase="Failed",
+        )
+        status = replace(pod.status, phase="Failed", reason=reason[0], message=message)
+        self._world.kubelets.write(replace(pod, status=status), api.note(failed))
+
+    def _rejects(self, pod: Pod, node: Node, unseen: frozenset[str]) -> tuple[str, str] | None:
+        """(reason, message) of the rejection; None where the pod is let in. `unseen`: uids of pods
+        that the kubelet has not come to yet.
+        """
+        others = [
+            other
+            for other in self._world.api.store.pods_on(node.name)
+            if other.uid != pod.uid
+            and other.uid not in unseen
+            and other.status.phase not in TERMINAL_PHASES
+        ]
+        info = node_info(node, others)
+        if node.status.allocatable:  # resources that the node does not know are another's matter
+            asked = {n: amount for n, amount in pod_requests(pod).items() if n in info.allocatable}
+            for lack in info.shortages(asked):
+                name = lack.removeprefix("Insufficient ") if lack != _TOO_MANY else PODS
+                return f"OutOf{name}", f"Node didn't have enough resource: {name}"
+        if not matches_required_node_affinity(pod.spec, node):
+            why = "node(s) didn't match Pod's node affinity/selector"
+            return "NodeAffinity", f"Predicate NodeAffinity failed: {why}"
+        if info.port_taken(host_ports(pod)):
+            return "NodePorts", f"Predicate NodePorts failed: {REASON_PORTS}"
+        taints, tolerations = node.spec.taints, pod.spec.tolerations
+        if find_matching_untolerated_taint(taints, tolerations, (NO_EXECUTE,)) is not None:
+            why = "node(s) had taints that the pod didn't tolerate"
+            return "TaintToleration", f"Predicate TaintToleration failed: {why}"
+        return None
