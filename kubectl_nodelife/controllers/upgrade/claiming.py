@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.claims import (
     SLOTS,
-    VERDICTS,
     ClaimHold,
     ClaimStage,
     PoolPlace,
@@ -583,10 +582,13 @@ def drain_cost(p: UpgradePass, candidate: UpgradeCandidate) -> KnownCost:
     return known
 
 
-def _good_for_ns(verdict: DrainVerdict) -> int:
+def _good_for_ns(verdict: DrainVerdict, undrainable: str) -> int:
+    """What may be claimed is remembered for as long, whatever was read: a plan has the order of its
+    run.
+    """
     if verdict.waits:
         return REFILLS_NS
-    return LOOKED_AT_NS if verdict.verdict in VERDICTS else LOOKED_AT_AGAIN_NS
+    return LOOKED_AT_AGAIN_NS if undrainable else LOOKED_AT_NS
 
 
 def ask_planner(p: UpgradePass, name: str) -> DrainVerdict:
@@ -594,7 +596,7 @@ def ask_planner(p: UpgradePass, name: str) -> DrainVerdict:
     draining = [other for other in p.names_in(NodeState.DRAINING) if other != name]
     draining += [other for other in p.claimed if other != name]
     verdict = p.ports.drain(p.cache, name, draining, p.now_ns)
-    p.memory.costs[name] = KnownCost(
-        p.now_ns + _good_for_ns(verdict), verdict, why_undrainable(verdict, p.policy)
-    )
+    undrainable = why_undrainable(verdict, p.policy)
+    until_ns = p.now_ns + _good_for_ns(verdict, undrainable)
+    p.memory.costs[name] = KnownCost(until_ns, verdict, undrainable)
     return verdict
