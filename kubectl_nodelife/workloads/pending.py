@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import first_names
-from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.quantity import CPU, pod_requests
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
 from kubectl_nodelife.workloads.placement import pinned_node, priority
 from kubectl_nodelife.workloads.scheduling import (
     PODS,
@@ -35,6 +37,7 @@ NODE_SELECTOR_ANNOTATION: Final = "scheduler.alpha.kubernetes.io/node-selector"
 """The annotation of a namespace from which the admission plugin PodNodeSelector takes labels."""
 
 _OF_A_CONDITION: Final = "node.kubernetes.io/"
+_CORDON: Final = Taint(key=TAINT_NODE_UNSCHEDULABLE, effect=NO_SCHEDULE)
 _MEMORY: Final = ("memory", "ephemeral-storage")
 
 
@@ -80,7 +83,11 @@ def pending_reason(
     pods_on: Callable[[str], Iterable[Pod]],
     origin: Origin = NO_ORIGIN,
 ) -> PendingReason | None:
-    """Why a pod without a node has none; None where some node would do by these filters."""
+    """Why a pod without a node has none; None where some node would do by these filters, and where
+    no node was read.
+    """
+    if not nodes:
+        return None
     if pod.spec.scheduling_gates:
         gated = Obstacle("its scheduling gates keep it back", "remove the gates", True, "gates")
         return PendingReason("", gated)
@@ -94,7 +101,7 @@ def pending_reason(
         if obstacle is None:
             return None
         obstacles[name] = obstacle
-    return PendingReason("", _of_all(obstacles)) if obstacles else None
+    return PendingReason("", _of_all(obstacles))
 
 
 def _only_there(
@@ -113,7 +120,10 @@ def _of_all(obstacles: Mapping[str, Obstacle]) -> Obstacle:
     """One sentence for all nodes; the change is that of the kind that is most easily undone."""
     by_kind = Counter(obstacle.kind for obstacle in obstacles.values())
     order = {kind: i for i, kind in enumerate((REASON_UNSCHEDULABLE, REASON_TAINT))}
-    first = min(obstacles, key=lambda name: order.get(obstacles[name].kind, len(order)))
+    first = min(
+        obstacles,
+        key=lambda name: (not obstacles[name].change, order.get(obstacles[name].kind, len(order))),
+    )
     counts = ", ".join(f"{count} {kind}" for kind, count in by_kind.most_common())
     lasts = all(obstacle.lasts for obstacle in obstacles.values())
     because = f"none of {len(obstacles)} nodes will do ({counts})"
@@ -128,10 +138,15 @@ def obstacle_on(
     """What keeps the pod off the node, on which these pods are; None where nothing does."""
     static = static_reason(pod, node)
     if static == REASON_UNSCHEDULABLE:
-        because, change = f"{node.name} is cordoned", f"kubectl uncordon {node.name}"
-        return Obstacle(because, change, True, static)
+        change = f"kubectl uncordon {node.name}"
+        cordoned = Obstacle(f"{node.name} is cordoned", change, True, static)
+        return _beside(cordoned, obstacle_on(pod, _open(node, _CORDON), pods, origin))
     if static == REASON_TAINT:
-        return _taint(pod, node)
+        taint = find_matching_untolerated_taint(
+            node.spec.taints, pod.spec.tolerations, (NO_SCHEDULE, NO_EXECUTE)
+        )
+        assert taint is not None
+        return _beside(_taint(node, taint), obstacle_on(pod, _open(node, taint), pods, origin))
     if static is not None:
         return _selector(pod, node, origin, static)
     here = [other for other in pods if other.status.phase not in TERMINAL_PHASES]
@@ -158,17 +173,27 @@ def node_info(node: Node, pods: Iterable[Pod]) -> NodeInfo:
     return info
 
 
-def _taint(pod: Pod, node: Node) -> Obstacle:
-    taint = find_matching_untolerated_taint(
-        node.spec.taints, pod.spec.tolerations, (NO_SCHEDULE, NO_EXECUTE)
-    )
-    assert taint is not None
+def _open(node: Node, taint: Taint) -> Node:
+    """The node without that taint; without that of a cordon, uncordoned."""
+    taints = tuple(t for t in node.spec.taints if (t.key, t.effect) != (taint.key, taint.effect))
+    cordoned = node.spec.unschedulable and taint is not _CORDON
+    return replace(node, spec=replace(node.spec, taints=taints, unschedulable=cordoned))
+
+
+def _beside(first: Obstacle, other: Obstacle | None) -> Obstacle:
+    """The first obstacle; its change helps only where there is no other behind it."""
+    if other is None:
+        return first
+    because = f"{first.because}; {other.because}"
+    return Obstacle(because, "", first.lasts or other.lasts, first.kind, other.pods)
+
+
+def _taint(node: Node, taint: Taint) -> Obstacle:
     because = f"{node.name} has the taint {taint}, which it does not tolerate"
     if taint.key.startswith(_OF_A_CONDITION):
         return Obstacle(because, "", False, REASON_TAINT)
-    return Obstacle(
-        because, f"remove the taint from {node.name}, or tolerate it", True, REASON_TAINT
-    )
+    change = f"remove the taint from {node.name}, or tolerate it"
+    return Obstacle(because, change, True, REASON_TAINT)
 
 
 def _selector(pod: Pod, node: Node, origin: Origin, kind: str) -> Obstacle:

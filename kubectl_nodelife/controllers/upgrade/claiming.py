@@ -583,9 +583,7 @@ def drain_cost(p: UpgradePass, candidate: UpgradeCandidate) -> KnownCost:
 
 
 def _good_for_ns(verdict: DrainVerdict, undrainable: str) -> int:
-    """What may be claimed is remembered for as long, whatever was read: a plan has the order of its
-    run.
-    """
+    """What may be claimed, for as long whatever was read: a plan has the order of its run."""
     if verdict.waits:
         return REFILLS_NS
     return LOOKED_AT_AGAIN_NS if undrainable else LOOKED_AT_NS
