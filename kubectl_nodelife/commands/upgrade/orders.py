@@ -313,7 +313,7 @@ class _Remains(NamedTuple):
 def clean(
     release_failed: bool, yes: bool, lease_namespace: str, insecure: bool, connection: Connection
 ) -> int:
-    """Take off what runs have left: marks, cordons of ours, canaries, Jobs, Services, the Lease.
+    """Take off what runs have left: marks, cordons of ours, canaries, Jobs, the Lease.
 
     Shows the kubectl lines that do the same, and asks. Nodes that were taken and not proven stay
     out of service as Failed, but with --release-failed; what others cordoned stays cordoned.

@@ -86,7 +86,7 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
 async def read_left_objects(
     connection: Connection, warn: Callable[[str], None]
 ) -> list[LeftObject]:
-    """The canaries, Jobs and Services of runs, in all namespaces. Raises Unreachable, Failed.
+    """The canaries and Jobs of runs, in all namespaces. Raises Unreachable, Failed.
 
     `warn` receives what must not be listed.
     """
