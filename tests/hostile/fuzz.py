@@ -291,6 +291,10 @@ class EnforcingSubject(Subject):
         code = result.code if result.code or not result.ok else 200
         self.outcomes.append(Outcome(action, code, result.message, result.fresh))
 
+    def refuse(self, action: Action, now_ns: int, why: str) -> None:
+        """`LiveExecutor.refuse`: a bug at this action was contained."""
+        raise self.bugs[-1].error
+
     def _answer(self, call: Any, seen: Any, now_ns: int) -> Answer:
         if isinstance(call, WaitUntil):
             return Answer(200, now_ns=call.at_ns)
