@@ -109,11 +109,23 @@ class CopyOnWriteDict(dict[K, V]):
 
     def values(self) -> Any:
         """The values, as a list."""
+        if self._copy_value is None:
+            return list(self._merged().values())
         return [self[key] for key in self]
 
     def items(self) -> Any:
         """The entries, as a list."""
+        if self._copy_value is None:
+            return list(self._merged().items())
         return [(key, self[key]) for key in self]
+
+    def _merged(self) -> dict[K, V]:
+        """A plain dict of the same, made without a call for each entry: no value is copied."""
+        merged = dict(self._shared)
+        for key in self._hidden:
+            del merged[key]
+        merged.update(zip(super().__iter__(), super().values(), strict=True))
+        return merged
 
     # Changes
 
@@ -160,7 +172,7 @@ class CopyOnWriteDict(dict[K, V]):
 
     def copy(self) -> dict[K, V]:
         """A plain dict of the same."""
-        return dict(self)
+        return self._merged() if self._copy_value is None else dict(self)
 
     def __copy__(self) -> dict[K, V]:
         return dict(self)
@@ -169,7 +181,7 @@ class CopyOnWriteDict(dict[K, V]):
         """See `fork_dict`; takes as long as there are changes since the last one."""
         own = super().__len__()
         if own > _FLATTENED_FROM and own > len(self._shared) // 8:
-            return _share({key: self[key] for key in self}, copy_value)
+            return _share(self.copy(), copy_value)
         entries = list(zip(super().__iter__(), super().values(), strict=True))
         if copy_value is not None:
             entries = [(key, copy_value(value)) for key, value in entries]

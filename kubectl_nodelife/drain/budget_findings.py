@@ -12,7 +12,7 @@ import msgspec
 from msgspec import field
 
 from kubectl_nodelife.drain.actors import PlannedPod
-from kubectl_nodelife.drain.world import Play
+from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod
 from kubectl_nodelife.kube.selectors import selector_fault

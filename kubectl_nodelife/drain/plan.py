@@ -15,6 +15,7 @@ from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
 from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
 from kubectl_nodelife.drain.options import WaveOptions
+from kubectl_nodelife.drain.play import Play, WaveInPlay, play_kubectl
 from kubectl_nodelife.drain.remedies import add_remedies
 from kubectl_nodelife.drain.results import (
     KEPT,
@@ -39,7 +40,6 @@ from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
 from kubectl_nodelife.drain.verdicts import Judge, seconds, workload_plans
 from kubectl_nodelife.drain.waves import choose_cordon, nodes_together, plan_waves, play_waves
-from kubectl_nodelife.drain.world import Play, WaveInPlay, play_kubectl
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.pod import Pod
@@ -55,7 +55,6 @@ from kubectl_nodelife.sim.kubectl.options import (
 from kubectl_nodelife.sim.timeline import without_collector
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, Timing
 from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
-from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.budgets import rule_of
 
 VARIANTS: Final = (
@@ -104,28 +103,27 @@ def make_plan(snapshot: PlanSnapshot, nodes: Sequence[str], options: DrainOption
             raise KeyError(name)
     options = options.of_release(snapshot.settings.profile)
     scope = Scope(snapshot, nodes)
-    admission = Admission(snapshot)
-    middle = play_kubectl(scope, admission, options, MIDDLE)
-    plan = assemble(middle, admission)
+    middle = play_kubectl(scope, options, MIDDLE)
+    plan = assemble(middle)
     others: list[Play] = []
     plan.bound = kubectl_bound(snapshot, nodes, options)
     if plan.verdict in (READY, SLOW, UNKNOWN):
         sample = scope
         if len(nodes) > SAMPLE_NODES:
-            sample = scope.part(nodes[:SAMPLE_NODES])
-        others = [play_kubectl(sample, admission, options, t, nodes) for t in _variants(nodes)]
+            sample = Scope(snapshot, nodes[:SAMPLE_NODES])
+        others = [play_kubectl(sample, options, t, nodes) for t in _variants(nodes)]
         if snapshot.late:
-            slow = play_kubectl(sample, admission, options, MIDDLE, nodes, late_renew=True)
+            slow = play_kubectl(sample, options, MIDDLE, nodes, late_renew=True)
             others.append(slow)
         plan.estimate = estimate(middle, [o.end_ns for o in others], plan, sample.nodes[-1])
         set_wave_estimates(plan.waves, middle, others)
     elif plan.verdict == NEVER and snapshot.late:
-        slow = play_kubectl(scope, admission, options, MIDDLE, late_renew=True)
+        slow = play_kubectl(scope, options, MIDDLE, late_renew=True)
         plan.assumptions += if_late_were_slow(slow)
         others = [slow]
     for play in (middle, *others):
         play.end()
-    plan.together = _together(scope, options, admission)
+    plan.together = _together(scope, options)
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))
         plan.with_flags = make_plan(snapshot, nodes, with_flags)
@@ -146,12 +144,11 @@ def make_wave_plan(
             raise KeyError(name)
     options = options.of_release(snapshot.settings.profile)
     scope = Scope(snapshot, nodes)
-    admission = Admission(snapshot)
     bound = waves_bound(snapshot, nodes, options, waves)
     waves, cut, middle, cordon = choose_cordon(
-        waves, lambda tried: _settle_waves(scope, admission, options, tried, bound.waves)
+        waves, lambda tried: _settle_waves(scope, options, tried, bound.waves)
     )
-    plan = assemble(middle, admission)
+    plan = assemble(middle)
     others: list[Play] = []
     plan.bound, plan.own_waves, plan.cordon = bound, True, cordon
     plan.maintenance = waves.maintenance_ns / SECOND_NS
@@ -161,16 +158,15 @@ def make_wave_plan(
         sample, part = scope, cut
         if len(nodes) > SAMPLE_NODES:
             part = _first_waves(cut)
-            sample = scope.part([name for wave in part for name in wave])
+            sample = Scope(snapshot, [name for wave in part for name in wave])
         others = [
-            play_waves(sample, admission, options, waves, part, timing, nodes)
-            for timing in _variants(nodes)
+            play_waves(sample, options, waves, part, timing, nodes) for timing in _variants(nodes)
         ]
         plan.estimate = estimate(middle, [o.end_ns for o in others], plan, part[-1][-1])
         set_wave_estimates(plan.waves, middle, others)
     for play in (middle, *others):
         play.end()
-    plan.together = _together(scope, options, admission)
+    plan.together = _together(scope, options)
     if plan.verdict == REFUSED and plan.flags_needed:
         with_flags = options.with_flags(tuple(plan.flags_needed))
         plan.with_flags = make_wave_plan(snapshot, nodes, with_flags, waves)
@@ -178,16 +174,15 @@ def make_wave_plan(
     return plan
 
 
-def _together(scope: Scope, options: DrainOptions, admission: Admission) -> list[str] | None:
+def _together(scope: Scope, options: DrainOptions) -> list[str] | None:
     """Looked for where there are nodes to choose among, and not too many."""
     if not 1 < len(scope.nodes) <= MOST_TOGETHER:
         return None
-    return nodes_together(scope, options, admission)
+    return nodes_together(scope, options)
 
 
 def _settle_waves(
     scope: Scope,
-    admission: Admission,
     options: DrainOptions,
     waves: WaveOptions,
     at_least: int,
@@ -195,8 +190,8 @@ def _settle_waves(
     """Cut waves and play them; nodes that turn out to hold up their wave for ever go last."""
     stuck: set[str] = set()
     while True:
-        cut = plan_waves(scope, options, waves, admission, at_least, stuck)
-        play = play_waves(scope, admission, options, waves, cut, MIDDLE)
+        cut = plan_waves(scope, options, waves, at_least, stuck)
+        play = play_waves(scope, options, waves, cut, MIDDLE)
         held_up = {run.name for run in play.runs.values() if run.end_ns is None} - stuck
         last = play.waves[-1] if play.waves else None
         if not held_up or last is None or last.start_ns is not None:
@@ -220,10 +215,10 @@ def _first_waves(cut: list[list[str]]) -> list[list[str]]:
     return part
 
 
-def assemble(play: Play, admission: Admission) -> DrainPlan:
+def assemble(play: Play) -> DrainPlan:
     """Everything but estimate and bound, from the middle run."""
     unread = Unread(play.scope.snapshot)
-    judge = Judge(play, admission, unread)
+    judge = Judge(play, unread)
     waves: list[WavePlan] = []
     nodes: list[NodePlan] = []
     flags: set[str] = set()
@@ -253,11 +248,12 @@ def assemble(play: Play, admission: Admission) -> DrainPlan:
         workloads=workload_plans(play),
         assumptions=assumptions(play),
         warnings=[*doubts, *warnings_of(play)],
-        webhooks=_webhooks(play, admission, waves),
+        webhooks=_webhooks(play, waves),
     )
 
 
-def _webhooks(play: Play, admission: Admission, waves: list[WavePlan]) -> list[EvictionWebhook]:
+def _webhooks(play: Play, waves: list[WavePlan]) -> list[EvictionWebhook]:
+    admission = play.scope.admission
     if not admission.webhooks:
         return []
     going = {(p.namespace, p.name) for wave in waves for p in wave.pods if p.verdict != KEPT}
@@ -425,9 +421,6 @@ def assumptions(play: Play) -> list[str]:
                 sources[name] = took.source
     lines = ["pods take their whole grace period to stop (the low end: none of it)"]
     lines += _late_kubelets(play)
-    if play.scope.left_out:
-        pods = counted(play.scope.left_out, "pod")
-        lines.append(f"the room that {pods} elsewhere may take or leave meanwhile is not counted")
     if sources:
         shown = first_names([f"{name}: {of}" for name, of in sorted(sources.items())], 5, "; ")
         lines.append(f"time to be Ready not learnt from the workload itself: {shown}")
@@ -443,7 +436,7 @@ def _late_kubelets(play: Play) -> list[str]:
     """Kubelets that are taken for silent, where the drain takes long enough to feel it."""
     snapshot = play.scope.snapshot
     late = sorted(snapshot.late.items())
-    if not late or play.world.controllers is None:
+    if not late:
         return []
     kubelets = [f"{name} ({human_duration(snapshot.now_ns - at_ns)} ago)" for name, at_ns in late]
     return [f"kubelets that last reported too long ago stay silent: {first_names(kubelets, 5)}"]
@@ -470,7 +463,7 @@ def warnings_of(play: Play) -> list[str]:
         if silent is not None:
             warnings.append(f"{silent}: its pods are not ended")
     still_cordoned = {
-        name for name in play.scope.nodes if play.world.landing.nodes[name].spec.unschedulable
+        name for name in play.scope.nodes if play.world.nodes[name].spec.unschedulable
     }
     twice = sum(
         1
@@ -484,7 +477,7 @@ def warnings_of(play: Play) -> list[str]:
         )
     waiting = play.world.waiting
     if waiting:
-        why = play.world.landing.placement.no_room(waiting[0].pod)
+        why = play.world.placement.no_room(waiting[0].pod)
         more = " (the first of them)" if len(waiting) > 1 else ""
         warnings.append(
             f"{len(waiting)} replacement{'s' if len(waiting) > 1 else ''} would stay Pending:"

@@ -19,11 +19,10 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.drain.actors import new_pod
 from kubectl_nodelife.drain.budget_findings import operator_of
-from kubectl_nodelife.drain.planned_nodes import NodeIndex, PlannedNodes
+from kubectl_nodelife.drain.play import Play, play_kubectl
 from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.drain.world import Play, play_kubectl
 from kubectl_nodelife.kube.admission import (
     MutatingWebhookConfiguration,
     ValidatingAdmissionPolicyBinding,
@@ -45,7 +44,6 @@ from kubectl_nodelife.kube.workload import (
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import MIDDLE
 from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
-from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.budgets import desired_pods
 from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, REMOVED_BY_THE_CLUSTER
 from kubectl_nodelife.workloads.owners import (
@@ -295,8 +293,7 @@ def _delete_pod(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     pod = stuck.pod
     marked = delete_pod(pod, stuck.snapshot.now_ns, None)
     yield RemedyCandidate(
-        f"kubectl delete {_named('pod', pod)}, which the namespace controller should"
-        " have done",
+        f"kubectl delete {_named('pod', pod)}, which the namespace controller should have done",
         "none: the namespace goes anyway",
         () if marked is None else (marked,),
         (pod,) if marked is None else (),
@@ -394,18 +391,19 @@ def _new_pods(pod: Pod, more: int, snapshot: PlanSnapshot) -> list[Pod] | None:
 
     A StatefulSet's new pod is held to get a volume of its own wherever it is.
     """
-    nodes = PlannedNodes(NodeIndex(snapshot))
+    world = snapshot.branch(MIDDLE).world
     made = []
     for number in range(more):
         fresh = new_pod(pod, number + 1, snapshot.now_ns)
         volumes = tuple(v for v in fresh.spec.volumes if v.persistent_volume_claim is None)
         meta = replace(fresh.metadata, name=f"{pod.name}-more-{number + 1}")
         fresh = replace(fresh, metadata=meta, spec=replace(fresh.spec, volumes=volumes))
-        node = nodes.place(fresh)
+        node = world.scheduler.place(fresh)
         if node is None:
             return None
         spec = replace(fresh.spec, node_name=node)
         made.append(replace(fresh, spec=spec, status=_RUNNING))
+        world.api.put("Pod", made[-1])
     return made
 
 
@@ -511,7 +509,7 @@ class _Unblocking:
     def _play(self, snapshot: PlanSnapshot, options: DrainOptions, *, slow: bool = False) -> Play:
         scope = Scope(snapshot, self._nodes)
         timing = SLOW_TIMING if slow else MIDDLE
-        return play_kubectl(scope, Admission(snapshot), options, timing, self._scope.nodes)
+        return play_kubectl(scope, options, timing, self._scope.nodes)
 
     def _all_gone(self, play: Play) -> bool:
         """True if every one of the pods is gone, or was never asked for because it is gone."""

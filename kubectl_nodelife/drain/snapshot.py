@@ -17,15 +17,14 @@ from typing import Final, TypeVar
 import msgspec
 
 from kubectl_nodelife.drain.results import KindNotRead
-from kubectl_nodelife.drain.running_controllers import in_trouble
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
-from kubectl_nodelife.kube.kinds import kind_named, kind_of_type
+from kubectl_nodelife.kube.kinds import KINDS, kind_named, kind_of_type
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -33,11 +32,12 @@ from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.kube.wellknown import (
     NAMESPACE_NODE_LEASE,
     TAINT_NODE_OUT_OF_SERVICE,
-    TAINT_NODE_UNREACHABLE,
 )
 from kubectl_nodelife.kube.workload import Namespace, PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.filters import asked_daemon_set
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.present import Branch, join
+from kubectl_nodelife.sim.timing import Timing
 from kubectl_nodelife.workloads.budgets import budget_index, can_ignore_budgets
 from kubectl_nodelife.workloads.force_advice import ForceAdvice, Release, force_advice
 from kubectl_nodelife.workloads.node_readiness import (
@@ -45,7 +45,6 @@ from kubectl_nodelife.workloads.node_readiness import (
     kubelet_reports,
     node_readiness,
 )
-from kubectl_nodelife.workloads.topology import anti_affinity_terms
 from kubectl_nodelife.workloads.volumes import claim_names
 
 LEASE_DURATION_SECONDS = 40
@@ -53,10 +52,16 @@ LEASE_DURATION_SECONDS = 40
 
 T = TypeVar("T", bound=KubeObject)
 
+_ALL_KINDS: Final = frozenset(kind.name for kind in KINDS)
+_NO_END_NS: Final = 1 << 70
+
 _NO_LABELS: Mapping[str, str] = {}
 _NEWEST = Release()
-_INDEXES_OF_PODS = frozenset({"pods_by_node", "pods_by_namespace", "anti_affinity_pods"})
-_VOLUME_KINDS = ("PersistentVolumeClaim", "PersistentVolume")
+_INDEXES_OF_PODS = frozenset({"pods_by_node", "pods_by_namespace"})
+
+
+Change = tuple["PlanSnapshot", tuple[KubeObject, ...], tuple[KubeObject, ...]]
+"""What a cluster was before, the objects that are put there, and those that are gone."""
 
 
 class PlanSnapshot:
@@ -88,6 +93,7 @@ class PlanSnapshot:
             except KeyError:
                 by_type[type(obj)] = [obj]
         self._by_type = by_type
+        self._before: Change | None = None
         self._found: dict[str, dict[tuple[str, str], KubeObject]] = {}
         self.nodes: dict[str, Node] = {node.name: node for node in self.all_of(Node)}
         self.pods: Sequence[Pod] = self._pods()
@@ -127,11 +133,54 @@ class PlanSnapshot:
             (), self.now_ns, self.kinds_read, self.unreadable, self.release, self.settings
         )
         made._by_type = by_type
+        made._before = (self, tuple(objects), tuple(without))
         made.nodes = {node.name: node for node in made.all_of(Node)}
         made.pods = made.all_of(Pod)
         if Pod not in types:
             made.__dict__ |= {k: v for k, v in self.__dict__.items() if k in _INDEXES_OF_PODS}
         return made
+
+    # --- the present -----------------------------------------------------------------------------
+
+    @cached_property
+    def present(self) -> Branch:
+        """The cluster's present with its controllers, joined; not to be played: it is forked."""
+        return self._join(late_renew=False)
+
+    @cached_property
+    def _present_if_slow(self) -> Branch:
+        """The same, where kubelets that are late are slow, and not silent."""
+        return self._join(late_renew=True)
+
+    def branch(self, timing: Timing, *, late_renew: bool = False) -> Branch:
+        """A branch of the present in which things take as long as that timing says."""
+        branch = (self._present_if_slow if late_renew else self.present).fork_under(timing)
+        branch.react_after(timing)
+        return branch
+
+    @property
+    def present_kinds(self) -> frozenset[str]:
+        """The kinds of which an object that is not there is known not to exist."""
+        return _ALL_KINDS if self.kinds_read is None else self.kinds_read
+
+    def _join(self, *, late_renew: bool) -> Branch:
+        if self._before is not None:
+            before, objects, without = self._before
+            branch = (before._present_if_slow if late_renew else before.present).fork()
+            for gone in without:
+                branch.world.api.drop(kind_of_type(type(gone)).name, gone.key)
+            for changed in objects:
+                branch.world.api.put(kind_of_type(type(changed)).name, changed)
+            return branch
+        cache = Cache()
+        cache.fill(self.objects(), self.now_ns)
+        present = join(cache, self.settings, self.now_ns, self.present_kinds, late_renew=late_renew)
+        branch = present.begin(_NO_END_NS)
+        changes = branch.world.api.changes
+        branch.step()
+        if branch.world.api.changes == changes:
+            return branch
+        return present.begin(_NO_END_NS)
 
     # --- Owners and Volumes ----------------------------------------------------------------------
 
@@ -165,22 +214,6 @@ class PlanSnapshot:
         """The StorageClass, or None."""
         found = self.find("StorageClass", "", name)
         return found if isinstance(found, StorageClass) else None
-
-    def free_volumes(self, class_name: str) -> list[PersistentVolume]:
-        """The volumes of the class that no claim has."""
-        return self._free_volumes.get(class_name, [])
-
-    def volumes_read(self) -> bool:
-        """True if claims and volumes were read."""
-        return all(self.was_read(kind) for kind in _VOLUME_KINDS)
-
-    @cached_property
-    def _free_volumes(self) -> dict[str, list[PersistentVolume]]:
-        free: dict[str, list[PersistentVolume]] = {}
-        for volume in self.all_of(PersistentVolume):
-            if volume.spec.claim_ref is None:
-                free.setdefault(volume.spec.storage_class_name, []).append(volume)
-        return free
 
     # --- indexes ---------------------------------------------------------------------------------
 
@@ -219,43 +252,7 @@ class PlanSnapshot:
         """The labels of each namespace."""
         return {n.name: n.metadata.labels or _NO_LABELS for n in self.namespaces.values()}
 
-    @cached_property
-    def anti_affinity_pods(self) -> list[Pod]:
-        """The pods on nodes that keep others away by a required anti-affinity."""
-        return [
-            pod
-            for pod in self.pods
-            if pod.spec.affinity is not None
-            and pod.status.phase not in TERMINAL_PHASES
-            and anti_affinity_terms(pod)
-        ]
-
     # --- kubelets --------------------------------------------------------------------------------
-
-    @cached_property
-    def in_trouble(self) -> frozenset[str]:
-        """Nodes about whose pods a controller may have something to decide by itself, and those
-        that pods name and that do not exist.
-        """
-        cache = Cache()
-        cache.fill(self._leases.values(), self.now_ns)
-        nodes = self.nodes
-        found = {
-            name
-            for name, node in nodes.items()
-            if in_trouble(node, cache, self.now_ns, self.settings)
-        }
-        return frozenset(found | (self.pods_by_node.keys() - nodes.keys() - {""}))
-
-    @cached_property
-    def unsettled_pods(self) -> list[Pod]:
-        """The pods that are being deleted, that wait for a node, and those on nodes in trouble."""
-        unsettled = self.in_trouble | {""}
-        return [
-            pod
-            for pod in self.pods
-            if pod.metadata.deletion_timestamp is not None or pod.spec.node_name in unsettled
-        ]
 
     @cached_property
     def late(self) -> dict[str, int]:
@@ -265,17 +262,12 @@ class PlanSnapshot:
         cache, counts = Cache(), self.settings.leases_count
         cache.fill(self._leases.values(), self.now_ns)
         found = {}
-        for name in self.in_trouble & self.nodes.keys():
-            node = self.nodes[name]
+        for name, node in self.nodes.items():
             sign, ready = sign_of_life(node, cache, self.now_ns, counts), node.ready()
             lost = ready is None or ready.status == "Unknown"
             if sign.at_ns is not None and sign.is_late(self.now_ns) and not lost:
                 found[name] = sign.at_ns
         return found
-
-    def heartbeats(self) -> Iterable[Lease]:
-        """The nodes' Leases."""
-        return self._leases.values()
 
     def force_advice(self, pod: Pod) -> ForceAdvice:
         """The advice on forcing the pod away from its node."""
@@ -293,8 +285,8 @@ class PlanSnapshot:
     def silent_kubelet(self, node_name: str) -> str | None:
         """Why the node's kubelet is held to be gone, in a sentence; None where it is not.
 
-        By the cluster's own word (Ready Unknown, the unreachable taint), or by a Lease that ran out
-        before this moment. A node without a Lease is never called lost on its age.
+        By the cluster's own word (Ready Unknown), or by a Lease that ran out before this moment. A
+        node without a Lease is never called lost on its age.
         """
         if node_name not in self.nodes:
             return f"node {node_name} does not exist"
@@ -331,8 +323,6 @@ class PlanSnapshot:
         ready = node.ready()
         if ready is not None and ready.status == "Unknown":
             return f"the kubelet of {node_name} stopped posting node status"
-        if any(taint.key == TAINT_NODE_UNREACHABLE for taint in node.spec.taints):
-            return f"{node_name} is tainted unreachable"
         lease = self._leases.get(node_name)
         if lease is None or lease.spec.renew_time is None:
             return None

@@ -14,6 +14,7 @@ from itertools import pairwise
 
 from kubectl_nodelife.drain.actors import PlannedPod, Workload, new_pod
 from kubectl_nodelife.drain.budget_findings import Advice
+from kubectl_nodelife.drain.play import Play
 from kubectl_nodelife.drain.results import (
     DEGRADED,
     FULL,
@@ -31,9 +32,7 @@ from kubectl_nodelife.drain.results import (
     PodPlan,
     WorkloadPlan,
 )
-from kubectl_nodelife.drain.scope import NO_REPLACEMENT
 from kubectl_nodelife.drain.snapshot import Unread
-from kubectl_nodelife.drain.world import Play
 from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.kinds import find_kind
 from kubectl_nodelife.kube.meta import OwnerReference, controller_of
@@ -43,7 +42,7 @@ from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration, human_duration
 from kubectl_nodelife.sim.kubectl.conversation import FAILED, GONE, SKIPPED, TIMED_OUT, PodDeletion
 from kubectl_nodelife.sim.kubectl.filters import KEEP, REFUSE, Decision, decide, faults
-from kubectl_nodelife.workloads.admission import GATE_NAMESPACE, GATE_WEBHOOK, Admission
+from kubectl_nodelife.workloads.admission import GATE_NAMESPACE, GATE_WEBHOOK
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
 from kubectl_nodelife.workloads.owners import ordinal_of, owner_chain
@@ -60,12 +59,12 @@ def seconds(instant_ns: int | None) -> float | None:
 class Judge:
     """Puts one run into answers."""
 
-    def __init__(self, play: Play, admission: Admission, unread: Unread) -> None:
+    def __init__(self, play: Play, unread: Unread) -> None:
         self._play = play
         self._world = play.world
         self._snapshot = play.scope.snapshot
         self._options = play.options
-        self._admission = admission
+        self._admission = play.scope.admission
         self._unread = unread
         self._selector = play.options.selector() if play.options.pod_selector else None
         self._begun_ns = min((run.start_ns for run in play.runs.values()), default=0)
@@ -145,17 +144,13 @@ class Judge:
 
     def _blank(self, pod: Pod, node: str) -> PodPlan:
         owner = controller_of(pod.metadata)
-        keys = self._play.scope.budgets_of.get(pod.metadata.uid)
-        if keys is None:  # one that is made meanwhile
-            actor = self._world.actors.get(pod.metadata.uid)
-            keys = tuple(ledger.budget.key for ledger in actor.ledgers) if actor else ()
         return PodPlan(
             pod.namespace,
             pod.name,
             node,
             READY,
             owner=f"{owner.kind}/{owner.name}" if owner is not None else None,
-            budgets=[name for _, name in keys],
+            budgets=[name for _, name in self._play.scope.budgets_of(pod)],
             grace=grace_seconds(pod, self._options.requested_grace),
         )
 
@@ -168,9 +163,7 @@ class Judge:
         if pod.status.phase in TERMINAL_PHASES:
             return
         owner = controller_of(pod.metadata)
-        rule = self._play.scope.rules.get(owner.uid) if owner is not None else NO_REPLACEMENT
-        gone = owner is not None and self._is_gone(owner, pod.namespace)
-        plan.gone_for_good = gone or (rule is not None and rule is NO_REPLACEMENT)
+        plan.gone_for_good = owner is None or self._is_gone(owner, pod.namespace)
         plan.data_lost = [v.name for v in pod.spec.volumes if v.empty_dir is not None]
 
     def _is_gone(self, owner: OwnerReference, namespace: str) -> bool:
@@ -218,8 +211,7 @@ class Judge:
 
     def _gone_before(self, actor: PlannedPod) -> str:
         """Why kubectl does not find the pod any more when it comes to its node."""
-        controllers = self._world.controllers
-        deleted = controllers.deleted if controllers is not None else ()
+        deleted = self._world.deletions()
         by = next((action.controller for _, action in deleted if action.pod_uid == actor.uid), "")
         return f"{by or 'it'} {'deletes it' if by else 'goes'} before kubectl comes to its node"
 
@@ -290,14 +282,13 @@ class Judge:
 
     def _refilled_by(self, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> str:
         """The deeds of controllers by which the budget refilled meanwhile; "": none."""
-        controllers, until_ns = self._world.controllers, target.accepted_ns
-        if controllers is None or until_ns is None:
+        until_ns = target.accepted_ns
+        if until_ns is None:
             return ""
         keys = {ledger.budget.key for ledger in actor.ledgers}
         deletions = []
-        for at_ns, action in controllers.deleted:
+        for after_ns, action in self._world.deletions():
             gone = self._world.actors.get(action.pod_uid)
-            after_ns = at_ns - self._snapshot.now_ns
             if gone is None or after_ns > until_ns:
                 continue
             if keys & {ledger.budget.key for ledger in gone.ledgers}:
@@ -310,7 +301,7 @@ class Judge:
         replacement = actor.replacement
         if replacement is None or replacement.node:
             return False
-        return bool(self._world.landing.placement.needs(replacement.pod).pinned)
+        return bool(self._world.placement.needs(replacement.pod).pinned)
 
     def _stays(self, plan: PodPlan, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> None:
         """Its eviction is accepted, and kubectl does not see it go."""
@@ -339,7 +330,7 @@ class Judge:
         ledger = actor.ledgers[0]
         homeless = self._homeless(ledger)
         if refusal.gate in ("pdb", "unready-under-pdb") and homeless:
-            why = self._world.landing.placement.no_room(homeless[0].pod)
+            why = self._world.placement.no_room(homeless[0].pod)
             return "landing", (
                 f"{self._advice.numbers(ledger)}; it cannot refill:"
                 f" {len(homeless)} replacement{'s' if len(homeless) > 1 else ''} of"
@@ -399,10 +390,10 @@ class Judge:
             pod = actor.replacement.pod if actor.replacement is not None else None
             if pod is None:
                 pod = new_pod(actor.pod, 0, self._snapshot.now_ns)
-            names = self._world.landing.placement.candidates(pod, ALTERNATIVES)
+            names = self._world.placement.candidates(pod, ALTERNATIVES)
             known = [PlannedPlacement(node=name) for name in names]
             if not known:
-                reasons = self._world.landing.placement.no_room(pod).reasons
+                reasons = self._world.placement.no_room(pod).reasons
                 known = [PlannedPlacement(reason=reason, nodes=count) for reason, count in reasons]
             self._places[key] = known
         return known
@@ -428,8 +419,9 @@ def _plan(play: Play, workload: Workload, evicted: int) -> WorkloadPlan:
         outage, limit = FULL, 0
     else:
         outage, limit = DEGRADED, before - 1
-    top = owner_chain(play.scope.owner_pods[workload.uid][0], play.scope.snapshot)[-1]
-    took = play.scope.times.time_to_ready(play.scope.owner_pods[workload.uid][0])
+    pod = play.scope.pods_of(workload.uid)[0]
+    top = owner_chain(pod, play.scope.snapshot)[-1]
+    took = play.scope.times.time_to_ready(pod)
     return WorkloadPlan(
         namespace=workload.namespace,
         kind=workload.kind,
@@ -442,7 +434,7 @@ def _plan(play: Play, workload: Workload, evicted: int) -> WorkloadPlan:
         time_to_ready=None if took is None else round(took.middle_ns / SECOND_NS, 1),
         time_to_ready_from="none of its pods is Ready" if took is None else took.source,
         top=f"{top.kind}/{top.name}",
-        end_known=play.world.controllers is None or play.world.controllers.next_due() is None,
+        end_known=play.world.branch.engine.rests,
     )
 
 

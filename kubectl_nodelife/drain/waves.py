@@ -22,12 +22,10 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, CORDON_FIRST, WaveOptions
-from kubectl_nodelife.drain.planned_nodes import NodeIndex
+from kubectl_nodelife.drain.play import DrainedBranch, Play, WaveInPlay
 from kubectl_nodelife.drain.results import FULL, Cordon
-from kubectl_nodelife.drain.scope import NO_REPLACEMENT, Scope
+from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.verdicts import workload_plans
-from kubectl_nodelife.drain.world import PlanWorld, Play, WaveInPlay
-from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import zone_key
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
@@ -37,8 +35,8 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_duration
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.filters import DELETE, REFUSE, decide
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.scheduler import MAX_BACKOFF_NS
 from kubectl_nodelife.sim.timing import MIDDLE, Timing
-from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.budgets import ALWAYS_ALLOW, can_ignore_budgets
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
 from kubectl_nodelife.workloads.owners import NEVER
@@ -62,7 +60,6 @@ def plan_waves(
     scope: Scope,
     options: DrainOptions,
     waves: WaveOptions,
-    admission: Admission,
     at_least: int,
     stuck: Collection[str] = (),
 ) -> list[list[str]]:
@@ -71,7 +68,7 @@ def plan_waves(
     `at_least`: no result is shorter, so the search may stop there. `stuck`: nodes that a run has
     shown to hold up their wave.
     """
-    loads = node_loads(scope, options, admission)
+    loads = node_loads(scope, options)
     good = [load for load in loads if not load.blocked and load.name not in stuck]
     # A node that kubectl refuses ends at once; one that never ends is tried behind those.
     last = [load for load in loads if load.blocked or load.name in stuck]
@@ -82,24 +79,24 @@ def plan_waves(
         good,
         caps,
         limits,
-        PlanCapacity(scope.node_index, scope.nodes, waves).copy,
+        PlanCapacity(scope, waves).copy,
         at_least - len(blocked),
     )
     return found + blocked
 
 
-def nodes_together(scope: Scope, options: DrainOptions, admission: Admission) -> list[str]:
+def nodes_together(scope: Scope, options: DrainOptions) -> list[str]:
     """The largest set of the nodes that was found to go at once, all of them cordoned first.
 
     Played to the end, so that none is named whose drain does not finish in that company.
     """
-    good = [load for load in node_loads(scope, options, admission) if not load.blocked]
+    good = [load for load in node_loads(scope, options) if not load.blocked]
     caps = {key: max(1, cap_of(scope, key)) for load in good for key in load.budgets}
     waves = WaveOptions(max_parallel=max(1, len(good)), cordon=CORDON_FIRST)
-    found = largest_wave(good, caps, PlanCapacity(scope.node_index, scope.nodes, waves).copy)
+    found = largest_wave(good, caps, PlanCapacity(scope, waves).copy)
     while found:
-        part = scope.part(found)
-        play = play_waves(part, admission, options, waves, [found], MIDDLE, scope.nodes)
+        part = Scope(scope.snapshot, found)
+        play = play_waves(part, options, waves, [found], MIDDLE, scope.nodes)
         play.end()
         ended = [name for name in found if play.runs[name].end_ns is not None]
         if len(ended) == len(found):
@@ -113,7 +110,6 @@ def nodes_together(scope: Scope, options: DrainOptions, admission: Admission) ->
 
 def play_waves(
     scope: Scope,
-    admission: Admission,
     options: DrainOptions,
     waves: WaveOptions,
     cut: list[list[str]],
@@ -124,13 +120,12 @@ def play_waves(
 
     `cordoned`: nodes that are part of the plan besides, where only some waves are played.
     """
-    world = PlanWorld(scope, admission, timing)
+    world = DrainedBranch(scope, timing)
     if waves.cordon != CORDON_BY_WAVE:
         world.cordon(*cordoned)
     conductor = _Conductor(world, options, waves, cut)
     conductor.begin()
     world.run(conductor)
-    world.end()
     play = Play(scope, options, world, end_ns=conductor.ended_ns)
     play.runs = {run.name: run for process in conductor.processes for run in process.runs}
     play.waves = conductor.result()
@@ -142,7 +137,7 @@ class _Conductor:
     """Starts wave after wave."""
 
     def __init__(
-        self, world: PlanWorld, options: DrainOptions, waves: WaveOptions, cut: list[list[str]]
+        self, world: DrainedBranch, options: DrainOptions, waves: WaveOptions, cut: list[list[str]]
     ) -> None:
         self._world = world
         self._clock = world.clock
@@ -223,8 +218,12 @@ class _Conductor:
             self._next()
             return
         self._world.uncordon(*self._cut[len(self._starts) - 1])
-        # Replacements that found room only on the nodes that came back become Ready.
-        self._await_replacements(self._next)
+        # Replacements that find room only on the nodes that come back become Ready.
+        if self._world.waiting:
+            tried_ns = self._clock.now_ns + MAX_BACKOFF_NS + WAIT_STEP_NS
+            self._clock.at(tried_ns, self._await_replacements, self._next)
+        else:
+            self._await_replacements(self._next)
 
     def settled(self) -> bool:
         """Nothing moves: whether every process of the wave is done for."""
@@ -259,15 +258,16 @@ class _Conductor:
 class PlanCapacity(CapacityLeft):
     """Nodes of the plan give no room from their cordon to the end of their maintenance."""
 
-    def __init__(self, node_index: NodeIndex, planned: Collection[str], waves: WaveOptions) -> None:
+    def __init__(self, scope: Scope, waves: WaveOptions) -> None:
         super().__init__((waves.low_water_percent or 0.0) / 100)
-        self._snapshot = node_index.snapshot
+        self._snapshot = scope.snapshot
+        placement = scope.world.scheduler.placement
         self._returns = waves.maintenance_ns > 0
-        planned = frozenset(planned)
+        planned = frozenset(scope.nodes)
         by_wave = waves.cordon == CORDON_BY_WAVE
         for name, node in self._snapshot.nodes.items():
             if (by_wave or name not in planned) and takes_pods(node):
-                info = node_index.info(name)
+                info = placement.info(name)
                 used = {**info.requested, PODS: info.pod_count}
                 self.add(node, used, until_drained=name in planned)
 
@@ -286,12 +286,12 @@ def _stays(pod: Pod) -> bool:
     return is_daemon_pod(pod) or is_mirror_pod(pod)
 
 
-def node_loads(scope: Scope, options: DrainOptions, admission: Admission) -> list[NodeLoad]:
+def node_loads(scope: Scope, options: DrainOptions) -> list[NodeLoad]:
     """The load of every planned node, in their order."""
-    return [_load(name, scope, options, admission) for name in scope.nodes]
+    return [_load(name, scope, options) for name in scope.nodes]
 
 
-def _load(name: str, scope: Scope, options: DrainOptions, admission: Admission) -> NodeLoad:
+def _load(name: str, scope: Scope, options: DrainOptions) -> NodeLoad:
     snapshot = scope.snapshot
     load = NodeLoad(name, zone_key(snapshot.nodes[name].metadata.labels))
     selector = options.selector() if options.pod_selector else None
@@ -305,7 +305,7 @@ def _load(name: str, scope: Scope, options: DrainOptions, admission: Admission) 
             return load
         if decision.verb != DELETE:
             continue
-        load.blocked = load.blocked or _blocked(pod, silent, scope, options, admission)
+        load.blocked = load.blocked or _blocked(pod, silent, scope, options)
         _add_pod(load, pod, scope, options)
     return load
 
@@ -313,9 +313,7 @@ def _load(name: str, scope: Scope, options: DrainOptions, admission: Admission) 
 def _add_pod(load: NodeLoad, pod: Pod, scope: Scope, options: DrainOptions) -> None:
     for key in budgets_asked(pod, scope, options):
         load.budgets[key] = load.budgets.get(key, 0) + 1
-    owner = controller_of(pod.metadata)
-    rule = scope.rules.get(owner.uid, NO_REPLACEMENT) if owner is not None else NO_REPLACEMENT
-    if rule.when != NEVER:
+    if scope.rule_of(pod).when != NEVER:
         load.pods += 1
         for resource, amount in pod_requests(pod).items():
             load.moving[resource] = load.moving.get(resource, 0) + amount
@@ -325,7 +323,7 @@ def budgets_asked(pod: Pod, scope: Scope, options: DrainOptions) -> tuple[Budget
     """The budgets that the pod's eviction will be held against."""
     if options.disable_eviction or can_ignore_budgets(pod):
         return ()
-    keys = scope.budgets_of.get(pod.metadata.uid, ())
+    keys = scope.budgets_of(pod)
     if len(keys) == 1 and not pod.ready():
         policy = scope.ledgers[keys[0]].budget.spec.unhealthy_pod_eviction_policy
         if policy == ALWAYS_ALLOW:
@@ -339,17 +337,15 @@ def cap_of(scope: Scope, key: BudgetKey) -> int:
     return max(status.disruptions_allowed, status.expected_pods - status.desired_healthy, 0)
 
 
-def _blocked(
-    pod: Pod, silent: bool, scope: Scope, options: DrainOptions, admission: Admission
-) -> str:
+def _blocked(pod: Pod, silent: bool, scope: Scope, options: DrainOptions) -> str:
     """Why the pod can never go, where no run is needed to know; "" otherwise."""
     if silent and pod.status.phase not in TERMINAL_PHASES:
         return "its kubelet does not report"
     if finalizers_that_hold(pod):
         return f"a finalizer holds {pod.namespace}/{pod.name}"
     if options.disable_eviction:
-        return "a deletion is refused" if admission.refuses_deletion(pod) is not None else ""
-    if admission.refuses_eviction(pod) is not None:
+        return "a deletion is refused" if scope.admission.refuses_deletion(pod) is not None else ""
+    if scope.admission.refuses_eviction(pod) is not None:
         return "an eviction is refused in admission"
     keys = budgets_asked(pod, scope, options)
     if len(keys) > 1:

@@ -44,7 +44,7 @@ class DisruptionController:
 
     def __init__(self, api: Api, agenda: Agenda, owners: OwnerLookup) -> None:
         self.sync_ns = SYNC_NS
-        self._takes_new_specs = True
+        self._stuck: frozenset[Key] = frozenset()
         self._origin_ns = 0
         self._api = api
         self._agenda = agenda
@@ -53,7 +53,8 @@ class DisruptionController:
         self._index: SelectorIndex[Key] = SelectorIndex()
         self._matching: dict[int, tuple[str, Mapping[str, str] | None, list[Key]]] = {}
         """(namespace, labels, the budgets of pods that have them) by the labels' id: a label map
-        never changes, and a pod mostly shares it with the pods that it replaces."""
+        never changes, and a pod mostly shares it with the pods that it replaces. Forks share all of
+        this until budgets change."""
         self._due: set[Key] = set()
         self.changed: dict[Key, None] = {}
         """The budgets whose status was written since they were first counted."""
@@ -65,30 +66,20 @@ class DisruptionController:
         other = copy(self)
         other._api, other._agenda, other._owners = api, agenda, owners
         self._ledgers, other._ledgers = fork_dict(self._ledgers, BudgetLedger.clone)
-        self._matching, other._matching = fork_dict(self._matching)
         other._due, other.changed = set(self._due), dict(self.changed)
         return other
 
-    def begin(self) -> None:
-        """Count what is there, and follow it from now on."""
+    def begin(self, *, joined: bool = False) -> None:
+        """Count what is there, and follow it from now on. Entries of ledgers count from now.
+
+        `joined`: the controller goes on. A spec that is newer than its status then stays so: if it
+        had been processed by now, the status would show that.
+        """
+        self._origin_ns = self._api.now_ns
         self._api.on_object(self._object_changed)
         self._count_all()
-
-    def take_over(self, ledgers: Mapping[Key, BudgetLedger], owners: OwnerLookup) -> None:
-        """Instead of `begin`: the budgets have been counted, and the API does not hold all pods.
-
-        Their entries count from now. A spec that is newer than its status stays so: if the
-        controller had processed it by now, the status would show that.
-        """
-        self._ledgers = {key: ledger.clone() for key, ledger in ledgers.items()}
-        self._owners, self._origin_ns = owners, self._api.now_ns
-        self._takes_new_specs = False
-        self._api.on_object(self._object_changed)
-        self._follow()
-        for ledger in self._ledgers.values():
-            self._expire(ledger)
-            if ledger.needs_sync:
-                self._sync_soon(ledger)
+        if joined:
+            self._stuck = frozenset(k for k, ledger in self._ledgers.items() if ledger.is_stale())
 
     def take_time(self, sync_ns: int) -> None:
         """From now on a status follows a pod's change after so long. Before the first tick."""
@@ -153,7 +144,7 @@ class DisruptionController:
     def _follow(self) -> None:
         """Index the budgets by their selectors, and listen to changes of their pods."""
         self._index = SelectorIndex()
-        self._matching.clear()
+        self._matching = {}
         if self._ledgers and not self._listens:
             self._listens = True
             self._api.on_pod(self._pod_changed)
@@ -243,6 +234,8 @@ class DisruptionController:
                 ledger.budget = new
                 self._sync_soon(ledger)
             return
+        if kind == _KIND and (new or old) is not None:
+            self._stuck -= {(new or old).key}  # type: ignore[union-attr]
         self._count_all()
         for ledger in self._ledgers.values():
             self._sync_soon(ledger)
@@ -259,7 +252,7 @@ class DisruptionController:
         if ledger is None:
             return
         before = ledger.budget
-        ledger.sync(now_ns - self._origin_ns, now_ns, reads_spec=self._takes_new_specs)
+        ledger.sync(now_ns - self._origin_ns, now_ns, reads_spec=key not in self._stuck)
         if ledger.budget is not before:
             self.changed[key] = None
             self.write(ledger)

@@ -104,6 +104,15 @@ class KubectlRequests:
         nodes = self._api.store.nodes
         return [name for name in names if name in nodes and not nodes[name].spec.unschedulable]
 
+    def cordon(self, *names: str) -> None:
+        """Set spec.unschedulable."""
+        for name in self.to_cordon(names):
+            node = self._api.store.nodes[name]
+            why, cause = "kubectl drain cordons all its nodes first", self._causes.get(name)
+            done = self._api.note(event_record(node, "Cordoned", why, cause=cause))
+            spec = replace(node.spec, unschedulable=True)
+            self._api.put("Node", replace(node, spec=spec), done)
+
     def refuses_eviction(self, pod: Pod) -> EvictionRefused | None:
         """The refusal of an eviction by admission; None where it lets it through."""
         return self._api.admission.refuses_eviction(pod)
@@ -237,15 +246,6 @@ class WorldUnderDrain(KubectlRequests):
         place = processes.put_down(self._number, call, arguments)
         at_ns = max(instant_ns, self._api.now_ns)
         self._world.agenda.ask(at_ns, processes.go_on, place, waits=waits)
-
-    def cordon(self, *names: str) -> None:
-        """Set spec.unschedulable."""
-        for name in self.to_cordon(names):
-            node = self._api.store.nodes[name]
-            why = "kubectl drain cordons all its nodes first"
-            done = self._api.note(event_record(node, "Cordoned", why, cause=self._causes[name]))
-            spec = replace(node.spec, unschedulable=True)
-            self._api.put("Node", replace(node, spec=spec), done)
 
     def pods_on(self, node: str) -> list[ListedPod]:
         """The pods that a list call for the node returns now."""

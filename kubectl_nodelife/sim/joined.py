@@ -17,6 +17,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.sign_of_life import LastSignOfLife, sign_of_life
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeMeta
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH, NAMESPACE_NODE_LEASE
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
@@ -94,9 +95,20 @@ def _next_of(at_ns: int | None, every_ns: int, now_ns: int) -> int:
 def joined_cluster(setting: Setting) -> Cache:
     """A copy of the cluster to play on."""
     cluster = setting.cluster.copy()
+    for found in list(cluster.all("DaemonSet")):
+        if isinstance(found, DaemonSet) and not _makes_its_own(found):
+            cluster.set("DaemonSet", found.key, None)
     if _REVISION not in setting.kinds_read:
         hold_up_to_date(cluster, setting.start_ns)
     return cluster
+
+
+def _makes_its_own(daemon_set: DaemonSet) -> bool:
+    """False where the template does not have the labels that the selector wants, as the API server
+    asks (ValidateDaemonSetSpec): it was not read, and its pods would be made without end.
+    """
+    meta = daemon_set.spec.template.get("metadata") or {}
+    return matches(daemon_set.spec.selector, meta.get("labels"))
 
 
 def hold_up_to_date(cluster: Cache, now_ns: int) -> None:

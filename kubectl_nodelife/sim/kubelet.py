@@ -166,7 +166,6 @@ class Kubelets:
         self._starting: dict[Key, Start] = {}
         self._running = RunningStatuses()
         self._ips = 0
-        self._all_live = False
 
     def fork(self, api: Api, agenda: Agenda) -> Kubelets:
         """The same for a fork of the world; its own callbacks are yet to be set (`ask_as`)."""
@@ -255,16 +254,6 @@ class Kubelets:
         self.silent.add(name)
         return Kubelet(name, conditions, self.terms.renew_every_ns)
 
-    def take_over(self, pods: Iterable[Pod]) -> None:
-        """Instead of `begin`: all are alive, without heartbeats; the `pods` start or stop."""
-        self._all_live = True
-        for pod in pods:
-            if pod.metadata.deletion_timestamp is not None:
-                self._end(pod, None)
-            elif pod.spec.node_name:
-                self._run_soon(pod, Start(pod.uid, 0, None))
-        self._api.on_pod(self._pod_changed)
-
     def gone_at(self, pod: Pod) -> int | None:
         """When a pod that is being stopped will be gone, ns; None where that is not known."""
         ending = self._endings.get(pod.key)
@@ -272,10 +261,7 @@ class Kubelets:
 
     def alive(self, node: str) -> bool:
         """True if the node's kubelet is alive."""
-        if self._all_live:
-            return True
-        kubelet = self._kubelets.get(node)
-        return kubelet is not None and kubelet.alive
+        return node not in self.silent and node in self._kubelets
 
     def alive_since(self, node: str) -> int | None:
         """The instant of the kubelet's first heartbeat, ns; None where it is silent."""

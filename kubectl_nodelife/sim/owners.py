@@ -10,7 +10,7 @@ controller, static pods to their kubelet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 
 from msgspec.structs import replace
@@ -71,7 +71,6 @@ class WorkloadControllers:
         self._place = place
         self.delay_ns = 0
         self.cut_ns: int | None = None
-        self._rules: Mapping[str, Replacement] = {}
         self._rules_read: dict[str, tuple[KubeObject | None, Replacement]] = {}
         """By the owner's uid: the owner from which its rule was read, and the rule."""
         self.failed_jobs: dict[str, None] = {}
@@ -98,13 +97,6 @@ class WorkloadControllers:
         self.failed_jobs, other.failed_jobs = fork_dict(self.failed_jobs)
         return other
 
-    def take_over(self, active: Mapping[str, int], rules: Mapping[str, Replacement]) -> None:
-        """Instead of `begin`, where the API does not hold all pods and owners: how many active pods
-        each owner has, and how it replaces them, by its uid.
-        """
-        self._active, self._rules = dict(active), rules
-        self.begin()
-
     def begin(self) -> None:
         """From now on pods are replaced."""
         self._api.on_pod(self._pod_changed)
@@ -120,9 +112,6 @@ class WorkloadControllers:
         owner = controller_of(pod.metadata)
         if owner is None or not owner.uid:
             return replacement_of(pod, self._api.store)
-        known = self._rules.get(owner.uid)
-        if known is not None:
-            return known
         found = self._api.store.find(owner.kind, pod.namespace, owner.name)
         read = self._rules_read.get(owner.uid)
         if read is None or read[0] is not found:
@@ -148,7 +137,7 @@ class WorkloadControllers:
         owner = owner or controller_of(old.metadata)
         if owner is None or owner.kind in _NOT_HERE or (new or old).status.phase == "Succeeded":
             return
-        rule = self._rules.get(owner.uid) or self.rule_of(old)
+        rule = self.rule_of(old)
         at_ns: int | None
         uid = old.metadata.uid
         at_ns = max(self._api.now_ns + self.delay_ns, self._made.get(uid, 0) + SHORTEST_LIFE_NS)
@@ -301,7 +290,7 @@ class WorkloadControllers:
         if lost.metadata.namespace in self._api.admission.terminating:
             return
         if owner.kind == "ReplicaSet":  # a roll-out may have scaled it since
-            rule = self._rules.get(owner.uid) or self.rule_of(lost)
+            rule = self.rule_of(lost)
             if rule.when == NEVER:
                 return
         coming = self._active_pods(owner.uid) + self._waiting.get(owner.uid, 0)

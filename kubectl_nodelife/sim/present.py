@@ -1,9 +1,8 @@
 """The present: a running cluster at one moment, joined, and the branches in which forecasts play
 it.
 
-`simulate` with `start: join`, `upgrade plan` and `what-if` play it; `status` and `explain` read the
-same controllers before its first tick. `drain-plan` does not yet: it plays a part of the cluster in
-a world of its own (`drain/world.py`). Periodic work is not restarted: kubelets
+`simulate` with `start: join`, `drain-plan`, `upgrade plan` and `what-if` play it; `status` and
+`explain` read the same controllers before its first tick. Periodic work is not restarted: kubelets
 go on in their own phases (`joined`), taints in place are done work. A kind that was not read
 switches its part off instead of counting as empty, and is listed.
 
@@ -49,7 +48,7 @@ from kubectl_nodelife.sim.scenario import (
 from kubectl_nodelife.sim.script import Script
 from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, LearntTerms, Timing
-from kubectl_nodelife.sim.world import Faults, World
+from kubectl_nodelife.sim.world import PATIENCE_NS, Asker, Faults, World
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady, is_on_its_way
 from kubectl_nodelife.workloads.volumes import volumes_elsewhere
 
@@ -226,8 +225,8 @@ class Branch:
 
     def fork_under(self, timing: Timing) -> Branch:
         """Another branch of the same present, in which things take as long as that timing says; the
-        controllers' clients too, where their pace was not seen. Before the first tick. Raises
-        NotForkableError.
+        controllers' clients too, where their pace was not seen. Before the first tick, or after one
+        that changed nothing. Raises NotForkableError.
         """
         branch = self.fork()
         kubelets = branch.world.kubelets
@@ -240,7 +239,7 @@ class Branch:
 
     def react_after(self, timing: Timing) -> None:
         """Owners and the disruption controller, which react at once otherwise, take as long as that
-        timing says. Before the first tick.
+        timing says. When `fork_under` may be called.
         """
         world = self.world
         world.owners.delay_ns, world.owners.cut_ns = timing.controller_ns, timing.cut_ns
@@ -321,6 +320,25 @@ class Branch:
         while played != ticks and self.step():
             played += 1
         return played
+
+    def play_out(self, asker: Asker, controllers_until_ns: int) -> None:
+        """Play until nothing happens any more, or the asker's questions alone are left, each with
+        the answer that it had before. Controllers are woken until that instant at most; and passes
+        that look at nothing are left out where nothing else happens for long.
+        """
+        world = self.world
+        world.asker = asker
+        while (tick := world.next(self._next_look(controllers_until_ns))) is not None:
+            deque(self.host.step(*tick), maxlen=0)
+
+    def _next_look(self, until_ns: int) -> int | None:
+        """When the controllers are due that still have something to look at."""
+        due_ns, now_ns = self.host.next_due(), self.world.api.now_ns
+        if due_ns is None or due_ns > until_ns:
+            return None
+        next_ns = self.world.agenda.next_at()
+        soon = next_ns is not None and next_ns - now_ns < PATIENCE_NS
+        return due_ns if soon or not self.engine.rests else None
 
     def records(self) -> list[Record]:
         """The records of all that has happened so far."""

@@ -14,9 +14,9 @@ volumes.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from copy import copy
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -29,10 +29,9 @@ from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.sim.api import Api, event_record
-from kubectl_nodelife.sim.timeline import OWNER, Agenda, NotForkableError
+from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node, priority
-from kubectl_nodelife.workloads.placement_rules import SchedulerCache
-from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses, RoomOnNodes, stock
+from kubectl_nodelife.workloads.pod_classes import PodClasses, RoomOnNodes, stock
 from kubectl_nodelife.workloads.scheduling import NodeInfo
 from kubectl_nodelife.workloads.scoring import FewestPods, Scoring
 from kubectl_nodelife.workloads.topology import anti_affinity_terms
@@ -97,19 +96,6 @@ class _Line:
         return next(iter(self.pods.values()))
 
 
-class NotifiedCache(SchedulerCache, Protocol):
-    """The cluster as the scheduler sees it, which is notified of changes."""
-
-    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod was added, deleted or changed."""
-
-    def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A node was added or deleted, or a part of it changed that a filter reads."""
-
-    def object_changed(self, kind: str) -> None:
-        """Something else changed."""
-
-
 class Scheduler:
     """Finds nodes for pods, and keeps those that fit nowhere until something changes."""
 
@@ -142,19 +128,11 @@ class Scheduler:
         self._on_failure.clear()
         self.placement.end()
 
-    def begin(
-        self, cache: NotifiedCache | None = None, placement: PlacementSimulator | None = None
-    ) -> None:
-        """Count what is there, and find nodes for the pods that were never tried.
-
-        `cache`, `placement`: where the API does not hold all that counts.
-        """
-        if cache is None or placement is None:
-            classes = PodClasses()
-            cache = StoreCache(self._api, classes)
-            placement = PlacementSimulator(cache, self._scoring, classes, unstated_room=True)
-        self._cache: NotifiedCache = cache
-        self.placement = placement
+    def begin(self) -> None:
+        """Count what is there, and find nodes for the pods that were never tried."""
+        classes = PodClasses()
+        self._cache = StoreCache(self._api, classes)
+        self.placement = PlacementSimulator(self._cache, self._scoring, classes)
         if sum(self._api.store.pod_counts().values()) < len(self._api.store.pods):
             self._note_unbound()
         self._api.on_pod(self._pod_changed)
@@ -162,11 +140,9 @@ class Scheduler:
         self._api.on_object(self._object_changed)
 
     def fork(self, api: Api, agenda: Agenda) -> Scheduler:
-        """The same for a fork of the world. Raises NotForkableError."""
+        """The same for a fork of the world."""
         other = copy(self)
         other._api, other._agenda = api, agenda
-        if not isinstance(self._cache, StoreCache):
-            raise NotForkableError("its scheduler sees more than the API holds")
         cache = other._cache = self._cache.fork(api)
         other.placement = self.placement.fork(cache)
         self._waiting, other._waiting = fork_dict(self._waiting, _Line.copy)
@@ -400,10 +376,6 @@ class StoreCache:
     def namespace_labels(self) -> Mapping[str, Mapping[str, str]]:
         """The labels of each namespace."""
         return {n.name: n.metadata.labels or {} for n in self._store.all("Namespace")}
-
-    def admitted(self, demands: Demands) -> tuple[Iterable[str], Collection[str]]:
-        """No node is known to fit yet; all are to be tried."""
-        return (), self._store.nodes
 
     def pod_count(self, name: str) -> int:
         """How many pods are bound to the node."""

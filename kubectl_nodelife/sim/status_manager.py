@@ -313,22 +313,24 @@ class StatusManagers:
                 del manager.changed[key]  # it is gone; the watch has yet to return that
         if self._terms.pods_listed is not False:
             manager.machine.list_pods()
-        self._send(node, manager.machine.sync_batch(at_ns))
+        asked = self._send(node, manager.machine.sync_batch(at_ns))
         pending_deletions, manager.pending_deletions = manager.pending_deletions, []
         for pod in pending_deletions:
             self._gone(pod)
         for pod in manager.machine.pods:
             self.record_holds(manager, pod)
-        self.wake(node)
+        if asked or manager.pending_deletions:  # else the next one finds as little
+            self.wake(node)
 
-    def _send(self, node: str, calls: Calls) -> None:
+    def _send(self, node: str, calls: Calls) -> bool:
+        """True if there was a call."""
         manager = self.of(node)
         answer: Answer | None = None
         while True:
             try:
                 call = next(calls) if answer is None else calls.send(answer)
             except StopIteration:
-                return
+                return answer is not None
             answer = self._answer(manager, call) if self.kubelets.alive(node) else CallRefused()
 
     def _answer(self, manager: StatusManager, call: ApiCall) -> Answer:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
+from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.kubectl.cluster import RequestTimes
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady, restarted_ns
@@ -80,6 +80,10 @@ SLOW: Final = Timing(
 )
 
 
+OVERDUE_NS: Final = 1 * MINUTE_NS
+"""A pod that long past its grace does not go by itself any more."""
+
+
 class LearntTerms(KubeletTerms, frozen=True, kw_only=True):
     """How kubelets behave that start and stop pods in the time that similar pods took.
 
@@ -116,5 +120,9 @@ class LearntTerms(KubeletTerms, frozen=True, kw_only=True):
         return self.starts_after(pod)
 
     def stops_after(self, pod: Pod, grace_ns: int) -> int | None:
-        """The part of its grace period that the timing gives."""
+        """The part of its grace period that the timing gives. None for one that should have been
+        gone long ago: nothing shows that it will be."""
+        deleted_ns = pod.metadata.deletion_timestamp
+        if deleted_ns is not None and deleted_ns < self.start_ns - OVERDUE_NS:
+            return None
         return grace_ns * self.timing.grace_percent // 100 + self.timing.stop_extra_ns

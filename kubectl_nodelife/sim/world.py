@@ -253,7 +253,7 @@ class World:
         self.scheduler.begin()
         self.owners.begin()
         self.deployments.begin()
-        self.disruption.begin()
+        self.disruption.begin(joined=joined is not None)
         self.endpoints.begin()
         self.namespaces.begin()
         self.kubelets.begin(joined)

@@ -25,7 +25,6 @@ from kubectl_nodelife.controllers.upgrade.counts import why_unavailable
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, Leaving, PodKey, UpgradePorts
 from kubectl_nodelife.drain.actors import new_pod
-from kubectl_nodelife.drain.planned_nodes import NodeIndex, PlannedNodes, cordoned, uncordoned
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
@@ -39,6 +38,7 @@ from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.room import Room
 from kubectl_nodelife.upgrade.drain_answers import (
     DrainFacts,
     LeavingPods,
@@ -186,14 +186,17 @@ class RoomElsewhere:
     def __init__(self, snapshot: PlanSnapshot, low_water: float) -> None:
         self._snapshot = snapshot
         self._low_water = low_water
-        self._nodes = PlannedNodes(NodeIndex(snapshot))
+        cache = Cache()
+        cache.kinds_read = snapshot.present_kinds
+        cache.fill(snapshot.objects(), snapshot.now_ns)
+        self._room = Room(cache, snapshot.now_ns, snapshot.settings.profile)
         self._made = 0
         self._gone: dict[str, tuple[PodKey, ...]] = {}
         self._moved: dict[str, list[Pod]] = {}
         """Pods that have left nodes out of service, by the node on which they stand now."""
         self._pods = {pod.key: pod for pod in snapshot.pods}
         self._staying = {name for name, node in snapshot.nodes.items() if not why_unavailable(node)}
-        infos = [self._nodes.placement.info(name) for name in self._staying]
+        infos = [self._room.placement.info(name) for name in self._staying]
         self._total = {r: sum(i.allocatable.get(r, 0) for i in infos) for r in COUNTED}
         """The cpu and memory of the nodes that stay."""
         self._used = {r: sum(i.requested.get(r, 0) for i in infos) for r in COUNTED}
@@ -204,10 +207,10 @@ class RoomElsewhere:
         """Why what leaves the node finds no room, or too little stays free; "" where it fits."""
         for name, keys in leaving.items():
             self._take_away(name, tuple(keys))
-        if node not in self._nodes.nodes or node in self._gone:
+        if node not in self._room.nodes or node in self._gone:
             return ""
-        before = self._nodes.nodes[node]
-        self._nodes.set_nodes([cordoned(before)])
+        was_cordoned = self._room.nodes[node].spec.unschedulable
+        self._room.cordon(node)
         placed: list[Pod] = []
         try:
             for pod in [*self._replacements(moving), *self._again(self._moved.get(node, ()))]:
@@ -216,9 +219,9 @@ class RoomElsewhere:
             return self._low(node)
         finally:
             for pod in placed:
-                self._nodes.left(pod)
+                self._room.take_away(pod)
                 self._count(pod, -1)
-            self._nodes.set_nodes([before if before.spec.unschedulable else uncordoned(before)])
+            self._room.cordon(node, cordoned=was_cordoned)
 
     def _take_away(self, name: str, keys: tuple[PodKey, ...]) -> None:
         """The node is out of service, and what leaves it stands elsewhere from now on."""
@@ -231,9 +234,8 @@ class RoomElsewhere:
             for resource, (total, used) in self._of_node(name).items():
                 self._total[resource] -= total
                 self._used[resource] -= used
-        node = self._nodes.nodes.get(name)
-        if first and node is not None:
-            self._nodes.set_nodes([cordoned(node)])
+        if first and name in self._room.nodes:
+            self._room.cordon(name)
             again = self._again(self._moved.pop(name, ()))
             for pod in [*self._replacements(keys), *again]:
                 where = self._place(pod, [])
@@ -257,7 +259,7 @@ class RoomElsewhere:
         return new_pod(pod, self._made, self._snapshot.now_ns)
 
     def _place(self, pod: Pod, placed: list[Pod]) -> str | None:
-        name = self._nodes.place(pod)
+        name = self._room.place(pod)
         if name is not None:
             placed.append(pod)
             self._count(pod, 1)
@@ -271,11 +273,11 @@ class RoomElsewhere:
 
     def _of_node(self, name: str) -> dict[str, tuple[int, int]]:
         """The node's cpu and memory, and how much of it is requested."""
-        info = self._nodes.placement.info(name)
+        info = self._room.placement.info(name)
         return {r: (info.allocatable.get(r, 0), info.requested.get(r, 0)) for r in COUNTED}
 
     def _why(self, pod: Pod) -> str:
-        return str(self._nodes.placement.no_room(pod))
+        return str(self._room.placement.no_room(pod))
 
     def _low(self, node: str) -> str:
         """Which resource has less free than the low-water mark without the node; else empty."""

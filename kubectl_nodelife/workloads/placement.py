@@ -61,8 +61,7 @@ class NoRoom(NamedTuple):
 
 class PlacementSimulator:
     """Nodes for pods. It receives changes (`node_changed`, `pod_changed`) once the cache has them.
-
-    `unstated_room`: a node that reports no allocatable has room for everything.
+    A node that reports no allocatable has room for everything.
     """
 
     def __init__(
@@ -70,12 +69,9 @@ class PlacementSimulator:
         cache: SchedulerCache,
         scoring: Scoring,
         classes: PodClasses,
-        *,
-        unstated_room: bool = False,
     ) -> None:
         self._cache = cache
         self._scoring = scoring
-        self._unstated_room = unstated_room
         self._infos: dict[str, NodeInfo] = {}
         self._zones: dict[str, str] = {}
         self._ranks = {name: i for i, name in enumerate(cache.nodes)}
@@ -266,7 +262,7 @@ class PlacementSimulator:
             return False
         if self._keeps_off(pod, node) is not None or not self._obeys(wanted, name):
             return False
-        if self._unstated_room and not node.status.allocatable:
+        if not node.status.allocatable:
             return True
         info = self._with_kept(name, self._kept_from(pod)).copy()
         for gone in leaving:
@@ -343,7 +339,7 @@ class PlacementSimulator:
 
     def _has_room(self, wanted: PodRequirements, name: str, kept: Kept) -> bool:
         """True if the node itself has room."""
-        if self._unstated_room and not self._cache.nodes[name].status.allocatable:
+        if not self._cache.nodes[name].status.allocatable:
             return True
         infos = self._infos
         info = infos[name] if name in infos and not kept else self._with_kept(name, kept)
@@ -385,9 +381,7 @@ class PlacementSimulator:
         if found is None:
             found = self._scoring.candidates(self, self._prefers(demands))
             self._candidates[demands] = found
-            known, unknown = self._cache.admitted(demands)
-            found.fill(known)
-            self._stale[demands] = set(unknown)
+            self._stale[demands] = set(self._cache.nodes)
         stale = self._stale[demands]
         if stale:
             nodes, sample = self._cache.nodes, demands.wanted.pod

@@ -9,7 +9,7 @@ volumes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Protocol
 
@@ -42,9 +42,6 @@ class SchedulerCache(Volumes, Protocol):
     @property
     def empty_selector_spreads(self) -> bool:
         """True if a spread constraint with an empty selector counts every pod of the namespace."""
-
-    def admitted(self, demands: Demands) -> tuple[Iterable[str], Collection[str]]:
-        """Nodes known to admit such pods whatever runs there; those of which it is not known."""
 
     def pod_count(self, name: str) -> int:
         """How many pods are bound to the node."""

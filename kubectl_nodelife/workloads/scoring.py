@@ -98,9 +98,6 @@ class Candidates(Protocol):
     def fork(self, nodes: Nodes, prefers: Prefers, scoring: Any) -> Candidates:
         """The same, for a fork of the simulated scheduler."""
 
-    def fill(self, names: Iterable[str]) -> None:
-        """These are admitted; called once, first."""
-
     def update(self, name: str, admitted: bool) -> None:
         """The node changed, or lost a pod; `admitted`: whether pods of the kind may go there."""
 
@@ -166,11 +163,6 @@ class _Heap:
         if self._is_shared:
             self._heap, self._is_shared = list(self._heap), False
         return self._heap
-
-    def fill(self, names: Iterable[str]) -> None:
-        """Take the nodes in."""
-        for name in names:
-            self.update(name, True)
 
     def update(self, name: str, admitted: bool) -> None:
         """Take the node in, or out."""
@@ -253,10 +245,6 @@ class _Round:
         self._admitted, other._admitted = fork_dict(self._admitted)
         self._liked, other._liked = fork_dict(self._liked)
         return other
-
-    def fill(self, names: Iterable[str]) -> None:
-        """Take the nodes in."""
-        self._admitted = dict.fromkeys(names, True)
 
     def update(self, name: str, admitted: bool) -> None:
         """Take the node in, or out; it may be preferred more or less than before."""

@@ -35,13 +35,9 @@ def test_finalizers(more: Json, expected: str | None) -> None:
 
 def dead_nodes() -> list[Any]:
     unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
-    tainted = {
-        "spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}]}
-    }
     return [
         pytest.param(node("a1", lease="2026-01-01T00:59:00Z"), id="lease-ran-out"),
         pytest.param(node("a1", lease="", **unknown), id="ready-unknown"),
-        pytest.param(node("a1", lease="", **tainted), id="unreachable-taint"),
     ]
 
 
@@ -57,6 +53,13 @@ def test_unreachable_kubelet(dead: list[Json]) -> None:
 def test_a_kubelet_that_renews_its_lease_is_coming_back() -> None:
     unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
     assert plan(node("a1", **unknown), node("a2"), replica_set("web", "a1")).verdict == "ready"
+
+
+def test_a_kubelet_that_posts_is_not_dead_for_a_taint_that_is_left() -> None:
+    """node-lifecycle takes the taint off in its next pass (monitorNodeHealth)."""
+    taint = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}
+    tainted = node("a1", lease="", spec={"taints": [taint]})
+    assert plan(tainted, node("a2"), replica_set("web", "a1")).verdict == "ready"
 
 
 def test_a_fresh_lease_is_no_dead_kubelet() -> None:

@@ -21,6 +21,10 @@ from tests.sim.documents import found, story
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]
 TIMEOUT = 30 * SECOND_NS
+LOST = {
+    "spec": {"taints": [{"key": "node.kubernetes.io/unreachable", "effect": "NoSchedule"}]},
+    "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
+}
 
 
 # --- replacements with nowhere to go --------------------------------------------------------------
@@ -46,9 +50,9 @@ def guarded_pair(**pod_more: Any) -> list[Json]:
             NODES, {"spec": {"nodeSelector": {"disk": "ssd"}}}, "node affinity", id="selector"
         ),
         pytest.param(
-            [*node("a1"), *node("a2", lease="2026-01-01T00:00:00Z")],
+            [*node("a1"), *node("a2", lease="2026-01-01T00:00:00Z", **LOST)],
             {},
-            "had a kubelet that does not report",
+            "untolerated taint",
             id="the-other-kubelet-is-dead",
         ),
     ],

@@ -36,7 +36,7 @@ from kubectl_nodelife.sim.present import Branch, Present, join
 from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, assemble, parse_scenario
 from kubectl_nodelife.sim.timeline import Record
 from kubectl_nodelife.sim.timing import FAST, SLOW, Timing
-from tests.drain.test_as_played import troubled
+from tests.drain.troubled import troubled
 from tests.sim.cut import cut
 from tests.sim.documents import found, node, pod, scenario, stop, story, times
 from tests.simulating import begin

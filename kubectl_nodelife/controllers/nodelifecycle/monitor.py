@@ -106,7 +106,7 @@ def _begin_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | 
     for name, error in unplaced.items():
         yield part(name, _fail(error))
     names = sorted(look_at - unplaced.keys())
-    open_pass = memory.open_pass = OpenPass(dict(cache.nodes), added, names)
+    open_pass = memory.open_pass = OpenPass(cache.nodes.copy(), added, names)
     if memory.is_held_up(cache):
         open_pass.held_up_from = ""
         memory.passes.leave_out_last()

@@ -69,17 +69,15 @@ class BudgetCourse(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, ledger: BudgetLedger, played: Played) -> BudgetCourse:
         """Of that ledger at the end of the play."""
-        entries, start_ns = ledger.entries, played.start_ns
+        entries, end_ns = ledger.entries, played.end_ns - played.start_ns
         at_zero_ns = below_ns = 0
-        for entry, ends_ns in zip(
-            entries, [*(e.at_ns for e in entries[1:]), played.end_ns], strict=True
-        ):
-            lasts_ns = ends_ns - max(entry.at_ns, start_ns)
+        for entry, ends_ns in zip(entries, [*(e.at_ns for e in entries[1:]), end_ns], strict=True):
+            lasts_ns = ends_ns - entry.at_ns
             at_zero_ns += lasts_ns * (entry.allowed == 0)
             below_ns += lasts_ns * (entry.healthy < entry.desired)
         points = [
             BudgetMoment(
-                at=seconds(max(e.at_ns, start_ns), start_ns) or 0.0,
+                at=seconds(e.at_ns, 0) or 0.0,
                 healthy=e.healthy,
                 desired=e.desired,
                 allowed=e.allowed,
