@@ -234,11 +234,16 @@ def _lies_of_gains(told: Told, noticing: dict[str, Course]) -> list[str]:
     said = re.search(r"(?:(\d+) workloads are|(\S+) is) up at the end", told.text)
     if (int(said[1] or 1) if said else 0) != len(again):
         lies.append(f"{said and said[0]}, and {again} are up")
-    said = re.search(r"(?:(\d+) workloads have|(\S+) has) (\d+) more pods?", told.text)
-    if said is None and others:
-        lies.append(f"nobody has more, and {others} have")
-    if said and (int(said[1] or 1), int(said[3])) != (len(others), sum(others.values())):
-        lies.append(f"{said[0]}, and {others}")
+    for pattern, keep in (
+        (r"(?:(\d+) workloads have|(\S+) has) (\d+) more pods?", False),
+        (r"(?:(\d+) workloads keep|(\S+) keeps) (\d+) pods?", True),
+    ):
+        mine = {n: more for n, more in others.items() if (gain[n].lowest >= gain[n].last) == keep}
+        said = re.search(pattern, told.text)
+        if said is None and mine:
+            lies.append(f"nobody has or keeps more, and {mine} do")
+        if said and (int(said[1] or 1), int(said[3])) != (len(mine), sum(mine.values())):
+            lies.append(f"{said[0]}, and {mine}")
     return lies
 
 

@@ -211,7 +211,8 @@ def gained_at(workload: WorkloadFuture) -> float:
 def _gain_words(workloads: Sequence[WorkloadFuture]) -> Iterator[str]:
     gaining = [w for w in workloads if gained(w)]
     again = [w for w in gaining if not w.without_acts.ready_at_end]
-    others = [w for w in gaining if w.without_acts.ready_at_end]
+    others = [w for w in gaining if w.without_acts.ready_at_end and gained_at(w)]
+    keeping = [w for w in gaining if w.without_acts.ready_at_end and not gained_at(w)]
     if again:
         some = f"{len(again)} workloads are" if len(again) > 1 else f"{again[0].name} is"
         yield f"{some} up at the end, {_since(again)}, and not without it"
@@ -220,6 +221,12 @@ def _gain_words(workloads: Sequence[WorkloadFuture]) -> Iterator[str]:
         some = f"{len(others)} workloads have" if len(others) > 1 else f"{others[0].name} has"
         pods = f"{count} more pods" if count > 1 else "1 more pod"
         yield f"{some} {pods} than without it, {_since(others)}"
+    if keeping:
+        count = sum(map(gained, keeping))
+        several = len(keeping) > 1
+        some = f"{len(keeping)} workloads keep" if several else f"{keeping[0].name} keeps"
+        lose = f"{'they lose' if several else 'it loses'} without it"
+        yield f"{some} {count} pods that {lose}" if count > 1 else f"{some} 1 pod that {lose}"
 
 
 def _since(workloads: Sequence[WorkloadFuture]) -> str:
