@@ -25,6 +25,14 @@ def test_a_drain_preempts_one_placeholder(report: Report, dump: str) -> None:
     assert evicted["web"]["low"]["backSeconds"] < 6.7 < evicted["web"]["high"]["backSeconds"] < 8
 
 
+@pytest.mark.parametrize("dump", ["cluster.json", "positive.json"], ids=["0 > -10", "1000 > 0"])
+def test_the_plan_of_the_drain_ends(report: Report, dump: str) -> None:
+    plan = report.ask("drain-plan", "a1", "-o", "json", dump=dump, now=False).document
+    assert plan["verdict"] == "slow"
+    first, second = sorted(pod["startSeconds"] for wave in plan["waves"] for pod in wave["pods"])
+    assert first < 0.5 and 5 < second < 7
+
+
 def test_the_play_of_the_drain_says_so(report: Report) -> None:
     told = report.simulate("drain.yaml", "-o", "json").document
     records = [(r["detail"].get("reason"), r["at"]) for r in told["records"]]
