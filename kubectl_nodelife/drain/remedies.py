@@ -443,18 +443,25 @@ _OF_THE_POD: Final = frozenset({"finalizer", "namespace-terminating"})
 
 
 class _Unblocking:
-    """Pods that do not go for one reason."""
+    """Pods that do not go for one reason. A change is tried on the plan: the nodes that it drains
+    before theirs are drained in the play, too.
+    """
 
     def __init__(self, play: Play, alike: list[PodPlan]) -> None:
         self._scope = play.scope
         self._options = play.options
         self._alike = alike
         self._first = alike[0]
-        self._nodes = list(dict.fromkeys(pod.node for pod in alike))[:MOST_NODES]
-        wanted = {(p.namespace, p.name) for p in alike if p.node in self._nodes}
+        stuck = list(dict.fromkeys(pod.node for pod in alike))[:MOST_NODES]
+        wanted = {(p.namespace, p.name) for p in alike if p.node in stuck}
         self._uids = {
-            pod.uid for name in self._nodes for pod in play.scope.pods[name] if pod.key in wanted
+            pod.uid for name in stuck for pod in play.scope.pods[name] if pod.key in wanted
         }
+        order = list(play.scope.nodes)
+        before = order[: max(map(order.index, stuck))]
+        ended = [n for n in before if n in play.runs and play.runs[n].end_ns is not None]
+        drained = [name for name in ended if name not in stuck][-MOST_NODES:]
+        self._nodes = [name for name in order if name in (*drained, *stuck)]
 
     def found(self) -> tuple[Remedy | None, str]:
         """The change that helps, or what is to be said instead."""
