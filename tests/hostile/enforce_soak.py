@@ -50,7 +50,7 @@ Json = dict[str, Any]
 
 GRACE_S = 6
 BACKUP_AGE_S = 40
-ON_ITS_WAY_S = 1.0
+UNKNOWN_FOR_S = 1.0
 JUMPS_S = (-3600, -20, 3600, 45, -7)
 MOST_CHURNED = 100
 CALLED_LOST_WITHIN_S = 45.0
@@ -220,7 +220,8 @@ class Cluster:
     def restore(self) -> None:
         """etcd's data are those of a backup, behind the API server's back: Nodes and Leases as they
         were, all in lower versions, and watches that wait for versions which do not come. What
-        arrives within a second is judged by what was before: it was on its way.
+        arrives within a second is judged by what was before: until it gets an answer of the
+        restored data, the daemon cannot know of the restore.
         """
         api, store = self.served.cluster.api, self.served.cluster.api.served
         self.log.note_changes()
@@ -240,7 +241,7 @@ class Cluster:
             collection.log.clear()
         store.version //= 2
         self.log.overlook()
-        asyncio.get_running_loop().call_later(ON_ITS_WAY_S, self.log.note_all, "Node")
+        asyncio.get_running_loop().call_later(UNKNOWN_FOR_S, self.log.note_all, "Node")
         self.served.cluster.wake()
         self.counts["restores"] += 1
 

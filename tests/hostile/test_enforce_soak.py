@@ -1,4 +1,4 @@
-"""A minute of what is by hand an hour: `python -m tests.hostile.enforce_soak`."""
+"""Twenty seconds of what is by hand an hour: `python -m tests.hostile.enforce_soak`."""
 
 from __future__ import annotations
 
