@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kubectl_nodelife.document import document
-from kubectl_nodelife.outlook.replay import DECISIONS
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import this_screen
 from kubectl_nodelife.report.table import Column, Table, Widths, columns
@@ -99,6 +98,8 @@ def _headline(items: Sequence[dict[str, Any]]) -> str:
 
 def _outcome(item: Mapping[str, Any]) -> str:
     """What came of it. No object shows that a timer is set or that a node is queued."""
+    from kubectl_nodelife.outlook.replay import DECISIONS  # not for --help and TAB
+
     outcome = str(item["outcome"])
     return _DECIDED if outcome == "confirmed" and item["action"] in DECISIONS else outcome
 

@@ -7,6 +7,7 @@ first sync: pods that it relabels run on as they are (kubernetes#111280), the ot
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +22,9 @@ from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import Rollback, rollback, template_of
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import TemplateChange, revision_changes
 from kubectl_nodelife.outlook.daemonset.view import SetView
-from kubectl_nodelife.sim.present import Branch, join
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.sim.present import Branch
 
 _AT_MOST_NS = 10 * MINUTE_NS
 _KINDS = ("DaemonSet", "ControllerRevision", "Node", "Pod")
@@ -108,6 +111,8 @@ def _sentences(view: SetView, plan: Rollback, follows: UndoEffects | None) -> It
 
 def _first_sync(view: SetView, plan: Rollback) -> Branch:
     """The play of the patched set, until its controller has synced it once."""
+    from kubectl_nodelife.sim.present import join  # other questions about a set play nothing
+
     old = view.daemon_set
     generation = old.metadata.generation + 1
     patched = replace(
