@@ -205,6 +205,7 @@ KEPT: Final = {
     ANNOTATION_CONFIG_SOURCE: "a kubelet's own pods, from a file or from the API",
     "deprecated.daemonset.template.generation": "which pods are of the present template",
     "scheduler.alpha.kubernetes.io/critical-pod": "tolerations of DaemonSet pods before v1.16",
+    "scheduler.alpha.kubernetes.io/node-selector": "which nodes a namespace's pods may go to",
     "controller.kubernetes.io/pod-deletion-cost": "which pods a ReplicaSet gives up first",
     "kubernetes.io/change-cause": "the words of a revision in `rollout history`",
     "nodelife.dev/upgrade": "the state of a node's upgrade",

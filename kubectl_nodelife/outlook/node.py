@@ -281,7 +281,7 @@ class Outlook:
         self.memory = lifecycle.memory
         self._next_pass_ns = lifecycle.next_pass_ns
         self._pace = pace_of(settings)
-        self._late: dict[str, bool] = {}
+        self._late: dict[tuple[str, int], bool] = {}
         self.now_ns = now_ns
         self.first_look = first_look
         self._doubts = doubts
@@ -547,10 +547,10 @@ class Outlook:
 
     def _is_late(self, node: Node) -> bool:
         name = node.metadata.name
-        late = self._late.get(name)
+        late = self._late.get((name, self.now_ns))
         if late is None:
             sign = sign_of_life(node, self.cache, self.now_ns, self.settings.leases_count)
-            late = self._late[name] = sign.is_late(self.now_ns)
+            late = self._late[name, self.now_ns] = sign.is_late(self.now_ns)
         return late
 
     def _has_finished(self, key: tuple[str, str]) -> bool:

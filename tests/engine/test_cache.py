@@ -140,7 +140,9 @@ def test_a_lost_lease_is_news() -> None:
     gone = cache.apply(Gone("Lease", ("kube-node-lease", "n1")), 2 * S)
     assert gone is not None
     assert (gone.kind, gone.new) == ("Heartbeat", cache.node("n1"))
-    assert cache.heartbeat("n1") is None
+    beat = cache.heartbeat("n1")
+    assert beat is not None and (beat.renewal(2 * S), beat.deleted_ns) == (None, 2 * S)
+    assert beat.before is not None and beat.before.renewal(1 * S) is not None
 
 
 def test_leases_of_others_are_objects_and_no_heartbeats() -> None:

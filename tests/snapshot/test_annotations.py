@@ -16,15 +16,24 @@ from kubectl_nodelife.snapshot import KEPT
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "kubectl_nodelife"
 
-# Of a List, of a watch's bookmark, of the Lease of an upgrade's run: a snapshot has none of these.
-OF_NO_OBJECT = {ANNOTATION_KINDS, ANNOTATION_MOMENT, INITIAL_EVENTS_END, ANNOTATION_REQUEST}
+# Of a List, of a watch's bookmark, of the Lease of an upgrade's run, of a ClusterRole: a snapshot
+# has none of these.
+OF_NO_OBJECT = {
+    ANNOTATION_KINDS,
+    ANNOTATION_MOMENT,
+    INITIAL_EVENTS_END,
+    ANNOTATION_REQUEST,
+    "rbac.authorization.kubernetes.io/autoupdate",
+}
 
-# What stands for the keys of the run's Lease, of SHIELD_ANNOTATIONS, of what proves a node.
+# What stands for the keys of the run's Lease, of SHIELD_ANNOTATIONS, of what proves a node; and a
+# namespace, by which those of all namespaces are looked up.
 _UPGRADE = "kubectl_nodelife.controllers.upgrade"
 NO_CONSTANTS = {
     (f"{_UPGRADE}.document", "key"),
     (f"{_UPGRADE}.marks", "key"),
     (f"{_UPGRADE}.policy", "self.key"),
+    ("kubectl_nodelife.outlook.daemonset.view", "daemon_set.namespace"),
 }
 
 

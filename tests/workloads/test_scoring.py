@@ -118,7 +118,8 @@ def test_the_simulated_scheduler_heeds_prefer_no_schedule(effect: str, home: str
 def test_a_node_that_went_and_came_back_is_asked_anew() -> None:
     thought_of = {"a1": Preference(), "b1": Preference(affinity=-1)}
     nodes = HighestScore().candidates(Nodes(a1=0, b1=0), thought_of.__getitem__)
-    nodes.fill(thought_of)
+    for name in thought_of:
+        nodes.update(name, True)
 
     def chosen() -> str:
         return nodes.best({"cpu": 1, "memory": 1}, lambda name: True, None, {})
