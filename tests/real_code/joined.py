@@ -133,6 +133,8 @@ def _is_quiet(moment: Moment, spec: Json) -> bool:
             continue
         if kubelet.get("heartbeats") == "stop" and happened > moment.at - late_s - _LAST_S:
             return False
+        if _LEASE_MEMORY & event.keys():
+            return False
         if "conditions" in kubelet:
             troubled.update(kubelet["nodes"])
         if _is_troubled(event.get("apply", {})):
@@ -153,6 +155,10 @@ def _is_quiet(moment: Moment, spec: Json) -> bool:
         ]
     )
 
+
+_LEASE_MEMORY = frozenset({"lease", "controllers", "failingReads"})
+"""Events of which the controllers remember, since v1.37, what no object shows: a Lease that another
+client wrote, a view of Leases that stood still, reads that failed."""
 
 _LATE = 1.5
 """Intervals between renewals after which a kubelet is late."""
