@@ -104,15 +104,16 @@ class LeaseCheck:
             lease.key: shown.get(lease.key) or cache.get("Lease", lease.key)
             for lease in read.leases
         }
-        newer = [lease for lease in read.leases if _is_newer(lease, before[lease.key])]
+        newer = {x.key: x for x in read.leases if _is_newer(x, before[x.key])}
         until_ns = self._clock.now_ns() + self._margin_ns(lifecycle)
         lies = any(
             (due_ns := _loss(lifecycle, cache, lease.name)) is not None and due_ns <= until_ns
-            for lease in newer
+            for lease in newer.values()
         )
         if lifecycle.memory.reads_leases:
-            newer += [x for x in read.leases if x not in newer and _is_touched(x, before[x.key])]
-        return newer, lies
+            touched = (x for x in read.leases if _is_touched(x, before[x.key]))
+            newer |= {x.key: x for x in touched if x.key not in newer}
+        return list(newer.values()), lies
 
     async def _ask(self, read: ReadLeases, known: Mapping[Any, KubeObject]) -> None:
         asked_ns = self._clock.now_ns()

@@ -65,8 +65,7 @@ class PlanClock:
 
     def ask_again_at(self, instant_ns: int, call: Call, *arguments: Any) -> None:
         """File a question, which may be put off while nothing changes."""
-        at_ns, now_ns = self._origin_ns + instant_ns, self._world.api.now_ns
-        self._world.agenda.ask(at_ns if at_ns > now_ns else now_ns, call, *arguments)
+        self._world.agenda.ask(self._instant(instant_ns), call, *arguments)
 
     def alarm_at(self, instant_ns: int, call: Call, *arguments: Any) -> None:
         """File a question that is asked at that very instant, such as a deadline."""

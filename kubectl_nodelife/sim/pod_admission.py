@@ -16,15 +16,15 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action, SetPodPhase
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
+from kubectl_nodelife.kube.pod import Pod, is_mirror_pod
 from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.kube.selectors import matches_required_node_affinity
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.world import World
-from kubectl_nodelife.workloads.pending import node_info
 from kubectl_nodelife.workloads.placement import priority
+from kubectl_nodelife.workloads.pod_classes import stock
 from kubectl_nodelife.workloads.scheduling import PODS, REASON_PORTS, host_ports
 
 _PENDING: Final = ("", "Pending")
@@ -90,14 +90,13 @@ class PodAdmission:
         """(reason, message) of the rejection; None where the pod is let in. `unseen`: uids of pods
         that the kubelet has not come to yet.
         """
+        classes = self._world.scheduler.classes
         others = [
             other
             for other in self._world.api.store.pods_on(node.name)
-            if other.uid != pod.uid
-            and other.uid not in unseen
-            and other.status.phase not in TERMINAL_PHASES
+            if other.uid != pod.uid and other.uid not in unseen
         ]
-        info = node_info(node, others)
+        info = stock(node, classes.rooms_on(others).get(node.name, {}))
         if node.status.allocatable:  # resources that the node does not know are another's matter
             asked = {n: amount for n, amount in pod_requests(pod).items() if n in info.allocatable}
             for lack in info.shortages(asked):

@@ -108,6 +108,8 @@ class Scheduler:
         self._api = api
         self._agenda = agenda
         self._scoring = scoring or FewestPods()
+        self.classes = PodClasses()
+        """What pods ask of nodes and take of them, read once for all that ask and take the same."""
         self._waiting: dict[Hashable, _Line] = {}
         self._line_of: dict[Key, Hashable] = {}
         self._next_turn = 0
@@ -130,9 +132,8 @@ class Scheduler:
 
     def begin(self) -> None:
         """Count what is there, and find nodes for the pods that were never tried."""
-        classes = PodClasses()
-        self._cache = StoreCache(self._api, classes)
-        self.placement = PlacementSimulator(self._cache, self._scoring, classes)
+        self._cache = StoreCache(self._api, self.classes)
+        self.placement = PlacementSimulator(self._cache, self._scoring, self.classes)
         if sum(self._api.store.pod_counts().values()) < len(self._api.store.pods):
             self._note_unbound()
         self._api.on_pod(self._pod_changed)

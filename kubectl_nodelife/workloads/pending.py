@@ -151,13 +151,13 @@ def obstacle_on(
         return _selector(pod, node, origin, static)
     here = [other for other in pods if other.status.phase not in TERMINAL_PHASES]
     wanted = PodRequirements(pod)
-    reasons = resource_reasons(wanted, node_info(node, here)) if node.status.allocatable else []
+    reasons = resource_reasons(wanted, _node_info(node, here)) if node.status.allocatable else []
     if not reasons:
         return None
     lower = [other for other in here if priority(other) < priority(pod)]
     more = [other for other in here if other not in lower]
     preempts = pod.spec.preemption_policy != "Never"
-    if lower and preempts and not resource_reasons(wanted, node_info(node, more)):
+    if lower and preempts and not resource_reasons(wanted, _node_info(node, more)):
         because = f"{node.name} is full, and pods of lower priority are preempted there"
         return Obstacle(because, "", False, reasons[0], tuple(lower))
     if reasons == [REASON_PORTS]:
@@ -165,7 +165,7 @@ def obstacle_on(
     return _room(pod, node, here, reasons)
 
 
-def node_info(node: Node, pods: Iterable[Pod]) -> NodeInfo:
+def _node_info(node: Node, pods: Iterable[Pod]) -> NodeInfo:
     """The node, and what these pods leave of it."""
     info = NodeInfo(node)
     for pod in pods:
@@ -225,7 +225,7 @@ def _ports(pod: Pod, node: Node, here: Iterable[Pod]) -> Obstacle:
 
 
 def _room(pod: Pod, node: Node, here: list[Pod], reasons: list[str]) -> Obstacle:
-    info, asks = node_info(node, here), pod_requests(pod)
+    info, asks = _node_info(node, here), pod_requests(pod)
     words, holders = [], here
     for reason in reasons:
         name = reason.removeprefix("Insufficient ")

@@ -43,6 +43,7 @@ from tests.enforce.observer import (
     broken_rules,
     count_of_ours,
 )
+from tests.hostile.sicknesses import restore_with_lower_versions
 from tests.loopback import sandbox
 from tests.real.journal_judge import followed_nothing
 
@@ -232,14 +233,7 @@ class Cluster:
                 now = store.get(kind, key)
                 if now is not None and now.obj.uid == entry.obj.uid:
                     api.write(BY_KIND[kind], entry.document())
-        for collection in store.collections.values():
-            for key, entry in collection.entries.items():
-                document, version = entry.document(), entry.version // 2
-                document["metadata"]["resourceVersion"] = str(version)
-                raw = json.dumps(document).encode()
-                collection.entries[key] = StoredObject(raw, collection.to_slice(raw), version)
-            collection.log.clear()
-        store.version //= 2
+        restore_with_lower_versions(store)
         self.log.overlook()
         asyncio.get_running_loop().call_later(UNKNOWN_FOR_S, self.log.note_all, "Node")
         self.served.cluster.wake()

@@ -15,13 +15,13 @@ from typing import Any
 from kubectl_nodelife.daemon.kinds import KINDS
 from kubectl_nodelife.engine.calls.call import STRATEGIC_MERGE
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time
-from kubectl_nodelife.sandbox.store import StoredObject
 from tests.enforce.observer import LEASE
 from tests.enforce.simulated_api import Fault, Sent
 from tests.enforce.simulated_daemon import Process
 from tests.enforce.simulation import story
 from tests.enforce.virtual_time import EPOCH_NS
 from tests.hostile.battery import Scenario, Stand
+from tests.hostile.sicknesses import restore_with_lower_versions
 
 Lie = Callable[[Sent], Fault]
 Target = Callable[[Sent], bool]
@@ -335,14 +335,7 @@ def _restore(stand: Stand) -> None:
     """
     server = stand.server
     server.live()
-    for collection in server.store.collections.values():
-        for key, entry in collection.entries.items():
-            document, version = entry.document(), entry.version // 2
-            document["metadata"]["resourceVersion"] = str(version)
-            raw = json.dumps(document).encode()
-            collection.entries[key] = StoredObject(raw, collection.to_slice(raw), version)
-        collection.log.clear()
-    server.store.version //= 2
+    restore_with_lower_versions(server.store)
     server.log.overlook()
 
 

@@ -8,10 +8,25 @@ import zlib
 from collections.abc import Mapping
 
 from kubectl_nodelife.kube.kinds import kind_named
+from kubectl_nodelife.sandbox.store import ObjectStore, StoredObject
 from tests.hostile.bad import BAD, line
 from tests.hostile.server import Gone, Request, Sickness
 
 MIB = 1 << 20
+
+
+def restore_with_lower_versions(store: ObjectStore) -> None:
+    """etcd's data are those of a backup, behind the API server's back: all is there, in lower
+    versions, and watches wait for versions that do not come.
+    """
+    for collection in store.collections.values():
+        for key, entry in collection.entries.items():
+            document, version = entry.document(), entry.version // 2
+            document["metadata"]["resourceVersion"] = str(version)
+            raw = json.dumps(document).encode()
+            collection.entries[key] = StoredObject(raw, collection.to_slice(raw), version)
+        collection.log.clear()
+    store.version //= 2
 
 
 def failing(
