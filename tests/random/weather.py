@@ -13,7 +13,6 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.sim.world import Faults, InjectedFault
 from tests.sim.documents import Json, document, node, owner, pod
-from tests.simulating import NO_LIMIT
 
 STORM_S = 240
 CALM_S = 180
@@ -130,7 +129,6 @@ class _Weather(Storm):
         return document(
             profile=dice.choice(PROFILES),
             flags={
-                **NO_LIMIT,
                 "node-monitor-period": dice.choice(("1s", "2s", "5s")),
                 "node-monitor-grace-period": dice.choice(("8s", "12500ms", "20s")),
                 "node-startup-grace-period": "15s",
