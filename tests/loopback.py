@@ -85,7 +85,7 @@ async def sandbox(
     settings = make_settings(beginning.setting.profile, flags)
     rules = rules_for(settings.profile) if STATUS_MANAGERS in controllers else None
     made = make_controllers(settings, controllers)
-    cluster = SandboxCluster(beginning.setting, made, status_rules=rules)
+    cluster = SandboxCluster(beginning.setting.under(settings), made, status_rules=rules)
     served = make_sandbox(cluster, "v1.36.0", bookmark_s=bookmark_s)
     if record is not None:
         served.server.app.middlewares.append(_recorder(record))

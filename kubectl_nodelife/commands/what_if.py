@@ -47,8 +47,8 @@ def what_if(words: tuple[str, ...], asked: QuestionFlags, output: Output, where:
       kubectl nodelife what-if lose link -f dump/
       kubectl nodelife what-if set node-monitor-grace-period=20s --and lose node worker-1
       kubectl nodelife what-if taint node worker-1 maintenance=now:NoExecute -o json
+      kubectl nodelife what-if lose zone eu-1a --enforced
       kubectl nodelife what-if --each node
-      kubectl nodelife what-if --each node -l pool=blue --zone eu-1a
       kubectl nodelife what-if --each zone lose link --for 5m
       kubectl nodelife what-if --each pair-of zone --for 20m
     """
@@ -67,9 +67,9 @@ def what_if(words: tuple[str, ...], asked: QuestionFlags, output: Output, where:
     if asked.each is not None:
         if files.acts:
             raise BadInput("is not for --each", on="-f", remedy="give the act in words")
-        if output.format in _OF_ONE_QUESTION:
-            remedy = "ask about one target"
-            raise BadInput("is not for --each", on=f"-o {output.format}", remedy=remedy)
+        of_one = f"-o {output.format}" if output.format in _OF_ONE_QUESTION else ""
+        if of_one := "--enforced" if asked.enforced else of_one:
+            raise BadInput("is not for --each", on=of_one, remedy="ask about one target")
         return _rank(where, words, asked, output)
     query = {
         "word": words,

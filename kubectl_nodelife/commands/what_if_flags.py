@@ -36,6 +36,7 @@ class QuestionFlags(NamedTuple):
     fail_on: str = ""
     ignored: tuple[str, ...] = ()
     why: tuple[str, ...] = ()
+    enforced: bool = False
     jobs: int | None = None
 
     def until_ns(self) -> int | None:
@@ -64,6 +65,7 @@ class QuestionFlags(NamedTuple):
             "fail-on": self.conditions(),
             "ignore": self.ignored,
             "why": self.why,
+            "enforced": self.enforced or None,
         }
 
 
@@ -104,6 +106,11 @@ question_flags = gathered_flags(
             multiple=True,
             metavar="NS/KIND/NAME|node/NAME",
             help="The chain of causes of each change of it; repeatable.",
+        ),
+        click.option(
+            "--enforced",
+            is_flag=True,
+            help="With our daemon in enforce mode, at its own pace: both are told.",
         ),
         click.option(
             "--jobs",

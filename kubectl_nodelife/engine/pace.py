@@ -27,6 +27,10 @@ _EVENT: Final = -1
 _MOST_ONE_BY_ONE: Final = 3000
 """Of more pods each is reckoned to go by itself: a daemon has no time for the turns of each."""
 
+ENFORCED_QPS: Final = 200.0
+ENFORCED_BURST: Final = 400
+"""Of each controller's client of our daemon in enforce mode."""
+
 FASTER_QPS: Final = 100.0
 """What people set who set it: a forecast reaches up to there where the flag was not seen."""
 

@@ -19,6 +19,7 @@ from kubectl_nodelife.outlook.what_if.document import (
 )
 from kubectl_nodelife.outlook.what_if.ranking import RankedTarget, WhatIfRanking
 from kubectl_nodelife.outlook.what_if.sentences import down_words, gained, gained_at
+from kubectl_nodelife.outlook.what_if.write_spans import WriteSpans
 from kubectl_nodelife.report.ages import human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
@@ -36,6 +37,7 @@ _BUDGETS: Final = columns(
 _NODES: Final = columns(
     "node | zone:2 | unknown in | tainted in | deletions | back:1 | pods | at risk:4 | ranges*"
 )
+_WRITES: Final = columns("write | today:3 | first | last | then:3 | first | last")
 _RANKED: Final = columns(
     "rank | target | nodes:6 | at zero | services:3 | for:2 | pending | stuck:4 | evicted:5 | down"
 )
@@ -60,6 +62,7 @@ class WhatIfPage:
         yield Table(_ZONES, [row for zone in answer.zones for row in _zone_rows(zone)])
         yield Table(_NODES, [_node_row(node) for node in answer.nodes])
         yield Table(_BUDGETS, [_budget_row(budget) for budget in answer.budgets])
+        yield Table(_WRITES, [_writes_row(each) for each in answer.writes])
         yield from (each.sentence for each in answer.repeats)
         yield from ("\n".join(_why_lines(each)) for each in answer.why)
         gaining = {f"{w.namespace}/{w.kind}/{w.name}" for w in answer.workloads if gained(w)}
@@ -163,6 +166,13 @@ def _ranked_row(item: RankedTarget) -> list[object]:
         more("pods_evicted"),
         _targets(item.down) if item.down else "-",
     ]
+
+
+def _writes_row(spans: WriteSpans) -> list[object]:
+    row: list[object] = [spans.write]
+    for span in (spans.baseline, spans.future):
+        row += [span.count or "-", _dash(span.first_seconds), _dash(span.last_seconds)]
+    return row
 
 
 def _targets(names: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, RecordEvent
+from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Heartbeats, Put
@@ -107,6 +107,7 @@ class SandboxCluster:
             end_ns=_FOR_EVER_NS,
             status_rules=status_rules,
             scoring=setting.scoring,
+            pace=setting.pace,
         )
         self.api.bind = self.world.scheduler.bind
         Script(self.world, setting.scenario.events, setting.profile)
@@ -128,7 +129,7 @@ class SandboxCluster:
 
     async def next(self, due_ns: int | None) -> Iterable[Tick]:
         """Wait until a client wrote or something is due; returns the events for the engine."""
-        if not self.api.pending:
+        if not self.world.has_news:
             await self._wait(due_ns)
         self._wake.clear()
         now_ns = self.clock()
@@ -184,13 +185,9 @@ class SandboxCluster:
         self.api.put("Node", replace(node, metadata=meta))
         self.world.machines.reboot(name, down_ns, back, None)
 
-    def start_all(self, actions: Iterable[Action], now_ns: int) -> None:
+    def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
         """Carry out what was decided together against the served API."""
-        for action in actions:
-            if isinstance(action, RecordEvent):
-                self.api.events.record(action, now_ns)
-            else:
-                self.world.start(action, now_ns)
+        self.world.start_all(actions, now_ns)
 
     def _fill(
         self, documents: Iterable[tuple[str, dict[str, object]]], objects: Iterable[KubeObject]

@@ -16,6 +16,7 @@ from typing import Any
 
 from kubectl_nodelife.engine.actions import Action, RecordEvent
 from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.encode import encode
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
@@ -51,6 +52,11 @@ class ServedApi(Api):
         else:
             document = merge_back(present.document(), encode(present.obj), encode(obj))
         self._put_slice(kind, self.served.put(kind, document), cause)
+
+    def put_conditions(self, changes: list[ConditionsChange]) -> None:
+        """Writes of pods' conditions: each is one that watchers get."""
+        for _, pod, cause in changes:
+            self.put("Pod", pod, cause)
 
     def load(self, kind: str, obj: KubeObject) -> None:
         """Store the initial objects, before there are watchers."""

@@ -228,16 +228,8 @@ class World:
 
     def _parts(self) -> list[object]:
         of_its_own = [self, self.kubelets, self.scheduler, self.owners, self.deployments]
-        of_its_own += [
-            self.disruption,
-            self.endpoints,
-            self.leases,
-            self.managers,
-            self.container_events,
-            self.machines,
-            self.namespaces,
-            self.clients,
-        ]
+        of_its_own += [self.disruption, self.endpoints, self.leases, self.managers]
+        of_its_own += [self.container_events, self.machines, self.namespaces, self.clients]
         return [part for part in of_its_own if part is not None]
 
     def begin(
@@ -339,12 +331,16 @@ class World:
     def rests(self) -> bool:
         """True if nothing is to happen in it by itself: all that is due are heartbeats, and
         questions that have been answered for good."""
-        api, agenda = self.api, self.agenda
-        if not self.begun or api.pending or self._shown or agenda.next_at() is not None:
-            return False
-        if self.clients is not None and self.clients.busy:
+        agenda = self.agenda
+        if not self.begun or self.has_news or agenda.next_at() is not None:
             return False
         return not agenda.questions or self._is_settled()
+
+    @property
+    def has_news(self) -> bool:
+        """True if something is to be told to the controllers, or done, at this very instant."""
+        busy = self.clients is not None and self.clients.busy
+        return bool(self.api.pending or self._shown) or busy
 
     def start_all(self, actions: Sequence[Action], now_ns: int) -> None:
         """Carry out what was decided together, in that order, and record it as it is done."""

@@ -86,6 +86,7 @@ class PlayedCluster:
         setting = assemble(parse_scenario(msgspec.json.encode(document), situation.name))
         settings = make_settings("v1.36", situation.cluster_flags)
         controllers = make_controllers(settings, situation.controllers)
+        setting = setting.under(settings)
         self.cluster = SandboxCluster(setting, controllers, now_ns=lambda: world.now_ns)
         self.store = self.cluster.api.served
         self.changed: list[Callable[[], None]] = []

@@ -136,15 +136,21 @@ def ask(
     """The answer to a question, as it is written on the command line. Writes take no time unless
     the flags say so, so that it can be reckoned by hand.
     """
-    documents = [each for name in nodes for each in node(name)]
-    named = {(d["kind"], d["metadata"]["name"]): d for d in [*documents, *objects]}
-    cluster = Cache()
-    cluster.fill([decode(d["kind"], d) for d in named.values()], NOW_NS)
+    cluster = cluster_of(objects, nodes)
     settings = make_settings("newest", {**NO_LIMIT, **(flags or {})})
     acts = read_acts(words.split(), cluster, beta_zone_labels_only=False)
     until_ns = round(until_s * SECOND_NS)
     plays = play(Question(cluster, settings, NOW_NS, kinds_read, acts, until_ns))
     return make_answer(plays, acts, settings, source={}, moment={}, warnings=(), ignores=ignores)
+
+
+def cluster_of(objects: Iterable[Document], nodes: Sequence[str] = SIX) -> Cache:
+    """The nodes and these objects."""
+    documents = [each for name in nodes for each in node(name)]
+    named = {(d["kind"], d["metadata"]["name"]): d for d in [*documents, *objects]}
+    cluster = Cache()
+    cluster.fill([decode(d["kind"], d) for d in named.values()], NOW_NS)
+    return cluster
 
 
 def of(answer: WhatIf, name: str) -> WorkloadFuture:

@@ -19,7 +19,7 @@ from kubectl_nodelife.commands.what_if_flags import ActsFile, QuestionFlags
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.what_if import CONDITIONS
-from kubectl_nodelife.outlook.what_if.acts import Act, acts_of_file, read_acts
+from kubectl_nodelife.outlook.what_if.acts import Act, acts_of_file, enforced_act, read_acts
 from kubectl_nodelife.outlook.what_if.answer import make_answer
 from kubectl_nodelife.outlook.what_if.document import Both, chains
 from kubectl_nodelife.outlook.what_if.question import Question, play, run_summary_of
@@ -85,6 +85,8 @@ def _acts(view: ClusterView, query: Query) -> list[Act]:
         found = read_acts(words, view.cache, beta_zone_labels_only=beta_only(view))
     files = (ActsFile(*json.loads(each)) for each in query.get("acts", ()))
     found += [acts_of_file(each.name, each.events, view.cache) for each in files]
+    if word(query, "enforced"):
+        found.insert(0, enforced_act())
     return [replace(act, index=index) for index, act in enumerate(found)]
 
 

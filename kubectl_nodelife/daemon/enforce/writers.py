@@ -21,6 +21,7 @@ from kubectl_nodelife.daemon.settings import EMPTY_CONFIG, ClusterConfig
 from kubectl_nodelife.engine.actions import DeletePod
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.guard import CAP_NAMES, UPSTREAM, Caps
+from kubectl_nodelife.engine.pace import ENFORCED_BURST, ENFORCED_QPS
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import controller_of
@@ -31,15 +32,12 @@ from kubectl_nodelife.live.events import EventSender
 from kubectl_nodelife.live.executor import ControllerWriter
 from kubectl_nodelife.live.writer import Writer, WritingSession
 
-QPS: Final = 200.0
-BURST: Final = 400
-
 
 def client_rate(settings: Settings) -> tuple[float, int]:
     """Requests a second and at once, of each controller: ours, unless the user set upstream's."""
     given = {n for n in ("kube-api-qps", "kube-api-burst") if settings.origins.get(n) == "--set"}
-    qps = float(settings.flags["kube-api-qps"]) if "kube-api-qps" in given else QPS
-    burst = int(settings.flags["kube-api-burst"]) if "kube-api-burst" in given else BURST
+    qps = float(settings.flags["kube-api-qps"]) if "kube-api-qps" in given else ENFORCED_QPS
+    burst = int(settings.flags["kube-api-burst"]) if "kube-api-burst" in given else ENFORCED_BURST
     return qps, burst
 
 

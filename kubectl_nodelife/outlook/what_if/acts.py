@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.pace import ENFORCED_BURST, ENFORCED_QPS
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import zone_display, zone_key
@@ -46,6 +47,9 @@ TOLERATION_SECONDS: Final = "toleration-seconds"
 
 _VERBS: Final = ("lose", "taint", "untaint", "cordon", "uncordon", "drain", "delete", "set")
 _NAMED: Final = 5
+
+ENFORCED: Final = "enforced"
+"""The act that is no word of the command line: the flag of that name."""
 
 _DRAIN_SWITCHES: Final = {
     "--ignore-daemonsets": "ignoreDaemonSets",
@@ -82,7 +86,13 @@ class Act(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     @property
     def is_setting(self) -> bool:
         """True if it changes settings, and not the cluster."""
-        return self.act == "set"
+        return self.act in ("set", ENFORCED)
+
+
+def enforced_act() -> Act:
+    """Our daemon in enforce mode takes the place of the controllers: its clients' own pace."""
+    flags = {"kube-api-qps": f"{ENFORCED_QPS:g}", "kube-api-burst": str(ENFORCED_BURST)}
+    return Act(0, ENFORCED, [f"{name}={value}" for name, value in flags.items()], [], 0.0, [flags])
 
 
 class _Words(NamedTuple):

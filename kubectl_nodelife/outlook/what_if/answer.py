@@ -53,6 +53,7 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
     Outage,
     ServedObject,
 )
+from kubectl_nodelife.outlook.what_if.write_spans import WriteSpans, write_spans
 from kubectl_nodelife.sim.joined import joined_kubelets
 from kubectl_nodelife.sim.present import Present
 from kubectl_nodelife.sim.timeline import Record
@@ -90,7 +91,6 @@ def make_answer(
     services = list(_services(without, after))
     zones = list(zone_futures(without, after, plays.present.setting.cluster))
     drains = after.drains()
-    budgets = list(_budgets(before, after))
     differences = _differences(plays, acts)
     return WhatIf(
         source=source,
@@ -106,7 +106,8 @@ def make_answer(
         services=services,
         zones=zones,
         nodes=node_futures(before, after, acts),
-        budgets=budgets,
+        budgets=list(_budgets(before, after)),
+        writes=_writes(plays, acts),
         already_down=_already_down(before),
         repeats=after.repeats(),
         drains=drains,
@@ -118,6 +119,12 @@ def make_answer(
         assumed=[*plays.assumed, *ASSUMED],
         warnings=[*warnings, *_warnings(acts, before, plays)],
     )
+
+
+def _writes(plays: Plays, acts: Sequence[Act]) -> list[WriteSpans]:
+    if not any(act.is_setting for act in acts):
+        return []
+    return write_spans(plays.baseline.records, plays.future.records)
 
 
 def _warnings(acts: Sequence[Act], before: PlayReading, plays: Plays) -> Iterator[str]:

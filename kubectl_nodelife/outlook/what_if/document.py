@@ -15,6 +15,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.question import Played
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject
+from kubectl_nodelife.outlook.what_if.write_spans import WriteSpans
 from kubectl_nodelife.sim.pod_loops import PodLoop
 from kubectl_nodelife.sim.timeline import Record
 
@@ -352,7 +353,8 @@ class Horizon(_Document, frozen=True):
 
 class WhatIf(_Document, frozen=True, kw_only=True):
     """The whole answer. `truncated`: how many further differences there are; `ignored`: how many
-    workloads were left out of the verdict."""
+    workloads were left out of the verdict; `writes`: where settings differ, when those of the
+    controllers begin and end."""
 
     api_version: str = "nodelife.dev/v1alpha1"
     kind: str = "WhatIf"
@@ -368,6 +370,7 @@ class WhatIf(_Document, frozen=True, kw_only=True):
     zones: list[ZoneFuture]
     nodes: list[NodeFuture]
     budgets: list[BudgetFuture]
+    writes: list[WriteSpans]
     already_down: list[str]
     repeats: list[PodLoop]
     drains: list[DrainFuture]

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from kubectl_nodelife.drain.results import DEGRADED, FULL
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
-from kubectl_nodelife.outlook.what_if.acts import Act
+from kubectl_nodelife.outlook.what_if.acts import ENFORCED, Act
 from kubectl_nodelife.outlook.what_if.document import (
     DrainFuture,
     OtherCourse,
@@ -51,6 +51,7 @@ def act_words(act: Act) -> str:
         "delete node": f"{node} deleted",
         "delete pod": f"{pods} deleted",
         "set": _settings_words(act),
+        ENFORCED: f"our daemon enforces ({', '.join(act.targets)}; its caps aside)",
         "file": f"the events of {names} happen",
     }
     lasts = f" for {_human(act.for_seconds)}" if act.for_seconds is not None else ""
