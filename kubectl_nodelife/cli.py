@@ -24,123 +24,68 @@ from kubectl_nodelife.report import terminal
 
 PROGRAM = "kubectl nodelife"
 
-# Verb -> where its click command is, and its line in --help. The order is the one of --help.
-VERBS: dict[str, tuple[str, str]] = {
-    "status": (
-        "kubectl_nodelife.commands.status:status",
-        "Show each node's clock and each zone's brake.",
-    ),
-    "ui": (
-        "kubectl_nodelife.commands.ui:ui",
-        "Show the same in a browser, live, with what comes next.",
-    ),
-    "explain": (
-        "kubectl_nodelife.commands.explain:explain",
-        "Explain a node, zone, pod, DaemonSet or budget, with reasons.",
-    ),
-    "simulate": (
-        "kubectl_nodelife.commands.simulate:simulate",
-        "Play a scenario on a virtual cluster, with the reasons.",
-    ),
-    "what-if": (
-        "kubectl_nodelife.commands.what_if:what_if",
-        "Say what would happen if a node, a zone or the link were lost.",
-    ),
-    "sweep": (
-        "kubectl_nodelife.commands.sweep:sweep",
-        "Play many settings and failures, and say what each buys.",
-    ),
-    "drain-plan": (
-        "kubectl_nodelife.commands.drain_plan:drain_plan",
-        "Say whether a drain will finish, when, and what stops it.",
-    ),
-    "drain": (
-        "kubectl_nodelife.commands.drain:drain",
-        "Drain nodes as planned, wave by wave, and keep time.",
-    ),
-    "upgrade": (
-        "kubectl_nodelife.commands.upgrade:upgrade",
-        "Upgrade nodes: take them out, have work done, prove them.",
-    ),
-    "budgets": (
-        "kubectl_nodelife.commands.budgets:budgets",
-        "Show budgets' arithmetic, and which nodes they hold.",
-    ),
-    "daemonset": (
-        "kubectl_nodelife.commands.daemonset:daemonset",
-        "Say why a DaemonSet has the pods it has, node by node.",
-    ),
-    "rollout": (
-        "kubectl_nodelife.commands.rollout:rollout",
-        "Say how a DaemonSet's update goes on, and undo it.",
-    ),
-    "changes": (
-        "kubectl_nodelife.commands.changes:changes",
-        "Say what controllers would change or have changed, with reasons.",
-    ),
-    "diverge": (
-        "kubectl_nodelife.commands.diverge:diverge",
-        "Say where controllers differ from our copy of their logic.",
-    ),
-    "replay": (
-        "kubectl_nodelife.commands.replay:replay",
-        "Show the last hour as one timeline, and who did what.",
-    ),
-    "daemon": (
-        "kubectl_nodelife.commands.daemon:daemon",
-        "Start, stop or look at the process that watches a cluster.",
-    ),
-    "metrics": (
-        "kubectl_nodelife.commands.metrics:metrics",
-        "Print metrics, alerting rules and a dashboard for Prometheus.",
-    ),
-    "audit": (
-        "kubectl_nodelife.commands.audit:audit_command",
-        "Find pods that are stuck or say what is not so.",
-    ),
-    "repair": (
-        "kubectl_nodelife.commands.repair:repair",
-        "Mend such pods: show the requests, ask, and send them.",
-    ),
-    "snapshot": (
-        "kubectl_nodelife.commands.snapshot:snapshot",
-        "Save a cluster to a file that gives the same answers later.",
-    ),
-    "sandbox": (
-        "kubectl_nodelife.commands.sandbox:sandbox",
-        "Serve a simulated cluster on loopback, to try things out.",
-    ),
-    "rbac": (
-        "kubectl_nodelife.commands.rbac:rbac",
-        "Print the least roles for reading, enforcing, upgrades.",
-    ),
-    "options": (
-        "kubectl_nodelife.commands.flags:options",
-        "List the connection flags that all verbs take.",
-    ),
-    "doctor": (
-        "kubectl_nodelife.commands.doctor:doctor",
-        "Check that everything is there that this program needs.",
-    ),
-    "completion": (
-        "kubectl_nodelife.commands.completion:completion",
-        "Complete verbs, flags and names in your shell.",
-    ),
-    "version": (
-        "kubectl_nodelife.commands.version:version",
-        "Show the version of this program.",
-    ),
+# What one wants -> its verbs: where the click command of each is, and its line in --help.
+VERB_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
+    "Look": {
+        "status": ("status:status", "Show each node's clock and each zone's brake."),
+        "explain": ("explain:explain", "Say what happens to one object, when, and why not yet."),
+        "ui": ("ui:ui", "Show the same in a browser, live, with what comes next."),
+        "replay": ("replay:replay", "Show the last hour as one timeline, and who did what."),
+        "changes": ("changes:changes", "Show what controllers would change, or have changed."),
+        "daemonset": ("daemonset:daemonset", "Show a DaemonSet's pods and update; undo it."),
+        "audit": ("audit:audit_command", "Find pods that are stuck or say what is not so."),
+        "diverge": ("diverge:diverge", "Show where controllers differ from what is foretold."),
+    },
+    "Foretell": {
+        "what-if": ("what_if:what_if", "Say what the loss of a node, a zone or a link does."),
+        "drain-plan": ("drain_plan:drain_plan", "Say whether and when a drain will finish."),
+        "budgets": ("budgets:budgets", "Show budgets' arithmetic, and which nodes they hold."),
+    },
+    "Act": {
+        "drain": ("drain:drain", "Drain nodes as planned, wave by wave, and keep time."),
+        "repair": ("repair:repair", "Mend what the audit finds: show, ask, and send."),
+        "upgrade": ("upgrade:upgrade", "Upgrade nodes: plan it, do it, prove them."),
+        "daemon": ("daemon:daemon", "Start or stop the process that watches or enforces."),
+    },
+    "Study": {
+        "simulate": ("simulate:simulate", "Play a scenario on a virtual cluster."),
+        "sweep": ("sweep:sweep", "Play many settings and failures, and compare them."),
+        "sandbox": ("sandbox:sandbox", "Serve a simulated cluster on loopback."),
+    },
+    "Set up": {
+        "doctor": ("doctor:doctor", "Check that everything is there that verbs need."),
+        "completion": ("completion:completion", "Complete verbs, flags and names in your shell."),
+        "rbac": ("rbac:rbac", "Print the least roles for reading, enforcing, upgrades."),
+        "metrics": ("metrics:metrics", "Print metrics, alerts and a dashboard for Prometheus."),
+        "snapshot": ("snapshot:snapshot", "Save a cluster to a file, to ask it later."),
+        "version": ("version:version", "Show the version of this program."),
+        "options": ("flags:options", "List connection flags; or a release's flags."),
+    },
 }
+
+VERBS = {name: verb for verbs in VERB_GROUPS.values() for name, verb in verbs.items()}
+
+# kubectl's own verb for what `daemonset` has: fingers know it, and it is not listed.
+ALSO = {"rollout": "daemonset"}
+
+
+class _Verbs(LazyGroup):
+    """All verbs: their help is one screen, and `options` tells the flags that they share."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
 
 
 @click.command(
-    cls=LazyGroup,
-    verbs=VERBS,
+    cls=_Verbs,
+    groups=VERB_GROUPS,
+    folder="kubectl_nodelife.commands",
+    also=ALSO,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     options_metavar="[flags]",
     subcommand_metavar="VERB ...",
-    epilog=f"More: '{PROGRAM} help VERB', and '{PROGRAM} options' for all connection flags.",
+    epilog=f"More: '{PROGRAM} help VERB'; all flags: '{PROGRAM} options'.",
 )
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s v%(version)s")
 @connection_flags

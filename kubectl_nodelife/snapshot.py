@@ -207,7 +207,7 @@ KEPT: Final = {
     "scheduler.alpha.kubernetes.io/critical-pod": "tolerations of DaemonSet pods before v1.16",
     "scheduler.alpha.kubernetes.io/node-selector": "which nodes a namespace's pods may go to",
     "controller.kubernetes.io/pod-deletion-cost": "which pods a ReplicaSet gives up first",
-    "kubernetes.io/change-cause": "the words of a revision in `rollout history`",
+    "kubernetes.io/change-cause": "the words of a revision in `daemonset history`",
     "nodelife.dev/upgrade": "the state of a node's upgrade",
     "cluster-autoscaler.kubernetes.io/scale-down-disabled": "a shield of an upgrade",
     "karpenter.sh/do-not-disrupt": "a shield of an upgrade",

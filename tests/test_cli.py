@@ -72,12 +72,22 @@ def test_every_example_is_accepted_by_its_parser(words: str) -> None:
             command.make_context(words, args, resilient_parsing=False)
 
 
-def test_help_lists_the_verbs_and_the_common_flags_alone(capsys: pytest.CaptureFixture) -> None:
+def test_help_is_one_screen_of_verbs_by_what_one_wants(capsys: pytest.CaptureFixture) -> None:
     assert cli.main(["--help"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("Usage: kubectl nodelife [flags] VERB")
     for verb, (_, line) in cli.VERBS.items():
-        assert verb in shown and line in shown
+        assert f"  {verb} " in shown and line in shown
+    headings = [line.removesuffix(":") for line in shown.splitlines() if line.endswith(":")]
+    assert headings == list(cli.VERB_GROUPS)
+    assert len(shown.splitlines()) <= 42 and max(map(len, shown.splitlines())) <= 80
+
+
+def test_help_of_a_verb_lists_the_common_connection_flags_alone(
+    capsys: pytest.CaptureFixture,
+) -> None:
+    assert cli.main(["status", "--help"]) == 0
+    shown = capsys.readouterr().out
     for flag in CONNECTION_FLAGS:
         assert (f"{flag.spellings[0]} " in shown) == flag.common
 
@@ -133,8 +143,8 @@ def verb(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     def register(command: click.Command) -> None:
         module = type(sys)("probe_module")
         module.probe = command  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "probe_module", module)
-        monkeypatch.setitem(cli.VERBS, "probe", ("probe_module:probe", "A probe."))
+        monkeypatch.setitem(sys.modules, "kubectl_nodelife.commands.probe_module", module)
+        monkeypatch.setitem(cli.nodelife.verbs, "probe", ("probe_module:probe", "A probe."))
 
     yield register
 
@@ -331,7 +341,7 @@ def test_the_launcher_works_through_a_link_from_anywhere(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("output", ["yaml", "markdown"])
 @pytest.mark.parametrize(
-    "verb", [("status",), ("rollout", "status", "ds", "x", "-n", "d"), ("changes",), ("diverge",)]
+    "verb", [("status",), ("daemonset", "status", "ds", "x", "-n", "d"), ("changes",), ("diverge",)]
 )
 def test_watching_refuses_formats_whose_pieces_are_no_document(
     verb: tuple[str, ...], output: str, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""One-off acts that a person orders and watches: `repair`, `rollout undo`, `drain`.
+"""One-off acts that a person orders and watches: `repair`, `daemonset undo`, `drain`.
 
 `session` is what every act writes through: checks before the first write, a journal of intents of
 its own, the kill switch, the guard. `carrier` carries single actions out by the live executor, or

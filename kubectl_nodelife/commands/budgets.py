@@ -7,7 +7,8 @@ import click
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
-from kubectl_nodelife.errors import EXIT_NO
+from kubectl_nodelife.errors import EXIT_NO, BadInput
+from kubectl_nodelife.kube.subjects import BUDGET, parse_subjects
 from kubectl_nodelife.report import terminal
 
 
@@ -42,9 +43,13 @@ def budgets(
     from kubectl_nodelife.drain.budget_survey import survey
     from kubectl_nodelife.report.budgets import BudgetsPage
 
+    named = parse_subjects(names, (BUDGET,), BUDGET)
+    given = {budget.namespace for budget in named if budget.namespace}
+    if len(given) > 1:
+        raise BadInput("they are of several namespaces", remedy="ask for those of one at a time")
     found = look_for_drain(where, read)
-    namespace = namespace_of(where, all_namespaces)
-    answer = survey(found.snapshot, namespace, pool_label, names)
+    namespace = given.pop() if given else namespace_of(where, all_namespaces)
+    answer = survey(found.snapshot, namespace, pool_label, [budget.name for budget in named])
     for warning in (*found.warnings, *answer.warnings):
         terminal.warn(warning)
     if not answer.budgets:

@@ -12,11 +12,11 @@ import click
 
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.explain import parse_subject
 from kubectl_nodelife.commands.flags import Connection, Output, output_flags
 from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.subjects import NODE, POD, parse_subject
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.changes import ChangesPage, lines
 from kubectl_nodelife.report.screen import this_screen
@@ -30,7 +30,7 @@ _AHEAD_NS: Final = 5 * 10**9
 
 
 @click.command()
-@click.argument("subject", nargs=-1, metavar="[node NAME | pod NAME]")
+@click.argument("subject", nargs=-1, metavar="[NODE | pod NAME]")
 @click.option("-w", "--watch", is_flag=True, help="Go on: each change as it comes and ends.")
 @click.option("--since", metavar="DURATION", help="Only what was decided since, such as 10m.")
 @click.option(
@@ -51,7 +51,7 @@ def changes(
 
     `would`: planned, and the cluster does not show it; `confirmed`: the cluster shows it, done by
     another; `superseded`: overtaken by something else; `applied`, `failed`, `held`: of what was
-    written, by an enforcing daemon or by `repair`, `rollout undo` and `drain`. With -f: what the
+    written, by an enforcing daemon or by `repair`, `daemonset undo` and `drain`. With -f: what the
     dump's Events, managedFields and conditions tell was done to nodes and pods, and by whom.
 
     \b
@@ -112,8 +112,9 @@ def _query(
 ) -> dict[str, Any]:
     query: dict[str, Any] = {"outcome": outcome}
     if subject:
-        kind, namespace, name = parse_subject(subject, connection.namespace)
-        if kind == "Node":
+        kind, namespace, name = parse_subject(subject, (NODE, POD), NODE)
+        namespace = namespace or connection.namespace or ""
+        if kind == NODE:
             query["node"] = name
         else:
             line = None if namespace or of_dump else ask.find(connection)
@@ -168,7 +169,7 @@ def _one_a_line(items: list[dict[str, Any]]) -> str:
 
 
 def _of_acts(connection: Connection, query: dict[str, Any]) -> list[dict[str, Any]]:
-    """The writes that `repair`, `rollout undo` and `drain` have made from this machine."""
+    """The writes that `repair`, `daemonset undo` and `drain` have made from this machine."""
     if connection.via:
         return []
     import time

@@ -1,26 +1,66 @@
-"""`kubectl nodelife daemonset`: each set's counts, what is odd; with --nodes, the truth table."""
+"""`kubectl nodelife daemonset`: why sets have the pods they have; status, history, undo of updates.
+
+`daemonset NAME` is short for `daemonset show NAME`.
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from kubectl_nodelife.commands import ask
-from kubectl_nodelife.commands.answering.query import NODES, QUESTION, SUMMARY
+from kubectl_nodelife.commands.answering.query import (
+    HISTORY,
+    NODES,
+    QUESTION,
+    STATUS,
+    SUMMARY,
+    UNDO,
+)
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
-from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
+from kubectl_nodelife.commands.groups import DefaultGroup
+from kubectl_nodelife.commands.writing import CLIENT, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.subjects import DAEMON_SET, Subject, parse_subject
+from kubectl_nodelife.report import terminal
 
-_PREFIXES = ("daemonset.apps/", "daemonsets.apps/", "daemonsets/", "daemonset/", "ds/")
+if TYPE_CHECKING:
+    from kubectl_nodelife.engine.actions import RollBackDaemonSet
+    from kubectl_nodelife.outlook.daemonset.undo import UndoOutlook
 
 
-@click.command()
-@click.argument("name", required=False, metavar="[NAME]")
+_SECOND_NS = 1_000_000_000
+
+
+_subject = click.argument("subject", nargs=-1, metavar="NAME")
+
+
+@click.group(cls=DefaultGroup, default="show")
+@connection_flags
+def daemonset(connection: Connection) -> None:
+    """Why a DaemonSet has the pods that it has, how its update goes on, and going back.
+
+    Without a command it is `show`. Answered by the daemon where one watches the cluster, else by a
+    first look at it.
+
+    \b
+    Examples:
+      kubectl nodelife daemonset -A
+      kubectl nodelife daemonset kube-proxy --nodes -n kube-system
+      kubectl nodelife daemonset status kube-proxy -n kube-system
+    """
+
+
+@daemonset.command("show", short_help="Its counts, what is odd, and each node's rule.")
+@click.argument("subject", nargs=-1, metavar="[NAME]")
 @click.option("--nodes", "per_node", is_flag=True, help="Each node with the rule that decides.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="The sets of all namespaces.")
 @output_flags()
 @where_flags("no_daemon", "profile", "assignments")
-def daemonset(
-    name: str | None,
+def show(
+    subject: tuple[str, ...],
     per_node: bool,
     all_namespaces: bool,
     output: Output,
@@ -34,28 +74,188 @@ def daemonset(
 
     \b
     Examples:
-      kubectl nodelife daemonset -A
-      kubectl nodelife daemonset kube-proxy -n kube-system
-      kubectl nodelife daemonset kube-proxy --nodes -n kube-system -o wide
-      kubectl nodelife daemonset -A --nodes
-      kubectl nodelife daemonset -A -f dump/
+      kubectl nodelife daemonset show -A
+      kubectl nodelife daemonset show kube-proxy -n kube-system
+      kubectl nodelife daemonset show kube-proxy --nodes -n kube-system -o wide
+      kubectl nodelife daemonset show -A --nodes
+      kubectl nodelife daemonset show -A -f dump/
     """
-    if per_node and not name and output.format not in ("table", "wide"):
+    named = parse_subject(subject, (DAEMON_SET,), DAEMON_SET) if subject else None
+    if per_node and not named and output.format not in ("table", "wide"):
         raise BadInput(
             f"is about one set with -o {output.format}", on="--nodes", remedy="name the set"
         )
     query = {
         "about": NODES if per_node else SUMMARY,
-        "namespace": "" if all_namespaces else ask.namespace_for(where),
-        "name": name_of(name),
+        "namespace": "" if all_namespaces else _namespace(where, named),
+        "name": named.name if named else "",
         **output.query(),
     }
     return ask.answer(where, QUESTION, query)
 
 
-def name_of(word: str | None) -> str:
-    """A set's name, without the kind that may stand before it."""
-    name = word or ""
-    for prefix in _PREFIXES:
-        name = name.removeprefix(prefix)
-    return name
+@daemonset.command("status", short_help="How far its update is, and what it waits for.")
+@_subject
+@click.option(
+    "-w",
+    "--watch/--no-watch",
+    "watch",
+    default=None,
+    help="Go on until the update is over; the default where a daemon watches.",
+)
+@click.option("--timeout", metavar="DURATION", help="How long to go on at most, such as 10m.")
+@output_flags("table", "json", "yaml", "name", "markdown")
+@where_flags("no_daemon", "profile")
+def status(
+    subject: tuple[str, ...],
+    watch: bool | None,
+    timeout: str | None,
+    output: Output,
+    where: Where,
+) -> int:
+    """How far an update is, what it does next, what it waits for, and how long still.
+
+    As kubectl's own it waits for the end, and says a word each time that there is something else
+    to say: where a daemon watches the cluster, and not for a document or with --watch=false.
+
+    \b
+    Examples:
+      kubectl nodelife daemonset status kube-proxy -n kube-system
+      kubectl nodelife daemonset status kube-proxy -n kube-system --timeout 10m
+      kubectl nodelife daemonset status ds/kube-proxy -n kube-system -f dump/ -o json
+    """
+    named = parse_subject(subject, (DAEMON_SET,), DAEMON_SET)
+    if timeout and watch is False:
+        raise BadInput("is for --watch", on="--timeout")
+    query = _query(STATUS, where, named, output)
+    waiting = {**query, "timeout": _seconds(timeout) or None}
+    answers = None
+    if watch or timeout:
+        answers = ask.watch(where, QUESTION, waiting)
+    elif watch is None and output.format == "table" and not (where.filename or where.direct):
+        answers = ask.follow(where.connection, QUESTION, **waiting, **ask.on_this_screen())
+    if answers is None:
+        return ask.answer(where, QUESTION, query)
+    for response in answers:
+        ask.show(response)
+        terminal.flush()
+    return 0
+
+
+@daemonset.command("history", short_help="Its revisions, and what changed in each.")
+@_subject
+@click.option("--revision", type=int, default=0, metavar="N", help="One revision, whole.")
+@output_flags()
+@where_flags("no_daemon", "profile")
+def history(
+    subject: tuple[str, ...],
+    revision: int,
+    output: Output,
+    where: Where,
+) -> int:
+    """The revisions of a set, and what changed from one to the next.
+
+    \b
+    Examples:
+      kubectl nodelife daemonset history kube-proxy -n kube-system
+      kubectl nodelife daemonset history ds/kube-proxy --revision 3 -n kube-system -f dump/
+    """
+    named = parse_subject(subject, (DAEMON_SET,), DAEMON_SET)
+    if revision < 0:
+        raise BadInput("must be a positive number", on="--revision")
+    query = _query(HISTORY, where, named, output)
+    return ask.answer(where, QUESTION, {**query, "revision": revision or None})
+
+
+@daemonset.command("undo", short_help="Go back to a revision: show, ask, and send.")
+@_subject
+@click.option("--to-revision", type=int, default=0, metavar="N", help="0: the one before.")
+@act_flags
+@output_flags("table", "json", "yaml", "name", "markdown")
+@where_flags("no_daemon", "profile")
+def undo(
+    subject: tuple[str, ...],
+    to_revision: int,
+    act: ActFlags,
+    output: Output,
+    where: Where,
+) -> int:
+    """Go back to a revision of a DaemonSet: show the patch and what follows, ask, and send it.
+
+    The patch is kubectl's own. With --dry-run=client, or for a dump, nothing is sent.
+
+    \b
+    Examples:
+      kubectl nodelife daemonset undo kube-proxy -n kube-system --dry-run=client
+      kubectl nodelife daemonset undo kube-proxy -n kube-system --yes
+      kubectl nodelife daemonset undo ds/kube-proxy --to-revision 2 -n kube-system -f dump/ -o json
+    """
+    named = parse_subject(subject, (DAEMON_SET,), DAEMON_SET)
+    not_for_dumps(where.filename, act)
+    if where.filename or act.dry_run == CLIENT:
+        query = _query(UNDO, where, named, output)
+        return ask.answer(where, QUESTION, {**query, "revision": to_revision or None})
+
+    return roll_back(where, named, to_revision, act, output)
+
+
+def _query(about: str, where: Where, named: Subject, output: Output) -> dict[str, Any]:
+    return {
+        "about": about,
+        "namespace": _namespace(where, named),
+        "name": named.name,
+        **output.query(),
+    }
+
+
+def _namespace(where: Where, named: Subject | None) -> str:
+    return (named.namespace if named else "") or ask.namespace_for(where)
+
+
+def _seconds(timeout: str | None) -> float:
+    """A duration in seconds, 0 for none. Raises BadInput."""
+    if not timeout:
+        return 0.0
+    from kubectl_nodelife.commands.flags import duration_ns
+
+    return duration_ns(timeout, "--timeout") / _SECOND_NS
+
+
+def roll_back(where: Where, named: Subject, to_revision: int, act: ActFlags, output: Output) -> int:
+    """Show, ask, and send. The exit code. Raises NodelifeError."""
+    from kubectl_nodelife.commands.answering import daemonset as answering
+    from kubectl_nodelife.commands.answering.query import as_sent
+    from kubectl_nodelife.commands.cluster.look import look
+    from kubectl_nodelife.commands.writing import send_rollback
+    from kubectl_nodelife.outlook.daemonset.document import daemon_sets
+    from kubectl_nodelife.report.daemonset import UndoPage
+
+    namespace, name = _namespace(where, named), named.name
+    query = as_sent({"about": UNDO, "namespace": namespace, "name": name})
+    view = look(where, answering.reading(query))
+    for warning in view.warnings:
+        terminal.warn(warning)
+    question = answering.SetQuestion(UNDO, namespace, name, to_revision, output)
+    sets, names = daemon_sets(view, namespace, name)(), answering.set_names(view)
+    found = answering.DaemonSetsView(sets, view.source, [], names)
+    outlook = answering.undo_of(found, question)
+    output.show(UndoPage(outlook, view.source, dry_run=False))
+    if outlook.plan.skipped:
+        return 0
+    return send_rollback(outlook.view.daemon_set, _action(outlook), where.connection, act)
+
+
+def _action(outlook: UndoOutlook) -> RollBackDaemonSet:
+    from kubectl_nodelife.commands.writing import ROLLOUT
+    from kubectl_nodelife.engine.actions import RollBackDaemonSet
+
+    daemon_set, revision = outlook.view.daemon_set, outlook.plan.revision
+    return RollBackDaemonSet(
+        controller=ROLLOUT,
+        because=f"rollout undo to revision {revision.revision}",
+        namespace=daemon_set.namespace,
+        name=daemon_set.name,
+        object_uid=daemon_set.uid,
+        revision=revision.revision,
+        patch=outlook.plan.patch,
+    )

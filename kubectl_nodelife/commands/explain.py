@@ -10,34 +10,12 @@ from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.subjects import BUDGET, DAEMON_SET, NODE, POD, ZONE, parse_subject
 
-_KINDS = {
-    "node": "Node",
-    "nodes": "Node",
-    "no": "Node",
-    "pod": "Pod",
-    "pods": "Pod",
-    "po": "Pod",
-    "daemonset": "DaemonSet",
-    "daemonsets": "DaemonSet",
-    "ds": "DaemonSet",
-    "poddisruptionbudget": "PodDisruptionBudget",
-    "poddisruptionbudgets": "PodDisruptionBudget",
-    "pdb": "PodDisruptionBudget",
-    "budget": "PodDisruptionBudget",
-    "budgets": "PodDisruptionBudget",
-    "zone": "Zone",
-    "zones": "Zone",
-}
-_WITHOUT_NAMESPACE = frozenset({"Node", "Zone"})
-_EXPLAINED_KINDS = {
-    "node": "Node",
-    "pod": "Pod",
-    "daemonset": "DaemonSet",
-    "budget": "PodDisruptionBudget",
-}
+_EXPLAINED = (NODE, ZONE, POD, DAEMON_SET, BUDGET)
+_WITHOUT_NAMESPACE = frozenset({NODE, ZONE})
+_WORDS = {NODE: "node", POD: "pod", DAEMON_SET: "daemonset", BUDGET: "budget"}
 _MOST_NAMED = 5
-_WAYS = "write 'node NAME', 'zone NAME', or one of pod, daemonset, budget with 'NAME -n NS'"
 
 
 @click.command()
@@ -73,22 +51,22 @@ def explain(
     where.check()
     if len(subject) == 1 and "/" not in subject[0]:
         subject = _found(where, subject[0])
-    kind, namespace, name = parse_subject(subject, where.connection.namespace)
+    kind, namespace, name = parse_subject(subject, _EXPLAINED)
     query: dict[str, Any] = {
         "kind": kind,
         "name": name,
         **output.query(),
         "taint": taint,
     }
-    if taint and kind != "Node":
+    if taint and kind != NODE:
         raise BadInput("is for nodes", on="--taint", remedy="write 'node NAME --taint ...'")
     if kind not in _WITHOUT_NAMESPACE:
         query["namespace"] = namespace or ask.namespace_for(where)
-    beside = kind == "Pod" or (kind == "Node" and not taint)
+    beside = kind == POD or (kind == NODE and not taint)
     response = _from_daemon_and_look(where, query) if beside else None
     if response is not None:
         return ask.show(response)
-    if kind == "PodDisruptionBudget":
+    if kind == BUDGET:
         where = where._replace(no_daemon=True)
     return ask.answer(where, "explain", query)
 
@@ -101,17 +79,16 @@ def _found(where: Where, name: str) -> tuple[str, ...]:
     from kubectl_nodelife.commands.cluster.look import KindsToRead, look
     from kubectl_nodelife.errors import NotFound
 
-    view = look(where, KindsToRead(tuple(_EXPLAINED_KINDS.values()), needed=()))
-    words = {kind: word for word, kind in _EXPLAINED_KINDS.items()}
+    view = look(where, KindsToRead(tuple(_WORDS), needed=()))
     objects = {
-        (words[type(obj).__name__], obj.namespace, obj.name)
+        (_WORDS[type(obj).__name__], obj.namespace, obj.name)
         for obj in view.objects
-        if type(obj).__name__ in words
+        if type(obj).__name__ in _WORDS
         and where.connection.namespace in (None, "", obj.namespace or where.connection.namespace)
     }
     found = sorted(one for one in objects if one[2] == name)
     if len(found) == 1:
-        return tuple(filter(None, found[0]))
+        return ("/".join(filter(None, found[0])),)
     if not found:
         among = {one[2] for one in objects}
         raise NotFound("nodes, pods, daemonsets or budgets", name, among=among)
@@ -133,26 +110,3 @@ def _from_daemon_and_look(where: Where, query: dict[str, Any]) -> dict[str, Any]
     from kubectl_nodelife.commands.answering.explain import with_look
 
     return with_look(where, response, {**query, **ask.on_this_screen()})
-
-
-def parse_subject(words: tuple[str, ...], namespace: str | None) -> tuple[str, str, str]:
-    """(kind, namespace, name) of `node NAME`, `node/NAME`, `pod NAME`, `pod/NS/NAME` and so on.
-
-    The namespace is "" where none is given. Raises BadInput.
-    """
-    parts = [part for word in words for part in word.split("/")]
-    kind = _KINDS.get(parts[0].lower()) if parts else None
-    if kind == "Zone" and len(parts) > 1 and all(parts):
-        return kind, "", "/".join(parts[1:])
-    if kind == "Node" and len(parts) == 2 and parts[1]:
-        return kind, "", parts[1]
-    if kind is not None and kind not in _WITHOUT_NAMESPACE and all(parts):
-        if len(parts) == 2:
-            return kind, namespace or "", parts[1]
-        if len(parts) == 3:
-            return kind, parts[1], parts[2]
-    given = " ".join(words) or "nothing"
-    raise BadInput(
-        f"which object is meant is unclear from {given!r}",
-        remedy=_WAYS,
-    )

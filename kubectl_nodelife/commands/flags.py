@@ -180,18 +180,20 @@ def connection_flags(callback: Callback) -> Callback:
     return _VERBOSE(decorated)
 
 
-def _choose_verbose(ctx: click.Context, option: click.Parameter, value: bool) -> None:
-    if value:
+def _choose_verbose(ctx: click.Context, option: click.Parameter, level: int) -> None:
+    if level:
         choose_verbose()
 
 
 _VERBOSE = click.option(
     "-v",
-    "--verbose",
-    is_flag=True,
+    "--v",
+    type=click.IntRange(0),
+    default=0,
+    metavar="LEVEL",
     expose_value=False,
     callback=_choose_verbose,
-    help="Show warnings in full.",
+    help="As kubectl's; from 1 on warnings are shown in full.",
 )
 
 

@@ -26,26 +26,43 @@ _BOOLEANS = {
 
 
 class LazyGroup(click.Group):
-    """See the module. `verbs`: name -> `MODULE:COMMAND`, and the line in --help, in its order."""
+    """A group that imports a command's module when it is called, and lists commands in sections.
 
-    def __init__(self, *args: Any, verbs: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+    `groups`: heading -> name -> `MODULE:COMMAND` below `folder`, and the line in --help; `also`:
+    names that are not listed -> those that they stand for.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        groups: Mapping[str, Mapping[str, tuple[str, str]]],
+        folder: str,
+        also: Mapping[str, str] | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(*args, **kwargs)
-        self.verbs = verbs
+        self.groups, self.folder, self.also = groups, folder, also or {}
+        self.verbs = {name: verb for verbs in groups.values() for name, verb in verbs.items()}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.verbs:
+        verb = self.verbs.get(self.also.get(cmd_name, cmd_name))
+        if verb is None:
             return None
-        module, _, name = self.verbs[cmd_name][0].partition(":")
-        command = getattr(importlib.import_module(module), name)
+        module, _, name = verb[0].partition(":")
+        command = getattr(importlib.import_module(f"{self.folder}.{module}"), name)
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, line) for verb, (_, line) in self.verbs.items()])
+        widest = max(map(len, self.verbs))
+        for heading, verbs in self.groups.items():
+            with formatter.section(heading):
+                formatter.write_dl(
+                    [(verb.ljust(widest), line) for verb, (_, line) in verbs.items()]
+                )
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
@@ -73,19 +90,20 @@ class LazyGroup(click.Group):
 
 def in_click_spelling(command: click.Command, args: Sequence[str]) -> list[str]:
     """`args` of `command`, up to `--`, rewritten; raises click.UsageError as kubectl would."""
-    switches: set[str] = set()
+    switches: dict[str, str] = {}
     shorts: set[str] = set()
     for param in command.params:
         if isinstance(param, click.Option):
             if param.is_flag:
-                switches.update(param.opts)
+                off = (*param.secondary_opts, "")[0]
+                switches.update(dict.fromkeys(param.opts, off))
             shorts.update(name for name in param.opts if len(name) == 2)
     end = args.index("--") if "--" in args else len(args)
     rewritten = _rewritten(args[:end], switches, shorts)
     return [*rewritten, *args[end:]]
 
 
-def _rewritten(args: Sequence[str], switches: set[str], shorts: set[str]) -> Iterator[str]:
+def _rewritten(args: Sequence[str], switches: Mapping[str, str], shorts: set[str]) -> Iterator[str]:
     for arg in args:
         name, equals, value = arg.partition("=")
         if equals and name in switches:
@@ -93,8 +111,8 @@ def _rewritten(args: Sequence[str], switches: set[str], shorts: set[str]) -> Ite
                 raise click.UsageError(
                     f'invalid argument "{value}" for "{name}" flag: give true or false'
                 )
-            if _BOOLEANS[value]:
-                yield name
+            if chosen := name if _BOOLEANS[value] else switches[name]:
+                yield chosen
         elif equals and name in shorts:
             yield from (name + value,) if value else (name, "")
         else:
@@ -109,3 +127,37 @@ class SpellingGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         return name, command, in_click_spelling(command, rest) if command is not None else rest
+
+
+class DefaultGroup(SpellingGroup):
+    """Such a group that without the name of a command runs one of them, with all arguments.
+
+    `default`: its name. The group's options may stand before a command's name, as everywhere.
+    """
+
+    def __init__(self, *args: Any, default: str, **kwargs: Any) -> None:
+        super().__init__(*args, no_args_is_help=False, **kwargs)
+        self.default = default
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        # To complete the first word, the group stands for itself and for its default.
+        undecided = ctx.resilient_parsing if not args else args[0] in ctx.help_option_names
+        if not undecided and self._first_word(args) not in self.commands:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def _first_word(self, args: Sequence[str]) -> str | None:
+        """The first argument that is neither an option of the group nor the value of one."""
+        with_value = {
+            name
+            for param in self.params
+            if isinstance(param, click.Option) and not param.is_flag
+            for name in param.opts
+        }
+        words = iter(args)
+        for word in words:
+            if not word.startswith("-"):
+                return word
+            if word in with_value:
+                next(words, None)
+        return None

@@ -12,6 +12,7 @@ from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, duration_ns, output_flags
 from kubectl_nodelife.commands.writing import CLIENT, SERVER, ActFlags, act_flags, not_for_dumps
 from kubectl_nodelife.errors import BadInput, NotFound
+from kubectl_nodelife.kube.subjects import POD, parse_names, parse_subjects
 from kubectl_nodelife.outlook.audit import CAP
 from kubectl_nodelife.report import terminal
 
@@ -84,11 +85,12 @@ def repair(
     not_for_dumps(where.filename, act)
     where.check()
     namespace = namespace_of(where, all_namespaces)
-    wanted = wanted_pods(pods, namespace)
+    named = parse_subjects(pods, (POD,), POD)
+    wanted = {(pod.namespace or namespace or "default", pod.name) for pod in named}
     then = earlier(where, None if wanted else namespace, before, wait)
     seen = Audited.look(where, None if wanted else namespace)
     seen.warn()
-    options = RepairOptions(frozenset(classes), frozenset(fenced), limit)
+    options = RepairOptions(frozenset(classes), frozenset(parse_names(fenced)), limit)
     steps = steps_of(seen, wanted, options, then)
     sends = not where.filename and act.dry_run != CLIENT
     mode = "enforce" if sends and act.dry_run != SERVER else "dry-run"
@@ -186,19 +188,6 @@ def first_seen(now: PodAudit, then: PodAudit | None) -> dict[str, FirstSeen]:
         for f in now.audit.findings
         if (f.pod.uid, f.name) in seen
     }
-
-
-def wanted_pods(words: tuple[str, ...], namespace: str | None) -> set[Key]:
-    """(namespace, name) of each `NAME`, `pod/NAME` or `pod/NAMESPACE/NAME`. Raises BadInput."""
-    wanted = set()
-    for word in words:
-        parts = word.split("/")
-        if len(parts) > 1 and parts[0] in ("pod", "pods", "po"):
-            parts = parts[1:]
-        if not all(parts) or len(parts) > 2:
-            raise BadInput(f"{word!r} names no pod", remedy="write NAME, or pod/NAMESPACE/NAME")
-        wanted.add((parts[0] if len(parts) == 2 else namespace or "default", parts[-1]))
-    return wanted
 
 
 def _is_asked_for(finding: PodFinding, pods: set[Key], options: RepairOptions) -> bool:

@@ -27,7 +27,7 @@ _AHEAD_NS = 5_000_000_000
 
 
 @click.command()
-@click.argument("subject", nargs=-1, metavar="[node NAME | pod NAME]")
+@click.argument("subject", nargs=-1, metavar="[NODE | pod NAME]")
 @click.option("--since", default="1h", metavar="DURATION", help="How far back, 1h if not given.")
 @click.option("--drain", metavar="NODE", help="Look back on the drain of that node.")
 @click.option("--plan", metavar="FILE", help="With --drain: what drain-plan -o json had promised.")
@@ -135,12 +135,13 @@ def _subject(
     subject: tuple[str, ...], connection: Connection, *, of_dump: bool
 ) -> tuple[str, tuple[str, str] | None]:
     """(node, (namespace, pod)); "" and None where not asked for."""
-    from kubectl_nodelife.commands.explain import parse_subject
+    from kubectl_nodelife.kube.subjects import NODE, POD, parse_subject
 
     if not subject:
         return "", None
-    kind, namespace, name = parse_subject(subject, connection.namespace)
-    if kind == "Node":
+    kind, namespace, name = parse_subject(subject, (NODE, POD), NODE)
+    namespace = namespace or connection.namespace or ""
+    if kind == NODE:
         return name, None
     if not namespace:
         namespace = "default" if of_dump else _namespace(connection)

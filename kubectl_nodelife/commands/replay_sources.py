@@ -26,6 +26,7 @@ from kubectl_nodelife.kube.documents import Json
 from kubectl_nodelife.kube.kinds import Kind, kind_named
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.kube.times import HOUR_NS
 from kubectl_nodelife.kube.unreadable import Unreadable, unreadable_sentences
 from kubectl_nodelife.kube.workload import Event, PodDisruptionBudget
@@ -123,7 +124,7 @@ def _journal(
 
 
 def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
-    """The orders that people gave with `drain`, `repair` and `rollout undo` here."""
+    """The orders that people gave with `drain`, `repair` and `daemonset undo` here."""
     known = ask.resolve(connection)
     folder = os.path.dirname(journal_path(dict(os.environ), known.identity))
     found = changes_of_acts(folder, {}, time.time_ns() - since_ns) if folder else []
@@ -176,7 +177,7 @@ def review_page(
 
     Raises NodelifeError.
     """
-    node = node.removeprefix("node/").removeprefix("nodes/")
+    [node] = parse_names([node])
     names = [known.name for known in found.sources.nodes]
     if node not in names:
         raise NotFound("nodes", node, among=names)

@@ -42,9 +42,11 @@ spec:
 )
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @max_file_size
-@click.option("-v", "--verbose", is_flag=True, help="Say what happens, on stderr.")
+@click.option(
+    "-v", "--v", "level", type=click.IntRange(0), default=0, metavar="LEVEL", help="1: log requests."
+)
 def sandbox(
-    filename: str | None, controllers: str, assignments: tuple[str, ...], verbose: bool
+    filename: str | None, controllers: str, assignments: tuple[str, ...], level: int
 ) -> None:
     """Serve a simulated cluster on loopback until it is interrupted. Nothing of yours is touched.
 
@@ -75,7 +77,7 @@ def sandbox(
         documents=beginning.documents,
         status_rules=rules_for(settings.profile) if STATUS_MANAGERS in wanted else None,
     )
-    served = make_sandbox(cluster, f"{beginning.setting.profile.name}.0", verbose=verbose)
+    served = make_sandbox(cluster, f"{beginning.setting.profile.name}.0", verbose=level > 0)
     with contextlib.suppress(asyncio.CancelledError):
         asyncio.run(_serve(served))
 

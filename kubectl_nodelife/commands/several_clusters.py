@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from kubectl_nodelife.live.kubeconfig import KubeConfig
     from kubectl_nodelife.report.clusters import ClusterAnswer
 
+_TIMEOUT: Final = "--cluster-timeout"
+
 CONTEXT_VARIABLE: Final = "NODELIFE_ANSWER_FOR_CONTEXT"
 """Names to a process that is started here the one context that it answers for."""
 
@@ -59,11 +61,10 @@ class SeveralClusters(NamedTuple):
     cluster_timeout: str = "10s"
 
 
-def several_clusters(timeout_flag: str = "--timeout") -> Callable[[Callback], Callback]:
+def several_clusters() -> Callable[[Callback], Callback]:
     """Give a command the flags of this file. Stands next to the function, below all other flags.
 
-    The command's function must take `output`, and `where` or `connection`. `timeout_flag`: how the
-    limit for one cluster is spelled, where `--timeout` means something else.
+    The command's function must take `output`, and `where` or `connection`.
     """
 
     def decorate(callback: Callback) -> Callback:
@@ -75,17 +76,17 @@ def several_clusters(timeout_flag: str = "--timeout") -> Callable[[Callback], Ca
                 return callback(*args, **_for_one(kwargs, context))
             if given.contexts is None and not given.all_contexts:
                 return callback(*args, **kwargs)
-            return _ask_all(given, kwargs, timeout_flag)
+            return _ask_all(given, kwargs)
 
         decorated: Callback = for_each_cluster
-        for option in reversed(_options(timeout_flag)):
+        for option in reversed(_options()):
             decorated = option(decorated)
         return decorated
 
     return decorate
 
 
-def _options(timeout_flag: str) -> Sequence[Callable[[Callback], Callback]]:
+def _options() -> Sequence[Callable[[Callback], Callback]]:
     return (
         click.option(
             "--contexts", metavar="NAMES", help="Ask these clusters, such as a,b,'prod-*'."
@@ -99,8 +100,7 @@ def _options(timeout_flag: str) -> Sequence[Callable[[Callback], Callback]]:
             help="How many clusters are asked at once (8).",
         ),
         click.option(
-            timeout_flag,
-            "cluster_timeout",
+            _TIMEOUT,
             default="10s",
             metavar="DURATION",
             help="How long one of several clusters may take (10s).",
@@ -122,7 +122,7 @@ def _for_one(kwargs: Mapping[str, Any], context: str) -> dict[str, Any]:
     return changed
 
 
-def _ask_all(given: SeveralClusters, kwargs: Mapping[str, Any], timeout_flag: str) -> int:
+def _ask_all(given: SeveralClusters, kwargs: Mapping[str, Any]) -> int:
     """Ask, show, and return the exit code. Raises BadInput."""
     from kubectl_nodelife.commands.flags import duration_ns
     from kubectl_nodelife.report import terminal
@@ -130,9 +130,9 @@ def _ask_all(given: SeveralClusters, kwargs: Mapping[str, Any], timeout_flag: st
 
     connection, output = _connection_of(kwargs), kwargs["output"]
     _refuse_contradictions(given, kwargs, connection, output)
-    seconds = duration_ns(given.cluster_timeout, timeout_flag) / 1e9
+    seconds = duration_ns(given.cluster_timeout, _TIMEOUT) / 1e9
     clusters = _clusters(given, connection, by_namespace=kwargs.get("all_namespaces") is False)
-    answers = _ask_in_parallel(clusters, given.parallel, seconds, timeout_flag)
+    answers = _ask_in_parallel(clusters, given.parallel, seconds)
     for answer in answers:
         for line in answer.notes:
             terminal.note(f"{answer.context}: {line}")
@@ -249,7 +249,7 @@ def _contexts(given: SeveralClusters, config: KubeConfig) -> list[str]:
 
 
 def _ask_in_parallel(
-    clusters: Sequence[_Cluster], parallel: int, seconds: float, timeout_flag: str
+    clusters: Sequence[_Cluster], parallel: int, seconds: float
 ) -> list[ClusterAnswer]:
     """The clusters' answers, in the order of the clusters."""
     from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -259,7 +259,7 @@ def _ask_in_parallel(
     children: list[subprocess.Popen[str]] = []
     with ThreadPoolExecutor(parallel) as pool:
         asked: list[Future[ClusterAnswer]] = [
-            pool.submit(_ask_one, cluster, seconds, timeout_flag, children) for cluster in clusters
+            pool.submit(_ask_one, cluster, seconds, children) for cluster in clusters
         ]
         try:
             with progress_bar("asking clusters", len(asked)) as step:
@@ -276,7 +276,6 @@ def _ask_in_parallel(
 def _ask_one(
     cluster: _Cluster,
     seconds: float,
-    timeout_flag: str,
     children: list[subprocess.Popen[str]],
 ) -> ClusterAnswer:
     """The answer by the first of the cluster's contexts that gives one, else the first's error."""
@@ -289,7 +288,7 @@ def _ask_one(
     for context in cluster.names:
         child = _start(context)
         children.append(child)
-        answer = _answer_of(child, name, seconds, timeout_flag)
+        answer = _answer_of(child, name, seconds)
         if not answer.error:
             return answer
         failed = failed or answer
@@ -317,7 +316,7 @@ def _start(context: str) -> subprocess.Popen[str]:
 
 
 def _answer_of(
-    child: subprocess.Popen[str], name: str, seconds: float, timeout_flag: str
+    child: subprocess.Popen[str], name: str, seconds: float
 ) -> ClusterAnswer:
     import subprocess
 
@@ -327,7 +326,7 @@ def _answer_of(
         text, stderr = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         _end(child)
-        error = f"no answer within {seconds:g}s; give it longer by {timeout_flag}"
+        error = f"no answer within {seconds:g}s; give it longer by {_TIMEOUT}"
         return ClusterAnswer(name, EXIT_UNREACHABLE, "", error=error)
     lines = stderr.splitlines()
     if child.returncode in (EXIT_DONE, EXIT_NO):

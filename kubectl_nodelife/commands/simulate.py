@@ -26,16 +26,11 @@ _STDIN = "-"
 
 
 @click.command()
+@click.argument("subject", nargs=-1, metavar="[NODE | pod NAME]")
 @click.option(
     "-f", "--filename", required=True, metavar="PATH", help="A scenario, - for stdin; or a dump."
 )
 @click.option("--until", metavar="DURATION", help="End so long after the start, if that is sooner.")
-@click.option(
-    "--only",
-    nargs=2,
-    metavar="KIND NAME",
-    help="Only what is about node NAME and its pods, or about pod NS/NAME, with its causes.",
-)
 @click.option("--profile", metavar="v1.N", help="Kubernetes release whose behaviour is followed.")
 @click.option(
     "--workers-seed",
@@ -47,9 +42,9 @@ _STDIN = "-"
 @max_file_size
 @output_flags()
 def simulate(
+    subject: tuple[str, ...],
     filename: str,
     until: str | None,
-    only: tuple[str, str] | None,
     profile: str | None,
     workers_seed: int | None,
     assignments: tuple[str, ...],
@@ -58,13 +53,14 @@ def simulate(
     """Play a scenario on a virtual cluster and say what Kubernetes does, when and why.
 
     An hour takes seconds. Nothing outside is read but the scenario and its snapshot, and nothing is
-    written. The same scenario gives the same output, to the byte.
+    written. The same scenario gives the same output, to the byte. Asked for a node it shows only
+    what is about it and its pods, for a pod only what is about that, each with its causes.
 
     \b
     Examples:
       kubectl nodelife simulate -f zone-outage.yaml
       kubectl nodelife simulate -f dump/ --until 10m
-      kubectl nodelife simulate -f zone-outage.yaml --only node a1 -o wide
+      kubectl nodelife simulate node a1 -f zone-outage.yaml -o wide
       kubectl nodelife simulate -f zone-outage.yaml --workers-seed 7
       kubectl nodelife simulate -f zone-outage.yaml --set node-monitor-grace-period=20s -o json
     """
@@ -89,8 +85,8 @@ def simulate(
     )
     done = _play(setting, controllers, until_ns, _decider_for(setting, settings))
     summary = summarize_run(done, settings, _zone_metrics(controllers))
-    if only is not None:
-        summary = _narrow(summary, done, *only)
+    if subject:
+        summary = _narrow(summary, done, subject)
     if not setting.cluster.nodes:
         terminal.warn("the cluster has no nodes")
     output.show(NarrationPage(summary))
@@ -246,27 +242,17 @@ def _play(
         )
 
 
-def _narrow(summary: RunSummary, done: Run, kind: str, name: str) -> RunSummary:
-    """The story of `node NAME` or `pod NS/NAME`. Raises BadInput."""
+def _narrow(summary: RunSummary, done: Run, words: tuple[str, ...]) -> RunSummary:
+    """The story of a node with its pods, or of a pod. Raises BadInput."""
+    from kubectl_nodelife.kube.subjects import NODE, POD, parse_subject
     from kubectl_nodelife.sim.run import narrowed
 
-    match kind.lower():
-        case "node" | "nodes" | "no":
-            full, key = "Node", ("", name)
-        case "pod" | "pods" | "po":
-            namespace, slash, rest = name.partition("/")
-            full, key = "Pod", (namespace, rest) if slash else ("default", name)
-        case _:
-            raise BadInput(
-                f"{kind!r} is neither node nor pod",
-                on="--only",
-                remedy="write --only node NAME or --only pod NAMESPACE/NAME",
-            )
-    found = narrowed(summary, done, full, key)
+    kind, namespace, name = parse_subject(words, (NODE, POD), NODE)
+    key = ("", name) if kind == NODE else (namespace or "default", name)
+    found = narrowed(summary, done, kind, key)
     if found is None:
         raise BadInput(
-            f"{full.lower()} {name} never exists in this scenario",
-            on="--only",
+            f"{kind.lower()} {'/'.join(filter(None, key))} never exists in this scenario",
             remedy="check the name, and the namespace of a pod",
         )
     return found

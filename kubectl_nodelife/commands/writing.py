@@ -1,5 +1,5 @@
-"""The writing that `repair`, `rollout undo`, `drain` and `upgrade` share: flags, the question, the
-session; and for the first two sending what was shown, and what came of each request.
+"""The writing that `repair`, `daemonset undo`, `drain` and `upgrade` share: flags, the question,
+the session; and for the first two sending what was shown, and what came of each request.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reads what one-off acts have written (`repair`, `rollout undo`, `drain`), as changes.
+"""Reads what one-off acts have written (`repair`, `daemonset undo`, `drain`), as changes.
 
 Each act keeps a journal of writes of its own beside the daemon's (`intents.py`). Nothing is locked
 or changed here; a journal that cannot be read is left out.

@@ -17,6 +17,7 @@ from kubectl_nodelife.kube.selectors import (
     parse_field_selector,
     parse_selector,
 )
+from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS, TRUE
 from kubectl_nodelife.outlook.eviction_forecast import Range
@@ -166,7 +167,7 @@ def choose_nodes(
     if names and (selector or field_selector):
         on = "--selector" if selector else "--field-selector"
         raise BadInput("give names or a selector, not both", on=on)
-    wanted = [name.removeprefix("node/").removeprefix("nodes/") for name in names]
+    wanted = parse_names(names)
     for name in wanted:
         if name not in cache.nodes:
             raise NotFound("nodes", name, among=cache.nodes)

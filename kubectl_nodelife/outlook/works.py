@@ -3,8 +3,8 @@ out, an upgrade run.
 
 Each is one line with a command that says more. An eviction that is refused leaves no trace in the
 cluster: what was promised of a work when it was first seen, what is expected of it now, and what it
-waits for since when, `FollowedWorks` reads off the documents of `drain-plan`, `rollout status` and
-`upgrade status`, which the caller fetches and passes in (`take`).
+waits for since when, `FollowedWorks` reads off the documents of `drain-plan`, `daemonset status`
+and `upgrade status`, which the caller fetches and passes in (`take`).
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _roll_outs(cache: Cache) -> Iterator[WorkInProgress]:
             continue
         namespace = obj.metadata.namespace
         words = (f"daemonset/{obj.name}", "-n", namespace)
-        command = f"kubectl nodelife rollout status {shlex.join(words)}"
+        command = f"kubectl nodelife daemonset status {shlex.join(words)}"
         yield WorkInProgress("DaemonSet", obj.name, done, wanted, sentence, command, namespace)
 
 

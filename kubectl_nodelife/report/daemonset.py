@@ -1,4 +1,4 @@
-"""The pages of `daemonset` and `rollout`.
+"""The pages of `daemonset`.
 
 A pod template is printed as `kubectl rollout history --revision` and `kubectl describe` do it; that
 follows `DescribePodTemplate` in staging/src/k8s.io/kubectl/pkg/describe/describe.go: two spaces a
@@ -424,7 +424,7 @@ def _pod(pod: PodCell) -> str:
 
 
 class RolloutPage:
-    """`rollout status`: kubectl's sentence, then what it is about."""
+    """`daemonset status`: kubectl's sentence, then what it is about."""
 
     def __init__(self, outlook: RolloutOutlook, source: dict[str, Any]) -> None:
         self.outlook = outlook
@@ -488,7 +488,7 @@ def _duration(estimate: RolloutEstimate) -> str:
 
 
 class HistoryPage:
-    """`rollout history`: all revisions, or one with its template."""
+    """`daemonset history`: all revisions, or one with its template."""
 
     def __init__(
         self,
@@ -546,7 +546,7 @@ class HistoryPage:
 
 
 class UndoPage:
-    """`rollout undo`: the patch that would be sent, and what follows."""
+    """`daemonset undo`: the patch that would be sent, and what follows."""
 
     def __init__(
         self, outlook: UndoOutlook, source: dict[str, Any], *, dry_run: bool = True

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PROSE_WIDTH = 100
 WARNING_LENGTH = 200
-"""So much of a warning is shown without `-v`."""
+"""So much of a warning is shown without `-v 1`."""
 
 _COMMAND = (
     r"(?:echo '[^']*' \| )?"
@@ -218,7 +218,7 @@ def warn(text: str) -> None:
     note(f"Warning: {text}")
 
 
-_MORE = " ... (-v shows all of it)"
+_MORE = " ... (-v 1 shows all of it)"
 _warned: set[str] = set()
 _verbose = False
 

@@ -19,7 +19,7 @@ from tests.drain.test_live import cluster as cluster  # fails a test in which an
         pytest.param(("drain", "a1", "--yes", "--max-writes=1"), 5, id="drain-too-large"),
         pytest.param(("repair", "-A", "--dry-run=client"), 0, id="repair-client"),
         pytest.param(("repair", "-A"), 0, id="repair-with-nothing-to-do"),
-        pytest.param(("rollout", "undo", "ds/none", "--yes"), 1, id="undo-of-no-set"),
+        pytest.param(("daemonset", "undo", "ds/none", "--yes"), 1, id="undo-of-no-set"),
     ],
 )
 def test_nothing_is_written(

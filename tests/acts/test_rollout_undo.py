@@ -1,4 +1,4 @@
-"""`rollout undo` carried out on the sandbox."""
+"""`daemonset undo` carried out on the sandbox."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_back_to_the_revision_before() -> None:
     async def test() -> None:
         objects = [KUBE_SYSTEM, DAEMON_SET, revision(1), revision(2)]
         async with sandbox(generate=None, objects=objects) as served, client(served) as reader:
-            words = ("rollout", "undo", "ds/agent", "-n", "tools")
+            words = ("daemonset", "undo", "ds/agent", "-n", "tools")
             where = (served.kubeconfig, served.folder)
             before = json.loads(await reader.read(SET))
             asked = await nodelife(*where, *words)

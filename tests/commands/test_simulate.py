@@ -71,7 +71,7 @@ def test_until_cuts_the_run_off(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_only_a_node(capsys: pytest.CaptureFixture[str]) -> None:
-    _, out, _ = run(capsys, "-f", SCENARIO, "-o", "json", "--only", "node", "a1")
+    _, out, _ = run(capsys, "-f", SCENARIO, "-o", "json", "node", "a1")
     records = json.loads(out)["records"]
     nodes = {r["object"]["name"] for r in records if r["object"]["kind"] == "Node"}
     assert nodes == {"a1"}
@@ -128,9 +128,9 @@ def test_an_empty_cluster_is_no_error(capsys: pytest.CaptureFixture[str], tmp_pa
         (("-f", SCENARIO, "--set", "node-eviction-rte=1"), "did you mean node-eviction-rate?"),
         (("-f", SCENARIO, "--set", "pod-eviction-timeout=1m"), "removed in v1.27"),
         (("-f", SCENARIO, "--set", "node-monitor-period"), "--set: 'node-monitor-period' is not"),
-        (("-f", SCENARIO, "--only", "node", "z9"), "--only: node z9 never exists"),
-        (("-f", SCENARIO, "--only", "zone", "a"), "--only: 'zone' is neither node nor pod"),
-        (("-f", SCENARIO, "--only", "pod", "x/y"), "--only: pod x/y never exists"),
+        (("-f", SCENARIO, "z9"), "node z9 never exists"),
+        (("-f", SCENARIO, "zone", "a"), "which object is meant is unclear from 'zone a'"),
+        (("-f", SCENARIO, "pod", "x/y"), "pod x/y never exists"),
     ],
 )
 def test_bad_words(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], told: str) -> None:

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from kubectl_nodelife.cli import VERBS, main, nodelife
+from kubectl_nodelife.commands.groups import DefaultGroup
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.command_lines import VERBS_WITH_DUMPS, LeadingFlags
 from kubectl_nodelife.sandbox.tls import Sandbox
@@ -73,6 +74,8 @@ def test_the_verbs_that_read_dumps_are_those_that_take_f() -> None:
     for verb in VERBS:
         command = nodelife.get_command(ctx, verb)
         assert command is not None
+        if isinstance(command, DefaultGroup):
+            command = command.commands[command.default]
         if {"-f", "--now"} <= {opt for param in command.params for opt in param.opts}:
             taking.add(verb)
     assert taking == VERBS_WITH_DUMPS

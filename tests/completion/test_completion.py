@@ -93,7 +93,7 @@ def offered(*words: str) -> list[str]:
         (["explain", "node", "a", ""], []),
         (["status", "--set", "node-monitor-p"], ["node-monitor-period="]),
         (["daemonset", "--profile", "v1.3"], [f"v1.3{n}" for n in range(8, -1, -1)]),
-        (["rollout", "und"], ["undo"]),
+        (["daemonset", "und"], ["undo"]),
         (["what-if", "--each", "zo"], ["zone"]),
         (["what-if", "lo"], ["lose"]),
         (["what-if", "lose", "z"], ["zone"]),
@@ -104,7 +104,7 @@ def offered(*words: str) -> list[str]:
         (["what-if", "lose", "node", "a", "--and", "dr"], ["drain"]),
         (["sweep", "--on", "lo"], ["local"]),
         (["help", "stat"], ["status"]),
-        (["help", "rollout", "und"], ["undo"]),
+        (["help", "daemonset", "und"], ["undo"]),
         (["help", "status", ""], []),
     ],
 )

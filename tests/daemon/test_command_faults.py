@@ -96,7 +96,7 @@ async def answers_of_what_was_last_seen(one: User, complaint: str) -> None:
     assert "of 4 nodes was in trouble when the cluster was last seen" in status.out, status
     assert "overdue" not in status.out
     for verb in (["status"], ["explain", "node", "a1"], ["changes"], ["daemonset", "-A"]):
-        said = await one.run(*verb, "-v", "--request-timeout=2s")
+        said = await one.run(*verb, "-v=1", "--request-timeout=2s")
         assert said.code == 0
         lines = [line for line in said.err.splitlines() if complaint in line]
         (blind,) = (line for line in lines if "Services and webhooks" not in line)

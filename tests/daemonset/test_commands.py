@@ -120,13 +120,13 @@ def test_the_truth_table_tells_of_selectors(call: Call, tmp_path: Path) -> None:
 
 
 def test_rollout_status_says_who_eats_the_budget(call: Call, lost: list[str]) -> None:
-    shown = call("rollout", "status", "daemonset", "agent", *lost)
+    shown = call("daemonset", "status", "daemonset", "agent", *lost)
     assert shown.startswith(
         'Waiting for daemon set "agent" rollout to finish: 0 out of 3 new pods have been updated'
     )
     assert "waits: 1 of maxUnavailable 1 in use: by a1" in shown
     assert "about" not in shown  # the only node in the way will not come free by itself
-    document = json.loads(call("rollout", "status", "ds/agent", "-o", "json", *lost))
+    document = json.loads(call("daemonset", "status", "ds/agent", "-o", "json", *lost))
     assert document["budget"] == {"desired": 3, "maxUnavailable": 1, "maxSurge": 0, "used": 1}
     assert document["budgetUsedBy"][0]["stuck"] is True
     assert document["estimate"] is None
@@ -135,38 +135,38 @@ def test_rollout_status_says_who_eats_the_budget(call: Call, lost: list[str]) ->
 
 def test_rollout_status_estimates_what_is_left(call: Call, tmp_path: Path) -> None:
     flags = dump_of("daemonset-rolling-update", 31, tmp_path)
-    document = json.loads(call("rollout", "status", "ds", "agent", "-o", "json", *flags))
+    document = json.loads(call("daemonset", "status", "ds", "agent", "-o", "json", *flags))
     assert document["nodesWithOldPods"] == 3
     estimate = document["estimate"]
     assert estimate["lowSeconds"] <= 3.6 <= estimate["highSeconds"]  # it was over 3.6 s later
-    shown = call("rollout", "status", "ds", "agent", *flags)
+    shown = call("daemonset", "status", "ds", "agent", *flags)
     assert "about 2s to 4s more: 2 rounds of 2" in shown
 
 
 def test_rollout_status_at_the_end(call: Call, tmp_path: Path) -> None:
     flags = dump_of("daemonset-rollback", 23, tmp_path)
-    shown = call("rollout", "status", "daemonset/agent", *flags)
+    shown = call("daemonset", "status", "daemonset/agent", *flags)
     assert shown == 'daemon set "agent" successfully rolled out\n'
 
 
 def test_rollout_history_tells_what_changed(call: Call, tmp_path: Path) -> None:
     flags = dump_of("daemonset-rollback", 30, tmp_path)
-    rows = [line.split() for line in call("rollout", "history", "ds/agent", *flags).splitlines()]
+    rows = [line.split() for line in call("daemonset", "history", "ds/agent", *flags).splitlines()]
     assert rows[2][0] == "REVISION"
     assert rows[3][0] == "2"
     assert rows[4][:2] == ["3", "(current)"]  # the rollback renumbered revision 1
     change = "spec.containers[c].image: registry.example/agent:2 -> registry.example/agent:1"
     assert " ".join(rows[4]).endswith(change)
-    one = call("rollout", "history", "ds/agent", "--revision", "2", *flags)
+    one = call("daemonset", "history", "ds/agent", "--revision", "2", *flags)
     assert one.startswith("daemonset.apps/agent with revision #2\n")
     assert "Image:\tregistry.example/agent:2" in one
-    names = call("rollout", "history", "ds/agent", "-o", "name", *flags).splitlines()
+    names = call("daemonset", "history", "ds/agent", "-o", "name", *flags).splitlines()
     assert all(name.startswith("controllerrevision.apps/agent-") for name in names)
 
 
 def test_rollout_undo_shows_the_very_patch(call: Call, tmp_path: Path) -> None:
     flags = dump_of("daemonset-rollback", 20, tmp_path)
-    document = json.loads(call("rollout", "undo", "ds/agent", "-o", "json", *flags))
+    document = json.loads(call("daemonset", "undo", "ds/agent", "-o", "json", *flags))
     assert document["dryRun"] is True
     assert document["toRevision"] == 1
     template: dict[str, Any] = document["patch"]["spec"]["template"]
@@ -176,7 +176,7 @@ def test_rollout_undo_shows_the_very_patch(call: Call, tmp_path: Path) -> None:
         "revision 1 is renumbered to 3; the number 1 is gone",
         "3 pods to be replaced, 0 with that revision already",
     ]
-    shown = call("rollout", "undo", "ds/agent", "--to-revision", "2", *flags)
+    shown = call("daemonset", "undo", "ds/agent", "--to-revision", "2", *flags)
     assert shown == (
         "daemonset.apps/agent skipped rollback (current template already matches revision 2)"
         " (dry run)\n"
@@ -189,10 +189,10 @@ def test_rollout_undo_shows_the_very_patch(call: Call, tmp_path: Path) -> None:
         (("daemonset", "agnt"), 1, "not found; did you mean default/agent?"),
         (("daemonset", "agent", "-n", "x"), 1, "it is in namespace default: use -n"),
         (("daemonset", "--nodes", "-o", "json"), 2, "is about one set with -o json; name the set"),
-        (("rollout", "status", "deploy/agent"), 2, "write 'daemonset NAME'"),
-        (("rollout", "undo", "ds/agent", "--to-revision", "9"), 1, "find specified revision 9"),
-        (("rollout", "history", "ds/agent", "--revision", "9"), 1, "find the specified revision"),
-        (("rollout", "history", "ds/agent", "--revision", "-1"), 2, "must be a positive number"),
+        (("daemonset", "status", "deploy/agent"), 2, "unclear from 'deploy/agent'"),
+        (("daemonset", "undo", "ds/agent", "--to-revision", "9"), 1, "find specified revision 9"),
+        (("daemonset", "history", "ds/agent", "--revision", "9"), 1, "find the specified revision"),
+        (("daemonset", "history", "ds/agent", "--revision", "-1"), 2, "must be a positive number"),
     ],
 )
 def test_what_cannot_be_answered(

@@ -33,8 +33,8 @@ VERBS = [
     ("daemonset",),
     ("daemonset", "-A"),
     ("daemonset", "agent", "--nodes"),
-    ("rollout", "status", "daemonset", "agent"),
-    ("rollout", "history", "ds", "agent"),
+    ("daemonset", "status", "daemonset", "agent"),
+    ("daemonset", "history", "ds", "agent"),
 ]
 
 
@@ -81,7 +81,7 @@ async def rolled_out(served: Sandbox, revision: int, one: User | None = None) ->
 
     async def seen() -> bool:
         assert one is not None
-        rows = (await one.json("rollout", "history", "ds", "agent", *IN_TOOLS))["revisions"]
+        rows = (await one.json("daemonset", "history", "ds", "agent", *IN_TOOLS))["revisions"]
         return bool(rows and rows[-1]["revision"] == revision and rows[-1]["pods"] == 4)
 
     if one is not None:
@@ -121,15 +121,15 @@ def test_an_update_is_followed_to_its_end_and_back() -> None:
             await one.ok("daemon", "start")
             await rolled_out(served, 1, one)
             change(served, "agent:2")
-            followed = await one.run("rollout", "status", "ds", "agent", *IN_TOOLS, "-w")
+            followed = await one.run("daemonset", "status", "ds", "agent", *IN_TOOLS, "-w")
             assert (followed.code, followed.err) == (0, "")
             assert followed.out.splitlines()[-1] == 'daemon set "agent" successfully rolled out'
             await rolled_out(served, 2, one)
-            undo = await one.json("rollout", "undo", "ds", "agent", "--dry-run", *IN_TOOLS)
+            undo = await one.json("daemonset", "undo", "ds", "agent", "--dry-run", *IN_TOOLS)
             assert (undo["toRevision"], undo["dryRun"]) == (1, True)
             assert undo["effects"][1] == "4 pods to be replaced, 0 with that revision already"
             change(served, "agent:1")
-            words = ("rollout", "status", "ds", "agent", *IN_TOOLS, "-w", "-o", "json")
+            words = ("daemonset", "status", "ds", "agent", *IN_TOOLS, "-w", "-o", "json")
             decoder, text, done = json.JSONDecoder(), await one.ok(*words), []
             while text:
                 document, end = decoder.raw_decode(text)
@@ -145,7 +145,7 @@ def test_a_wait_ends_with_the_set_or_with_its_time() -> None:
     async def test() -> None:
         async with cluster(minReadySeconds=3600) as served, user(served.kubeconfig) as one:
             await one.ok("daemon", "start")
-            words = ("rollout", "status", "ds", "agent", *IN_TOOLS, "-w")
+            words = ("daemonset", "status", "ds", "agent", *IN_TOOLS, "-w")
             late = await one.run(*words, "--timeout", "1s")
             assert (late.code, late.err) == (
                 1,
@@ -165,7 +165,7 @@ def test_a_wait_ends_with_the_set_or_with_its_time() -> None:
 def test_what_cannot_be_answered() -> None:
     async def test() -> None:
         async with cluster() as served, user(served.kubeconfig) as one:
-            direct = await one.run("rollout", "status", "ds", "agent", *IN_TOOLS, "-w")
+            direct = await one.run("daemonset", "status", "ds", "agent", *IN_TOOLS, "-w")
             assert (direct.code, direct.err) == (
                 2,
                 "error: --watch: watching is the daemon's work; "
@@ -182,7 +182,7 @@ def test_what_cannot_be_answered() -> None:
             elsewhere = await one.run("daemonset", "agent", "-n", "nowhere")
             assert "it is in namespace tools: use -n" in elsewhere.err
             assert (await one.run("daemonset", "--now", "2026-01-01T00:00:00Z")).code == 2
-            timeout = await one.run("rollout", "status", "ds", "agent", "--timeout", "1s")
+            timeout = await one.run("daemonset", "status", "agent", "--watch=false", "--timeout=1s")
             assert (timeout.code, timeout.err) == (2, "error: --timeout: is for --watch\n")
 
     play(test)
@@ -210,8 +210,8 @@ async def what_is_known_without(kind: str, one: User) -> None:
     assert "cannot be read (" in counts.err, kind
     (item,) = json.loads(counts.out)["items"]
     nodes = await one.run("daemonset", "agent", "--nodes", *IN_TOOLS)
-    history = await one.run("rollout", "history", "ds", "agent", *IN_TOOLS)
-    status = await one.ok("rollout", "status", "ds", "agent", *IN_TOOLS)
+    history = await one.run("daemonset", "history", "ds", "agent", *IN_TOOLS)
+    status = await one.ok("daemonset", "status", "ds", "agent", *IN_TOOLS)
     assert status.startswith('daemon set "agent" successfully rolled out'), kind
     if kind == "controllerrevisions":
         assert (nodes.code, history.code) == (0, 1)

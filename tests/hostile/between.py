@@ -1,6 +1,6 @@
 """Somebody between our program and a sandbox: he lies, or does something just before a write.
 
-The verbs that a person runs (`drain`, `rollout undo`, `upgrade`) are processes here, on the real
+The verbs that a person runs (`drain`, `daemonset undo`, `upgrade`) are processes here, on the real
 clock. `Between` sees each request before the server does, knows what the server's store holds at
 that instant, and keeps what a judge says of a write as it arrives.
 """

@@ -1,4 +1,4 @@
-"""Rows of the battery for what a person runs: `drain` and `rollout undo` with somebody between.
+"""Rows of the battery for what a person runs: `drain` and `daemonset undo` with somebody between.
 
 The judge stands in the server: it sees each write as it arrives, and what the store holds then.
 """
@@ -156,7 +156,7 @@ def test_a_budget_that_changes_in_mid_drain_is_kept_and_waited_for(
 # rollout undo
 
 SETS = [KUBE_SYSTEM, DAEMON_SET, revision(1), revision(2)]
-UNDO = ("rollout", "undo", "ds/agent", "-n", "tools", "--yes")
+UNDO = ("daemonset", "undo", "ds/agent", "-n", "tools", "--yes")
 KEY = ("tools", "agent")
 
 

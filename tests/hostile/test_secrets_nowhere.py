@@ -67,7 +67,7 @@ DRAIN = ["--force", "--ignore-daemonsets", "--delete-emptydir-data"]
         ["audit", "-o", "json"],
         ["budgets", "-o", "json"],
         ["daemonset", "agent", "-o", "json"],
-        ["rollout", "history", "ds", "agent", "-n", "default", "-o", "json"],
+        ["daemonset", "history", "ds", "agent", "-n", "default", "-o", "json"],
         ["repair", "-o", "json"],
         ["diverge", "-o", "json"],
         *(["what-if", "lose", "node", "a", "-o", o] for o in ("json", "html", "timeline")),

@@ -174,7 +174,7 @@ LIVE_VERBS = [
     "upgrade status",
     "budgets",
     "daemonset -A",
-    "rollout status daemonset x",
+    "daemonset status daemonset x",
     "replay",
     "audit",
     "repair --yes",

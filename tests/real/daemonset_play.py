@@ -194,7 +194,7 @@ class RealPlay:
 
     def _happen(self, story: _Story, event: Json, seen: Seen) -> None:
         if "undo" in event:
-            words = ("rollout", "undo", f"daemonset/{SET}", "-n", story.name)
+            words = ("daemonset", "undo", f"daemonset/{SET}", "-n", story.name)
             said = self._plane.kubectl(*words, f"--to-revision={event['undo']}")
             story.said.append(said.removeprefix(f"daemonset.apps/{SET} ").strip())
             return
@@ -305,7 +305,7 @@ def _seen(done: Run, name: str) -> Seen:
 
 
 def _undone(done: Run, name: str, number: int) -> tuple[Json, str]:
-    """Our own `rollout undo`: the event that has its effect, and what it says."""
+    """Our own `daemonset undo`: the event that has its effect, and what it says."""
     daemon_set = done.cluster.get("DaemonSet", (name, SET))
     assert isinstance(daemon_set, DaemonSet)
     revisions = [r for r in done.cluster.all("ControllerRevision") if r.namespace == name]

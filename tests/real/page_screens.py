@@ -25,9 +25,9 @@ from tests.real.shell_screens import put_sessions
 
 FLAGS: Final = ("node-monitor-period=1s", "node-monitor-grace-period=10s", "node-eviction-rate=0.5")
 SCREENS: Final = {
-    "rollout": "rollout status ds agent",
-    "rollout-w": "rollout status ds agent -w",
-    "undo-shown": "rollout undo ds agent --dry-run=client",
+    "rollout": "daemonset status ds agent",
+    "rollout-w": "daemonset status ds agent -w",
+    "undo-shown": "daemonset undo ds agent --dry-run=client",
     "set-changes": "changes",
     "agrees": "diverge",
     "status-w": "status -w",
@@ -38,7 +38,7 @@ SCREENS: Final = {
     "replay": "replay --since 90s",
     "stalled": "diverge",
     "drain": "drain a1 --ignore-daemonsets --yes",
-    "undo": "rollout undo ds/agent --yes",
+    "undo": "daemonset undo ds/agent --yes",
 }
 """What is typed for each screen, in the story's order."""
 

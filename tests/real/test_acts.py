@@ -1,4 +1,4 @@
-"""One-off acts on a real API server: `repair` mends, `rollout undo` equals kubectl's."""
+"""One-off acts on a real API server: `repair` mends, `daemonset undo` equals kubectl's."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_rollout_undo_equals_kubectls(plane: ControlPlane, words: tuple[str, ...
             observed(plane, name, number)
     theirs, mine = names
     plane.kubectl("rollout", "undo", f"daemonset/{theirs}", *words)
-    done = ours(plane, "rollout", "undo", f"daemonset/{mine}", *words, "--yes")
+    done = ours(plane, "daemonset", "undo", f"daemonset/{mine}", *words, "--yes")
     assert done.code == 0, done.err
     assert comparable(plane, mine) == comparable(plane, theirs)
     managers = {m["manager"] for m in plane.api.get(f"{SETS}/{mine}")["metadata"]["managedFields"]}

@@ -77,7 +77,7 @@ async def story(plane: ControlPlane, one: User) -> None:
         await until(over)
     for name in STRATEGIES:
         await asyncio.to_thread(plane.kubectl, "rollout", "undo", f"daemonset/{name}")
-    followed = await one.run("rollout", "status", "ds", "plain", "-w", "--timeout", f"{SECONDS}s")
+    followed = await one.run("daemonset", "status", "ds", "plain", "-w", "--timeout", f"{SECONDS}s")
     assert followed.out.splitlines()[-1] == 'daemon set "plain" successfully rolled out', followed
     await until(over)
 

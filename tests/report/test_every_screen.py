@@ -57,7 +57,7 @@ def verbs(node_name: str, pod_name: str, namespace: str) -> list[list[str]]:
         *(["audit", *more] for more in ([], ["-o", "wide"])),
         ["repair"],
         *(["upgrade", "plan", node_name, "--nothing", *more] for more in ([], ["-o", "wide"])),
-        ["rollout", "status", "daemonset", "no-such-set"],
+        ["daemonset", "status", "daemonset", "no-such-set"],
     ]
 
 

@@ -156,7 +156,7 @@ def test_daemonset_and_rollout_explain_why_it_hangs(
     path = tmp_path / "dump.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     flags = ["-f", str(path), "--now", format_time(done.end_ns)]
-    assert cli.main(["rollout", "status", "daemonset", "agent", *flags]) == 0
+    assert cli.main(["daemonset", "status", "daemonset", "agent", *flags]) == 0
     shown = capsys.readouterr().out
     assert "waits: 1 of maxUnavailable 1 in use: by n1" in shown
     assert "not scheduled: n1 has 0.2 of cpu left and is asked for 0.5" in shown

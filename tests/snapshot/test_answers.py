@@ -147,7 +147,7 @@ def test_planted_secrets_change_no_answer_but_their_own_words(said: Answers) -> 
     kept = redacted(documents, redaction)
     after = said.of(kept)
     assert "s3cr3t-env" in memory.texts.values()
-    assert any("s3cr3t-env" in text for text in before.values())  # `rollout history` tells it
+    assert any("s3cr3t-env" in text for text in before.values())  # `daemonset history` tells it
     assert not [secret for secret in SECRETS if secret in json.dumps(kept)]
     assert not [secret for secret in SECRETS if any(secret in text for text in after.values())]
     assert not differences(before, {k: memory.undone(text) for k, text in after.items()})

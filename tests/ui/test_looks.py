@@ -72,7 +72,7 @@ def works(now_s: float) -> list[WorkInProgress]:
     return [
         WorkInProgress(
             *("DaemonSet", "agent", 3, 6, "3 of 6 pods are of the newest template"),
-            *("kubectl nodelife rollout status daemonset/agent -n kube-system", "kube-system"),
+            *("kubectl nodelife daemonset status daemonset/agent -n kube-system", "kube-system"),
             *(now_s - 60, (now_s + 30, now_s + 60), (now_s + 40, now_s + 90)),
         ),
         WorkInProgress(

@@ -53,7 +53,7 @@ def test_print_url_prints_the_address_and_nothing_else() -> None:
     async def test() -> None:
         async with sandbox() as served, user(served.kubeconfig) as one:
             one.environ["SSH_CONNECTION"] = "1.2.3.4 5 6.7.8.9 22"
-            for words in ((), ("--no-open",), ("--read-only-token",), ("--verbose",)):
+            for words in ((), ("--no-open",), ("--read-only-token",), ("-v", "1")):
                 said = await one.run("ui", "--print-url", *words)
                 assert said.code == 0, said
                 assert re.fullmatch(r"http://127\.0\.0\.1:\d+/#token=[\w-]{43}\n", said.out), said

@@ -31,6 +31,13 @@ def acts(words: str) -> list[Act]:
         pytest.param(
             "lose nodes -l topology.kubernetes.io/zone=b", ["lose nodes: b1 b2 b3"], id="a-selector"
         ),
+        pytest.param("lose a1", ["lose node: a1"], id="a-name-is-a-node"),
+        pytest.param("lose node/a1 node/b2", ["lose node: a1 b2"], id="kind-and-name"),
+        pytest.param("lose zone/a", ["lose zone: a1 a2 a3"], id="a-zone-in-one-word"),
+        pytest.param("taint node/a1 k:NoExecute", ["taint: a1"], id="a-taint-of-kind-and-name"),
+        pytest.param("untaint a1 example.com/key", ["untaint: a1"], id="a-key-with-a-prefix"),
+        pytest.param("delete pod/default/web-0", ["delete pod:"], id="a-pod-in-one-word"),
+        pytest.param("delete node/a1", ["delete node: a1"], id="a-deleted-node"),
         pytest.param("lose zone a b", ["lose zone: a1 a2 a3 b1 b2 b3"], id="two-zones"),
         pytest.param("lose link", ["lose link: a1 a2 a3 b1 b2 b3"], id="the-link-of-all"),
         pytest.param(
@@ -64,7 +71,9 @@ def test_what_is_understood(words: str, expected: list[str]) -> None:
         ("lose node a9", 'nodes "a9" not found; known: a1, a2'),
         ("lose zone q", "zone: no zone 'q'; known: a, b"),
         ("lose nodes -l rack=r7", "--selector rack=r7: no node of 6 matches; check the labels"),
-        ("lose a1", "lose: give node or zone, and names; such as: kubectl nodelife what-if lose"),
+        ("lose", "lose: names nothing; such as: kubectl nodelife what-if lose"),
+        ("lose pod/a1", "which object is meant is unclear from 'pod/a1'; write node/NAME or zone"),
+        ("lose node/a1 zone/b", "nodes and zones stand together; write an act for each"),
         ("lose node a1 --for soon", "--for: 'soon' is no such duration; write 90s, 10m or 2h"),
         ("lose node a1 --at", "--at: lacks its value"),
         (
@@ -82,7 +91,8 @@ def test_what_is_understood(words: str, expected: list[str]) -> None:
         ),
         ("--and lose node a1", "--and: stands between two acts"),
         ("taint node a1", "taint: give nodes and taints; such as: kubectl nodelife what-if taint"),
-        ("delete pod web-9", 'pods "web-9" not found; write it as NAMESPACE/NAME'),
+        ("delete pod web-9", 'pods "default/web-9" not found; write NAMESPACE/NAME'),
+        ("delete pod", "delete: names nothing; such as: kubectl nodelife what-if delete"),
     ],
 )
 def test_what_is_not_understood_gets_one_line(words: str, line: str) -> None:

@@ -26,7 +26,7 @@ def ask(capsys: Capture) -> Ask:
 
 
 def status(ask: Ask, folder: str, name: str, dump: str, *more: str) -> Any:
-    return ask(folder, "rollout", "status", f"ds/{name}", *more, "-o", "json", dump=dump).document
+    return ask(folder, "daemonset", "status", f"ds/{name}", *more, "-o", "json", dump=dump).document
 
 
 def test_three_broken_updates(ask: Ask) -> None:
@@ -36,7 +36,7 @@ def test_three_broken_updates(ask: Ask) -> None:
     later = status(ask, BROKEN, "agent", "hour-later.json")
     assert (later["verdict"], later["node"], later["pod"]) == ("never", "a1", "agent-dq862")
     assert later["estimate"] is None and later["budgetUsedBy"][0]["stuck"]
-    shown = ask(BROKEN, "rollout", "status", "ds/agent", dump="hour-later.json").out
+    shown = ask(BROKEN, "daemonset", "status", "ds/agent", dump="hour-later.json").out
     assert "never: agent-dq862 (new revision) on a1 has not been Ready for 60m" in shown
     assert "similar pods needed 2s; it uses up maxUnavailable 1" in shown and "about" not in shown
 
@@ -103,13 +103,13 @@ def test_an_update_that_takes_a_pod_for_good(ask: Ask) -> None:
 
 def test_two_revisions_of_one_template(ask: Ask) -> None:
     """kubernetes#111280: all pods are relabelled, and none is replaced."""
-    undo = ("rollout", "undo", "ds/agent", "--to-revision", "1", "--dry-run")
+    undo = ("daemonset", "undo", "ds/agent", "--to-revision", "1", "--dry-run")
     follows = ask(TWICE, *undo, "-o", "json", dump="before.json").document["follows"]
     assert (follows["replaced"], follows["relabelled"], follows["kept"]) == (0, 3, 0)
     assert follows["revisionsDeleted"] == ["agent-744475444"]
     shown = ask(TWICE, *undo, dump="before.json").out
     assert "agent-restored and agent-744475444 hold the same template" in shown
     odd = "3 pods run registry.example/app:2, and revision 3, whose hash they carry, holds"
-    assert odd in ask(TWICE, "rollout", "status", "ds/agent", dump="cluster.json").out
+    assert odd in ask(TWICE, "daemonset", "status", "ds/agent", dump="cluster.json").out
     assert odd in ask(TWICE, "daemonset", "agent", "--nodes", dump="cluster.json").out
     assert odd not in ask(TWICE, "daemonset", "agent", "--nodes", dump="before.json").out

@@ -1,4 +1,4 @@
-"""Answers `daemonset` and `rollout`: counts, truth table, rollout status, history and undo.
+"""Answers `daemonset`: counts, truth table, rollout status, history and undo.
 
 The work is done in a thread, on immutable objects, so that the daemon's loop goes on.
 """
@@ -219,7 +219,7 @@ def _undo(look: DaemonSetsView, question: SetQuestion) -> Response:
 
 
 def undo_of(look: DaemonSetsView, question: SetQuestion) -> UndoOutlook:
-    """Going back, as `rollout undo` shows it. Raises Failed."""
+    """Going back, as `daemonset undo` shows it. Raises Failed."""
     view = _view_with_revisions(look, question)
     try:
         return undo_outlook(view, question.revision)
@@ -237,7 +237,7 @@ _ANSWERS: Final[dict[str, Callable[[DaemonSetsView, SetQuestion], Response]]] = 
 
 
 async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncIterator[Response]:
-    """`rollout status` each time that there is something else to say, until the update is over."""
+    """`daemonset status` each time that there is something to say, until the update is over."""
     import asyncio
 
     question, timeout_seconds = _question_of(query), float(word(query, "timeout") or 0)

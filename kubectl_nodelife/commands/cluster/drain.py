@@ -16,6 +16,7 @@ from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.kinds import find_resource
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.selectors import matches, parse_selector
+from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.workloads.force_advice import release_of
 
@@ -157,11 +158,11 @@ def choose_nodes(
         remedy = "give node names, or --selector, or --all, and only one of them"
         raise BadInput("USAGE: drain NODE [flags]: which nodes?", remedy=remedy)
     if nodes:
-        names = [name.removeprefix("node/").removeprefix("nodes/") for name in nodes]
+        names = parse_names(nodes)
         for name in names:
             if name not in snapshot.nodes:
                 raise NotFound("nodes", name, among=snapshot.nodes)
-        return list(dict.fromkeys(names))
+        return names
     try:
         wanted = parse_selector(selector or "")
     except ValueError as error:

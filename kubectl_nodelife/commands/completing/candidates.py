@@ -16,6 +16,7 @@ import click
 from click.shell_completion import CompletionItem, _resolve_context, _resolve_incomplete
 
 from kubectl_nodelife.commands.flags import Connection
+from kubectl_nodelife.commands.groups import DefaultGroup
 from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.wellknown import LABEL_ZONE
 
@@ -69,8 +70,7 @@ _METAVAR_SOURCES: Final[Mapping[str, Source]] = {
     "[POD...]": lambda ctx, word: _without_given(ctx, "pods", _pods(ctx, word)),
     "[NAME]": lambda ctx, word: _sets(ctx, word),
     "NS": lambda ctx, word: _ask(_connection(ctx), "namespaces", word),
-    "KIND NAME": lambda ctx, word: _subject(ctx, word, ("node", "pod")),
-    "[node NAME | pod NAME]": lambda ctx, word: _subject(ctx, word, ("node", "pod")),
+    "[NODE | pod NAME]": lambda ctx, word: _node_or_pod(ctx, word),
     "KIND NAME...": lambda ctx, word: _subject(ctx, word, _EXPLAINED),
     "daemonset NAME": lambda ctx, word: _subject(ctx, word, ("daemonset",)),
 }
@@ -99,6 +99,8 @@ def candidates(command: click.Command, before: list[str], word: str) -> tuple[li
     found: list[Candidate] = []
     if not isinstance(subject, click.Parameter):
         found = _items(subject.shell_complete(ctx, rest))
+        if isinstance(subject, DefaultGroup) and not of_help and not rest.startswith("-"):
+            found += _values(ctx, subject.commands[subject.default].params[0], rest)[1]
     elif not of_help:
         directive, found = _values(ctx, subject, rest)
     fitting = [(value, description) for value, description in found if value.startswith(rest)]
@@ -161,6 +163,12 @@ def _subject(ctx: click.Context, word: str, kinds: tuple[str, ...]) -> Iterable[
         return []
     source = {"node": _nodes, "pod": _pods, "daemonset": _sets}.get(given[0])
     return source(ctx, word) if source is not None else []
+
+
+def _node_or_pod(ctx: click.Context, word: str) -> Iterable[Candidate]:
+    """The kinds and the nodes, of which the name alone is enough; then the name of one."""
+    found = list(_subject(ctx, word, ("node", "pod")))
+    return found if ctx.params.get("subject") else [*found, *_nodes(ctx, word)]
 
 
 def _acts(ctx: click.Context, word: str) -> Iterable[Candidate]:

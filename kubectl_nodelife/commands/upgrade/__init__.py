@@ -15,43 +15,25 @@ from kubectl_nodelife.commands.groups import LazyGroup
 
 VERBS: Final[dict[str, tuple[str, str]]] = {
     "preview": (
-        "kubectl_nodelife.commands.upgrade.preview:preview",
+        "preview:preview",
         "Say what a newer release of Kubernetes changes for this cluster's nodes.",
     ),
     "plan": (
-        "kubectl_nodelife.commands.upgrade.start:plan",
+        "start:plan",
         "Show what an upgrade would do, how long it takes, and how low the cluster gets.",
     ),
-    "start": (
-        "kubectl_nodelife.commands.upgrade.start:start",
-        "Show the plan, ask, and lead the run to its end.",
-    ),
-    "status": (
-        "kubectl_nodelife.commands.upgrade.status:status",
-        "Show a run: leader, gates, each node's state and why.",
-    ),
-    "pause": (
-        "kubectl_nodelife.commands.upgrade.orders:pause",
-        "Pause a run: nothing more is taken out of service.",
-    ),
-    "resume": (
-        "kubectl_nodelife.commands.upgrade.orders:resume",
-        "End a pause, and lead the run if it has no leader.",
-    ),
-    "abort": ("kubectl_nodelife.commands.upgrade.orders:abort", "End a run in good order."),
-    "prove": (
-        "kubectl_nodelife.commands.upgrade.start:prove",
-        "Prove that nodes are usable, as they are.",
-    ),
-    "clean": (
-        "kubectl_nodelife.commands.upgrade.orders:clean",
-        "Take off what runs have left behind.",
-    ),
+    "start": ("start:start", "Show the plan, ask, and lead the run to its end."),
+    "status": ("status:status", "Show a run: leader, gates, each node's state and why."),
+    "pause": ("orders:pause", "Pause a run: nothing more is taken out of service."),
+    "resume": ("orders:resume", "End a pause, and lead the run if it has no leader."),
+    "abort": ("orders:abort", "End a run in good order."),
+    "prove": ("start:prove", "Prove that nodes are usable, as they are."),
+    "clean": ("orders:clean", "Take off what runs have left behind."),
 }
 """Verb -> where its click command is, and its line in --help. The order is the one of --help."""
 
 
-@click.group(cls=LazyGroup, verbs=VERBS)
+@click.group(cls=LazyGroup, groups={"Commands": VERBS}, folder=__name__)
 @connection_flags
 def upgrade(connection: Connection) -> None:
     """Take nodes out of service, have something done to them, prove them, and give them back.

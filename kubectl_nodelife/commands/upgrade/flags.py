@@ -20,6 +20,7 @@ from kubectl_nodelife.commands.cluster.file_size import read_named
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.controllers.upgrade.policy import NodeWork, UpgradePolicy, WorkMode
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.subjects import parse_names
 
 _NO_COMMAND: Final = "\0"
 
@@ -133,7 +134,7 @@ def given_mapping(given: Mapping[str, Any], connection: Connection) -> dict[str,
             mapping[flag.field] = value.split(",") if flag.kind == "names" else value
     mapping |= _canary(mapping.get("canary"))
     if given["nodes"]:
-        mapping["nodes"] = list(given["nodes"])
+        mapping["nodes"] = parse_names(given["nodes"])
     if given["selector"]:
         mapping["selector"] = given["selector"]
     if connection.namespace:

@@ -31,6 +31,7 @@ from kubectl_nodelife.commands.upgrade.run import (
 )
 from kubectl_nodelife.commands.writing import ActFlags, is_confirmed, run_interruptible
 from kubectl_nodelife.errors import EXIT_FAILED, BadInput, NotFound, Refused
+from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def resume(
 
 
 def _names(given: Iterable[str]) -> tuple[str, ...]:
-    return tuple(name for text in given for name in text.split(",") if name)
+    return tuple(parse_names([name for text in given for name in text.split(",") if name]))
 
 
 def go_on(

@@ -9,6 +9,7 @@ import click
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.commands.upgrade.run import lease_namespace_flag, read_run
 from kubectl_nodelife.errors import EXIT_NO
+from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
@@ -62,9 +63,10 @@ def status(
 
     follower: StatusFollower | None = None
     before: object = None
+    names = parse_names(nodes)
     while True:
         found = asyncio.run(read_run(connection, lease_namespace))
-        answer = upgrade_status(found.nodes, found.lease, found.now_ns, found.source, nodes)
+        answer = upgrade_status(found.nodes, found.lease, found.now_ns, found.source, names)
         if follower is None:
             follower = StatusFollower(answer, wide=output.format == "wide")
             for warning in (*found.warnings, *answer["warnings"]):

@@ -189,7 +189,7 @@ class RaiseCollisionCount(ObjectAction, frozen=True, kw_only=True, gc=False):
 class RollBackDaemonSet(ObjectAction, frozen=True, kw_only=True, gc=False):
     """PATCH of a DaemonSet with the data of one of its revisions (`DaemonSetRollbacker`).
 
-    A person orders it (`rollout undo`), under the version of the set that was judged.
+    A person orders it (`daemonset undo`), under the version of the set that was judged.
     """
 
     detail_fields: ClassVar[tuple[str, ...]] = ("revision",)

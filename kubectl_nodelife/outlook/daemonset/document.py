@@ -1,4 +1,4 @@
-"""`daemonset` and `rollout`: sets' counts, a set's truth table, its update and its revisions.
+"""`daemonset`: sets' counts, a set's truth table, its update and its revisions.
 
 Each as a document of its own kind.
 """
@@ -127,7 +127,7 @@ def history_document(
 def rollback_document(
     outlook: UndoOutlook, source: Source, *, dry_run: bool = True
 ) -> dict[str, Any]:
-    """The DaemonSetRollback: the patch that `rollout undo` sends, and its effects."""
+    """The DaemonSetRollback: the patch that `daemonset undo` sends, and its effects."""
     daemon_set = outlook.view.daemon_set
     return document(
         "DaemonSetRollback",

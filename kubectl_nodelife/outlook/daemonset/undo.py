@@ -1,4 +1,4 @@
-"""What `rollout undo` does to a DaemonSet: the patch, and what its controller makes of it.
+"""What `daemonset undo` does to a DaemonSet: the patch, and what its controller makes of it.
 
 What follows is read off a play of the set's own controller on the patched set, up to the end of its
 first sync: pods that it relabels run on as they are (kubernetes#111280), the others are replaced.

@@ -20,6 +20,14 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.selectors import matches, parse_selector
+from kubectl_nodelife.kube.subjects import (
+    NODE,
+    POD,
+    ZONE,
+    kind_of,
+    parse_names,
+    parse_subjects,
+)
 from kubectl_nodelife.kube.times import SECOND_NS, parse_duration
 from kubectl_nodelife.sim.events import read_events
 from kubectl_nodelife.sim.fields import FieldPath
@@ -240,7 +248,7 @@ class _Resolver:
         targets = words.targets[1:] if link else words.targets
         of_all = link and not targets and _selector(words) is None
         if of_all:
-            targets = ["node", *sorted(self._cluster.nodes)]
+            targets = sorted(self._cluster.nodes)
         kind, nodes = self._group("lose link" if link else "lose", targets, words)
         lose: dict[str, Any] = {"nodes": nodes}
         if link:
@@ -250,14 +258,14 @@ class _Resolver:
         if of_all:
             return _made("lose link", [], nodes, words, {"lose": lose}, for_ns)
         name = f"lose link {kind}" if link else f"lose {kind}"
-        return _made(name, targets[1:], nodes, words, {"lose": lose}, for_ns)
+        return _made(name, _kind_and_names(targets)[1], nodes, words, {"lose": lose}, for_ns)
 
     def _taint(self, words: _Words) -> Act:
         taints = [target for target in words.targets if ":" in target or "=" in target]
         names = [target for target in words.targets if target not in taints]
         if not taints or (not names and _selector(words) is None):
             raise BadInput("give nodes and taints", on="taint", remedy=_example("taint"))
-        _, nodes = self._group("taint", _as_nodes(names), words)
+        _, nodes = self._group("taint", names, words)
         return _made("taint", taints, nodes, words, {"taint": {"nodes": nodes, "add": taints}})
 
     def _untaint(self, words: _Words) -> Act:
@@ -269,13 +277,13 @@ class _Resolver:
         return _made("untaint", taints, nodes, words, {"taint": {"nodes": nodes, "remove": taints}})
 
     def _cordon(self, words: _Words) -> Act:
-        _, nodes = self._group(words.verb, _as_nodes(words.targets), words)
+        _, nodes = self._group(words.verb, words.targets, words)
         return _made(words.verb, nodes, nodes, words, {words.verb: {"nodes": nodes}})
 
     _uncordon = _cordon
 
     def _drain(self, words: _Words) -> Act:
-        _, nodes = self._group("drain", _as_nodes(words.targets), words, tuple(_DRAIN_OPTIONS))
+        _, nodes = self._group("drain", words.targets, words, tuple(_DRAIN_OPTIONS))
         drain: dict[str, Any] = {"nodes": nodes}
         for name, value in words.options.items():
             if name in _DRAIN_SWITCHES:
@@ -285,21 +293,21 @@ class _Resolver:
         return _made("drain", nodes, nodes, words, {"drain": drain})
 
     def _delete(self, words: _Words) -> Act:
-        kind, targets = (words.targets or [""])[0], words.targets[1:]
-        if kind in ("node", "nodes"):
+        first = (words.targets or [""])[0]
+        if kind_of(first.partition("/")[0]) != POD:
             _, nodes = self._group("delete", words.targets, words)
             lost = {"lose": {"nodes": nodes}}
             gone = [{"delete": {"kind": "Node", "name": name}} for name in nodes]
-            return _made("delete node", targets, nodes, words, lost, more=gone)
-        if kind not in ("pod", "pods") or not targets:
-            raise BadInput("give node or pod, and names", on="delete", remedy=_example("delete"))
-        events = []
-        for target in targets:
-            namespace, slash, name = target.partition("/")
-            key = (namespace, name) if slash else ("default", target)
+            return _made("delete node", nodes, nodes, words, lost, more=gone)
+        named = words.targets if words.targets[1:] or "/" in first else []
+        events, targets = list[dict[str, Any]](), list[str]()
+        for _, namespace, name in parse_subjects(named, (POD,), POD):
+            key = (namespace or "default", name)
+            targets.append("/".join(key))
             if key not in self._cluster.pods:
-                raise BadInput(f'pods "{target}" not found', remedy="write it as NAMESPACE/NAME")
+                raise BadInput(f'pods "{targets[-1]}" not found', remedy="write NAMESPACE/NAME")
             events.append({"delete": {"kind": "Pod", "namespace": key[0], "name": key[1]}})
+        _needed("delete", targets)
         return _made("delete pod", targets, [], words, events[0], more=events[1:])
 
     def _set(self, words: _Words) -> Act:
@@ -336,11 +344,9 @@ class _Resolver:
         for name in words.options:
             if name not in known:
                 raise BadInput(f"is not known by {verb}", on=name, remedy=_example(verb))
-        kind, names = (targets or [""])[0], list(targets[1:])
-        if kind in ("zone", "zones"):
+        kind, names = _kind_and_names(targets)
+        if kind == ZONE:
             return "zone", [node for zone in _needed(verb, names) for node in self.of_zone(zone)]
-        if kind not in ("node", "nodes"):
-            raise BadInput("give node or zone, and names", on=verb, remedy=_example(verb))
         if (selector := _selector(words)) is not None:
             if names:
                 raise BadInput("give names or a selector, not both", on="--selector")
@@ -348,14 +354,13 @@ class _Resolver:
         return "node", self._named(_needed(verb, names))
 
     def _named(self, names: Sequence[str]) -> list[str]:
-        found = [name.removeprefix("node/") for name in names]
-        for name in found:
+        for name in names:
             if name not in self._cluster.nodes:
                 near = get_close_matches(name, self._cluster.nodes, 1)
                 raise BadInput(
                     f'nodes "{name}" not found', remedy=_meant(near, self._cluster.nodes)
                 )
-        return list(dict.fromkeys(found))
+        return list(names)
 
     def of_zone(self, zone: str) -> list[str]:
         """A zone by its name, or by the part behind its region."""
@@ -429,10 +434,15 @@ def _selector(words: _Words) -> str | None:
     return words.options.get("-l", words.options.get("--selector"))
 
 
-def _as_nodes(targets: Sequence[str]) -> list[str]:
-    """With the word `node` in front, which may be left away."""
-    has_kind = targets[:1] and targets[0] in ("node", "nodes", "zone", "zones")
-    return list(targets) if has_kind else ["node", *targets]
+def _kind_and_names(targets: Sequence[str]) -> tuple[str, list[str]]:
+    """(Node or Zone, names) of `NAME...`, `node/NAME...`, `zone NAME...`. Raises BadInput."""
+    if len(targets) == 1 and kind_of(targets[0]) in (NODE, ZONE):  # and -l, or nothing
+        return NODE, []
+    named = parse_subjects(targets, (NODE, ZONE), NODE)
+    kinds = {subject.kind for subject in named} or {NODE}
+    if len(kinds) > 1:
+        raise BadInput("nodes and zones stand together", remedy="write an act for each")
+    return kinds.pop(), [subject.name for subject in named]
 
 
 def _names_and_taints(words: _Words) -> tuple[list[str], list[str]]:
@@ -440,12 +450,17 @@ def _names_and_taints(words: _Words) -> tuple[list[str], list[str]]:
     for name in words.options:
         if name != "--at":
             raise BadInput(f"is not known by {words.verb}", on=name, remedy=_example(words.verb))
-    targets = words.targets[1:] if words.targets[:1] in (["node"], ["nodes"]) else words.targets
-    taints = [target for target in targets if ":" in target or "=" in target]
-    names = [target for target in targets if target not in taints]
+    taints = [target for target in words.targets if _is_taint(target)]
+    names = parse_names([target for target in words.targets if target not in taints])
     if not names:
         raise BadInput("give nodes and taints", on=words.verb, remedy=_example(words.verb))
     return names, taints
+
+
+def _is_taint(word: str) -> bool:
+    """True for `KEY=VALUE`, `KEY:EFFECT` and for a key with a prefix; another key may be a name."""
+    first, slash, _ = word.partition("/")
+    return ":" in word or "=" in word or bool(slash and kind_of(first) is None)
 
 
 def _needed(verb: str, names: list[str]) -> list[str]:

@@ -1,0 +1,109 @@
+"""Which objects the words of a command line mean, in kubectl's ways of naming them.
+
+An object is `NAME`, `KIND/NAME` or `KIND NAME...`, and one of a namespace also
+`KIND/NAMESPACE/NAME`. A kind goes by the names under which kubectl knows its resource: singular,
+plural, short, and with its group (`daemonsets.apps`). All verbs read their arguments here, so that
+what one of them takes the others take as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from kubectl_nodelife.errors import BadInput
+
+NODE: Final = "Node"
+POD: Final = "Pod"
+DAEMON_SET: Final = "DaemonSet"
+BUDGET: Final = "PodDisruptionBudget"
+ZONE: Final = "Zone"
+
+_SPELLINGS: Final = {
+    NODE: ("node", "nodes", "no"),
+    POD: ("pod", "pods", "po"),
+    DAEMON_SET: ("daemonset", "daemonsets", "ds", "daemonset.apps", "daemonsets.apps"),
+    BUDGET: (
+        "budget",
+        "budgets",
+        "pdb",
+        "poddisruptionbudget",
+        "poddisruptionbudgets",
+        "poddisruptionbudget.policy",
+        "poddisruptionbudgets.policy",
+    ),
+    ZONE: ("zone", "zones"),
+}
+_KIND_OF: Final = {word: kind for kind, words in _SPELLINGS.items() for word in words}
+_WITHOUT_NAMESPACE: Final = frozenset({NODE, ZONE})
+
+
+class Subject(NamedTuple):
+    """An object that is meant. `namespace`: "" where none is given, or the kind has none."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+def kind_of(word: str) -> str | None:
+    """The kind that a word names, in any of kubectl's spellings; None if it names none."""
+    return _KIND_OF.get(word.lower())
+
+
+def parse_subjects(words: Sequence[str], kinds: Sequence[str], default: str = "") -> list[Subject]:
+    """The objects that the words name, each once, in their order.
+
+    `kinds`: those that may be named; `default`: the kind of a name alone, "" where a kind has to
+    be given. Raises BadInput.
+    """
+    kind = kind_of(words[0]) if len(words) > 1 else None
+    if kind is None:
+        return list(dict.fromkeys(_subject(word, kinds, default) for word in words))
+    if kind not in kinds:
+        raise _unclear(" ".join(words[:2]), kinds)
+    # A slash behind a kind that was said parts a namespace from a name.
+    spelled = [
+        word if kind_of(word.partition("/")[0]) == kind else f"{kind}/{word}" for word in words[1:]
+    ]
+    return list(dict.fromkeys(_subject(word, kinds, kind) for word in spelled))
+
+
+def parse_subject(words: Sequence[str], kinds: Sequence[str], default: str = "") -> Subject:
+    """The one object that the words name. Raises BadInput, also where they name several."""
+    named = parse_subjects(words, kinds, default)
+    if len(named) != 1:
+        raise _unclear(" ".join(words) or "nothing", kinds)
+    return named[0]
+
+
+def parse_names(words: Sequence[str], kind: str = NODE) -> list[str]:
+    """The names of objects of one kind that has no namespace, each once. Raises BadInput."""
+    return [each.name for each in parse_subjects(words, (kind,), kind)]
+
+
+def _subject(word: str, kinds: Sequence[str], default: str) -> Subject:
+    first, slash, name = word.partition("/")
+    kind, name = (kind_of(first), name) if slash else (default, word)
+    namespace = ""
+    # A zone's name has slashes of its own, such as us-east/us-east-1a.
+    if kind != ZONE and "/" in name:
+        namespace, _, name = name.partition("/")
+        if kind in _WITHOUT_NAMESPACE or not namespace or "/" in name:
+            raise _unclear(word, kinds)
+    if kind not in kinds or not name:
+        raise _unclear(word, kinds)
+    return Subject(kind, namespace, name)
+
+
+def _unclear(given: str, kinds: Sequence[str]) -> BadInput:
+    ways = [
+        f"{_SPELLINGS[kind][0]}/NAME"
+        if kind in _WITHOUT_NAMESPACE
+        # The namespace may come with -n as well.
+        else f"{_SPELLINGS[kind][0]}/NAMESPACE/NAME"
+        for kind in kinds
+    ]
+    return BadInput(
+        f"which object is meant is unclear from {given!r}", remedy=f"write {' or '.join(ways)}"
+    )
