@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SECOND_NS = 1_000_000_000
 
 
-_subject = click.argument("subject", nargs=-1, metavar="NAME")
+_subject = click.argument("subject", nargs=-1, metavar="DAEMONSET")
 
 
 @click.group(cls=DefaultGroup, default="show")
@@ -54,7 +54,7 @@ def daemonset(connection: Connection) -> None:
 
 
 @daemonset.command("show", short_help="Its counts, what is odd, and each node's rule.")
-@click.argument("subject", nargs=-1, metavar="[NAME]")
+@click.argument("subject", nargs=-1, metavar="[DAEMONSET]")
 @click.option("--nodes", "per_node", is_flag=True, help="Each node with the rule that decides.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="The sets of all namespaces.")
 @output_flags()

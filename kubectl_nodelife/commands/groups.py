@@ -136,7 +136,7 @@ class DefaultGroup(SpellingGroup):
     """
 
     def __init__(self, *args: Any, default: str, **kwargs: Any) -> None:
-        super().__init__(*args, no_args_is_help=False, **kwargs)
+        super().__init__(*args, **{"no_args_is_help": False, **kwargs})
         self.default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -85,8 +86,7 @@ def repair(
     not_for_dumps(where.filename, act)
     where.check()
     namespace = namespace_of(where, all_namespaces)
-    named = parse_subjects(pods, (POD,), POD)
-    wanted = {(pod.namespace or namespace or "default", pod.name) for pod in named}
+    wanted = wanted_pods(pods, namespace)
     then = earlier(where, None if wanted else namespace, before, wait)
     seen = Audited.look(where, None if wanted else namespace)
     seen.warn()
@@ -100,6 +100,12 @@ def repair(
         return 0
     show = terminal.write if output.format in ("table", "wide") else terminal.note
     return send_repairs(steps, where.connection, act, show)
+
+
+def wanted_pods(words: Sequence[str], namespace: str | None) -> set[Key]:
+    """(namespace, name) of each pod that is named. Raises BadInput."""
+    named = parse_subjects(words, (POD,), POD)
+    return {(pod.namespace or namespace or "default", pod.name) for pod in named}
 
 
 class Audited(NamedTuple):

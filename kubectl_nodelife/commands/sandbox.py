@@ -43,7 +43,7 @@ spec:
 @click.option("--set", "assignments", multiple=True, metavar="FLAG=VALUE", help="A setting.")
 @max_file_size
 @click.option(
-    "-v", "--v", "level", type=click.IntRange(0), default=0, metavar="LEVEL", help="1: log requests."
+    "-v", "--v", "level", type=click.IntRange(0), default=0, metavar="LEVEL", help="1: requests."
 )
 def sandbox(
     filename: str | None, controllers: str, assignments: tuple[str, ...], level: int

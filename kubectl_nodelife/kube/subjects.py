@@ -84,7 +84,7 @@ def parse_names(words: Sequence[str], kind: str = NODE) -> list[str]:
 
 def _subject(word: str, kinds: Sequence[str], default: str) -> Subject:
     first, slash, name = word.partition("/")
-    kind, name = (kind_of(first), name) if slash else (default, word)
+    kind, name = (kind_of(first) or "", name) if slash else (default, word)
     namespace = ""
     # A zone's name has slashes of its own, such as us-east/us-east-1a.
     if kind != ZONE and "/" in name:

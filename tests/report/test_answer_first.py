@@ -45,7 +45,7 @@ def plays() -> list[object]:
         pytest.param(path, words, id=f"{name} {' '.join(words)}")
         for name, path, *names in dumps
         for words in verbs(*names)
-        if "wide" not in words and words[0] != "rollout"  # whose words are kubectl's
+        if "wide" not in words and words[:2] != ["daemonset", "status"]  # whose words are kubectl's
     ]
     return [
         *typed,

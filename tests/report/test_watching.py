@@ -107,4 +107,5 @@ def test_a_warning_with_a_command_is_not_cut(capsys: pytest.CaptureFixture[str])
 def test_a_long_name_does_not_take_all_of_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     terminal.warn(f"Node {'a' * 300} is odd")
     said = capsys.readouterr().err
-    assert said.startswith(f"Warning: Node {'a' * 100}") and said.endswith("(-v 1 shows all of it)\n")
+    assert said.startswith(f"Warning: Node {'a' * 100}")
+    assert said.endswith("(-v 1 shows all of it)\n")

@@ -68,11 +68,11 @@ _METAVAR_SOURCES: Final[Mapping[str, Source]] = {
     "NODE...": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
     "[NODE...]": lambda ctx, word: _without_given(ctx, "nodes", _nodes(ctx, word)),
     "[POD...]": lambda ctx, word: _without_given(ctx, "pods", _pods(ctx, word)),
-    "[NAME]": lambda ctx, word: _sets(ctx, word),
+    "DAEMONSET": lambda ctx, word: _sets(ctx, word),
+    "[DAEMONSET]": lambda ctx, word: _sets(ctx, word),
     "NS": lambda ctx, word: _ask(_connection(ctx), "namespaces", word),
     "[NODE | pod NAME]": lambda ctx, word: _node_or_pod(ctx, word),
     "KIND NAME...": lambda ctx, word: _subject(ctx, word, _EXPLAINED),
-    "daemonset NAME": lambda ctx, word: _subject(ctx, word, ("daemonset",)),
 }
 
 FILE_METAVARS: Final = frozenset({"PATH", "FILE", "SCENARIO"})
