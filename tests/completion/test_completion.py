@@ -31,7 +31,8 @@ KUBECTL = shutil.which("kubectl")
 # Values of which nothing can be said: they are numbers, moments or words of the user's own.
 FREE = {
     "TEXT",
-    *("TIME", "DURATION", "SECONDS", "N", "LEVEL", "NAME=N", "PERCENT", "SIZE", "WORD", "KEY", "CLASS"),
+    "LEVEL",
+    *("TIME", "DURATION", "SECONDS", "N", "NAME=N", "PERCENT", "SIZE", "WORD", "KEY", "CLASS"),
     *("C[,C...]", "NAME", "UID", "URL", "TOKEN", "KEY=VALUE", "SELECTOR", "FORMAT", "None"),
     "all|none|NAME,...",
     *("KEY=VALUE:EFFECT", "KINDS", "TEXT"),
