@@ -63,9 +63,10 @@ def parse_subjects(words: Sequence[str], kinds: Sequence[str], default: str = ""
     if kind not in kinds:
         raise _unclear(" ".join(words[:2]), kinds)
     # A slash behind a kind that was said parts a namespace from a name.
-    spelled = [
-        word if kind_of(word.partition("/")[0]) == kind else f"{words[0]}/{word}" for word in words[1:]
-    ]
+    spelled = (
+        word if kind_of(word.partition("/")[0]) == kind else f"{words[0]}/{word}"
+        for word in words[1:]
+    )
     return list(dict.fromkeys(_subject(word, kinds, kind) for word in spelled))
 
 

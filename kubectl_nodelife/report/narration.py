@@ -60,8 +60,10 @@ class NarrationPage:
         self._summary = summary
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The narration, the losses, the end, the settings."""
+        """The story in short, the narration, the losses, the end, the settings."""
         summary = self._summary
+        if story := "\n".join(_story(summary)):
+            yield story
         lines = list(_each(summary.records) if wide else _folded(summary.records))
         yield Table(_COLUMNS, lines) if lines else "Nothing happened."
         if summary.nodes:
@@ -86,6 +88,82 @@ class NarrationPage:
         for record in self._summary.records:
             seen.setdefault(object_name(record))
         return seen
+
+
+def _story(summary: RunSummary) -> Iterator[str]:
+    """In at most three lines: the nodes that were lost, the pods that were, the worst moment."""
+    losses = summary.nodes
+    if losses:
+        yield _lost_nodes(losses)
+    deleted = sum(loss.deleted for loss in summary.workloads)
+    if deleted:
+        span = _span(
+            [w.first_deleted_at for w in summary.workloads],
+            [w.last_deleted_at for w in summary.workloads],
+        )
+        made = sum(loss.replaced for loss in summary.workloads)
+        pods, of = counted(deleted, "pod"), counted(len(summary.workloads), "workload")
+        yield f"{pods} of {of} deleted {span}; {counted(made, 'new one')} made."
+    elif losses:
+        yield "No controller deleted a pod."
+    if len(losses) > 1:
+        at, most = _worst_moment(losses)
+        nodes = counted(len(summary.final["nodes"]), "node")
+        yield f"The worst moment: {most} of {nodes} lost at once, from {instant_text(at)} on."
+
+
+def _lost_nodes(losses: Sequence[NodeLoss]) -> str:
+    """`3 nodes of zone r1/a lost at 1m40.02s (silent at 1m0s), all tainted ..., all back ...`"""
+    zones = list(dict.fromkeys(loss.zone for loss in losses))
+    where = f" of zone {zones[0]}" if len(zones) == 1 and zones[0] else ""
+    if len(zones) > 1:
+        where = f" of {len(zones)} zones"
+    name = losses[0].name if len(losses) == 1 else counted(len(losses), "node")
+    parts = [f"{name}{where} lost {_span_of(losses, 'lost_at')}"]
+    silent = [loss for loss in losses if loss.silent_at is not None]
+    if silent:
+        parts[0] += f" (silent {_span_of(silent, 'silent_at')})"
+    tainted = [loss for loss in losses if loss.tainted_at is not None]
+    parts.append(f"{_how_many(tainted, losses)}tainted {_span_of(tainted, 'tainted_at')}".rstrip())
+    back = [loss for loss in losses if loss.back_at is not None]
+    parts.append(f"{_how_many(back, losses)}back {_span_of(back, 'back_at')}".rstrip())
+    return ", ".join(parts) + "."
+
+
+def _how_many(some: Sequence[NodeLoss], losses: Sequence[NodeLoss]) -> str:
+    if not some:
+        return "never "
+    if len(some) == len(losses):
+        return "" if len(losses) == 1 else "all "
+    return f"{len(some)} of them "
+
+
+def _span_of(losses: Sequence[NodeLoss], field: str) -> str:
+    instants = [getattr(loss, field) for loss in losses]
+    return _span(instants, instants)
+
+
+def _span(firsts: Sequence[float | None], lasts: Sequence[float | None]) -> str:
+    """`at 1m40s`, or `from 1m40s to 2m0s`; "" of no instants."""
+    begins = [at for at in firsts if at is not None]
+    ends = [at for at in lasts if at is not None]
+    if not begins or not ends:
+        return ""
+    begin, end = instant_text(min(begins)), instant_text(max(ends))
+    return f"at {begin}" if begin == end else f"from {begin} to {end}"
+
+
+def _worst_moment(losses: Sequence[NodeLoss]) -> tuple[float, int]:
+    """When most nodes were lost at once, in seconds since the start, and how many."""
+    changes = [(loss.lost_at, 1) for loss in losses]
+    changes += [(loss.back_at, -1) for loss in losses if loss.back_at is not None]
+    lost = most = 0
+    worst_at = 0.0
+    for at, change in sorted(changes):
+        lost += change
+        if lost > most:
+            most, worst_at = lost, at
+    return worst_at, most
 
 
 def _each(records: Sequence[Record]) -> Iterator[Sequence[object]]:

@@ -51,7 +51,7 @@ def test_yaml_says_the_same(capsys: pytest.CaptureFixture[str]) -> None:
 def test_wide_has_a_line_for_each_record(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = run(capsys, "-f", SCENARIO, "-o", "wide")
     _, told, _ = run(capsys, "-f", SCENARIO, "-o", "json")
-    lines = out.split("\n\n")[0].splitlines()
+    lines = out.split("\n\n")[1].splitlines()
     assert lines[0].split()[:3] == ["#", "AT", "BY"]
     assert len(lines) - 1 == len(json.loads(told)["records"])
 
