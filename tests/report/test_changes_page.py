@@ -32,3 +32,23 @@ def test_a_decision_that_no_object_shows_is_not_confirmed_by_the_cluster() -> No
         ["decided", "QueueNode"],
         ["would", "ScheduleEviction"],
     ]
+
+
+def test_what_is_done_alike_without_a_pause_is_one_line() -> None:
+    pods = [f"web-{n}" for n in range(30)]
+    items = [
+        change("MarkPodNotReady", "Pod", "would")
+        | {"time": f"2026-01-01T12:00:{n:02}.500Z", "reason": f"node n{n % 2} is not Ready"}
+        | {"object": {"kind": "Pod", "namespace": "shop", "name": pod}}
+        for n, pod in enumerate(pods)
+    ]
+    late = items[0] | {"time": "2026-01-01T12:01:00Z"}
+    shown = render(ChangesPage([*items, late], {}), "table")
+    rows = [line for line in shown.splitlines() if line.startswith("12:0")]
+    assert len(rows) == 2, "a pause of half a minute begins another line"
+    assert "12:00:00.500Z to 12:00:29.500Z" in rows[0]
+    assert "Pod/shop/web-0, Pod/shop/web-1 and 28 more" in rows[0]
+    assert "node n0 is not Ready (and alike)" in rows[0]
+    assert "31 changes in 2 lines (-o wide has a line for each)" in shown
+    wide = render(ChangesPage([*items, late], {}), "wide")
+    assert all(f"Pod/shop/{pod}" in wide for pod in pods)
