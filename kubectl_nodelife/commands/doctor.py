@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 
 CLUSTER_SECONDS: Final = 10
-NODE_CONTROLLER: Final = "system:controller:node-controller"
-AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 _KUBECTL_SECONDS: Final = 10
 _OLDEST_KUBECTL: Final = 26
 """Minor version of the first kubectl that asks plugins for completion."""
@@ -142,6 +140,7 @@ def _cluster(target: Target) -> Iterator[Finding]:
     """
     import asyncio
 
+    from kubectl_nodelife.daemon.manager_role import release_reads_leases
     from kubectl_nodelife.live.clock import SKEW_WARNED_NS
     from kubectl_nodelife.report.doctor import FAILED, OK, WARNING, Finding
 
@@ -158,23 +157,19 @@ def _cluster(target: Target) -> Iterator[Finding]:
                       "set this machine's clock, by NTP for instance")  # fmt: skip
     else:
         yield Finding("clock", OK, f"within {seconds:.1f}s of the API server's")
-    if _reads_leases(version):
+    if release_reads_leases(version):
         yield _node_controller(asyncio.run(_read_role(target)))
 
 
-def _reads_leases(version: str) -> bool:
-    from kubectl_nodelife.engine.profiles import parse_profile
-
-    try:
-        return parse_profile(version).has("lease_circuit_breaker")
-    except ValueError:
-        return False
-
-
 def _node_controller(role: dict[str, Any] | None) -> Finding:
-    """From v1.37 on a node is lost only after its Lease was read: where the controller may not do
-    that, none is. The API server keeps its roles up to date, unless an annotation forbids it.
-    """
+    """Whether the node controller's role lets Leases be read, without which no node is lost."""
+    from kubectl_nodelife.daemon.manager_role import (
+        AUTOUPDATE,
+        MAY_NOT,
+        NODE_CONTROLLER,
+        REMEDY,
+        lets_read_leases,
+    )
     from kubectl_nodelife.report.doctor import OK, WARNING, Finding
 
     check, see = "node controller", f"see: kubectl get clusterrole {NODE_CONTROLLER} -o yaml"
@@ -183,33 +178,19 @@ def _node_controller(role: dict[str, Any] | None) -> Finding:
                        "lets Leases be read, without which no node is called lost, is not known",
                        see)  # fmt: skip
     annotations = (role.get("metadata") or {}).get("annotations") or {}
-    if not any(_lets_read_leases(rule) for rule in role.get("rules") or ()):
-        return Finding(check, WARNING, f"ClusterRole {NODE_CONTROLLER} does not let Leases be "
-                       "read: a kube-controller-manager that runs by it calls no silent node lost",
-                       f"kubectl annotate --overwrite clusterrole {NODE_CONTROLLER} {AUTOUPDATE}="
-                       "true, and restart an API server, which then mends it")  # fmt: skip
+    if not lets_read_leases(role):
+        return Finding(check, WARNING, MAY_NOT, REMEDY)
     if annotations.get(AUTOUPDATE) == "false":
         return Finding(check, WARNING, f"ClusterRole {NODE_CONTROLLER} has {AUTOUPDATE}=false: "
                        "what newer releases need is not added to it", see)  # fmt: skip
     return Finding(check, OK, f"ClusterRole {NODE_CONTROLLER} lets Leases be read")
 
 
-def _lets_read_leases(rule: dict[str, Any]) -> bool:
-    def has(field: str, word: str) -> bool:
-        return not {word, "*"}.isdisjoint(rule.get(field) or ())
-
-    every = has("apiGroups", "coordination.k8s.io") and has("resources", "leases")
-    return every and has("verbs", "get") and not rule.get("resourceNames")
-
-
 async def _read_role(target: Target) -> dict[str, Any] | None:
-    """The node controller's ClusterRole, None where it cannot be read."""
-    try:
-        async with _asking(target) as connected:
-            path = f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{NODE_CONTROLLER}"
-            return dict(json.loads(await connected.read(path, retry=False)))
-    except (NodelifeError, ValueError):
-        return None
+    from kubectl_nodelife.daemon.manager_role import read_role
+
+    async with _asking(target) as connected:
+        return await read_role(connected)
 
 
 async def _ask_version(target: Target) -> tuple[str, int]:

@@ -49,6 +49,9 @@ RULES = (
     ("discovery.k8s.io", ("endpointslices",), ("list",)),
     ("policy", ("poddisruptionbudgets",), ("list",)),
     ("storage.k8s.io", ("storageclasses",), ("list",)),
+    # Behind feature gates; read where they are served.
+    ("lifecycle.k8s.io", ("evictionrequests", "evictions"), ("list",)),
+    ("scheduling.k8s.io", ("podgroups",), ("list",)),
     (
         "admissionregistration.k8s.io",
         (

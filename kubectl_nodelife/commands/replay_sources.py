@@ -23,7 +23,8 @@ from kubectl_nodelife.daemon.store import ChangeFilter as ChosenChanges
 from kubectl_nodelife.daemon.store import read_only
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.documents import Json
-from kubectl_nodelife.kube.kinds import Kind, kind_named
+from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, Kind, kind_named, kind_of
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.subjects import parse_names
@@ -55,7 +56,7 @@ _LOST: Final = {
     "Node": "who cordoned or tainted nodes",
     "Pod": "which pods are being deleted, and where pods are",
 }
-
+_WHO_ASKED: Final = "who asked for pods' evictions, and what became of gangs"
 
 _NO_EVENTS: Final = "no Events were read: only what objects keep is shown; dump 'events -A', too"
 _NO_BUDGETS: Final = "no PodDisruptionBudgets were read: for how long one was at zero is unknown"
@@ -86,7 +87,7 @@ def read_traces(connection: Connection, since_ns: int) -> Traces:
     changes = _journal(connection, since_ns, warnings)
     acts = _acts(connection, since_ns)
     with progress_bar(f"reading {target.server}") as step:
-        lists, now_ns = asyncio.run(_read(target, step, warnings))
+        lists, asked, now_ns = asyncio.run(_read(target, step, warnings))
     if since_ns > _EVENTS_KEPT_NS:
         warnings.append(
             "the API server forgets Events, as a rule after an hour: what is older comes from the "
@@ -98,7 +99,7 @@ def read_traces(connection: Connection, since_ns: int) -> Traces:
         "server": target.server,
     }
     recorded = [*(changes or ()), *acts] if changes or acts else changes
-    return Traces(ReplaySources(recorded, *lists), source, now_ns, warnings)
+    return Traces(ReplaySources(recorded, *lists, asked), source, now_ns, warnings)
 
 
 def _journal(
@@ -133,7 +134,7 @@ def _acts(connection: Connection, since_ns: int) -> list[dict[str, Any]]:
 
 async def _read(
     target: Target, step: Callable[[int], None], warnings: list[str]
-) -> tuple[tuple[list[Event], list[Node], list[Pod]], int]:
+) -> tuple[tuple[list[Event], list[Node], list[Pod]], list[KubeObject], int]:
     import asyncio
 
     from kubectl_nodelife.commands.cluster.direct import (
@@ -143,24 +144,29 @@ async def _read(
         server_now_ns,
     )
     from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.listwatch import read_all
+    from kubectl_nodelife.live.listwatch import read_all, served
     from kubectl_nodelife.live.requests import resource_of
 
     progress = adding_up(step)
     aside: list[Unreadable] = []
     async with bulk_client(target) as client:
+        kinds = await served(client, (*_LOST, *OPTIONAL_KINDS))
         lists = await asyncio.gather(
-            *(or_refused(read_all(client, resource_of(kind), progress, aside)) for kind in _LOST)
+            *(or_refused(read_all(client, resource_of(kind), progress, aside)) for kind in kinds)
         )
-    for kind, found in zip(_LOST, lists, strict=True):
+    for kind, found in zip(kinds, lists, strict=True):
         if isinstance(found, ApiError):
-            warnings.append(f"{kind} cannot be read ({found.what}): left out: {_LOST[kind]}")
+            warnings.append(
+                f"{kind} cannot be read ({found.what}): left out: {_LOST.get(kind, _WHO_ASKED)}"
+            )
     if all(isinstance(found, ApiError) for found in lists):
         remedy = "see 'kubectl nodelife rbac'"
         raise Failed(cast(ApiError, lists[1]).what, on="nodes", remedy=remedy)
     warnings += unreadable_sentences(aside)
     now_ns = server_now_ns(client)
-    return cast(Any, tuple([] if isinstance(f, ApiError) else f for f in lists)), now_ns
+    read = [[] if isinstance(found, ApiError) else found for found in lists]
+    asked = [obj for objects in read[len(_LOST) :] for obj in objects]
+    return cast(Any, tuple(read[: len(_LOST)])), asked, now_ns
 
 
 class DrainTraces(NamedTuple):
@@ -260,7 +266,8 @@ def traces_of_dump(
     newest = max((last_seen_ns(event) or 0 for event in events), default=0)
     moment_ns = dump.moment_ns if now else max(dump.moment_ns, newest)
     source = {"kind": "snapshot", "context": None, "server": ", ".join(filename)}
-    sources = ReplaySources(None, events, nodes, pods)
+    asked = [obj for obj in dump.objects if kind_of(obj) in OPTIONAL_KINDS]
+    sources = ReplaySources(None, events, nodes, pods, asked)
     return DumpTraces(dump, Traces(sources, source, moment_ns, warnings))
 
 

@@ -24,6 +24,13 @@ from kubectl_nodelife.daemon.enforce.manager import (
     unproven,
 )
 from kubectl_nodelife.daemon.intents import Intents
+from kubectl_nodelife.daemon.manager_role import (
+    MAY_NOT,
+    REMEDY,
+    ROLE_PATH,
+    lets_read_leases,
+    release_reads_leases,
+)
 from kubectl_nodelife.daemon.permissions import (
     ENFORCE_LEASE_ROWS,
     KILL_SWITCH,
@@ -31,6 +38,7 @@ from kubectl_nodelife.daemon.permissions import (
     rows,
 )
 from kubectl_nodelife.daemon.settings import UNREADABLE
+from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND
 from kubectl_nodelife.errors import Refused
 from kubectl_nodelife.live.lease import NAME, LeaseKeeper
@@ -95,6 +103,7 @@ class Preflight:
             self.clock_agrees,
             self.settings_agree,
             self.no_manager,
+            self.manager_reads_leases,
             self.leader,
         )
         for step in steps:
@@ -161,6 +170,17 @@ class Preflight:
                 remedy="stop these there (--controllers=*,-NAME), and say so with "
                 f"--assume-stopped={','.join(left)}",
             )
+
+    async def manager_reads_leases(self) -> None:
+        """A manager that takes over again could call nodes lost. Warns; another's right is not
+        ours to insist on.
+        """
+        writer = self._writer
+        version = (await writer.send(Request("GET", "/version", "", {}), "")).raw or {}
+        if release_reads_leases(str(version.get("gitVersion", ""))):
+            role = (await writer.send(Request("GET", ROLE_PATH, "", {}), "ClusterRole")).raw
+            if role and not lets_read_leases(role):
+                self._say(f"{MAY_NOT}; {REMEDY}")
 
     async def _manager_lease(self) -> dict[str, Any]:
         """The spec of a manager's Lease, {} where there is none."""

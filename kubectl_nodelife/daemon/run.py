@@ -72,7 +72,7 @@ from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.clock import DaemonClock, spread_warnings, steady_ns
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
-from kubectl_nodelife.live.listwatch import read_leases, read_or_refusal
+from kubectl_nodelife.live.listwatch import read_leases, read_or_refusal, served
 from kubectl_nodelife.live.news import OtherCluster
 from kubectl_nodelife.live.requests import DAEMON_PACING, ENFORCING_PACING, resource_of
 from kubectl_nodelife.live.source import ListWatchSource
@@ -286,7 +286,7 @@ class Daemon:
     async def settings(self, cache: Cache) -> Settings:
         """The settings as the running control plane, the user and the config have them."""
         self._control_plane = self._control_plane_now(cache)
-        self._running = await detect_settings(self.client, cache)
+        self._running = await detect_settings(self.client, cache, manager_role=True)
         return self._decide(cache)
 
     async def run(self) -> int:
@@ -546,6 +546,7 @@ async def list_once(client: Client, kinds: Sequence[str]) -> ListedOnce:
     Unreachable.
     """
     aside: list[Unreadable] = []
+    kinds = await served(client, kinds)
     lists = await asyncio.gather(
         *(read_or_refusal(client, resource_of(kind), None, aside) for kind in kinds)
     )

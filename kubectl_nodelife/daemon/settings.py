@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import yaml
 
+from kubectl_nodelife.daemon.manager_role import role_warnings
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.guard import CAP_NAMES
 from kubectl_nodelife.engine.profiles import Profile, followed_release
@@ -155,11 +156,14 @@ _UNTOLD: Final = "what runs there, which does not say where it was read"
 
 
 class DetectedSettings(msgspec.Struct, frozen=True):
-    """The cluster's settings: its release, and flags by name with the pod that shows them."""
+    """The cluster's settings: its release, flags by name with the pod that shows them, and what is
+    wrong with them there.
+    """
 
     version: str = ""
     flags: dict[str, str] = {}
     origins: dict[str, str] = {}
+    warnings: list[str] = []
 
 
 class ResolvedSettings(msgspec.Struct, frozen=True):
@@ -170,10 +174,13 @@ class ResolvedSettings(msgspec.Struct, frozen=True):
     warnings: list[str]
 
 
-async def detect_settings(client: Client, cache: Cache) -> DetectedSettings:
+async def detect_settings(
+    client: Client, cache: Cache, *, manager_role: bool = False
+) -> DetectedSettings:
     """Ask the server for its release, and for the control plane's pods that the cache shows.
 
-    What cannot be read is left out: then the next best origin counts.
+    What cannot be read is left out: then the next best origin counts. `manager_role`: ask too
+    whether the controller manager may do what it must before it calls a node lost.
     """
     from kubectl_nodelife.live.requests import Resource, get_url
 
@@ -195,7 +202,8 @@ async def detect_settings(client: Client, cache: Cache) -> DetectedSettings:
         for flag, value in shown.items():
             if FLAGS[flag].origin == component and flag not in flags:
                 flags[flag], origins[flag] = value, f"{component} (pod {name})"
-    return DetectedSettings(version, flags, origins)
+    warnings = await role_warnings(client, version) if manager_role else []
+    return DetectedSettings(version, flags, origins, warnings)
 
 
 def control_plane_pods(cache: Cache) -> Iterator[tuple[str, str]]:
@@ -237,7 +245,7 @@ def resolve_settings(
         kubelet_versions(cache.all("Node")),
     )
     profile = followed.profile
-    warnings = list(followed.warnings)
+    warnings = [*followed.warnings, *running.warnings]
     if not (requested.profile or section.profile or followed.origin.startswith(SERVER_VERSION)):
         warnings.insert(0, f"{SERVER_VERSION} is not known")
     flags: dict[str, object] = {}

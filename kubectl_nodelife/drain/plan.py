@@ -7,14 +7,14 @@ set of assumptions that was played, with a margin for what a real API server add
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
 from kubectl_nodelife.drain.bounds import kubectl_bound, waves_bound
 from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
 from kubectl_nodelife.drain.options import WaveOptions
+from kubectl_nodelife.drain.passed_by import passed_by
 from kubectl_nodelife.drain.play import Play, WaveInPlay, play_kubectl
 from kubectl_nodelife.drain.remedies import add_remedies
 from kubectl_nodelife.drain.results import (
@@ -40,9 +40,8 @@ from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
 from kubectl_nodelife.drain.verdicts import Judge, seconds, workload_plans
 from kubectl_nodelife.drain.waves import choose_cordon, nodes_together, plan_waves, play_waves
-from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import zone_display, zone_key
-from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.sim.kubectl.cluster import BURST, QPS
 from kubectl_nodelife.sim.kubectl.conversation import NodeRun
@@ -483,40 +482,9 @@ def warnings_of(play: Play) -> list[str]:
             f"{len(waiting)} replacement{'s' if len(waiting) > 1 else ''} would stay Pending:"
             f" {why}{more}"
         )
-    moved = [t.actor.pod for run in play.runs.values() for t in run.targets]
-    seen = [*_gangs(moved, snapshot), *_passed_over(moved)]
+    moved = {name: [t.actor.pod for t in run.targets] for name, run in play.runs.items()}
+    seen = passed_by(snapshot, moved)
     return [*warnings, *_waits_for_room(play), *_second_moves(play), *seen]
-
-
-def _gangs(moved: Iterable[Pod], snapshot: PlanSnapshot) -> Iterator[str]:
-    """PodGroups that lose pods. Nobody who evicts looks at them; the scheduler binds a replacement
-    once as many are bound, or can be, as the gang's minCount says."""
-    lost = [_gang_of(pod) for pod in moved if pod.spec.scheduling_group]
-    if not lost:
-        return
-    groups = Counter(lost)
-    sizes = Counter(_gang_of(pod) for pod in snapshot.pods if pod.spec.scheduling_group)
-    for (namespace, name), count in sorted(groups.items()):
-        of_all = counted(sizes[namespace, name], "pod")
-        yield (
-            f"PodGroup {namespace}/{name} loses {count} of its {of_all}: where fewer than its "
-            "minCount stay, replacements wait for one another, and none starts"
-        )
-
-
-def _gang_of(pod: Pod) -> tuple[str, str]:
-    group = pod.spec.scheduling_group
-    return pod.namespace, group.pod_group_name if group else ""
-
-
-def _passed_over(moved: Iterable[Pod]) -> Iterator[str]:
-    """Pods with responders, which only an EvictionRequest asks; kubectl drain makes none."""
-    names = [f"{pod.namespace}/{pod.name}" for pod in moved if pod.spec.eviction_responders]
-    if names:
-        yield (
-            f"{first_names(names, 3)}: the evictionResponders are passed over, since a drain "
-            "makes no EvictionRequest"
-        )
 
 
 def _waits_for_room(play: Play) -> list[str]:

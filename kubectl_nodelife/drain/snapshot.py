@@ -22,6 +22,7 @@ from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.kinds import KINDS, kind_named, kind_of_type
+from kubectl_nodelife.kube.lifecycle import Eviction, EvictionRequest
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
@@ -39,6 +40,7 @@ from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.present import Branch, join
 from kubectl_nodelife.sim.timing import Timing
 from kubectl_nodelife.workloads.budgets import budget_index, can_ignore_budgets
+from kubectl_nodelife.workloads.eviction_requests import EvictionRequests
 from kubectl_nodelife.workloads.force_advice import ForceAdvice, Release, force_advice
 from kubectl_nodelife.workloads.node_readiness import (
     NodeReadiness,
@@ -241,6 +243,11 @@ class PlanSnapshot:
     def budgets(self) -> SelectorIndex[PodDisruptionBudget]:
         """The budgets, by what they select."""
         return budget_index(self.all_of(PodDisruptionBudget))
+
+    @cached_property
+    def eviction_requests(self) -> EvictionRequests:
+        """Who asks for pods' evictions besides a drain, and who answers."""
+        return EvictionRequests(self.all_of(EvictionRequest), self.all_of(Eviction))
 
     @cached_property
     def namespaces(self) -> dict[str, Namespace]:

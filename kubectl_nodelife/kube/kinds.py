@@ -7,7 +7,7 @@ them (`kube.load` mends the one difference, the empty selector of a policy/v1bet
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.admission import (
     MutatingWebhookConfiguration,
@@ -15,6 +15,7 @@ from kubectl_nodelife.kube.admission import (
     ValidatingAdmissionPolicyBinding,
     ValidatingWebhookConfiguration,
 )
+from kubectl_nodelife.kube.lifecycle import Eviction, EvictionRequest, PodGroup
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
@@ -72,6 +73,7 @@ def group_of(api_version: str) -> str:
 _APPS = ("apps/v1", "apps/v1beta2", "apps/v1beta1")
 _APPS_AND_EXTENSIONS = ("apps/v1", "apps/v1beta2", "apps/v1beta1", "extensions/v1beta1")
 _ADMISSION = tuple(f"admissionregistration.k8s.io/{v}" for v in ("v1", "v1beta1", "v1alpha1"))
+_LIFECYCLE = ("lifecycle.k8s.io/v1alpha1",)
 _STORAGE = tuple(f"storage.k8s.io/{v}" for v in ("v1", "v1beta1"))
 
 KINDS: tuple[Kind, ...] = (
@@ -172,7 +174,13 @@ KINDS: tuple[Kind, ...] = (
         True,
         ("discovery.k8s.io/v1", "discovery.k8s.io/v1beta1"),
     ),
+    Kind("EvictionRequest", EvictionRequest, "evictionrequests", True, _LIFECYCLE),
+    Kind("Eviction", Eviction, "evictions", True, _LIFECYCLE),
+    Kind("PodGroup", PodGroup, "podgroups", True, ("scheduling.k8s.io/v1beta1",)),
 )
+
+OPTIONAL_KINDS: Final = ("EvictionRequest", "Eviction", "PodGroup")
+"""Kinds behind feature gates that are off by default: an API server may not serve them."""
 
 _BY_TYPE = {kind.type: kind for kind in KINDS}
 _BY_NAME = {kind.name: kind for kind in KINDS}

@@ -18,6 +18,7 @@ import asyncio
 import ssl
 import time
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any, Final
 
 import aiohttp
@@ -38,6 +39,9 @@ CLOSE_SECONDS = 2.0
 _ERROR_BODY = 1 << 20
 _ERROR_SECONDS = 30.0
 _ERROR_SHOWN = 500
+_CAUSE_SHOWN = 200
+_MOST_CAUSES = 3
+_FORBIDDEN = 403
 
 
 class StatusCause(msgspec.Struct, frozen=True):
@@ -80,6 +84,18 @@ class ApiError(Failed):
         return self.code == 410 or self.reason in ("Expired", "Gone")
 
 
+def with_causes(code: int, message: str, causes: Sequence[str]) -> str:
+    """The message of an error; a refusal (403) with its causes, which some have since v1.37. Those
+    that it says itself, and more than a few, are left out. They are the server's words: bounded,
+    and on one line.
+    """
+    if code != _FORBIDDEN:
+        return message
+    words = (" ".join(cause.split())[:_CAUSE_SHOWN] for cause in causes[:_MOST_CAUSES])
+    more = [text for text in words if text and text not in message]
+    return f"{message} ({'; '.join(more)})" if more else message
+
+
 def api_error(code: int, body: bytes, retry_after_s: float | None = None) -> ApiError:
     """The error that an answer's status code and body say."""
     try:
@@ -90,9 +106,11 @@ def api_error(code: int, body: bytes, retry_after_s: float | None = None) -> Api
     details = status.details
     if retry_after_s is None and details is not None:
         retry_after_s = details.retry_after_seconds
+    message = (status.message or f"HTTP {code}")[:_ERROR_SHOWN]
+    causes = [cause.message or "" for cause in (details and details.causes) or ()]
     return ApiError(
         status.code or code,
-        (status.message or f"HTTP {code}")[:_ERROR_SHOWN],
+        with_causes(code, message, causes),
         reason=status.reason or "",
         retry_after_s=retry_after_s,
     )

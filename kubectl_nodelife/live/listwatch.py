@@ -10,7 +10,8 @@ connection ends is torn and dropped: the next watch begins at the last version t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from asyncio import gather
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -18,7 +19,7 @@ import msgspec
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.decode import UNDECODABLE, decode_hook, decode_json
 from kubectl_nodelife.kube.errors import InputError
-from kubectl_nodelife.kube.kinds import Kind, kind_of_type
+from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, Kind, kind_named, kind_of_type
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.unreadable import (
     NAMELESS,
@@ -259,6 +260,35 @@ async def read_or_refusal(
         if error.code == _FORBIDDEN:
             return error
         raise
+
+
+class _ApiResource(msgspec.Struct):
+    name: str = ""
+
+
+class _ApiResourceList(msgspec.Struct):
+    resources: list[_ApiResource] = []
+
+
+async def served(client: Client, kinds: Sequence[str]) -> list[str]:
+    """The kinds without those behind feature gates that the API server does not serve. Asked of
+    its discovery, which everybody may read: a list of what is not served is forbidden (403) to
+    who has no right to it. Raises Unreachable.
+    """
+    gated = {kind: kind_named(kind) for kind in kinds if kind in OPTIONAL_KINDS}
+    versions = list({kind.api_version for kind in gated.values()})
+    plurals = await gather(*(_served_in(client, version) for version in versions))
+    names = dict(zip(versions, plurals, strict=True))
+    absent = {kind for kind, of_it in gated.items() if of_it.plural not in names[of_it.api_version]}
+    return [kind for kind in kinds if kind not in absent]
+
+
+async def _served_in(client: Client, version: str) -> set[str]:
+    try:
+        found = msgspec.json.decode(await client.read(f"/apis/{version}"), type=_ApiResourceList)
+    except (ApiError, msgspec.MsgspecError):
+        return set()
+    return {resource.name for resource in found.resources}
 
 
 async def read_leases(client: Client) -> list[KubeObject]:

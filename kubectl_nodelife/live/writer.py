@@ -35,6 +35,7 @@ from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.live.auth import Session
+from kubectl_nodelife.live.client import with_causes
 from kubectl_nodelife.live.clock import ServerClock, steady_ns
 from kubectl_nodelife.live.transport import read_body
 
@@ -221,7 +222,8 @@ class Writer:
             status = _Status()
         details = status.details or _Details()
         causes = tuple(str(cause.get("reason", "")) for cause in details.causes or ())
-        message = (status.message or f"HTTP {code}")[:500]
+        words = [str(cause.get("message") or "") for cause in details.causes or ()]
+        message = with_causes(code, (status.message or f"HTTP {code}")[:500], words)
         reason = status.reason or ("Unknown" if status.message else "")
         if code == 404 and (status.kind != "Status" or status.reason != "NotFound"):
             return Answer(502, message=f"a 404 that is not the API server's: {message}")

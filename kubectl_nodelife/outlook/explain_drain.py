@@ -24,17 +24,28 @@ from kubectl_nodelife.drain.results import (
     PodPlan,
 )
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.lifecycle import Eviction
+from kubectl_nodelife.kube.meta import KubeObject, Time, controller_of
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
-from kubectl_nodelife.kube.times import SECOND_NS, human_duration
+from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.admission import Admission
+from kubectl_nodelife.workloads.eviction_requests import (
+    HEARTBEAT_TIMEOUT_NS,
+    IMPERATIVE,
+    Responder,
+    ended,
+    is_wanted,
+    responders_of,
+)
 from kubectl_nodelife.workloads.owners import NEVER as NEVER_REPLACED
 from kubectl_nodelife.workloads.owners import WHEN_GONE, replacement_of, stays_on_its_node
 
 _MOST = 8
+_MOST_WORDS = 200
+_DONE = frozenset({"Completed", "Interrupted", "Canceled"})
 _NOTHING_WRONG = (
     "Nothing was found as of this moment, in its selector, its rule, its status and its pods; "
     "'replay --drain NODE' shows what it held before."
@@ -42,7 +53,9 @@ _NOTHING_WRONG = (
 
 
 def drain_sections(snapshot: PlanSnapshot, pod: Pod) -> Iterator[ExplainedQuestion]:
-    """What replaces the pod, and what a drain of its node would do to it."""
+    """Who asks for the pod's eviction, what replaces it, and what a drain of its node would do."""
+    if asked := list(_asked(snapshot, pod)):
+        yield ExplainedQuestion("Who asks for its eviction?", asked)
     yield ExplainedQuestion("Who replaces it, and when?", list(_replacement(snapshot, pod)))
     node = pod.spec.node_name
     if node in snapshot.nodes:
@@ -62,6 +75,61 @@ def owner_chain(snapshot: PlanSnapshot, pod: Pod) -> list[str]:
         chain.append(f"{owner.kind}/{owner.name}")
         found = snapshot.find(owner.kind, pod.namespace, owner.name)
     return chain
+
+
+def _asked(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
+    """The EvictionRequests that name the pod, and who answers them."""
+    asked = snapshot.eviction_requests
+    for request in asked.requests(pod):
+        who, name = request.spec.requester, f"EvictionRequest {request.name}"
+        over = ended(request.status.conditions)
+        if over is not None:
+            yield f"{name} of {who} is over: {over.type} ({over.reason}){_words(over.message)}."
+        elif not is_wanted(request):
+            yield f"{who} has withdrawn {name}."
+        else:
+            since = _at(request.metadata.creation_timestamp)
+            yield f"{who} asks for it since {since}: {name}."
+    for eviction in asked.going(pod):
+        yield from _responders(eviction, snapshot.now_ns)
+    if not asked.going(pod) and any(map(is_wanted, asked.requests(pod))):
+        yield "No Eviction was made of it: without the controllers of v1.38 nothing acts on it."
+
+
+def _responders(eviction: Eviction, now_ns: int) -> Iterator[str]:
+    """Who is at work on an eviction, until when it is waited for, and who is asked then."""
+    all_of_it = responders_of(eviction)
+    done = [f"{r.target.name} ({r.target.state})" for r in all_of_it if r.target.state in _DONE]
+    later = [r.target.name for r in all_of_it if r.target.state == "Inactive"]
+    if done:
+        yield f"Asked before: {first_names(done, _MOST)}."
+    then = f"{later[0]} is asked" if later else "nobody is left, and the requests fail"
+    for target, status in (r for r in all_of_it if r.target.state == "Active"):
+        heard_ns = Responder(target, status).heartbeat_ns
+        since = _at(status.start_time)
+        yield f"{target.name} is at work on it since {since}{_words(status.message)}."
+        if status.expected_completion_time is not None:
+            yield f"It expects to be done by {_at(status.expected_completion_time)}."
+        if target.name == IMPERATIVE:
+            yield "It evicts as a drain does, within budgets, and tries again while it is refused."
+        if heard_ns is not None:
+            ago, end_ns = human_duration(now_ns - heard_ns), heard_ns + HEARTBEAT_TIMEOUT_NS
+            yield (
+                f"Its last heartbeat was {ago} ago: without another until {format_time(end_ns)} "
+                f"it counts as interrupted, and {then}."
+            )
+    if later:
+        yield f"Asked after that, in this order: {first_names(later, _MOST)}."
+
+
+def _at(time: Time | None) -> str:
+    return "a time that is not known" if time is None else format_time(time)
+
+
+def _words(message: str) -> str:
+    """The cluster's words after a colon, bounded."""
+    text = " ".join(message.split())
+    return f": {text[:_MOST_WORDS]}{'...' * (len(text) > _MOST_WORDS)}" if text else ""
 
 
 def _replacement(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:

@@ -64,7 +64,8 @@ def node_sections(
 ) -> Iterator[ExplainedQuestion]:
     """The sections about one node. `pods_read`, `services_read`: if only to find none."""
     verdict = node_verdict(of_node, outlook.now_ns)
-    yield ExplainedQuestion("What state is it in?", list(_state(outlook, of_node, verdict)))
+    state = [*_state(outlook, of_node, verdict), *_volumes(of_node)]
+    yield ExplainedQuestion("What state is it in?", state)
     zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
     terms = eviction_terms(outlook, of_node, zone)
     yield from _evictions(outlook, of_node, verdict, terms)
@@ -77,6 +78,18 @@ def node_sections(
     yield from endpoint_sections(
         outlook.cache, list(of_node.pods), lost=lost, services_read=services_read
     )
+
+
+def _volumes(of_node: NodeOutlook) -> Iterator[str]:
+    """A sentence on volumes of its pods that their CSI drivers call unhealthy (KEP-1432)."""
+    unwell = [
+        f"{pod.namespace}/{pod.name} ({volume.name}: {volume.health_conditions[0].status})"
+        for pod in of_node.pods
+        for volume in pod.status.volume_health
+        if volume.health_conditions
+    ]
+    if unwell:
+        yield f"Volumes of its pods are not healthy: {first_names(unwell, _MOST_NAMES)}."
 
 
 def _evictions(

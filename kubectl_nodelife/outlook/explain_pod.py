@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.taints import no_execute_taints
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.workload import DaemonSet, Event
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.eviction_forecast import (
@@ -34,6 +35,9 @@ from kubectl_nodelife.outlook.node_verdict import NextAction, node_verdict
 from kubectl_nodelife.outlook.zone import zones
 from kubectl_nodelife.workloads.pending import NO_ORIGIN, Origin, pending_reason
 from kubectl_nodelife.workloads.volumes import volumes_elsewhere
+
+_MOST_VOLUMES: Final = 8
+_MOST_WORDS: Final = 200
 
 
 def pod_sections(
@@ -297,6 +301,26 @@ def _containers(pod: Pod) -> Iterator[str]:
             yield f"Container {reported.name} was {times}."
 
 
+def volume_health(pod: Pod) -> Iterator[str]:
+    """A sentence on each volume that its CSI driver calls unhealthy (`status.volumeHealth`, since
+    v1.37 by the gate CSIVolumeHealth, KEP-1432). No controller acts on it."""
+    for volume in pod.status.volume_health[:_MOST_VOLUMES]:
+        said = [
+            c.status + (f" ({c.reason})" if c.reason else "") + _words(c.message)
+            for c in volume.health_conditions
+        ]
+        if said:
+            at = volume.last_transition_time
+            since = f" since {format_time(at)}" if at is not None else ""
+            yield f"Its volume {volume.name} is not healthy{since}: {'; '.join(said)}."
+
+
+def _words(message: str) -> str:
+    """A driver's words after a colon, bounded."""
+    text = " ".join(message.split())
+    return f": {text[:_MOST_WORDS]}" if text else ""
+
+
 def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
     owner = controller_of(pod.metadata)
     owned = f"controlled by {owner.kind} {owner.name}" if owner else "not controlled by anything"
@@ -306,6 +330,7 @@ def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
         reason = f" ({ready.reason})" if ready.reason else ""
         yield f"Ready is {ready.status}{reason}."
     yield from _containers(pod)
+    yield from volume_health(pod)
     if pod.metadata.finalizers:
         kept = ", ".join(pod.metadata.finalizers)
         yield f"Finalizers keep its object when it is deleted: {kept}."

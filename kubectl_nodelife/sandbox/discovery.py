@@ -6,6 +6,8 @@ The sandbox serves all kinds that are read, and a few more that kubectl asks for
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.kube.kinds import KINDS
@@ -42,8 +44,14 @@ def version(git_version: str) -> dict[str, Any]:
 
 
 def groups() -> list[str]:
-    """The named API groups with their versions, such as `apps/v1`."""
+    """The group versions that are served, such as `apps/v1`, those of a group in a row."""
     return sorted({r.api_version for r in RESOURCES if r.group} | set(_REVIEWS))
+
+
+def _by_group(group_versions: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """The groups, "" for the core one, with their versions."""
+    in_a_row = groupby(group_versions, key=lambda version: version.rpartition("/")[0])
+    return [(group, list(versions)) for group, versions in in_a_row]
 
 
 def api_versions() -> dict[str, Any]:
@@ -58,11 +66,11 @@ def api_groups() -> dict[str, Any]:
         "apiVersion": "v1",
         "groups": [
             {
-                "name": group_version.partition("/")[0],
-                "versions": [_version_of(group_version)],
-                "preferredVersion": _version_of(group_version),
+                "name": group,
+                "versions": [_version_of(version) for version in versions],
+                "preferredVersion": _version_of(versions[0]),
             }
-            for group_version in groups()
+            for group, versions in _by_group(groups())
         ],
     }
 
@@ -127,16 +135,17 @@ def aggregated(*, core: bool) -> dict[str, Any]:
         "metadata": {},
         "items": [
             {
-                "metadata": {"name": "" if core else group_version.partition("/")[0]},
+                "metadata": {"name": group},
                 "versions": [
                     {
-                        "version": group_version.rpartition("/")[2],
+                        "version": version.rpartition("/")[2],
                         "freshness": "Current",
-                        "resources": _discovered(group_version),
+                        "resources": _discovered(version),
                     }
+                    for version in of_group
                 ],
             }
-            for group_version in versions
+            for group, of_group in _by_group(versions)
         ],
     }
 
@@ -237,6 +246,9 @@ _SUBRESOURCES: Final = {
     "PersistentVolumeClaim": ("status",),
     "HorizontalPodAutoscaler": ("status",),
     "Service": ("status",),
+    "EvictionRequest": ("status",),
+    "Eviction": ("status",),
+    "PodGroup": ("status",),
 }
 
 # kind, plural, namespaced, apiVersion, short names: served, though nothing here reads them

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.daemon.cluster_checks import ClusterChecks, check_transport
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
+from kubectl_nodelife.daemon.manager_role import MAY_NOT, ROLE_PATH
 from kubectl_nodelife.daemon.preflight import Orders, Preflight, check_settings, check_words
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.errors import EXIT_REFUSED, NodelifeError, Refused, Unreachable
@@ -315,3 +316,27 @@ def test_a_lease_is_not_taken_while_another_namespace_has_a_holder() -> None:
     server._answers = elsewhere
     assert "laptop enforces" in asyncio.run(checks.why_not_take("nodelife"))
     assert asyncio.run(checks.why_not_take("other")) == ""
+
+
+@pytest.mark.parametrize(
+    ("version", "verbs", "warned"),
+    [
+        ("v1.37.2", ["list", "watch"], True),
+        ("v1.37.2", ["get", "list", "watch"], False),
+        ("v1.36.3", ["list", "watch"], False),
+    ],
+)
+def test_a_manager_that_may_not_read_leases_is_told(
+    version: str, verbs: list[str], warned: bool
+) -> None:
+    rule = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": verbs}
+
+    def answers(path: str, body: dict[str, Any]) -> Answer | None:
+        if path == "/version":
+            return Answer(200, raw={"gitVersion": version})
+        return Answer(200, raw={"rules": [rule]}) if path == ROLE_PATH else None
+
+    server, said = cast(Any, Server(answers)), list[str]()
+    switch = KillSwitch(server, lambda: 1)
+    asyncio.run(Preflight(ORDERS, target(), server, server, switch, server, said.append).run())
+    assert any(text.startswith(MAY_NOT) for text in said) == warned

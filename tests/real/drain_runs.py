@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kubectl_nodelife.kube.kinds import KINDS, find_kind
+from kubectl_nodelife.kube.kinds import KINDS, OPTIONAL_KINDS, find_kind
 from tests.real.audited import Write, writes
 from tests.real.control_plane import ControlPlane
 from tests.real.drain_objects import Json, Setup
@@ -25,7 +25,7 @@ from tests.real.kubelets import Kubelets
 
 NEVER_STARTS = "3600"
 # Nobody decides anything by an Event, and a busy cluster has thousands.
-RESOURCES = ",".join(kind.resource for kind in KINDS if kind.name != "Event")
+RESOURCES = ",".join(kind.resource for kind in KINDS if kind.name not in ("Event", *OPTIONAL_KINDS))
 
 
 @dataclass(frozen=True)

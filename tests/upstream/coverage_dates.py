@@ -44,7 +44,19 @@ _DISRUPTION: Final = Mark("", TAINTS, r"DeletionByTaintManager", gate="PodDisrup
 _GC_PHASE: Final = Mark("", PODGC, r"v1\.PodFailed", gate="PodDisruptionConditions")
 _OUT_OF_SERVICE: Final = Mark("", PODGC, r"gcTerminating", gate="NodeOutOfServiceVolumeDetach")
 
+_EVICTION_REQUESTS: Final = "pkg/controller/evictionrequest/"
+
 AROUND: Final = (
+    Dated(
+        (
+            Mark(
+                "",
+                f"{_EVICTION_REQUESTS}evictionrequest_controller.go",
+                r"ResponderHeartbeatTimeout = 20 \* time\.Minute",
+            ),
+        ),
+        ("a responder of an Eviction that is silent for 20 minutes is passed over",),
+    ),
     Dated(
         (rule("waiting_for_detach"),),
         ("FailedAttachVolume says Waiting for detach",),

@@ -16,6 +16,7 @@ from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.eviction_webhooks import WEBHOOK_KINDS
 from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS
 from kubectl_nodelife.outlook.daemonset import document as daemonset
 from kubectl_nodelife.outlook.explain_document import Explanation, continued, explanation_of
 from kubectl_nodelife.outlook.status import KINDS, missing_parts
@@ -33,7 +34,9 @@ def reading(query: Query) -> KindsToRead:
         case "Pod":
             fields = {"Event": _about_pod(word(query, "namespace"), word(query, "name"))}
             read, needed = (*DRAIN_KINDS, "Event"), ("Node", "Pod")
-            return KindsToRead(read, needed, missing_parts=missing_parts, fields=fields)
+            return KindsToRead(
+                read, needed, missing_parts=missing_parts, fields=fields, optional=OPTIONAL_KINDS
+            )
         case "PodDisruptionBudget":
             return KindsToRead(DRAIN_KINDS, needed=("Pod", "PodDisruptionBudget"))
         case _:
@@ -86,7 +89,8 @@ def _beside_a_daemon(kind: str, namespace: str, name: str) -> KindsToRead:
     """The kinds that are read: of a node only itself, its pods, and its Events."""
     if kind == "Pod":
         fields = {"Event": _about_pod(namespace, name)}
-        return KindsToRead((*DRAIN_KINDS, "Event"), needed=("Node", "Pod"), fields=fields)
+        read, needed = (*DRAIN_KINDS, "Event"), ("Node", "Pod")
+        return KindsToRead(read, needed, fields=fields, optional=OPTIONAL_KINDS)
     fields = {
         "Node": f"metadata.name={name}",
         "Pod": f"spec.nodeName={name}",

@@ -143,7 +143,8 @@ def _forked_answer(
     async def answer_now(query: Query) -> Response:
         asked = await asyncio.to_thread(import_module, f"{answering.__name__}.{question}")
         wanted: KindsToRead = asked.reading(query)
-        kinds = [kind for kind in wanted.kinds if kind not in WATCHED]
+        asked_for = (*wanted.kinds, *wanted.optional)
+        kinds = [kind for kind in asked_for if kind not in WATCHED]
 
         def made(more: ListedOnce) -> Response:
             view = look().with_more(*more)

@@ -11,6 +11,8 @@ from typing import Any, Final
 
 from kubectl_nodelife.commands.answering.query import Query, Response, number, word
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import HOUR_NS
 from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.replay.timeline import (
@@ -22,12 +24,15 @@ from kubectl_nodelife.outlook.replay.timeline import (
 )
 from kubectl_nodelife.outlook.view import ClusterView
 
-KINDS: Final = ("Event",)
+KINDS: Final = ("Event", *OPTIONAL_KINDS)
 """The kinds that are listed for it."""
 
 
 def answer(
-    view: ClusterView, events: Sequence[Event], changes: Sequence[Mapping[str, Any]], query: Query
+    view: ClusterView,
+    listed: Sequence[KubeObject],
+    changes: Sequence[Mapping[str, Any]],
+    query: Query,
 ) -> Response:
     """The Replay between `since` and `until`, in ns before now; the last hour if not given.
 
@@ -40,7 +45,9 @@ def answer(
     pod = (word(query, "namespace"), word(query, "pod")) if word(query, "pod") else None
     wanted = ReplayFilter(begin_ns, end_ns, word(query, "node"), pod, bool(word(query, "all")))
     nodes, pods = list(view.cache.nodes.values()), list(view.cache.all("Pod"))
-    lines = timeline(ReplaySources(changes, events, nodes, pods), wanted)  # type: ignore[arg-type]
+    events = [obj for obj in listed if isinstance(obj, Event)]
+    sources = ReplaySources(changes, events, nodes, pods, listed)  # type: ignore[arg-type]
+    lines = timeline(sources, wanted)
     if not (wanted.node or pod or wanted.quiet):
         lines = [line for line in lines if is_about_nodes(line)]
     left_out = [

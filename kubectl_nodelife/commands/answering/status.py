@@ -32,7 +32,7 @@ NOTHING_TO_SHOW = ("table", "wide", "name", "markdown")
 
 def reading(query: Query) -> KindsToRead:
     """Nodes, their Leases, and pods."""
-    return KindsToRead(KINDS, needed=("Node",), missing_parts=missing_parts)
+    return KindsToRead(KINDS, ("Node",), missing_parts=missing_parts, manager_role=True)
 
 
 def steps(view: ClusterView, query: Query) -> Generator[None, None, NodeLifeStatus]:

@@ -13,7 +13,7 @@ from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
-from kubectl_nodelife.kube.kinds import find_resource
+from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, find_resource
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.kube.subjects import parse_names
@@ -78,7 +78,8 @@ def snapshot_of(view: ClusterView, read_all: str = "") -> PlanSnapshot:
     """
     objects = view.objects
     if view.watched:
-        objects = [obj for kind in KINDS for obj in sorted(view.cache.all(kind), key=_key)]
+        kinds = (*KINDS, *OPTIONAL_KINDS)
+        objects = [obj for kind in kinds for obj in sorted(view.cache.all(kind), key=_key)]
     read = {kind for kind in KINDS if kind not in view.unread} | _kinds_named(read_all)
     if view.settings.profile.minor < POLICIES_SINCE:
         read |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -126,7 +127,9 @@ def _unread_warnings(view: ClusterView) -> Iterator[str]:
             yield f"{kind} cannot be read ({error})"
 
 
-KINDS_TO_READ: Final = KindsToRead(KINDS, needed=("Node", "Pod"), missing_parts=_unread_warnings)
+KINDS_TO_READ: Final = KindsToRead(
+    KINDS, ("Node", "Pod"), missing_parts=_unread_warnings, optional=OPTIONAL_KINDS
+)
 
 
 def _key(obj: KubeObject) -> tuple[str, str]:

@@ -36,7 +36,9 @@ class KindsToRead(NamedTuple):
 
     `namespace`: of namespaced kinds, "" for all. `pods_everywhere` says by the settings whether
     pods of all namespaces are needed all the same. `missing_parts` words what cannot be answered
-    for lack of a kind. `fields`: kind -> the field selector of a live cluster's list.
+    for lack of a kind. `fields`: kind -> the field selector of a live cluster's list. `optional`:
+    kinds behind feature gates, read where the server serves them. `manager_role`: say where the
+    controller manager may not do what it must before it calls a node lost.
     """
 
     kinds: Sequence[str]
@@ -45,6 +47,8 @@ class KindsToRead(NamedTuple):
     namespace: str = ""
     pods_everywhere: Callable[[Settings], bool] = lambda settings: False
     fields: Mapping[str, str] = {}
+    optional: Sequence[str] = ()
+    manager_role: bool = False
 
 
 def look(where: Where, wanted: KindsToRead) -> ClusterView:
@@ -99,21 +103,23 @@ async def _read(
         skew_warnings,
     )
     from kubectl_nodelife.live.client import ApiError
+    from kubectl_nodelife.live.listwatch import served
 
     progress = adding_up(step)
     aside: list[Unreadable] = []
     async with bulk_client(target) as client:
+        kinds = await served(client, (*wanted.kinds, *wanted.optional))
         lists = await asyncio.gather(
-            *(_list(client, kind, wanted, progress, aside) for kind in wanted.kinds)
+            *(_list(client, kind, wanted, progress, aside) for kind in kinds)
         )
-        found = dict(zip(wanted.kinds, lists, strict=True))
+        found = dict(zip(kinds, lists, strict=True))
         for kind in wanted.needed:
             error = found[kind]
             if isinstance(error, ApiError):
                 remedy = "see 'kubectl nodelife rbac'"
                 raise Failed(error.what, on=kind_named(kind).resource, remedy=remedy)
         among = _control_plane(found)
-        running = await detect_settings(client, among)
+        running = await detect_settings(client, among, manager_role=wanted.manager_role)
         decided = resolve_settings(requested, running, among, target.server, target.context)
         if wanted.namespace and wanted.pods_everywhere(decided.settings):
             everywhere = wanted._replace(namespace="")

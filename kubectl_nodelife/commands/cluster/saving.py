@@ -24,11 +24,12 @@ from kubectl_nodelife.daemon.settings import DetectedSettings, detect_settings, 
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.decode import decode
-from kubectl_nodelife.kube.kinds import Kind, kind_named
+from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, Kind, kind_named
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.wellknown import ANNOTATION_KINDS, ANNOTATION_MOMENT, ANNOTATION_RUNNING
 from kubectl_nodelife.live.client import ApiError, Client
+from kubectl_nodelife.live.listwatch import served
 from kubectl_nodelife.live.requests import Resource, resource_of
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.outlook.diverge.observations import MANAGER
@@ -42,7 +43,8 @@ _ADMISSION: Final = (
     "ValidatingWebhookConfiguration",
     "MutatingWebhookConfiguration",
 )
-_ALL: Final = dict.fromkeys((*DRAIN_KINDS, "ControllerRevision", "Event"))  # each once
+_MORE: Final = ("ControllerRevision", "Event", *OPTIONAL_KINDS)
+_ALL: Final = dict.fromkeys((*DRAIN_KINDS, *_MORE))  # each once
 
 KINDS: Final = (*_ADMISSION, *(k for k in _ALL if k not in (*_ADMISSION, *_LAST)), *_LAST)
 """All kinds that some verb reads of a dump, in the order of reading."""
@@ -67,13 +69,14 @@ class SavePlan(NamedTuple):
 
 async def plan(client: Client) -> SavePlan:
     """Ask how many there are of each kind. Raises Failed where nothing may be listed."""
-    counts = await asyncio.gather(*(_count(client, kind) for kind in KINDS))
-    refused = {k: n.what for k, n in zip(KINDS, counts, strict=True) if isinstance(n, ApiError)}
-    if len(refused) == len(KINDS):
+    kinds = await served(client, KINDS)
+    counts = await asyncio.gather(*(_count(client, kind) for kind in kinds))
+    refused = {k: n.what for k, n in zip(kinds, counts, strict=True) if isinstance(n, ApiError)}
+    if len(refused) == len(kinds):
         remedy = "see 'kubectl nodelife rbac'"
         raise Failed(f"nothing may be listed: {refused['Node']}", on=client.server, remedy=remedy)
     objects = sum(n for n in counts if isinstance(n, int))
-    return SavePlan([kind for kind in KINDS if kind not in refused], objects, refused)
+    return SavePlan([kind for kind in kinds if kind not in refused], objects, refused)
 
 
 async def save(

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.document import document
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_micro_time
@@ -29,6 +30,7 @@ from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNSCHEDULABLE
 from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.replay import DECISIONS, lines
 from kubectl_nodelife.outlook.replay.drains import DRAIN, drains
+from kubectl_nodelife.outlook.replay.lifecycle_lines import ASKED, of_lifecycle
 from kubectl_nodelife.outlook.replay.replay_line import (
     CONTROLLER,
     OBJECT,
@@ -84,6 +86,8 @@ class ReplaySources(NamedTuple):
     events: Sequence[Event] = ()
     nodes: Sequence[Node] = ()
     pods: Sequence[Pod] = ()
+    asked: Sequence[KubeObject] = ()
+    """EvictionRequests, Evictions and PodGroups."""
 
 
 class ReplayFilter(NamedTuple):
@@ -125,6 +129,8 @@ def _all(sources: ReplaySources, wanted: ReplayFilter) -> Iterable[ReplayLine]:
         yield from lines.of_node(node)
     for pod in sources.pods:
         yield from lines.of_pod(pod)
+    for obj in sources.asked:
+        yield from of_lifecycle(obj)
 
 
 def _place(found: Iterable[ReplayLine], sources: ReplaySources) -> None:
@@ -260,6 +266,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
         Rule(("timer",), "pod", _by_a_timer),
         Rule(("taint", "taints"), "node", _by_taints),
         Rule(("not-ready",), "node", _by_a_timer),
+        Rule((ASKED,), "pod", _not_by_a_controller),
         Rule((DRAIN, "cordon"), "node", _not_by_a_controller),
     ),
     DRAIN: (Rule(("cordon",), "node"),),

@@ -1,0 +1,101 @@
+"""Warns of what a drain passes by: EvictionRequests, their responders, and gangs that it breaks.
+
+`kubectl drain` and the eviction API look at none of them up to v1.38 (kubectl/pkg/drain,
+pkg/registry/core/pod/storage/eviction.go). The scheduler starts a replacement of a gang's
+pod once as many pods are bound, or can be at once, as minCount says (pkg/scheduler/framework/
+plugins/gangscheduling).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.kube.lifecycle import PodGroup
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.workloads.eviction_requests import is_wanted
+
+_MOST: Final = 3
+
+
+def passed_by(snapshot: PlanSnapshot, moved: Mapping[str, Sequence[Pod]]) -> Iterator[str]:
+    """The warnings. `moved`: the pods that leave each node."""
+    everywhere = [pod for pods in moved.values() for pod in pods]
+    yield from _gangs(snapshot, moved.values())
+    yield from _requested(snapshot, everywhere)
+    names = [f"{pod.namespace}/{pod.name}" for pod in everywhere if pod.spec.eviction_responders]
+    if names:
+        yield (
+            f"{first_names(names, _MOST)}: the evictionResponders are passed over, since a drain "
+            "makes no EvictionRequest"
+        )
+
+
+def _gangs(snapshot: PlanSnapshot, moved: Iterable[Sequence[Pod]]) -> Iterator[str]:
+    """PodGroups that lose pods: for certain below minCount where one node takes so many of them."""
+    lost: Counter[tuple[str, str]] = Counter()
+    at_once: Counter[tuple[str, str]] = Counter()
+    for pods in moved:
+        of_node = Counter(_gang_of(pod) for pod in pods if pod.spec.scheduling_group)
+        lost += of_node
+        at_once |= of_node
+    if not lost:
+        return
+    bound = Counter(_gang_of(pod) for pod in snapshot.pods if _is_bound(pod))
+    sizes = Counter(_gang_of(pod) for pod in snapshot.pods if pod.spec.scheduling_group)
+    for (namespace, name), count in sorted(lost.items()):
+        group = snapshot.find("PodGroup", namespace, name)
+        least = 0 if group is None else _min_count(group)
+        stay = bound[namespace, name] - count
+        if group is not None and stay >= least:
+            continue
+        loses = f"PodGroup {namespace}/{name} loses {count} of its"
+        if group is None or bound[namespace, name] - at_once[namespace, name] >= least:
+            few = "its minCount" if group is None else f"its minCount of {least}"
+            yield (
+                f"{loses} {counted(sizes[namespace, name], 'pod')}: where fewer than {few} stay, "
+                "replacements wait for one another, and none starts"
+            )
+        else:
+            yield (
+                f"{loses} {counted(bound[namespace, name], 'bound pod')} and falls to {stay}, "
+                f"below its minCount of {least}: replacements wait for one another, and none "
+                f"starts before {least} are bound or can be at once"
+            )
+
+
+def _min_count(group: KubeObject) -> int:
+    """How many a gang needs; 0 where its pods are placed one by one."""
+    gang = group.spec.scheduling_policy.gang if isinstance(group, PodGroup) else None
+    return gang.min_count if gang is not None else 0
+
+
+def _is_bound(pod: Pod) -> bool:
+    ends = pod.status.phase in TERMINAL_PHASES or pod.metadata.deletion_timestamp is not None
+    return bool(pod.spec.scheduling_group and pod.spec.node_name) and not ends
+
+
+def _gang_of(pod: Pod) -> tuple[str, str]:
+    group = pod.spec.scheduling_group
+    return pod.namespace, group.pod_group_name if group else ""
+
+
+def _requested(snapshot: PlanSnapshot, moved: Iterable[Pod]) -> Iterator[str]:
+    """Pods of which somebody else asks the eviction already."""
+    told = []
+    for pod in moved:
+        asked = [r.spec.requester for r in snapshot.eviction_requests.requests(pod) if is_wanted(r)]
+        if not asked:
+            continue
+        active = snapshot.eviction_requests.active(pod)
+        by = f", {active.target.name} is at work" if active is not None else ""
+        told.append(f"{pod.namespace}/{pod.name} (for {first_names(asked, _MOST)}{by})")
+    if told:
+        yield (
+            f"the eviction of {counted(len(told), 'pod')} is under way by EvictionRequests: "
+            f"{first_names(told, _MOST)}; a drain waits for no responder"
+        )
