@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.live.client import ApiError, Client
     from kubectl_nodelife.live.target import Target
 
+_ORIGIN: Final = "a first look, by the API server's clock"
 _NAMESPACE_OF_CONTROL_PLANE: Final = "kube-system"
 
 Progress = Callable[[int], None]
@@ -109,9 +110,8 @@ async def _read(
     aside: list[Unreadable] = []
     async with bulk_client(target) as client:
         kinds = await served(client, (*wanted.kinds, *wanted.optional))
-        lists = await asyncio.gather(
-            *(_list(client, kind, wanted, progress, aside) for kind in kinds)
-        )
+        reads = (_list(client, kind, wanted, progress, aside) for kind in kinds)
+        lists = await asyncio.gather(*reads)
         found = dict(zip(kinds, lists, strict=True))
         for kind in wanted.needed:
             error = found[kind]
@@ -131,10 +131,7 @@ async def _read(
         decided.settings,
         now_ns,
         source=direct_source(target, synced=not unread),
-        moment={
-            "time": format_micro_time(now_ns),
-            "origin": "a first look, by the API server's clock",
-        },
+        moment={"time": format_micro_time(now_ns), "origin": _ORIGIN},
         warnings=[*unreadable_sentences(aside), *decided.warnings, *skew_warnings(client)],
         unread=unread,
         objects=[obj for objs in found.values() if isinstance(objs, list) for obj in objs],
