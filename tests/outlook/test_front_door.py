@@ -164,7 +164,7 @@ def test_what_is_not_there_is_not_found(ask: Ask, words: tuple[str, str]) -> Non
 
 def test_a_kind_that_is_not_explained(ask: Ask) -> None:
     said = ask([node("a1")], "explain", "service", "x")
-    assert said.code == 2 and "zone NAME" in said.err
+    assert said.code == 2 and "zone/NAME" in said.err
 
 
 def test_a_pod_of_a_dead_node_is_terminating_for_ever(ask: Ask) -> None:
