@@ -121,9 +121,14 @@ def _run(screen: Screen, environ: Mapping[str, str], home: Path) -> str:
     return "".join(parts)
 
 
+def pages() -> list[Path]:
+    """The README and the pages of docs/."""
+    return [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+
+
 def main(names: list[str]) -> None:
     """Make the screens of those pages anew, in place; default: all pages."""
-    for path in [DOCS / name for name in names] or sorted(DOCS.glob("*.md")):
+    for path in [DOCS / name for name in names] or pages():
         before = path.read_text()
         after = remake(before)
         if comparable(after) != comparable(before):

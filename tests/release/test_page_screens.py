@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import difflib
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ ELSEWHERE = re.compile(
     r"of \d{4}-\d\d-\d\d, (a shell|typed by hand at a sandbox|a control plane: (\S+))"
 )
 HEADER = re.compile(r"[A-Z#][A-Z0-9 #-]*(?: {2,}[A-Z#][A-Z0-9 #-]*)+")
-PAGES = sorted(path.name for path in DOCS.glob("*.md"))
+PAGES = [os.path.relpath(path, DOCS) for path in page_screens.pages()]
 MADE = [name for name in PAGES if any(s.is_made() for s in screens((DOCS / name).read_text()))]
 
 
