@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import difflib
+import os
 import re
 from pathlib import Path
 
