@@ -82,8 +82,8 @@ def test_there_are_commands_and_no_exception_without_need() -> None:
     assert ELSEWHERE.keys() - set(COMMANDS) == set()
 
 
-def test_installation_is_on_the_first_screen() -> None:
-    first = "\n".join(README.splitlines()[:40])
+def test_installation_comes_next_to_what_it_looks_like() -> None:
+    first = "\n".join(README.splitlines()[:56])
     for words in ("kubectl krew install nodelife", "--manifest=nodelife.yaml", "pipx install"):
         assert words in first
 
