@@ -242,7 +242,7 @@ def _leader(leader: dict[str, Any]) -> str:
         return f"Leader {leader['holder']}{f', renewed{since}' if since else ''}"
     return (
         f"No leader: {leader['holder']} {f'last renewed{since}' if since else 'renews no more'}."
-        " The same `upgrade start` goes on, or `upgrade resume`"
+        " The same `upgrade start` goes on"
     )
 
 

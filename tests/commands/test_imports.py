@@ -36,9 +36,7 @@ LIGHT = {
     "what-if": {"kubectl_nodelife.outlook"},
     "upgrade start": {"kubectl_nodelife.drain"},
     "upgrade plan": {"kubectl_nodelife.drain"},
-    "upgrade resume": {"kubectl_nodelife.drain"},
     "upgrade prove": {"kubectl_nodelife.drain"},
-    "upgrade abort": {"kubectl_nodelife.drain"},
 }
 
 OF_A_DUMP = {

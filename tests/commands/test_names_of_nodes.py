@@ -36,7 +36,7 @@ TAKES_A_NODE = {
 }
 # They write, or need more than a dump; their names go through the same function.
 ELSEWHERE = {"drain", "simulate"} | {
-    f"upgrade {verb}" for verb in ("plan", "start", "status", "prove", "resume")
+    f"upgrade {verb}" for verb in ("plan", "start", "status", "prove")
 }
 
 

@@ -203,7 +203,7 @@ def test_a_hostile_document_on_the_lease_is_refused_with_a_line() -> None:
                 await between.patch("Lease", ("kube-system", "kubectl-nodelife-upgrade"), notes)
                 asked = (
                     nodelife(served.kubeconfig, served.folder, "upgrade", *words)
-                    for words in (("resume", *TERMS), ("status",))
+                    for words in (("resume",), ("status",))
                 )
                 ended.extend(await asyncio.gather(*asked))
 

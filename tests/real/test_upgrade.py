@@ -119,7 +119,10 @@ def test_a_node_that_never_returns_stops_the_run_and_stays_out_of_service(
         assert cluster.state("b3") == "", "the next one was left alone"
         status = operator.ask("status")
         assert (status["phase"], status["failures"]) == ("Paused", ["a3"])
-        assert operator.type("abort", *SETTINGS, "--yes") == 1, operator.said()
+        assert operator.type("abort") == 1, operator.said()
+        assert "no process leads the run" in operator.said(), operator.said()
+        assert operator.type("clean", "--yes") == 0, operator.said()
+        assert cluster.mark("a3")["state"] == "Failed", "it is left to a person"
         cluster.kubelets["a3"].boots_at = 0.0
         cluster.until("a3 is back", lambda: is_ready(cluster.node("a3")))
         proof = ("prove", "a3", "--ready-for", "2s", *SETTINGS, "--yes")

@@ -145,9 +145,8 @@ def test_a_canary_that_no_node_can_run_and_nodes_that_vanish_hold_until_a_person
     with Observer(cluster, floor=8) as observer:
         few = ("--max-unavailable", "1", "--canary", "a0", "--zones", "0")
         image = ("--canary-image", "tool:none")
-        operator.begin(
-            "start", "a0", "b1", "c3", "--nothing", *few, *image, *TIMEOUTS, *SETTINGS, "--yes"
-        )
+        order = ("start", "a0", "b1", "c3", "--nothing", *few, *TIMEOUTS, *SETTINGS, "--yes")
+        operator.begin(*order, *image)
         hear(cluster, observer, "proof", "a0: the canary's image cannot be pulled: ErrImagePull")
         assert Operator(cluster, "reader").type("status", "--exit-code") == 4
         cluster.taint("c3", AUTOSCALER)
@@ -160,9 +159,9 @@ def test_a_canary_that_no_node_can_run_and_nodes_that_vanish_hold_until_a_person
         assert operator.end(30) == 130, operator.said()
 
         other = Operator(cluster, "other")
-        other.begin("resume", "--canary-image", PAUSE, *SETTINGS)
+        other.begin(*order, "--canary-image", PAUSE, "--resume")
         hear(cluster, observer, "b1", "1 vanished since the start (resume --rebase forgets them)")
-        assert Operator(cluster, "third").type("resume", "--rebase", "--lease-duration", "4s") == 0
+        assert Operator(cluster, "third").type("resume", "--rebase") == 0
         assert other.end() == 0, other.said()
         assert "node b1: now Done" in other.said()
         assert cluster.traces() == [] and observer.faults == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.acts.upgrade.lease import check_image, check_start, order_text, strangers
+from kubectl_nodelife.acts.upgrade.lease import check_start, strangers
 from kubectl_nodelife.controllers.upgrade.document import (
     RunDocument,
     RunPhase,
@@ -22,13 +22,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     decode_mark,
     mark_of,
 )
-from kubectl_nodelife.controllers.upgrade.policy import (
-    PAUSE_IMAGE,
-    not_given_again,
-    policy_from,
-    policy_of_spec,
-    shown_policy,
-)
+from kubectl_nodelife.controllers.upgrade.policy import policy_of_spec
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.field_managers import UNSCHEDULABLE, FieldManager, FieldManagers
 from kubectl_nodelife.kube.node import Lease, Node, NodeMeta
@@ -157,49 +151,6 @@ def test_a_mark_of_an_unknown_run_holds_its_node_and_no_other(text: str) -> None
 
 
 # What stands on the Lease
-
-EVIL = "evil.example/attacker/pause:9"
-
-
-def resumed(spec: dict[str, object], given: dict[str, object]) -> str:
-    """The canary's image of a run that somebody goes on with."""
-    shown = shown_policy(policy_from({"work": {"mode": "nothing"}})) | spec
-    policy = policy_of_spec(shown, given)
-    check_image(policy, given, "r1")
-    return policy.canary_image
-
-
-def test_a_canary_of_the_lease_is_the_one_of_every_run_or_typed_again() -> None:
-    assert resumed({}, {}) == PAUSE_IMAGE
-    assert resumed({"canaryImage": PAUSE_IMAGE}, {}) == PAUSE_IMAGE
-    for image in (EVIL, "registry.k8s.io/pause:3.9", ""):
-        with pytest.raises(BadInput, match="any writer of the Lease"):
-            resumed({"canaryImage": image}, {})
-        assert resumed({"canaryImage": image}, {"canaryImage": image}) == image, "typed again"
-
-
-@pytest.mark.parametrize(
-    ("drain", "flags"),
-    [
-        ({"force": True}, ["--force"]),
-        ({"gracePeriod": 0}, ["--grace-period"]),
-        ({"deleteEmptydirData": True, "force": False}, ["--delete-emptydir-data"]),
-        ({"gracePeriod": -1, "podSelector": "a=b"}, []),
-        ({}, []),
-    ],
-)
-def test_flags_by_which_pods_are_lost_are_typed_again(
-    drain: dict[str, object], flags: list[str]
-) -> None:
-    spec = shown_policy(policy_from({"drain": drain}))
-    assert not_given_again(spec, {}) == flags
-    assert not_given_again(spec, {"drain": drain}) == []
-
-
-def test_who_goes_on_is_told_the_order_of_the_lease() -> None:
-    policy = policy_from({"maxUnavailable": "100%", "selector": "all=yes", "gate": "x"})
-    assert order_text(policy) == "selector all=yes, maxUnavailable 100%"
-
 
 def test_a_document_of_other_types_is_refused_with_a_line() -> None:
     for spec in ({"drain": [1]}, {"work": "x"}, {"target": {"a": 1}}, {"canaryImage": 5}):

@@ -7,18 +7,27 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.commands.upgrade.orders import check_digest
-from kubectl_nodelife.controllers.upgrade.document import RunDocument
+from kubectl_nodelife.acts.upgrade.lease import check_start, with_policy
+from kubectl_nodelife.controllers.upgrade.document import (
+    ANNOTATION_REQUEST,
+    ANNOTATION_RUN,
+    RunDocument,
+    RunPhase,
+    UpgradeRequest,
+    Verb,
+    document_of,
+    encode_document,
+    request_on,
+)
 from kubectl_nodelife.controllers.upgrade.policy import (
-    not_given_again,
     policy_digest,
     policy_from,
     policy_of_spec,
     shown_policy,
-    spec_digest,
-    spec_with,
 )
 from kubectl_nodelife.errors import BadInput, Refused
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.node import Lease
 
 WORK = {"mode": "run", "command": "ssh $NODE secret", "rerunSafe": True}
 TEMPLATE = {"kind": "Pod", "spec": {"containers": [{"image": "hidden"}]}}
@@ -52,34 +61,39 @@ def test_nothing_that_somebody_puts_into_a_lease_is_run() -> None:
     found = policy_of_spec(evil)
     assert not found.work.command and found.work.manifest is None
     assert not found.gate and found.canary_template is None
-    assert not found.work.is_known, "a leader without the work begins none"
 
 
-def test_what_is_given_again_counts_and_what_is_missing_is_named() -> None:
-    spec = shown_policy(POLICY)
-    assert not_given_again(spec, {}) == ["--gate", "--canary-template"]
-    assert not_given_again(spec, {"gate": "", "canaryTemplate": {}}) == []
-    found = policy_of_spec(spec, {"gate": "z", "soak": "3m"})
-    assert found.gate == "z" and found.work.rerun_safe
+def test_the_same_order_is_known_again_and_a_spec_that_was_edited_is_not_obeyed() -> None:
+    """What `start` goes on by is the digest of what was typed, and the policy that was typed."""
+    run = RunDocument(run="r1", policy=policy_digest(POLICY), spec=shown_policy(POLICY))
+    edited = replace(run, spec={**run.spec, "drain": {"force": True}, "maxUnavailable": "100%"})
+    assert check_start(_lease(edited), [], POLICY, 0) == "r1"
+    other = replace(POLICY, max_failures=3)
+    with pytest.raises(Refused, match="maxFailures is 0 there, 3 here"):
+        check_start(_lease(run), [], other, 0)
+    assert check_start(_lease(run), [], other, 0, resumes=True) == "r1"
+    with pytest.raises(Refused, match="keeps its nodes"):
+        check_start(_lease(run), [], replace(other, nodes=("b1",)), 0, resumes=True)
 
 
-def test_the_order_is_known_again_after_a_resume_with_another_flag() -> None:
-    given = {"canaryImage": "pause:3.10"}
-    spec = spec_with(shown_policy(POLICY), policy_of_spec(shown_policy(POLICY), given), given)
-    mapping = {"work": WORK, "gate": "ask-alerts --token x", "canaryTemplate": TEMPLATE}
-    typed = policy_from({**mapping, "soak": "2m", **given})
-    assert spec_digest(spec) == policy_digest(typed), "`start` with that flag goes on"
-    unchanged = spec_with(shown_policy(POLICY), policy_of_spec(shown_policy(POLICY)), {})
-    assert spec_digest(unchanged) == policy_digest(POLICY)
+def test_resuming_by_another_order_keeps_what_was_asked_and_ends_a_pause() -> None:
+    other = replace(POLICY, max_failures=3)
+    run = RunDocument(run="r1", policy=policy_digest(POLICY), phase=RunPhase.PAUSED)
+    waits = UpgradeRequest(verb=Verb.RESUME, retry=("b7",))
+    for asked, retry in ((None, ()), (waits, ("b7",)), (UpgradeRequest(verb=Verb.PAUSE), ())):
+        changes = with_policy(other)(_lease(run, asked))
+        assert changes is not None
+        lease = Lease(metadata=ObjectMeta(name="l", annotations=dict(changes)))
+        run_then, request = document_of(lease), request_on(lease)
+        assert run_then is not None and run_then.policy == policy_digest(other)
+        assert request is not None and (request.verb, request.retry) == (Verb.RESUME, retry)
 
 
-def test_a_policy_that_was_edited_on_the_lease_is_not_gone_on_with() -> None:
-    policy = policy_from({"selector": "pool=blue", "work": {"mode": "nothing"}})
-    run = RunDocument(run="r1", policy=policy_digest(policy), spec=shown_policy(policy))
-    check_digest(run)
-    for edit in ({"drain": {"force": True}}, {"maxUnavailable": "100%"}):
-        with pytest.raises(Refused, match="not the one that it was begun with"):
-            check_digest(replace(run, spec={**run.spec, **edit}))
+def _lease(run: RunDocument, request: UpgradeRequest | None = None) -> Lease:
+    notes = {ANNOTATION_RUN: encode_document(run)}
+    if request is not None:
+        notes[ANNOTATION_REQUEST] = encode_document(request)
+    return Lease(metadata=ObjectMeta(name="l", annotations=notes))
 
 
 @pytest.mark.parametrize("soak", [60, 1e400, [], {"minutes": 1}, True])

@@ -13,8 +13,15 @@ from typing import Final
 
 from kubectl_nodelife.acts.carrier import Carrier
 from kubectl_nodelife.acts.session import ActSession, Show
-from kubectl_nodelife.acts.upgrade.lease import RunLease, document_or_refused, read_lease
-from kubectl_nodelife.controllers.upgrade.document import OVER
+from kubectl_nodelife.acts.upgrade.lease import (
+    RunLease,
+    document_or_refused,
+    edit_run,
+    ending,
+    read_lease,
+    waiting_request,
+)
+from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase, Verb
 from kubectl_nodelife.controllers.upgrade.leaving import LeftObject, Leftover, leftovers
 from kubectl_nodelife.engine.calls import Delete, Get, Uid
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
@@ -25,9 +32,12 @@ _TRIES: Final = 5
 
 
 def check_over(lease: Lease | None) -> bool:
-    """True if the last run was of `upgrade prove`. Raises Refused while a run is open."""
-    run = document_or_refused(lease)
-    if run is not None and run.phase not in OVER:
+    """True if the last run was of `upgrade prove`. Raises Refused while a run is open, but for one
+    that shall be aborted, which ends here if nobody leads it.
+    """
+    run, request = document_or_refused(lease), waiting_request(lease)
+    aborts = request is not None and request.verb is Verb.ABORT
+    if run is not None and run.phase not in (*OVER, RunPhase.ABORTING) and not aborts:
         raise Refused(
             f"run {run.run} is {run.phase}", remedy="`kubectl nodelife upgrade abort` ends it first"
         )
@@ -50,16 +60,22 @@ class Cleaner:
         self, lease: RunLease, found: Sequence[Leftover], objects: Sequence[LeftObject]
     ) -> bool:
         """Clean up; whether all of it could be. Raises NodelifeError."""
+        proof_only = False
         await lease.acquire(self._show)
         async with _renewed(lease):
-            proof_only = check_over(await read_lease(self._session, lease.keeper.election.key[0]))
+            namespace = lease.keeper.election.key[0]
+            if (known := await read_lease(self._session, namespace)) is not None:
+                proof_only = check_over(known)
+                left = tuple(sorted(one.node.name for one in found if one.stays))
+                edit = ending(left)
+                await edit_run(self._session, self._carrier, namespace, edit, "the run is aborted")
             clean = True
             for leftover in found:
                 if leftover.patch is not None:
                     clean &= await self._clean_node(leftover.node.name, lease, proof_only)
-            for left in objects:
-                result = await self._carrier.carry_out(left.deletion, left.obj)
-                clean &= self._note(left.name, "deleted", result.ok, result.message)
+            for made in objects:
+                result = await self._carrier.carry_out(made.deletion, made.obj)
+                clean &= self._note(made.name, "deleted", result.ok, result.message)
         if clean and not any(leftover.stays for leftover in found):
             await self._delete_lease(lease)
         else:

@@ -28,11 +28,13 @@ from kubectl_nodelife.controllers.upgrade.document import (
     OVER,
     RunDocument,
     RunPhase,
+    Step,
     UnreadableDocument,
     UpgradeRequest,
     Verb,
     document_of,
     encode_document,
+    request_on,
 )
 from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
@@ -44,18 +46,15 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 )
 from kubectl_nodelife.controllers.upgrade.policy import (
     LEASE_NAME,
-    PAUSE_IMAGE,
     UpgradePolicy,
     policy_digest,
     shown_policy,
-    spec_digest,
-    spec_with,
 )
 from kubectl_nodelife.engine.actions import Changes, UpdateRun
 from kubectl_nodelife.engine.calls import Get
 from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.engine.election import ElectionTerms
-from kubectl_nodelife.errors import BadInput, Failed, Refused
+from kubectl_nodelife.errors import Failed, Refused
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.errors import InputError
 from kubectl_nodelife.kube.names import counted, first_names
@@ -243,24 +242,19 @@ async def edit_run(
 
 
 def asking(request: UpgradeRequest) -> Edit:
-    """An edit that asks something of the leader. An order that waits already is replaced."""
+    """An edit that asks something of the leader. An order that waits already is replaced.
 
-    def edit(lease: Lease) -> Changes | None:
-        open_document(lease)
-        return {ANNOTATION_REQUEST: encode_document(request)}
-
-    return edit
-
-
-def pausing(because: str) -> Edit:
-    """An edit that pauses a run without a leader."""
+    A run without a leader is paused at once.
+    """
 
     def edit(lease: Lease) -> Changes | None:
         run = open_document(lease)
-        if run.phase is not RunPhase.RUNNING:
-            return None
-        paused = replace(run, phase=RunPhase.PAUSED, because=because)
-        return {ANNOTATION_RUN: encode_document(paused)}
+        if request.verb is Verb.PAUSE and not lease.spec.holder_identity:
+            if run.phase is not RunPhase.RUNNING:
+                return None
+            paused = replace(run, phase=RunPhase.PAUSED, because=request.because)
+            return {ANNOTATION_RUN: encode_document(paused)}
+        return {ANNOTATION_REQUEST: encode_document(request)}
 
     return edit
 
@@ -277,18 +271,42 @@ def beginning(run: RunDocument) -> Edit:
     return edit
 
 
-def with_policy(policy: UpgradePolicy, given: Mapping[str, Any]) -> Edit:
-    """An edit by which an open run goes on with another policy. `given`: what was given of it."""
+def with_policy(policy: UpgradePolicy) -> Edit:
+    """An edit by which an open run goes on by this policy, and a pause ends."""
 
     def edit(lease: Lease) -> Changes | None:
-        run = open_document(lease)
-        spec = spec_with(run.spec, policy, given)
-        if run.policy == spec_digest(spec):
-            return None
-        changed = replace(run, policy=spec_digest(spec), spec=spec)
-        return {ANNOTATION_RUN: encode_document(changed)}
+        run, request = open_document(lease), waiting_request(lease)
+        if request is None or request.verb is not Verb.RESUME:
+            request = UpgradeRequest(verb=Verb.RESUME)
+        changed = replace(run, policy=policy_digest(policy), spec=shown_policy(policy))
+        return {
+            ANNOTATION_RUN: encode_document(changed),
+            ANNOTATION_REQUEST: encode_document(request),
+        }
 
     return edit
+
+
+def ending(left: tuple[str, ...]) -> Edit:
+    """An edit by which a run that nobody leads is Aborted, and `left` to a person."""
+
+    def edit(lease: Lease) -> Changes | None:
+        run, request = document_or_refused(lease), waiting_request(lease)
+        if run is None or run.phase in OVER:
+            return None
+        because = run.because if request is None else request.because
+        ended = replace(run, phase=RunPhase.ABORTED, because=because, step=Step(), left=left)
+        return {ANNOTATION_RUN: encode_document(ended), ANNOTATION_REQUEST: None}
+
+    return edit
+
+
+def waiting_request(lease: Lease | None) -> UpgradeRequest | None:
+    """What is asked of the next leader; None for nothing that can be read."""
+    try:
+        return request_on(lease)
+    except UnreadableDocument:
+        return None
 
 
 def open_document(lease: Lease | None) -> RunDocument:
@@ -345,9 +363,19 @@ def new_run_id(now_ns: int) -> str:
 
 
 def check_start(
-    lease: Lease | None, nodes: Iterable[Node], policy: UpgradePolicy, now_ns: int
+    lease: Lease | None,
+    nodes: Iterable[Node],
+    policy: UpgradePolicy,
+    now_ns: int,
+    *,
+    resumes: bool = False,
 ) -> str:
-    """The run that `start` would go on with, "" for a new one. Raises Refused."""
+    """The run that `start` would go on with, "" for a new one. Raises Refused.
+
+    `resumes`: of `--resume`, by which an open run goes on by another policy.
+    """
+    if resumes:
+        _check_same_nodes(open_document(lease), policy)
     run, nodes = document_or_refused(lease), list(nodes)
     if run is None or run.phase in OVER:
         epoch = (lease.spec.lease_transitions or 0) if lease is not None else 0
@@ -356,13 +384,23 @@ def check_start(
         raise Refused(
             f"a proof is under way (run {run.run})", remedy="wait for its end, or `upgrade abort`"
         )
-    if run.policy != policy_digest(policy):
+    if run.policy != policy_digest(policy) and not resumes:
         raise Refused(
             f"{run_text(lease, now_ns)} has another order: {differences(run, policy)}; "
             f"{(lease and lease.spec.holder_identity) or 'no process'} leads it",
-            remedy="type the same order, or `upgrade resume` with what shall change, or `abort`",
+            remedy="type the same order, or `--resume` to go on by this one, or `upgrade abort`",
         )
     return run.run
+
+
+def _check_same_nodes(run: RunDocument, policy: UpgradePolicy) -> None:
+    """Raises Refused for a policy of other nodes than the run's."""
+    shown = shown_policy(policy)
+    if any(shown.get(field) != run.spec.get(field) for field in ("nodes", "selector")):
+        raise Refused(
+            f"run {run.run} keeps its nodes: {differences(run, policy)}",
+            remedy="`upgrade abort`, and start another",
+        )
 
 
 async def open_run(
@@ -372,21 +410,27 @@ async def open_run(
     policy: UpgradePolicy,
     *,
     proof_only: bool = False,
+    resumes: bool = False,
 ) -> RunDocument:
     """The run to lead, now that the Lease is ours: begun, or gone on with. Raises NodelifeError."""
     namespace = policy.lease_namespace
     lease = await read_lease(session, namespace)
     known = document_or_refused(lease)
-    if not proof_only and check_start(lease, nodes, policy, session.now_ns()):
+    now_ns = session.now_ns()
+    if not proof_only and check_start(lease, nodes, policy, now_ns, resumes=resumes):
         assert known is not None
+        if resumes:
+            edit = with_policy(policy)
+            return open_document(
+                await edit_run(session, carrier, namespace, edit, "the run goes on")
+            )
         return known
     if proof_only and known is not None and known.phase not in OVER:
         raise Refused(
             f"run {known.run} is {known.phase}",
-            remedy="`upgrade abort` ends a proof without a leader; for a node of an upgrade: "
-            "`upgrade resume --assume-done NODE`",
+            remedy="`upgrade abort` ends it, without a leader `upgrade clean` as well; for a node "
+            "of an upgrade: `upgrade resume --assume-done NODE`",
         )
-    now_ns = session.now_ns()
     run = RunDocument(
         run=new_run_id(now_ns),
         policy=policy_digest(policy),
@@ -464,17 +508,6 @@ def differences(run: RunDocument, policy: UpgradePolicy) -> str:
     return "; ".join(found)
 
 
-def order_text(policy: UpgradePolicy) -> str:
-    """The fields of a policy that differ from the defaults; a Lease's writer may have set them."""
-    default = dict(_fields(shown_policy(UpgradePolicy())))
-    found = [
-        f"{key} {_shown(value)}"
-        for key, value in _fields(shown_policy(policy))
-        if value != default.get(key) and not f"{value}".startswith(_DIGEST)
-    ]
-    return ", ".join(found)
-
-
 def _fields(mapping: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
     """Each field with its path, such as `work.mode`."""
     for key, value in mapping.items():
@@ -488,17 +521,3 @@ def _shown(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         value = ", ".join(map(str, value))
     return "none" if value in (None, "", {}) else str(value)
-
-
-def check_image(policy: UpgradePolicy, given: Mapping[str, Any], run: str) -> None:
-    """Raises BadInput where only the run's document names the canary's image, and it is not the one
-    that is used where none is named: the right to write a Lease shall not decide what runs on
-    nodes.
-    """
-    if policy.canary_image != PAUSE_IMAGE and "canaryImage" not in given:
-        raise BadInput(
-            f"run {run} names {policy.canary_image!r} on its Lease, where any writer of the Lease "
-            "can put it",
-            on="--canary-image",
-            remedy="give the image again",
-        )

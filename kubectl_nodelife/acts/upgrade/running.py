@@ -1,4 +1,4 @@
-"""Leads a run from the Lease to its end: what `start`, `resume`, `abort` and `prove` share.
+"""Leads a run from the Lease to its end: what `start` and `prove` share.
 
 The first SIGINT asks for a pause and waits for what is in work; a second one, SIGTERM, or SIGHUP of
 a terminal that closes, leaves at once: nodes and Lease say where the run stands, and the next

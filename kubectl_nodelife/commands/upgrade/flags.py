@@ -1,4 +1,4 @@
-"""The flags of `upgrade plan`, `start` and `resume`, and the file of `kind: Upgrade`.
+"""The flags of `upgrade plan` and `start`, and the file of `kind: Upgrade`.
 
 Each flag is a field of `UpgradePolicy` in another spelling: `--max-unavailable` is `maxUnavailable`
 in the file; a flag wins over it. Work may also stand there as `work: {mode: ...}`, and kubectl
@@ -311,6 +311,8 @@ def _work_of_file(path: str, spec: Mapping[str, Any]) -> dict[str, Any]:
         work = dict(spec.get("work") or {})
         if work.get("mode") == WorkMode.JOB:
             check_job_manifest(work.get("manifest"), f"{path}: spec.work.manifest")
+        if work.get("mode") == WorkMode.RUN and not str(work.get("command", "")).strip():
+            raise BadInput("is empty", on=f"{path}: spec.work.command")
     if work and _RERUN_SAFE in spec:
         work["rerunSafe"] = spec[_RERUN_SAFE]
     return {"work": work} if work else {}

@@ -192,7 +192,7 @@ async def ask_leader(
 ) -> bool:
     """Leave it on the Lease; whether it is struck off within the time in which a leader answers.
 
-    Raises Refused where no run is open.
+    A run that no process leads is paused by its document. Raises Refused where no run is open.
     """
     import asyncio
 
@@ -204,7 +204,10 @@ async def ask_leader(
         return (notes or {}).get(ANNOTATION_REQUEST)
 
     because = f"{request.verb} is asked for"
-    text = asked(await edit_run(session, carrier, namespace, asking(request), because))
+    lease = await edit_run(session, carrier, namespace, asking(request), because)
+    text = asked(lease)
+    if text is None or not lease.spec.holder_identity:
+        return text is None
     try:
         async with asyncio.timeout(LEADER_ANSWER_SECONDS):
             while asked(await read_lease(session, namespace)) == text:
@@ -212,14 +215,6 @@ async def ask_leader(
     except TimeoutError:
         return False
     return True
-
-
-def has_holder(lease: Lease | None) -> bool:
-    """True if the Lease names a holder, running or not. Raises Refused where no run is open."""
-    from kubectl_nodelife.acts.upgrade.lease import open_document
-
-    open_document(lease)
-    return bool(lease is not None and lease.spec.holder_identity)
 
 
 def _note_held(action: object, because: str) -> None:

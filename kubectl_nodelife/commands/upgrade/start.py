@@ -167,15 +167,19 @@ async def _read_leases(connection: Connection) -> list[Lease]:
 @click.command("start")
 @policy_flags
 @click.option("--dry-run", is_flag=True, help="Say what is done when; send nothing but reads.")
+@click.option("--resume", is_flag=True, help="Go on with the run under way, by this order.")
 @lead_flags
 @connection_flags
-def start(given: dict[str, Any], dry_run: bool, lead: LeadFlags, connection: Connection) -> int:
+def start(
+    given: dict[str, Any], dry_run: bool, resume: bool, lead: LeadFlags, connection: Connection
+) -> int:
     """Upgrade nodes: show the plan, ask for the number of nodes, and lead the run to its end.
 
     The state of the run stands on the nodes and on its Lease: typed again after a crash, on any
     machine, with the same nodes, work and policy, it goes on. The first Ctrl-C pauses and waits for
     what is in work, the second leaves at once. Exits with 1 where the run pauses after failures or
     ends with nodes Failed or Held, with 5 where it is refused or another leader has taken over.
+    --resume ends a pause of the run as `upgrade resume` does; work and policy may be others then.
     --dry-run plays the run on a copy of the cluster as it is, and prints what the leader would do,
     and when; --expect-work is how long the work then takes.
 
@@ -186,13 +190,20 @@ def start(given: dict[str, Any], dry_run: bool, lead: LeadFlags, connection: Con
       kubectl nodelife upgrade start -f upgrade.yaml --dry-run
     """
     policy = policy_of(given, connection)
-    prepared = _prepare(policy, connection, lead, dry_run=dry_run)
+    if dry_run and resume:
+        raise BadInput("--dry-run and --resume exclude each other")
+    prepared = _prepare(policy, connection, lead, dry_run=dry_run, resumes=resume)
     if dry_run:
         return show_course(prepared.course)
     if not is_confirmed(lead.yes, prepared.todo, prepared.server):
         terminal.note("not confirmed: nothing was changed")
         return 0
-    return _lead(policy, prepared, connection, lead)
+    from kubectl_nodelife.acts.upgrade.lease import open_run
+
+    async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
+        return await open_run(session, carrier, prepared.nodes, policy, resumes=resume)
+
+    return lead_run(policy, prepared.look, opening, connection, lead)
 
 
 class _Prepared(NamedTuple):
@@ -212,12 +223,22 @@ class _Prepared(NamedTuple):
 
 
 def _prepare(
-    policy: UpgradePolicy, connection: Connection, lead: LeadFlags, *, dry_run: bool
+    policy: UpgradePolicy,
+    connection: Connection,
+    lead: LeadFlags,
+    *,
+    dry_run: bool,
+    resumes: bool,
 ) -> _Prepared:
     """Show the plan, or the run that is gone on with. Raises NodelifeError."""
     import asyncio
 
-    from kubectl_nodelife.acts.upgrade.lease import check_start, document_or_refused, strangers
+    from kubectl_nodelife.acts.upgrade.lease import (
+        check_start,
+        differences,
+        document_or_refused,
+        strangers,
+    )
     from kubectl_nodelife.controllers.upgrade.claims import is_selected
     from kubectl_nodelife.outlook.upgrade_status import upgrade_status
     from kubectl_nodelife.report.formats import render
@@ -225,12 +246,18 @@ def _prepare(
     from kubectl_nodelife.sim.upgrade_course import Course
 
     read = asyncio.run(read_run(connection, policy.lease_namespace))
-    goes_on = "" if dry_run else check_start(read.lease, read.nodes, policy, read.now_ns)
+    goes_on = ""
+    if not dry_run:
+        goes_on = check_start(read.lease, read.nodes, policy, read.now_ns, resumes=resumes)
     look = look_for_upgrade(Where(connection, assignments=lead.assignments))
-    foreign = strangers(read.nodes, document_or_refused(read.lease))
+    run = document_or_refused(read.lease)
+    foreign = strangers(read.nodes, run)
     for warning in (*look.warnings, *filter(None, [foreign])):
         terminal.warn(warning)
-    if goes_on:
+    if goes_on and run is not None:
+        _check_target(look, policy)
+        if resumes and (other := differences(run, policy)):
+            terminal.note(f"run {run.run} goes on by another order: {other}")
         status = upgrade_status(read.nodes, read.lease, read.now_ns, read.source)
         terminal.write(render(UpgradeStatusPage(status), "table"))
         todo, course = sum(is_selected(node, policy) for node in read.nodes), Course()
@@ -240,15 +267,14 @@ def _prepare(
     return _Prepared(look, read.nodes, todo, course)
 
 
-def _lead(
-    policy: UpgradePolicy, prepared: _Prepared, connection: Connection, lead: LeadFlags
-) -> int:
-    from kubectl_nodelife.acts.upgrade.lease import open_run
+def _check_target(look: DrainLook, policy: UpgradePolicy) -> None:
+    """Raises Refused where the cluster's versions do not allow the target."""
+    from kubectl_nodelife.upgrade.findings import version_skew
+    from kubectl_nodelife.upgrade.forecast import REFUSED_BY
 
-    async def opening(session: ActSession, carrier: LiveCarrier) -> RunDocument:
-        return await open_run(session, carrier, prepared.nodes, policy)
-
-    return lead_run(policy, prepared.look, opening, connection, lead)
+    for finding in version_skew(look.settings, policy):
+        if finding.severity == REFUSED_BY:
+            raise Refused(finding.text, on="--target")
 
 
 def _show_plan(policy: UpgradePolicy, look: DrainLook) -> UpgradePlan:

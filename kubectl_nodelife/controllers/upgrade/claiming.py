@@ -149,8 +149,6 @@ def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | 
     name, node = candidate.name, p.nodes[candidate.name]
     for gate, because in p.gates.items():
         return ClaimHold(gate, because)
-    if p.lacks_work:
-        return ClaimHold("work", p.lacks_work)
     if node.spec.unschedulable and p.fleet.slots_of(name) < 1:
         return ClaimHold(SLOTS, "cordoned nodes do not go first where no slot is free")
     because = _control_plane_hold(p, node) or p.fleet.zone_hold(name)

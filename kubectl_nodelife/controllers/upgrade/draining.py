@@ -50,7 +50,7 @@ def drain(p: UpgradePass, node: Node, mark: NodeMark) -> None:
         return
     note_containers(p, name)
     p.memory.claim_seen_ns.setdefault(name, p.now_ns)
-    gate = holding(p, but=HOLDS_CLAIMS_ALONE) or p.lacks_work
+    gate = holding(p, but=HOLDS_CLAIMS_ALONE)
     verdict = p.ports.drain(p.cache, name, p.names_in(NodeState.DRAINING), p.now_ns)
     verdict = _without_late_pods(p, mark, verdict)
     waiting = _waits_for(p, node, verdict)

@@ -6,8 +6,8 @@ nanoseconds inside and Go durations (`5m`) in text. Numbers of nodes are read as
 IntOrString: `3` or `10%`.
 
 It stands in the run's document, for all to read, with commands and manifests as digests alone, and
-none is ever taken from there: anyone who may write a Lease shall not have anything run on
-an operator's machine, or by his rights. A person who resumes a run gives them again.
+is never obeyed from there: anyone who may write a Lease shall not have anything run on an
+operator's machine, or done by his rights. A person who goes on with a run gives the order again.
 
 A maintenance window says when nodes may be claimed. `Mon-Fri 22:00-04:00 Europe/Berlin`: the days
 are those on which the window begins, so the one of Friday is still open on Saturday at 02:00. Times
@@ -83,16 +83,6 @@ class NodeWork(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
     command: str = ""
     manifest: dict[str, Any] | None = None
     rerun_safe: bool = False
-
-    @property
-    def is_known(self) -> bool:
-        """True if there is something to start: false of a command of which only a digest is known.
-
-        A new leader that was not given the work again proves and releases, and starts nothing.
-        """
-        if self.mode is WorkMode.RUN:
-            return bool(self.command)
-        return self.manifest is not None if self.mode is WorkMode.JOB else True
 
     @property
     def runs_command(self) -> bool:
@@ -346,14 +336,8 @@ _AMOUNTS = ("maxUnavailable", "minAvailable", "clusterMinAvailable", "maxPerZone
 _DURATIONS = tuple(name for name, field in _FIELDS.items() if field.endswith("_ns"))
 
 
-_HIDDEN: Final = {"gate": "--gate", "canaryTemplate": "--canary-template"}
-"""Commands and manifests besides the work: the field, and its flag."""
-_LOSES: Final = {
-    "force": "--force",
-    "deleteEmptydirData": "--delete-emptydir-data",
-    "gracePeriod": "--grace-period",
-}
-_HARMLESS: Final = ("None", "False", "-1")
+_HIDDEN: Final = ("gate", "canaryTemplate")
+"""Fields with commands and manifests besides the work."""
 _WORK: Final = "work"
 _SHOWN_OF_WORK: Final = ("mode", "rerunSafe")
 
@@ -372,53 +356,18 @@ def shown_policy(policy: UpgradePolicy) -> dict[str, Any]:
     return shown
 
 
-def policy_of_spec(spec: Mapping[str, Any], given: Mapping[str, Any] = {}) -> UpgradePolicy:
-    """The policy that a document shows, and on top what is given by flags or file.
-
-    A command or a manifest that was put into the document is none. Raises BadInput.
-    """
+def policy_of_spec(spec: Mapping[str, Any]) -> UpgradePolicy:
+    """The policy that a document shows, to be told and never to be obeyed. Raises BadInput."""
     mapping = {name: value for name, value in spec.items() if name not in _HIDDEN}
     work = mapping.get(_WORK)
     if isinstance(work, Mapping):
         mapping[_WORK] = {name: work[name] for name in _SHOWN_OF_WORK if name in work}
-    return policy_from({**mapping, **given})
-
-
-def spec_with(
-    spec: Mapping[str, Any], policy: UpgradePolicy, given: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The spec that a document shows once its policy is this one; what was not given again stays as
-    it was.
-
-    So that the order that the run was begun with is known as the same one later.
-    """
-    shown = shown_policy(policy)
-    kept = (*_HIDDEN, _WORK)
-    return shown | {k: spec[k] for k in kept if k in spec and k not in given}
-
-
-def spec_digest(spec: Mapping[str, Any]) -> str:
-    """A digest of work and policy, of what is shown of them."""
-    return _digest(spec)
+    return policy_from(mapping)
 
 
 def policy_digest(policy: UpgradePolicy) -> str:
-    """The digest of the document of a run with this policy."""
-    return spec_digest(shown_policy(policy))
-
-
-def not_given_again(spec: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
-    """The flags, besides the work, that the run had and that are not among what is given: those
-    that name commands, and those of kubectl drain by which pods or their data are lost.
-    """
-    flags = [flag for field, flag in _HIDDEN.items() if spec.get(field) and field not in given]
-    theirs, ours = spec.get("drain") or {}, given.get("drain") or {}
-    losses = [
-        flag
-        for field, flag in _LOSES.items()
-        if field in theirs and field not in ours and str(theirs[field]) not in _HARMLESS
-    ]
-    return [*flags, *losses]
+    """A digest of work and policy, of what is shown of them."""
+    return _digest(shown_policy(policy))
 
 
 def _digest(value: Any) -> str:

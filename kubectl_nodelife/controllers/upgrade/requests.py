@@ -125,7 +125,7 @@ def _retry(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     if seen.sent and (seen.report is None or seen.report.code is None):
         p.holds[node.name] = ("work", "its work still runs")
         return
-    hold = p.fleet.counts.hold(node.name) or control_plane_in_flight(p, node) or p.lacks_work
+    hold = p.fleet.counts.hold(node.name) or control_plane_in_flight(p, node)
     if hold or p.gates or p.phase is not RunPhase.RUNNING:
         p.holds[node.name] = ("slots", hold) if hold else next(iter(p.gates.items()), ("phase", ""))
         return

@@ -205,11 +205,6 @@ class UpgradePass:
         refused = self.memory.refused.get((kind, key))
         return refused is not None and not self.is_over(refused[0], 0)
 
-    @property
-    def lacks_work(self) -> str:
-        """Why no work can be started: it was not given to this leader. "" where it was."""
-        return "" if self.policy.work.is_known else "the work was not given to this leader"
-
     def progress(self, name: str, mark: NodeMark) -> NodeProgress:
         """The changes that were seen of the node in its present state."""
         return self.memory.progress(name, (mark.state, mark.try_, mark.epoch), self.now_ns)

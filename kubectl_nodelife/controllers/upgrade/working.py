@@ -55,7 +55,7 @@ def run_again(
     costs no try; after exit code 75 the try's clock goes on.
     """
     gate = holding(p, but=HOLDS_CLAIMS_ALONE)
-    if p.policy.work.is_known and not gate and not p.is_aborting:
+    if not gate and not p.is_aborting:
         intend(seen, p.stamp)
         fresh = replace(mark.work, started=p.stamp, code=None, again="")
         again = p.entered(mark, mark.state) if new_clock else mark
@@ -128,10 +128,8 @@ def next_try(p: UpgradePass, node: Node, mark: NodeMark, why: str) -> None:
         fail(p, node, mark, f"the work failed: {why}")
         return
     gate = holding(p, but=HOLDS_CLAIMS_ALONE)
-    if gate or not p.policy.work.is_known:
-        p.progress(
-            node.name, mark
-        ).waits_for = f"{why}; the next try waits for {gate or 'a resume'}"
+    if gate:
+        p.progress(node.name, mark).waits_for = f"{why}; the next try waits for {gate}"
         return
     number = mark.try_ + 1
     intend(p.memory.work_of(node.name, number), p.stamp)
@@ -255,7 +253,7 @@ def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark, seen: Wo
         next_try(p, node, mark, f"exit code {mark.work.code}")
     elif p.policy.target:
         p.progress(node.name, mark).waits_for = f"{UNKNOWN}; its target is watched for"
-    elif p.policy.work.rerun_safe and p.policy.work.is_known:
+    elif p.policy.work.rerun_safe:
         run_again(p, node, mark, seen, RUN_AGAIN)
     else:
         hold(p, node, mark, UNKNOWN)
@@ -350,7 +348,7 @@ def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgre
     gate = holding(p, but=HOLDS_CLAIMS_ALONE)
     by_command = p.policy.work.mode is WorkMode.RUN and not mark.work.again
     if by_command and seen.begun != mark.work.started and mark.work.code is None:
-        if p.policy.work.rerun_safe and p.policy.work.is_known and not (gate or p.is_aborting):
+        if p.policy.work.rerun_safe and not (gate or p.is_aborting):
             run_again(p, node, mark, seen, RUN_AGAIN, new_clock=True)
         else:
             hold(p, node, mark, UNKNOWN)

@@ -1,4 +1,4 @@
-"""`upgrade pause` and `upgrade clean` on the sandbox: what they write and what they leave."""
+"""`upgrade pause`, `resume`, `abort` and `clean` on the sandbox: what they write and leave."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeState,
     encode_mark,
 )
-from kubectl_nodelife.controllers.upgrade.policy import policy_from, shown_policy
 from kubectl_nodelife.sandbox.tls import Sandbox
 from tests.acts.program import Ended, nodelife
 from tests.acts.test_repair import KUBE_SYSTEM
@@ -202,12 +201,30 @@ def test_clean_shows_and_deletes_what_a_dead_leader_made() -> None:
     )(test)
 
 
-def test_clean_asks_and_is_refused_while_a_run_is_open() -> None:
+def test_clean_is_refused_while_a_run_is_open_and_ends_one_that_shall_be_aborted() -> None:
     async def test(served: Sandbox) -> None:
         ended = await upgrade(served, "clean", "--yes")
         assert ended.code == 5 and "upgrade abort" in ended.err
+        ended = await upgrade(served, "abort", "--because", "lunch")
+        assert ended.code == 1 and "no process leads the run" in ended.err, ended.err
+        assert await phase(served) == "Running", "a request is a request"
+        ended = await upgrade(served, "clean", "--yes")
+        assert ended.code == 0, ended.out + ended.err
+        assert await phase(served) == "Aborted"
+        notes = (await read(served, LEASE))["metadata"]["annotations"]
+        assert ANNOTATION_REQUEST not in notes and "lunch" in notes[ANNOTATION_RUN]
+        assert json.loads(notes[ANNOTATION_RUN])["left"] == ["b1"]
+        given, worked = [
+            (await read(served, f"/api/v1/nodes/{name}"))["metadata"] for name in ("b0", "b1")
+        ]
+        assert ANNOTATION not in given.get("annotations", {}), "what was drained is given back"
+        assert worked["labels"][LABEL_STATE] == "Failed", "what was worked on is not proven"
 
-    on(node("b0", NodeState.DRAINING), lease(RunDocument(run="r1")))(test)
+    on(
+        node("b0", NodeState.DRAINING),
+        node("b1", NodeState.WORKING),
+        lease(RunDocument(run="r1")),
+    )(test)
 
 
 def test_clean_does_nothing_without_a_terminal_or_ones_word() -> None:
@@ -220,35 +237,15 @@ def test_clean_does_nothing_without_a_terminal_or_ones_word() -> None:
     on(node("b0", NodeState.DRAINING), lease(None))(test)
 
 
-def test_resume_knows_its_nodes_and_asks_for_the_gate_that_the_run_had() -> None:
+def test_resume_knows_its_nodes_and_is_only_a_request() -> None:
     async def test(served: Sandbox) -> None:
         ended = await upgrade(served, "resume", "--retry", "b00")
         assert ended.code == 1 and "did you mean b0?" in ended.err, ended.err
-        assert "b00" not in (await read(served, LEASE))["metadata"]["annotations"].get(
-            ANNOTATION_REQUEST, ""
-        )
+        assert ANNOTATION_REQUEST not in (await read(served, LEASE))["metadata"]["annotations"]
         ended = await upgrade(served, "resume", "--retry", "b0")
-        assert ended.code == 2 and "--gate" in ended.err, ended.err
-        assert await phase(served) == "Paused", "nothing was done"
+        assert ended.code == 1 and "`upgrade start`" in ended.err, ended.err
+        assert await phase(served) == "Paused", "nobody was there to do it"
+        notes = (await read(served, LEASE))["metadata"]["annotations"]
+        assert json.loads(notes[ANNOTATION_REQUEST])["retry"] == ["b0"]
 
-    policy = policy_from(
-        {"work": {"mode": "run", "command": "x"}, "gate": "alerts", "nodes": ["b0"]}
-    )
-    run = RunDocument(run="r1", phase=RunPhase.PAUSED, spec=shown_policy(policy))
-    on(node("b0", NodeState.FAILED), lease(run))(test)
-
-
-def test_an_abort_needs_nothing_that_the_run_was_begun_with() -> None:
-    async def test(served: Sandbox) -> None:
-        words = ("--set", "node-monitor-grace-period=1s", "--lease-duration", "4s", "--yes")
-        ended = await upgrade(served, "abort", *words)
-        assert ended.code == 0, ended.out + ended.err
-        assert await phase(served) == "Aborted"
-        left = (await read(served, "/api/v1/nodes/b0"))["metadata"].get("annotations", {})
-        assert ANNOTATION not in left, "what was drained is given back"
-
-    work = {"mode": "run", "command": "x"}
-    pod = {"spec": {"containers": [{"name": "c", "image": "c"}]}}
-    fields = {"work": work, "gate": "alerts", "nodes": ["b0"], "canaryTemplate": pod}
-    run = RunDocument(run="r1", spec=shown_policy(policy_from(fields)))
-    on(node("b0", NodeState.DRAINING), lease(run))(test)
+    on(node("b0", NodeState.FAILED), lease(RunDocument(run="r1", phase=RunPhase.PAUSED)))(test)
