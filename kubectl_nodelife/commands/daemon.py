@@ -15,13 +15,9 @@ import click
 from kubectl_nodelife.commands import ask, daemon_install
 from kubectl_nodelife.commands.daemon_flags import (
     confirm_enforcing,
-    enforce_arguments,
-    enforce_flags,
-    metrics_arguments,
-    metrics_flags,
+    daemon_flags,
+    given_arguments,
     metrics_of,
-    notify_arguments,
-    notify_flags,
     notify_of,
     orders_of,
 )
@@ -62,16 +58,6 @@ _SETTINGS = (
 )
 
 
-_SERVE_ANSWERS = click.option(
-    "--serve-answers",
-    type=click.IntRange(1024, 65535),
-    is_flag=False,
-    flag_value=9877,
-    metavar="PORT",
-    help="Answer at a port of 127.0.0.1 (9877), for --via. Default: off.",
-)
-
-
 _GROWING_SECONDS: Final = 0.3
 
 
@@ -79,16 +65,6 @@ def _settings_flags(callback: Any) -> Any:
     for option in reversed(_SETTINGS):
         callback = option(callback)
     return callback
-
-
-def _arguments(
-    connection: Connection, profile: str | None, assignments: tuple[str, ...], given: dict[str, Any]
-) -> list[str]:
-    """The arguments of a daemon like this one, without secrets."""
-    words = _run_arguments(connection, profile, assignments)
-    words += [*enforce_arguments(given), *metrics_arguments(given)]
-    words += [f"--serve-answers={given['serve_answers']}"] if given["serve_answers"] else []
-    return words + notify_arguments(given)
 
 
 @click.group(cls=SpellingGroup)
@@ -103,10 +79,7 @@ def daemon(connection: Connection) -> None:
 
 @daemon.command("start")
 @_settings_flags
-@enforce_flags
-@metrics_flags
-@notify_flags
-@_SERVE_ANSWERS
+@daemon_flags
 @connection_flags
 def start(
     profile: str | None, assignments: tuple[str, ...], connection: Connection, **given: Any
@@ -123,7 +96,7 @@ def start(
     if orders_of(given).controllers:
         confirm_enforcing(given, known)
         given["yes"] = True
-    words = _arguments(connection, profile, assignments, given)
+    words = _run_arguments(connection, profile, assignments, given)
     try:
         spawn(words, _log(instance), _secrets(connection, given["webhook"]))
     except AlreadyRuns as already:
@@ -139,16 +112,13 @@ def begin(connection: Connection) -> None:
     """
     known, instance = _instance(connection)
     with contextlib.suppress(AlreadyRuns):
-        spawn(_run_arguments(connection, None, ()), _log(instance), _secrets(connection))
+        spawn(_run_arguments(connection), _log(instance), _secrets(connection))
     _report_start(known, instance, terminal.note)  # stdout is for the verb's own answer
 
 
 @daemon.command("run")
 @_settings_flags
-@enforce_flags
-@metrics_flags
-@notify_flags
-@_SERVE_ANSWERS
+@daemon_flags
 @click.option("--in-cluster", is_flag=True, help="As the service account of this pod.")
 @click.option("--ready-fd", type=int, hidden=True, help="Where to say that it is ready.")
 @click.option("--secrets-fd", type=int, hidden=True, help="Where a token is read from.")
@@ -182,12 +152,13 @@ def run(
     orders = orders_of(given)
     if orders.controllers:
         confirm_enforcing(given, ask.resolve(connection))
+        given["yes"] = True
     options = Options(
         overrides=connection,
         environ=dict(os.environ),
         profile=profile or "",
         assignments=assignments,
-        arguments=tuple(_arguments(connection, profile, assignments, {**given, "yes": True})),
+        arguments=tuple(_run_arguments(connection, profile, assignments, given)),
         ready_fd=ready_fd,
         orders=orders,
         metrics=metrics_of(given),
@@ -295,13 +266,17 @@ def _write_line(line: str) -> None:
 
 
 def _run_arguments(
-    connection: Connection, profile: str | None, assignments: tuple[str, ...]
+    connection: Connection,
+    profile: str | None = None,
+    assignments: tuple[str, ...] = (),
+    given: dict[str, Any] | None = None,
 ) -> list[str]:
     """The arguments of a daemon like this one, without secrets."""
     words = ["daemon", "run", *connection_arguments(connection)]
     words += ["--in-cluster"] if connection.in_cluster else []
     words += [f"--profile={profile}"] if profile else []
-    return words + [f"--set={assignment}" for assignment in assignments]
+    words += [f"--set={assignment}" for assignment in assignments]
+    return words + (given_arguments(run.params, given) if given else [])
 
 
 def _secrets(connection: Connection, webhook: str = "") -> dict[str, str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -82,11 +83,19 @@ _NOTIFY_OPTIONS = (
     ),
     click.option("--notify-on", metavar="LIST", default="", help="Only these events."),
 )
+_ANSWERS = click.option(
+    "--serve-answers",
+    type=click.IntRange(1024, 65535),
+    is_flag=False,
+    flag_value=9877,
+    metavar="PORT",
+    help="Answer at a port of 127.0.0.1 (9877), for --via. Default: off.",
+)
 
 
-def enforce_flags(callback: Any) -> Any:
-    """The flags of `daemon start` and `daemon run`."""
-    for option in reversed(_ENFORCE_OPTIONS):
+def daemon_flags(callback: Any) -> Any:
+    """The flags of `daemon start` and `daemon run`, in one dict `given`."""
+    for option in reversed((*_ENFORCE_OPTIONS, *_METRICS_OPTIONS, *_NOTIFY_OPTIONS, _ANSWERS)):
         callback = option(callback)
     return callback
 
@@ -116,20 +125,6 @@ def orders_of(given: dict[str, Any]) -> Orders:
         insecure=given["insecure_enforce"],
         yes=given["yes"],
     )
-
-
-def enforce_arguments(given: dict[str, Any]) -> list[str]:
-    """The flags as arguments of another call of this program; none where nothing is enforced."""
-    if not given["enforce"]:
-        return []
-    words = [f"--enforce={given['enforce']}", f"--begin={given['begin']}"]
-    words += [f"--assume-stopped={given['assume_stopped']}"] if given["assume_stopped"] else []
-    words += [f"--caps={given['caps']}"] if given["caps"] else []
-    words += [f"--cap={cap}" for cap in given["single_caps"]]
-    words += [f"--max-writes={given['max_writes']}"] if given["max_writes"] is not None else []
-    words += [f"--lease-namespace={given['lease_namespace']}"]
-    flags = {"wait": "--wait", "insecure_enforce": "--insecure-enforce", "yes": "--yes"}
-    return words + [flag for name, flag in flags.items() if given[name]]
 
 
 def confirm_enforcing(given: dict[str, Any], known: CachedIdentity) -> None:
@@ -165,13 +160,6 @@ def controller_names(text: str | None, flag: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def metrics_flags(callback: Any) -> Any:
-    """The flags of `daemon start` and `daemon run`."""
-    for option in reversed(_METRICS_OPTIONS):
-        callback = option(callback)
-    return callback
-
-
 def metrics_of(given: dict[str, Any]) -> MetricsOptions:
     """The flags as a value, with absolute paths. Raises BadInput."""
     from kubectl_nodelife.daemon.options import MetricsOptions
@@ -191,30 +179,6 @@ def metrics_of(given: dict[str, Any]) -> MetricsOptions:
     return options
 
 
-def metrics_arguments(given: dict[str, Any]) -> list[str]:
-    """The flags as arguments of another call of this program. Raises BadInput."""
-    options = metrics_of(given)
-    flags = {
-        "--metrics-bind-address": options.bind_address,
-        "--metrics-token-file": options.token_file,
-        "--metrics-tls-cert-file": options.tls_cert_file,
-        "--metrics-tls-key-file": options.tls_key_file,
-    }
-    switches = {
-        "--metrics-per-node": options.per_node,
-        "--metrics-plain-zones": options.plain_zones,
-    }
-    words = [f"{flag}={value}" for flag, value in flags.items() if value]
-    return words + [flag for flag, is_on in switches.items() if is_on]
-
-
-def notify_flags(callback: Any) -> Any:
-    """The flags of `daemon start` and `daemon run`."""
-    for option in reversed(_NOTIFY_OPTIONS):
-        callback = option(callback)
-    return callback
-
-
 def notify_of(given: dict[str, Any]) -> NotifyOptions:
     """The flags as a value. Raises BadInput."""
     from kubectl_nodelife.daemon.options import NotifyOptions
@@ -225,10 +189,19 @@ def notify_of(given: dict[str, Any]) -> NotifyOptions:
     return options
 
 
-def notify_arguments(given: dict[str, Any]) -> list[str]:
+def given_arguments(options: Iterable[click.Parameter], given: dict[str, Any]) -> list[str]:
     """The flags as arguments of another call of this program, without the webhook, which goes by a
     pipe. Raises BadInput.
     """
+    metrics_of(given)
     notify_of(given)
-    flags = ("notify", "notify_on")
-    return [f"--{name.replace('_', '-')}={given[name]}" for name in flags if given[name]]
+    words = []
+    for option in options:
+        value, flag = given.get(str(option.name)), option.opts[0]
+        if value is True:
+            words.append(flag)
+        elif value is not False and value not in (None, "", ()) and option.name != "webhook":
+            is_path = str(option.name).endswith("_file")
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"{flag}={os.path.abspath(one) if is_path else one}" for one in values]
+    return words

@@ -14,7 +14,14 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.commands.rbac import DAEMON_RULES, enforce_roles, rule, rules_of
+from kubectl_nodelife.commands.rbac import (
+    DAEMON_RULES,
+    RBAC_GROUP,
+    Json,
+    enforce_roles,
+    rule,
+    rules_of,
+)
 from kubectl_nodelife.daemon.answer_port import DEFAULT_PORT as ANSWER_PORT
 from kubectl_nodelife.daemon.notice_delivery import TOKEN
 from kubectl_nodelife.kube.names import is_dns_label
@@ -34,9 +41,6 @@ labels from administrators; a label of a pod could be set by every tenant."""
 _LABELS: Final = {"app.kubernetes.io/name": NAME}
 _LOST: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _MOVES_AFTER_SECONDS: Final = 30
-_RBAC: Final = "rbac.authorization.k8s.io"
-
-Json = dict[str, Any]
 
 
 class DeploymentOrder(NamedTuple):
@@ -153,9 +157,9 @@ def _rights_to_enforce(order: DeploymentOrder) -> dict[str, list[Json]]:
 
 def _role(order: DeploymentOrder, namespace: str, rules: list[Json]) -> list[Json]:
     kind = "Role" if namespace else "ClusterRole"
-    role = {"apiGroup": _RBAC, "kind": kind, "name": NAME}
+    role = {"apiGroup": RBAC_GROUP, "kind": kind, "name": NAME}
     account = {"kind": "ServiceAccount", "name": NAME, "namespace": order.namespace}
-    version = f"{_RBAC}/v1"
+    version = f"{RBAC_GROUP}/v1"
     return [
         _object(version, kind, NAME, namespace, rules=rules),
         _object(version, f"{kind}Binding", NAME, namespace, roleRef=role, subjects=[account]),

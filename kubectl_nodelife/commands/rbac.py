@@ -4,7 +4,7 @@ daemon in the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +22,9 @@ ENFORCER = "nodelife-enforcer"
 UPGRADER = "nodelife-upgrader"
 ASKER = "nodelife-asker"
 _KUBE_SYSTEM = "kube-system"
+RBAC_GROUP = "rbac.authorization.k8s.io"
+
+Json = dict[str, Any]
 
 # API group, resources, verbs. A pod is fetched by name only to read the control plane's flags.
 RULES = (
@@ -84,7 +87,7 @@ VIA_RULES = (
 
 def rules_of(
     rows: Iterable[tuple[str, tuple[str, ...], tuple[str, ...]]],
-) -> list[dict[str, Any]]:
+) -> list[Json]:
     """The rules of a role."""
     return [
         {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
@@ -92,142 +95,65 @@ def rules_of(
     ]
 
 
-class RolePage:
-    """The role as an answer."""
+class RolesPage:
+    """Objects that grant something: one as a document of its own, or several as a List."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, *objects: Json, is_list: bool = True) -> None:
+        self.objects = objects
+        self._is_list = is_list
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """None: a role is a document."""
         return ()
 
-    def document(self) -> dict[str, Any]:
-        """The ClusterRole."""
-        return {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": self._name},
-            "rules": rules_of(RULES),
-        }
+    def document(self) -> Json:
+        """The object or the List."""
+        items = list(self.objects)
+        return {"apiVersion": "v1", "kind": "List", "items": items} if self._is_list else items[0]
 
     def names(self) -> Iterable[str]:
-        """clusterrole.rbac.authorization.k8s.io/NAME"""
-        yield f"clusterrole.rbac.authorization.k8s.io/{self._name}"
+        """kind.group/NAME of each."""
+        for each in self.objects:
+            group = each["apiVersion"].rpartition("/")[0]
+            kind = f"{each['kind']}.{group}" if group else each["kind"]
+            yield f"{kind.lower()}/{each['metadata']['name']}"
 
 
-class AccountPage:
-    """A ServiceAccount with roles and bindings, as one List.
+def _object(name: str, namespace: str, kind: str, **fields: Any) -> Json:
+    return {
+        "apiVersion": f"{RBAC_GROUP}/v1",
+        "kind": kind if namespace else f"Cluster{kind}",
+        "metadata": {"name": name, **({"namespace": namespace} if namespace else {})},
+        **fields,
+    }
+
+
+def _account(name: str, roles: Mapping[str, Iterable[PolicyRule]]) -> Iterator[Json]:
+    """A ServiceAccount with roles and bindings.
 
     The account is in kube-system, so that its Leases and writes go by the API server's priority
     levels of the real controllers. `roles`: namespace -> what is granted in it; "": everywhere.
     """
-
-    def __init__(self, name: str, roles: Mapping[str, Iterable[PolicyRule]]) -> None:
-        self._name = name
-        self._roles = roles
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """None: a role is a document."""
-        return ()
-
-    def document(self) -> dict[str, Any]:
-        """The List."""
-        items: list[dict[str, Any]] = [
-            {
-                "apiVersion": "v1",
-                "kind": "ServiceAccount",
-                "metadata": {"name": self._name, "namespace": _KUBE_SYSTEM},
-            }
-        ]
-        for namespace, granted in self._roles.items():
-            kind = "Role" if namespace else "ClusterRole"
-            items.append(self._object(kind, namespace, rules=[rule(row) for row in granted]))
-            items.append(self._binding(kind, namespace))
-        return {"apiVersion": "v1", "kind": "List", "items": items}
-
-    def names(self) -> Iterable[str]:
-        """kind/NAME of each."""
-        for item in self.document()["items"]:
-            yield f"{item['kind'].lower()}/{item['metadata']['name']}"
-
-    def _object(self, kind: str, namespace: str, **fields: Any) -> dict[str, Any]:
-        inside = {"namespace": namespace} if namespace else {}
-        return {
-            "apiVersion": "rbac.authorization.k8s.io/v1",
-            "kind": kind,
-            "metadata": {"name": self._name, **inside},
-            **fields,
-        }
-
-    def _binding(self, kind: str, namespace: str) -> dict[str, Any]:
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": self._name}
-        account = {"kind": "ServiceAccount", "name": self._name, "namespace": _KUBE_SYSTEM}
-        return self._object(f"{kind}Binding", namespace, roleRef=role, subjects=[account])
+    account = {"name": name, "namespace": _KUBE_SYSTEM}
+    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
+    subjects = [{"kind": "ServiceAccount", **account}]
+    for namespace, granted in roles.items():
+        role = _object(name, namespace, "Role", rules=[rule(row) for row in granted])
+        yield role
+        of = {"apiGroup": RBAC_GROUP, "kind": role["kind"], "name": name}
+        yield _object(name, namespace, "RoleBinding", roleRef=of, subjects=subjects)
 
 
-class AskerPage:
-    """Roles for people who ask a daemon in the cluster, as one List, not bound to a subject yet.
+def _asker(name: str, namespace: str) -> Iterator[Json]:
+    """Roles for people who ask a daemon in this namespace, not bound to a subject yet."""
+    from kubectl_nodelife.daemon.permissions import PolicyRule
 
-    `namespace`: the daemon's.
-    """
-
-    def __init__(self, name: str, namespace: str) -> None:
-        self._name = name
-        self._namespace = namespace
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """None: a role is a document."""
-        return ()
-
-    def document(self) -> dict[str, Any]:
-        """The List."""
-        from kubectl_nodelife.daemon.permissions import PolicyRule
-
-        version = "rbac.authorization.k8s.io/v1"
-        cluster = PolicyRule("", "namespaces", "", ("get",), (_KUBE_SYSTEM,))  # its UID tells it
-        items = [
-            {
-                "apiVersion": version,
-                "kind": "Role",
-                "metadata": {"name": self._name, "namespace": self._namespace},
-                "rules": rules_of(VIA_RULES),
-            },
-            {
-                "apiVersion": version,
-                "kind": "ClusterRole",
-                "metadata": {"name": self._name},
-                "rules": [rule(cluster)],
-            },
-        ]
-        return {"apiVersion": "v1", "kind": "List", "items": items}
-
-    def names(self) -> Iterable[str]:
-        """kind/NAME of each."""
-        for item in self.document()["items"]:
-            yield f"{item['kind'].lower()}.rbac.authorization.k8s.io/{self._name}"
+    yield _object(name, namespace, "Role", rules=rules_of(VIA_RULES))
+    cluster = PolicyRule("", "namespaces", "", ("get",), (_KUBE_SYSTEM,))  # its UID tells it
+    yield _object(name, "", "Role", rules=[rule(cluster)])
 
 
-class ObjectPage:
-    """One object as a document of its own."""
-
-    def __init__(self, obj: dict[str, Any]) -> None:
-        self._obj = obj
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """None."""
-        return ()
-
-    def document(self) -> dict[str, Any]:
-        """The object."""
-        return self._obj
-
-    def names(self) -> Iterable[str]:
-        """None."""
-        return ()
-
-
-def rule(of: PolicyRule) -> dict[str, Any]:
+def rule(of: PolicyRule) -> Json:
     """The rule as a role has it."""
     name = f"{of.resource}/{of.subresource}" if of.subresource else of.resource
     granted = {"apiGroups": [of.group], "resources": [name], "verbs": list(of.verbs)}
@@ -311,19 +237,21 @@ def rbac(
     from kubectl_nodelife.daemon.permissions import WRITES
     from kubectl_nodelife.report.formats import render
 
-    page: AccountPage | AskerPage
     if upgrade:
-        page = AccountPage(name or UPGRADER, _upgrade_roles(lease_namespace, namespace))
+        made = _account(name or UPGRADER, _upgrade_roles(lease_namespace, namespace))
     elif mode == "enforce":
         controllers = controller_names(enforce, "--enforce") or tuple(WRITES)
-        page = AccountPage(name or ENFORCER, enforce_roles(controllers, lease_namespace))
+        made = _account(name or ENFORCER, enforce_roles(controllers, lease_namespace))
     elif mode == "via":
-        page = AskerPage(name or ASKER, namespace)
+        made = _asker(name or ASKER, namespace)
     else:
-        output.show(RolePage(name or NAME))
+        output.show(
+            RolesPage(_object(name or NAME, "", "Role", rules=rules_of(RULES)), is_list=False)
+        )
         return
+    objects = list(made)
     if output.format != "yaml":
-        output.show(page)
+        output.show(RolesPage(*objects))
         return
-    objects = page.document()["items"]
-    terminal.write("---\n".join(render(ObjectPage(each), "yaml") for each in objects))
+    texts = (render(RolesPage(each, is_list=False), "yaml") for each in objects)
+    terminal.write("---\n".join(texts))
