@@ -159,7 +159,7 @@ gauge nodelife_node_unknown_in_seconds node 1n
 gauge nodelife_node_pods_due node 1n
     Pods of the node with a timer.
 """
-"""Type, name, labels and bound of each, its help in the lines below."""
+"""The words of each family: type, name, labels, bound; its help in the lines below."""
 
 
 def _families(table: str) -> Iterator[MetricFamily]:
