@@ -25,7 +25,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
     "start": ("start:start", "Show the plan, ask, and lead the run to its end."),
     "status": ("status:status", "Show a run: leader, gates, each node's state and why."),
     "pause": ("orders:pause", "Pause a run: nothing more is taken out of service."),
-    "resume": ("orders:resume", "End a pause, and lead the run if it has no leader."),
+    "resume": ("orders:resume", "End a pause, and forgive the failures so far."),
     "abort": ("orders:abort", "End a run in good order."),
     "prove": ("start:prove", "Prove that nodes are usable, as they are."),
     "clean": ("orders:clean", "Take off what runs have left behind."),
