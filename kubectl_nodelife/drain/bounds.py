@@ -42,7 +42,7 @@ def kubectl_bound(snapshot: PlanSnapshot, nodes: Iterable[str], options: DrainOp
     total = 0.0
     for name in nodes:
         rounds = [-(-count // spare[key]) - 1 for key, count in asked[name].items()]
-        if len(snapshot.pods_by_node.get(name, ())) <= BURST:
+        if len(snapshot.cache.pods_on(name)) <= BURST:
             total += RETRY_S * max(rounds, default=0)
     return Bound(len(nodes), total)
 
@@ -136,13 +136,13 @@ def _room_for(resource: str, snapshot: PlanSnapshot, nodes: list[str], waves: Wa
     free = 0
     for name, node in snapshot.nodes.items():
         if name not in planned and not node.spec.unschedulable:
-            pods = snapshot.pods_by_node.get(name, ())
+            pods = snapshot.cache.pods_on(name)
             used = sum(pod_requests(pod).get(resource, 0) for pod in pods if _runs(pod))
             free += max(0, amounts(node.status.allocatable).get(resource, 0) - used)
     asks = []
     gives = []
     for name in nodes:
-        pods = [p for p in snapshot.pods_by_node.get(name, ()) if _runs(p) and _moves(p)]
+        pods = [p for p in snapshot.cache.pods_on(name) if _runs(p) and _moves(p)]
         ask = sum(pod_requests(pod).get(resource, 0) for pod in pods)
         asks.append(ask)
         allocatable = amounts(snapshot.nodes[name].status.allocatable).get(resource, 0)
@@ -176,7 +176,7 @@ def _asked(
     selector = options.selector()
     budgets = snapshot.budgets
     for name in nodes:
-        for pod in snapshot.pods_by_node.get(name, ()):
+        for pod in snapshot.cache.pods_on(name):
             labels = pod.metadata.labels
             if not (is_healthy(pod) and _runs(pod) and _moves(pod) and matches(selector, labels)):
                 continue

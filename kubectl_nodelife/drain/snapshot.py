@@ -1,7 +1,7 @@
-"""The objects that a plan is made from, indexed, and which kinds of them were read at all.
+"""The cluster that a plan is made from, and which kinds of objects were read at all.
 
 A kind that was not read is not the same as a kind without objects: a missing list of budgets must
-not look like a cluster without budgets. Indexes over pods are built when they are first asked for.
+not look like a cluster without budgets.
 
 `Unread` has the kinds that a plan depends on and that were not read. A plan from a dump without
 budgets must not say `ready`: what was not read may stop the drain.
@@ -10,24 +10,24 @@ budgets must not say `ready`: what was not read may stop the drain.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Final, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.drain.results import KindNotRead
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Gone, Put
 from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
-from kubectl_nodelife.kube.kinds import KINDS, kind_named, kind_of_type
+from kubectl_nodelife.kube.kinds import KINDS, kind_of_type
 from kubectl_nodelife.kube.lifecycle import Eviction, EvictionRequest
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import SelectorIndex
-from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.kube.wellknown import (
@@ -59,7 +59,6 @@ _NO_END_NS: Final = 1 << 70
 
 _NO_LABELS: Mapping[str, str] = {}
 _NEWEST = Release()
-_INDEXES_OF_PODS = frozenset({"pods_by_node", "pods_by_namespace"})
 
 
 Change = tuple["PlanSnapshot", tuple[KubeObject, ...], tuple[KubeObject, ...]]
@@ -67,7 +66,7 @@ Change = tuple["PlanSnapshot", tuple[KubeObject, ...], tuple[KubeObject, ...]]
 
 
 class PlanSnapshot:
-    """A cluster at one moment. No object may stand twice.
+    """A cluster at one moment, which is not changed any more: a `Cache` of it, with what was read.
 
     `kinds_read`: the kinds whose objects were read, None for all of them. `now_ns`: the moment,
     nanoseconds since the epoch. `unreadable`: objects that are there and cannot be read. `release`:
@@ -76,71 +75,57 @@ class PlanSnapshot:
 
     def __init__(
         self,
-        objects: Iterable[KubeObject],
+        cluster: Cache | Iterable[KubeObject],
         now_ns: int,
         kinds_read: Collection[str] | None = None,
         unreadable: Sequence[Unreadable] = (),
         release: Release = _NEWEST,
         settings: Settings | None = None,
     ) -> None:
+        """`cluster`: its objects, where no cache holds them yet."""
         self.now_ns = now_ns
         self.settings = settings or make_settings(parse_profile(NEWEST), {})
         self.release = release
         self.unreadable = tuple(unreadable)
         self.kinds_read = None if kinds_read is None else frozenset(kinds_read)
-        by_type: dict[type[KubeObject], list[KubeObject]] = {}
-        for obj in objects:
-            try:
-                by_type[type(obj)].append(obj)
-            except KeyError:
-                by_type[type(obj)] = [obj]
-        self._by_type = by_type
+        if not isinstance(cluster, Cache):
+            objects, cluster = cluster, Cache()
+            cluster.fill(objects, now_ns)
+        self.cache = with_uids(cluster)
         self._before: Change | None = None
-        self._found: dict[str, dict[tuple[str, str], KubeObject]] = {}
-        self.nodes: dict[str, Node] = {node.name: node for node in self.all_of(Node)}
-        self.pods: Sequence[Pod] = self._pods()
 
-    def _pods(self) -> Sequence[Pod]:
-        """The pods, each with a uid: hand-written ones have none, and it identifies pods here."""
-        pods = self.all_of(Pod)
-        if all(pod.metadata.uid for pod in pods):
-            return pods
-        return [pod if pod.metadata.uid else _with_uid(pod) for pod in pods]
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes by name."""
+        return self.cache.nodes
+
+    @cached_property
+    def pods(self) -> Sequence[Pod]:
+        """The pods, each with a uid."""
+        return [*self.cache.pods.values()]
 
     def all_of(self, type_: type[T]) -> list[T]:
         """All objects of a type, as they came."""
-        found: list[T] = self._by_type.get(type_, [])  # type: ignore[assignment]
-        return found
+        return [*self.cache.all(kind_of_type(type_).name)]  # type: ignore[list-item]
 
     def all(self, kind: str) -> Iterable[KubeObject]:
         """All objects of a kind, as they came."""
-        return self.pods if kind == "Pod" else self.all_of(kind_named(kind).type)
-
-    def objects(self) -> Iterator[KubeObject]:
-        """All of them, of each type as they came."""
-        for type_, objects in self._by_type.items():
-            yield from self.pods if type_ is Pod else objects
+        return self.cache.all(kind)
 
     def changed(
         self, objects: Sequence[KubeObject], without: Sequence[KubeObject] = ()
     ) -> PlanSnapshot:
         """The cluster with these objects in place of those of their names, or besides them."""
-        by_type: dict[type[KubeObject], list[KubeObject]] = {**self._by_type, Pod: [*self.pods]}
-        types = {type(obj) for obj in (*objects, *without)}
-        for type_ in types:
-            gone = {obj.key for obj in (*objects, *without) if type(obj) is type_}
-            kept = [obj for obj in by_type.get(type_, ()) if obj.key not in gone]
-            by_type[type_] = kept + [obj for obj in objects if type(obj) is type_]
-        made = PlanSnapshot(
-            (), self.now_ns, self.kinds_read, self.unreadable, self.release, self.settings
+        cache = self.cache.fork()
+        for gone in without:
+            cache.apply(Gone(kind_of_type(type(gone)).name, gone.key), self.now_ns)
+        for obj in objects:
+            cache.apply(Put(kind_of_type(type(obj)).name, obj), self.now_ns)
+        changed = PlanSnapshot(
+            cache, self.now_ns, self.kinds_read, self.unreadable, self.release, self.settings
         )
-        made._by_type = by_type
-        made._before = (self, tuple(objects), tuple(without))
-        made.nodes = {node.name: node for node in made.all_of(Node)}
-        made.pods = made.all_of(Pod)
-        if Pod not in types:
-            made.__dict__ |= {k: v for k, v in self.__dict__.items() if k in _INDEXES_OF_PODS}
-        return made
+        changed._before = (self, tuple(objects), tuple(without))
+        return changed
 
     # --- the present -----------------------------------------------------------------------------
 
@@ -174,9 +159,8 @@ class PlanSnapshot:
             for changed in objects:
                 branch.world.api.put(kind_of_type(type(changed)).name, changed)
             return branch
-        cache = Cache()
-        cache.fill(self.objects(), self.now_ns)
-        present = join(cache, self.settings, self.now_ns, self.present_kinds, late_renew=late_renew)
+        kinds = self.present_kinds
+        present = join(self.cache, self.settings, self.now_ns, kinds, late_renew=late_renew)
         branch = present.begin(_NO_END_NS)
         changes = branch.world.api.changes
         branch.step()
@@ -192,44 +176,13 @@ class PlanSnapshot:
 
     def find(self, kind: str, namespace: str, name: str) -> KubeObject | None:
         """The object of that kind and name, or None."""
-        index = self._found.get(kind)
-        if index is None:
-            index = self._found[kind] = {
-                obj.key: obj
-                for type_, objects in self._by_type.items()
-                if kind_of_type(type_).name == kind
-                for obj in objects
-            }
-        return index.get((namespace, name))
-
-    def claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
-        """The PersistentVolumeClaim, or None."""
-        found = self.find("PersistentVolumeClaim", namespace, name)
-        return found if isinstance(found, PersistentVolumeClaim) else None
-
-    def volume(self, name: str) -> PersistentVolume | None:
-        """The PersistentVolume, or None."""
-        found = self.find("PersistentVolume", "", name)
-        return found if isinstance(found, PersistentVolume) else None
-
-    def storage_class(self, name: str) -> StorageClass | None:
-        """The StorageClass, or None."""
-        found = self.find("StorageClass", "", name)
-        return found if isinstance(found, StorageClass) else None
+        return self.cache.find(kind, namespace, name)
 
     # --- indexes ---------------------------------------------------------------------------------
 
-    @cached_property
-    def pods_by_node(self) -> dict[str, list[Pod]]:
-        """The pods bound to each node, in the API's order: by namespace and name."""
-        by_node: dict[str, list[Pod]] = defaultdict(list)
-        for pod in self.pods:
-            by_node[pod.spec.node_name].append(pod)
-        return dict(by_node)
-
     def pods_on(self, node: str) -> list[Pod]:
         """The pods bound to the node, by namespace and name, as the API lists them."""
-        return sorted(self.pods_by_node.get(node, ()), key=_key)
+        return sorted(self.cache.pods_on(node), key=_key)
 
     @cached_property
     def pods_by_namespace(self) -> dict[str, list[Pod]]:
@@ -266,15 +219,13 @@ class PlanSnapshot:
         """The nodes whose Ready is True or False and whose last heartbeat is late: when it came,
         ns since the epoch.
         """
-        cache, counts = Cache(), self.settings.leases_count
-        cache.fill(self._leases.values(), self.now_ns)
-        found = {}
+        counts, since_ns = self.settings.leases_count, {}
         for name, node in self.nodes.items():
-            sign, ready = sign_of_life(node, cache, self.now_ns, counts), node.ready()
+            sign, ready = sign_of_life(node, self.cache, self.now_ns, counts), node.ready()
             lost = ready is None or ready.status == "Unknown"
             if sign.at_ns is not None and sign.is_late(self.now_ns) and not lost:
-                found[name] = sign.at_ns
-        return found
+                since_ns[name] = sign.at_ns
+        return since_ns
 
     def force_advice(self, pod: Pod) -> ForceAdvice:
         """The advice on forcing the pod away from its node."""
@@ -347,9 +298,15 @@ class PlanSnapshot:
         )
 
 
-def _with_uid(pod: Pod) -> Pod:
-    uid = f"{pod.namespace}/{pod.name}"
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
+def with_uids(cluster: Cache) -> Cache:
+    """The cluster with a uid on each pod: hand-written ones have none, and a play goes by them."""
+    nameless = [pod for pod in cluster.pods.values() if not pod.metadata.uid]
+    if nameless:
+        cluster = cluster.copy()
+    for pod in nameless:
+        metadata = replace(pod.metadata, uid=f"{pod.namespace}/{pod.name}")
+        cluster.set("Pod", pod.key, replace(pod, metadata=metadata))
+    return cluster
 
 
 def _key(pod: Pod) -> tuple[str, str]:

@@ -274,7 +274,7 @@ class PlanCapacity(CapacityLeft):
     def next_wave(self, drained: list[str]) -> None:
         """The wave's maintenance is over: its nodes take pods again."""
         for name in drained if self._returns else ():
-            stays = [pod for pod in self._snapshot.pods_by_node.get(name, ()) if _stays(pod)]
+            stays = [pod for pod in self._snapshot.cache.pods_on(name) if _stays(pod)]
             used: Amounts = {PODS: len(stays)}
             for pod in stays:
                 for resource, amount in pod_requests(pod).items():

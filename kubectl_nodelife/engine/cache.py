@@ -8,7 +8,7 @@ of healthy nodes need no events.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Iterator
 from copy import copy
 from typing import Final, TypeVar, cast
 
@@ -280,6 +280,13 @@ class Cache:
         if kind == "Pod":
             return self.pods.values()
         return self.objects.get(kind, {}).values()
+
+    def everything(self) -> Iterator[KubeObject]:
+        """All objects: the nodes, those of each other kind, and the pods."""
+        yield from self.nodes.values()
+        for store in self.objects.values():
+            yield from store.values()
+        yield from self.pods.values()
 
     def heartbeat(self, node: str) -> Heartbeat | None:
         """The node's heartbeat, or None where no Lease was ever seen."""

@@ -202,7 +202,7 @@ def plan_snapshot(view: ClusterView) -> PlanSnapshot:
 
     kinds = frozenset(kind.name for kind in KINDS) - view.unread.keys()
     release = release_of(view.settings)
-    return PlanSnapshot(view.objects, view.now_ns, kinds, view.unreadable, release, view.settings)
+    return PlanSnapshot(view.cache, view.now_ns, kinds, view.unreadable, release, view.settings)
 
 
 def continued(

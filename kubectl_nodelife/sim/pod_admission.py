@@ -25,7 +25,7 @@ from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.world import World
 from kubectl_nodelife.workloads.placement import priority
 from kubectl_nodelife.workloads.pod_classes import stock
-from kubectl_nodelife.workloads.scheduling import PODS, REASON_PORTS, host_ports
+from kubectl_nodelife.workloads.scheduling import PODS, REASON_PORTS, NodeInfo, host_ports
 
 _PENDING: Final = ("", "Pending")
 _TOO_MANY: Final = "Too many pods"
@@ -90,25 +90,48 @@ class PodAdmission:
         """(reason, message) of the rejection; None where the pod is let in. `unseen`: uids of pods
         that the kubelet has not come to yet.
         """
-        classes = self._world.scheduler.classes
-        others = [
-            other
-            for other in self._world.api.store.pods_on(node.name)
-            if other.uid != pod.uid and other.uid not in unseen
-        ]
-        info = stock(node, classes.rooms_on(others).get(node.name, {}))
-        if node.status.allocatable:  # resources that the node does not know are another's matter
-            asked = {n: amount for n, amount in pod_requests(pod).items() if n in info.allocatable}
-            for lack in info.shortages(asked):
-                name = lack.removeprefix("Insufficient ") if lack != _TOO_MANY else PODS
-                return f"OutOf{name}", f"Node didn't have enough resource: {name}"
+        info = None if self._fits_beside_all(pod, node) else self._seen(pod, node, unseen)
+        for lack in () if info is None else _lacks(pod, info):
+            name = lack.removeprefix("Insufficient ") if lack != _TOO_MANY else PODS
+            return f"OutOf{name}", f"Node didn't have enough resource: {name}"
         if not matches_required_node_affinity(pod.spec, node):
             why = "node(s) didn't match Pod's node affinity/selector"
             return "NodeAffinity", f"Predicate NodeAffinity failed: {why}"
-        if info.port_taken(host_ports(pod)):
+        if info is not None and info.port_taken(host_ports(pod)):
             return "NodePorts", f"Predicate NodePorts failed: {REASON_PORTS}"
         taints, tolerations = node.spec.taints, pod.spec.tolerations
         if find_matching_untolerated_taint(taints, tolerations, (NO_EXECUTE,)) is not None:
             why = "node(s) had taints that the pod didn't tolerate"
             return "TaintToleration", f"Predicate TaintToleration failed: {why}"
         return None
+
+    def _seen(self, pod: Pod, node: Node, unseen: frozenset[str]) -> NodeInfo:
+        """The node with the other pods that its kubelet has come to."""
+        others = [
+            other
+            for other in self._world.api.store.pods_on(node.name)
+            if other.uid != pod.uid and other.uid not in unseen
+        ]
+        classes = self._world.scheduler.classes
+        return stock(node, classes.rooms_on(others).get(node.name, {}))
+
+    def _fits_beside_all(self, pod: Pod, node: Node) -> bool:
+        """True if the pod has room beside all that the scheduler counts on the node, as nearly each
+        one that it placed has. That may be the pod itself, too, but no pod is missing.
+        """
+        info = self._world.scheduler.placement.counted(node.name)
+        return (
+            info is not None
+            and info.pod_count + 1 >= self._world.api.store.count_on(node.name)
+            and info.node.status.allocatable == node.status.allocatable
+            and not host_ports(pod)
+            and not _lacks(pod, info)
+        )
+
+
+def _lacks(pod: Pod, info: NodeInfo) -> list[str]:
+    """What the node is short of; resources that it does not know are another's matter."""
+    if not info.allocatable:
+        return []
+    asked = {name: n for name, n in pod_requests(pod).items() if name in info.allocatable}
+    return info.shortages(asked)

@@ -176,10 +176,7 @@ class Setting(msgspec.Struct, frozen=True):
     @property
     def objects(self) -> Iterator[KubeObject]:
         """All objects of the cluster."""
-        yield from self.cluster.nodes.values()
-        for store in self.cluster.objects.values():
-            yield from store.values()
-        yield from self.cluster.pods.values()
+        return self.cluster.everything()
 
 
 def assemble(scenario: Scenario, given: Given | None = None) -> Setting:

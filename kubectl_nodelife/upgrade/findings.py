@@ -228,7 +228,7 @@ def _tolerant_pods(
 ) -> Iterator[PreflightFinding]:
     names = []
     for planned in nodes:
-        for pod in snapshot.pods_by_node.get(planned.name, ()):
+        for pod in snapshot.cache.pods_on(planned.name):
             owner = controller_of(pod.metadata)
             if owner is not None and owner.kind in ("DaemonSet", "Node"):
                 continue

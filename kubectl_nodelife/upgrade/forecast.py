@@ -148,7 +148,7 @@ def forecast(
     # The Lease of a run under way is not taken over: what is planned is another one.
     objects = (
         obj
-        for obj in snapshot.objects()
+        for obj in snapshot.cache.everything()
         if not (isinstance(obj, Lease) and obj.key == policy.lease_key)
     )
     what = UpgradeEvent(policy, work_of(policy, expected_work_ns(policy)))

@@ -134,7 +134,7 @@ class _Planning:
 
     def _decide(self, node: Node) -> PlannedNode:
         reading, policy = self._readings.of(node), self._policy
-        pods = self._snapshot.pods_by_node.get(node.name, ())
+        pods = self._snapshot.cache.pods_on(node.name)
         verdict = drain_answer(node_drain(node.name, pods, self._facts), self._facts)
         reason = _state_in_a_run(reading)
         reason = reason or why_skipped(node, policy, lease_is_fresh=self._is_fresh(node))

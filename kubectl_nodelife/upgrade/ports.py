@@ -154,7 +154,7 @@ class DrainAnswers:
         select_the_same = _select_the_same(self._budgets, budgets)
         if facts is None or is_old or not select_the_same:
             snapshot = PlanSnapshot(
-                _objects(cache, without_pods=True), now_ns, self._kinds_read, (), self._release
+                _without_pods(cache), now_ns, self._kinds_read, (), self._release
             )
             before, facts = facts, DrainFacts.of(snapshot, self._options)
             self._facts, self._of, self._until_ns = facts, cache, now_ns + MEMORY_NS
@@ -186,9 +186,8 @@ class RoomElsewhere:
     def __init__(self, snapshot: PlanSnapshot, low_water: float) -> None:
         self._snapshot = snapshot
         self._low_water = low_water
-        cache = Cache()
+        cache = snapshot.cache.copy()
         cache.kinds_read = snapshot.present_kinds
-        cache.fill(snapshot.objects(), snapshot.now_ns)
         self._room = Room(cache, snapshot.now_ns, snapshot.settings.profile)
         self._made = 0
         self._gone: dict[str, tuple[PodKey, ...]] = {}
@@ -326,7 +325,7 @@ class RoomByScheduler:
             self._answers.clear()
             grown = False
         if self._room is None or not grown:
-            snapshot = PlanSnapshot(_objects(cache), now_ns, self._kinds_read)
+            snapshot = PlanSnapshot(cache.copy(), now_ns, self._kinds_read)
             self._room = RoomElsewhere(snapshot, self._low_water)
         self._leaving = out
         short = self._room.shortage(node, moving, out)
@@ -379,11 +378,9 @@ def make_ports(
     )
 
 
-def _objects(cache: Cache, *, without_pods: bool = False) -> Iterable[KubeObject]:
-    """The objects of the cache; Leases with the renewals that it has seen."""
+def _without_pods(cache: Cache) -> Iterable[KubeObject]:
+    """The objects of the cache but its pods and Leases."""
     yield from cache.nodes.values()
-    if not without_pods:
-        yield from cache.pods.values()
     for kind, store in cache.objects.items():
         if kind != "Lease":
             yield from store.values()

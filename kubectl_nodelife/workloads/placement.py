@@ -180,6 +180,10 @@ class PlacementSimulator:
             info = self._infos[name] = self._cache.stock(name)
         return info
 
+    def counted(self, name: str) -> NodeInfo | None:
+        """The same, where it was counted before: it may not have heard of the newest change."""
+        return self._infos.get(name)
+
     def infos(self, names: Iterable[str]) -> list[NodeInfo]:
         """The free room of each of the nodes."""
         infos = self._infos
@@ -249,7 +253,7 @@ class PlacementSimulator:
             wanted.requests,
             partial(self._has_room, wanted, kept=kept),
             (lambda name: self._obeys(wanted, name)) if has_rules else None,
-            self._owners.siblings(pod, self._cache),
+            self._owners.siblings(pod, self._cache, self._count),
         )
 
     def fits_without(self, pod: Pod, name: str, leaving: Iterable[Pod]) -> bool:

@@ -406,9 +406,9 @@ class OwnersPods:
             self._on, other._on = fork_dict(self._on, copy)
         return other
 
-    def siblings(self, pod: Pod, cache: SchedulerCache) -> Siblings:
+    def siblings(self, pod: Pod, cache: SchedulerCache, node_count: int) -> Siblings:
         """Node -> pods of the pod's owner there."""
-        owner = controller_of(pod.metadata) if len(cache.nodes) <= SMALL else None
+        owner = controller_of(pod.metadata) if node_count <= SMALL else None
         if owner is None:
             return _NO_SIBLINGS
         if self._on is None:

@@ -50,7 +50,7 @@ def _check_pods(plan: DrainPlan, snapshot: PlanSnapshot, findings: Findings) -> 
     there = Counter(
         (node.name, *pod.key)
         for node in plan.nodes
-        for pod in snapshot.pods_by_node.get(node.name, ())
+        for pod in snapshot.cache.pods_on(node.name)
     )
     for node_name, namespace, name in (listed - there) | (there - listed):
         count = listed[(node_name, namespace, name)]

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, find_resource
@@ -76,15 +77,16 @@ def snapshot_of(view: ClusterView, read_all: str = "") -> PlanSnapshot:
     What a daemon holds comes in the order in which the API lists it, so that a plan through it is
     the plan of a first look.
     """
-    objects = view.objects
+    cache = view.cache
     if view.watched:
-        kinds = (*KINDS, *OPTIONAL_KINDS)
-        objects = [obj for kind in kinds for obj in sorted(view.cache.all(kind), key=_key)]
+        cache, kinds = Cache(), (*KINDS, *OPTIONAL_KINDS)
+        listed = (obj for kind in kinds for obj in sorted(view.cache.all(kind), key=_key))
+        cache.fill(listed, view.now_ns)
     read = {kind for kind in KINDS if kind not in view.unread} | _kinds_named(read_all)
     if view.settings.profile.minor < POLICIES_SINCE:
         read |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     release = release_of(view.settings)
-    return PlanSnapshot(objects, view.now_ns, read, view.unreadable, release, view.settings)
+    return PlanSnapshot(cache, view.now_ns, read, view.unreadable, release, view.settings)
 
 
 def check_pods_read(snapshot: PlanSnapshot) -> None:

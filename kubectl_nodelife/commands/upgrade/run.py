@@ -331,7 +331,7 @@ def selected_names(policy: UpgradePolicy, look: DrainLook) -> list[str]:
 def _most_writes(policy: UpgradePolicy, look: DrainLook) -> int:
     """Twice what a run over the nodes with their pods writes at most."""
     nodes = selected_names(policy, look)
-    pods = sum(len(look.snapshot.pods_by_node.get(name, ())) for name in nodes)
+    pods = sum(len(look.snapshot.cache.pods_on(name)) for name in nodes)
     return 2 * (WRITES_A_NODE * len(nodes) + pods) + 100
 
 
