@@ -79,7 +79,7 @@ def _count_afresh(memory: Memory, cache: Cache, now_ns: int) -> None:
 
 
 def _set_state(memory: Memory, zone: str, state: str, because: str) -> Iterator[Action]:
-    before = memory.zones.states[zone]
+    before, (ready, not_ready) = memory.zones.states[zone], memory.zones.counts()[zone]
     memory.zones.states[zone] = state
     yield SetZoneState(
         controller=CONTROLLER,
@@ -89,6 +89,8 @@ def _set_state(memory: Memory, zone: str, state: str, because: str) -> Iterator[
         from_=before,
         to=state,
         rate=memory.zones.rate(zone),
+        not_ready=not_ready,
+        nodes=ready + not_ready,
     )
 
 

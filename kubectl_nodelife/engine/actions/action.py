@@ -219,7 +219,10 @@ def created_pod(manifest: dict[str, Any], now_ns: int) -> Pod:
 
 
 class SetZoneState(Action, frozen=True, kw_only=True, gc=False):
-    """A zone's state and with it the rate at which its nodes are tainted, in nodes a second."""
+    """A zone's state and with it the rate at which its nodes are tainted, in nodes a second.
+
+    `not_ready`, `nodes`: how many of the zone's nodes were not ready, and how many it had.
+    """
 
     detail_fields: ClassVar[tuple[str, ...]] = ("zone", "from_", "to", "rate")
 
@@ -229,6 +232,8 @@ class SetZoneState(Action, frozen=True, kw_only=True, gc=False):
     from_: str
     to: str
     rate: float
+    not_ready: int = 0
+    nodes: int = 0
 
     @property
     def target(self) -> tuple[str, tuple[str, str]]:

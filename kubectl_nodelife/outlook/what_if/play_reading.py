@@ -20,6 +20,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.nodelifecycle.health import lost_after_ns
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, eviction_rate
+from kubectl_nodelife.engine.actions import SetZoneState
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import zone_display, zone_key
@@ -474,25 +475,19 @@ def _at_zero(after: PlayReading, state: str, count: tuple[int, int]) -> ZoneChan
 
 
 def _changes(played: Played) -> dict[str, list[ZoneChange]]:
-    found: dict[str, list[ZoneChange]] = {}
-    for record in played.records:
-        if record.action == "SetZoneState":
+    changes: dict[str, list[ZoneChange]] = {}
+    for at_ns, action in played.timeline.entries:
+        if isinstance(action, SetZoneState):
             change = ZoneChange(
-                at=record.at,
-                state=record.detail["to"],
-                rate=record.detail["rate"],
-                not_ready=_count(record.reason, 0),
-                nodes=_count(record.reason, 2),
-                because=record.reason,
+                at=played.timeline.seconds(at_ns),
+                state=action.to,
+                rate=action.rate,
+                not_ready=action.not_ready,
+                nodes=action.nodes,
+                because=action.because,
             )
-            found.setdefault(record.object.name, []).append(change)
-    return found
-
-
-def _count(reason: str, word: int) -> int:
-    """A number of `3 of 6 nodes not ready, ...`; 0 where the sentence is another one."""
-    words = reason.split(" ", 3)
-    return int(words[word]) if len(words) > word and words[word].isdecimal() else 0
+            changes.setdefault(zone_display(action.zone), []).append(change)
+    return changes
 
 
 def _all_dark(
