@@ -153,7 +153,7 @@ class PlacementSimulator:
         for name in self._cache.nodes:
             self.info(name)
         for demands in {self._classes.demands_of(pod): None for pod in pods}:
-            self._candidates_for(demands)
+            self._candidates_for(demands).prepare()
 
     def end(self) -> None:
         """Break the reference cycle between candidates and the simulator."""

@@ -95,6 +95,9 @@ Prefers = Callable[[str], Preference]
 class Candidates(Protocol):
     """The nodes to which pods of one kind may go."""
 
+    def prepare(self) -> None:
+        """Make what forks can share."""
+
     def fork(self, nodes: Nodes, prefers: Prefers, scoring: Any) -> Candidates:
         """The same, for a fork of the simulated scheduler."""
 
@@ -149,6 +152,9 @@ class _Heap:
         self._listed: dict[str, tuple[Preference, int]] = {}
         self._admitted: dict[str, None] = {}
         self._is_shared = False
+
+    def prepare(self) -> None:
+        """Nothing: the heap is kept as it is."""
 
     def fork(self, nodes: Nodes, prefers: Prefers, scoring: Any) -> _Heap:
         """Both copy the heap when they first change it."""
@@ -226,7 +232,10 @@ class HighestScore:
 
 
 class _Round:
-    __slots__ = ("_admitted", "_liked", "_names", "_nodes", "_preferred", "_prefers", "_scoring")
+    __slots__ = (
+        "_admitted", "_liked", "_names", "_nodes", "_preferred", "_prefers", "_scoring",
+        "_taken_out",
+    )  # fmt: skip
 
     def __init__(self, nodes: Nodes, prefers: Prefers, scoring: HighestScore) -> None:
         self._nodes = nodes
@@ -237,9 +246,16 @@ class _Round:
         self._preferred: list[list[str]] | None = None
         """The same by preference, the most preferred first."""
         self._liked: dict[str, Preference] = {}
+        self._taken_out: frozenset[str] = frozenset()
+        """Names that are in both lists still."""
+
+    def prepare(self) -> None:
+        """Make the lists, if they are used, so that forks share them."""
+        if self._nodes.node_count() > SMALL:
+            self._by_preference()
 
     def fork(self, nodes: Nodes, prefers: Prefers, scoring: HighestScore) -> _Round:
-        """The list of names is never changed, so that both share it."""
+        """The lists of names are never changed, so that both share them."""
         other = copy(self)
         other._nodes, other._prefers, other._scoring = nodes, prefers, scoring
         self._admitted, other._admitted = fork_dict(self._admitted)
@@ -250,7 +266,10 @@ class _Round:
         """Take the node in, or out; it may be preferred more or less than before."""
         if self._admitted.get(name) != admitted:
             self._admitted[name] = admitted
-            self._names = self._preferred = None
+            if admitted or self._names is None:
+                self._names = self._preferred = None
+            else:
+                self._taken_out |= {name}
         if not admitted:
             self._liked.pop(name, None)  # the node may be gone, and come back as another one
         elif name in self._liked and self._liked[name] != (preference := self._prefers(name)):
@@ -259,6 +278,7 @@ class _Round:
 
     def names(self) -> list[str]:
         """All of them, in the order in which the cluster's nodes were first seen."""
+        self._leave_out()
         if self._names is None:
             admitted = (name for name, admitted in self._admitted.items() if admitted)
             self._names = self._nodes.in_order(admitted)
@@ -302,7 +322,17 @@ class _Round:
                 liked[name] = prefers(name)
         return [liked[name] for name in names]
 
+    def _leave_out(self) -> None:
+        """Take out of the lists what was taken out since."""
+        gone, self._taken_out = self._taken_out, frozenset()
+        if gone and self._names is not None:
+            self._names = [name for name in self._names if name not in gone]
+        if gone and self._preferred is not None:
+            lists = ([name for name in names if name not in gone] for names in self._preferred)
+            self._preferred = [names for names in lists if names]
+
     def _by_preference(self) -> list[list[str]]:
+        self._leave_out()
         if self._preferred is None:
             groups: defaultdict[Preference, list[str]] = defaultdict(list)
             names = self.names()
