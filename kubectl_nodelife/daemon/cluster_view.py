@@ -25,6 +25,7 @@ from kubectl_nodelife.kube.times import (
     human_duration,
 )
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS
+from kubectl_nodelife.outlook.foretold import Foretold
 from kubectl_nodelife.outlook.node import Outlook, join_controllers
 from kubectl_nodelife.outlook.view import WARMING_UP, ClusterView
 
@@ -132,8 +133,16 @@ class NotReadYet(Unreachable):
     """The daemon has begun, and the first list of the nodes is not there yet."""
 
 
-def look(watcher: DecisionTask, journal: Journal, cluster: WatchedCluster) -> ClusterView:
-    """The cluster as it can be shown now. Raises NotReadYet where not even the nodes were read."""
+def look(
+    watcher: DecisionTask,
+    journal: Journal,
+    cluster: WatchedCluster,
+    foretold: Foretold | None = None,
+) -> ClusterView:
+    """The cluster as it can be shown now. `foretold`: what was read off the last play of it.
+
+    Raises NotReadYet where not even the nodes were read.
+    """
     now_ns = watcher.clock.now_ns()
     if "Node" not in watcher.read:
         raise NotReadYet(
@@ -145,7 +154,7 @@ def look(watcher: DecisionTask, journal: Journal, cluster: WatchedCluster) -> Cl
     return ClusterView(
         watcher.settings,
         shown_ns,
-        outlook=_outlook(watcher, shown_ns),
+        outlook=_outlook(watcher, shown_ns, foretold),
         source=_source(watcher, cluster, now_ns),
         moment={
             "time": format_micro_time(shown_ns),
@@ -180,11 +189,12 @@ def journal_warnings(journal: Journal) -> list[str]:
     return sentences
 
 
-def _outlook(watcher: DecisionTask, now_ns: int) -> Outlook:
+def _outlook(watcher: DecisionTask, now_ns: int, foretold: Foretold | None) -> Outlook:
     run = watcher.host
     shown = ShownCache(run.cache, run.overlay)
     if run.lifecycle is not None:
-        return Outlook(shown, watcher.settings, run.lifecycle, run.eviction, now_ns)
+        running = (run.lifecycle, run.eviction)
+        return Outlook(shown, watcher.settings, *running, now_ns, foretold=foretold)
     return join_controllers(shown, watcher.settings, now_ns)[0]
 
 

@@ -20,6 +20,7 @@ EVENTS: Final = (
     "nodeWillBeLost",
     "nodeLost",
     "evictionsWillBegin",
+    "zoneWillStop",
     "zoneStops",
     "allZonesDark",
     "controllerStalled",
@@ -75,10 +76,13 @@ def cluster_conditions(sample: ClusterSample) -> dict[str, NotedCondition]:
         sentence = "no zone has a ready node: nothing is evicted anywhere"
         found["allZonesDark"] = NotedCondition("allZonesDark", sentence, _TROUBLE)
     for key, zone in sorted(sample.zones.items()):
+        name = key.replace(":\x00:", "/")
+        explain = f"kubectl nodelife explain zone {shlex.quote(name)}"
+        if zone.stops:
+            sentence = f"zone {name}: {zone.stops}"
+            found[f"zoneWillStop/{name}"] = NotedCondition("zoneWillStop", sentence, explain)
         if "PartialDisruption" in zone.states and not zone.rate:
-            name = key.replace(":\x00:", "/")
             sentence = f"zone {name}: {zone.unhealthy} of {zone.size} not ready, evictions stop"
-            explain = f"kubectl nodelife explain zone {shlex.quote(name)}"
             found[f"zoneStops/{name}"] = NotedCondition("zoneStops", sentence, explain)
     for gate, seconds in sorted(sample.drain_waits.items()):
         if seconds > _STUCK_S:

@@ -38,6 +38,7 @@ from kubectl_nodelife.daemon.enforce.enforcement import (
     pausing_orders,
 )
 from kubectl_nodelife.daemon.feed import Tee
+from kubectl_nodelife.daemon.foreteller import Foreteller
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
 from kubectl_nodelife.daemon.instance import Instance, card
 from kubectl_nodelife.daemon.journal import Journal
@@ -234,6 +235,7 @@ class Daemon:
         self._take_limits(load_config(self.config_path))
         self.attendant = DivergenceRecorder(self.watcher, journal, self.client, self.cluster)
         self.what_if_times = Histogram(WHAT_IF_BUCKETS)
+        self.foreteller = Foreteller(self.look)
         self.page, self.server = self._make_servers(make_answers)
         self.answer_port = AnswerPort(self.server, options.answer_port)
         self.metrics = make_metrics(options, self)
@@ -272,12 +274,9 @@ class Daemon:
 
     def look(self) -> ClusterView:
         """The cluster as it can be shown now, with warnings about this daemon."""
-        view = look(self.watcher, self.journal, self.cluster)
-        view.warnings += [
-            *self.kubeconfig_warnings,
-            *self.settings_warnings,
-            *self.departure.program.warnings(),
-        ]
+        view = look(self.watcher, self.journal, self.cluster, self.foreteller.foretold)
+        view.warnings += [*self.kubeconfig_warnings, *self.settings_warnings]
+        view.warnings += self.departure.program.warnings()
         return view
 
     def _blind(self) -> list[str]:
@@ -317,13 +316,13 @@ class Daemon:
             log.warning("%s", warning)
         notify_parent(self.options.ready_fd, {"ready": True, "pid": os.getpid()})
         os.chdir("/")
-        files = (*self._kubeconfig_files(), self.config_path)
-        watch = FileWatch(files, self.reload)
+        watch = FileWatch((*self._kubeconfig_files(), self.config_path), self.reload)
         parts: dict[str, Coroutine[Any, Any, None]] = {
             "source": self.source.run(),
             "watcher": self.watcher.run(),
             "journal": self.journal.run(self.watcher.clock.now_ns),
             "file watch": self._always("file watch", watch.run),
+            "foreteller": self._always("foreteller", self.foreteller.run),
             "divergence": self._always("divergence", self.attendant.run),
             "housekeeping": self._always("housekeeping", self._keep),
         }

@@ -36,15 +36,15 @@ from kubectl_nodelife.outlook.eviction_forecast import (
 )
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
 from kubectl_nodelife.outlook.explain_zone import not_counted
-from kubectl_nodelife.outlook.node import NodeOutlook, Outlook, TaintQueuePosition
+from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import NextAction, NodeVerdict, node_verdict
-from kubectl_nodelife.outlook.played_taint import HORIZON_NS, played_taint
+from kubectl_nodelife.outlook.taint_queue import TaintQueuePosition
 from kubectl_nodelife.outlook.zone import (
     LossByZone,
     ZoneAfterLoss,
     ZoneOutlook,
     zone_brakes,
-    zones,
+    zone_of,
 )
 from kubectl_nodelife.workloads.force_advice import force_advice, release_of
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness
@@ -66,7 +66,7 @@ def node_sections(
     verdict = node_verdict(of_node, outlook.now_ns)
     state = [*_state(outlook, of_node, verdict), *_volumes(of_node)]
     yield ExplainedQuestion("What state is it in?", state)
-    zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
+    zone = zone_of(outlook, of_node)
     terms = eviction_terms(outlook, of_node, zone)
     yield from _evictions(outlook, of_node, verdict, terms)
     yield ExplainedQuestion(
@@ -190,17 +190,19 @@ def eviction_terms(outlook: Outlook, of_node: NodeOutlook, zone: ZoneOutlook) ->
     terms = _terms_today(outlook, of_node, zone)
     if not terms or of_node.classic is not None or not outlook.plays:
         return terms
-    played = played_taint(outlook.cache, outlook.settings, outlook.now_ns, of_node.node)
+    played = outlook.foretell(falls_silent=of_node.node)
     if played is None:
         return terms
     low, high = total(terms)
+    horizon_ns = played.until_ns - outlook.now_ns
     what = "until its NoExecute taint"
-    if played.after_ns is None:
-        if low is None or low * SECOND_NS > HORIZON_NS:
+    tainted_ns = played.tainted_ns.get(of_node.node.name)
+    if tainted_ns is None:
+        if low is None or low * SECOND_NS > horizon_ns:
             return terms
-        origin = f"in a play of {format_duration(HORIZON_NS)} from now it does not come: the zone's"
+        origin = f"in a play of {format_duration(horizon_ns)} from now it does not come: the zone's"
         return [DelayTerm(what, None, None, f"{origin} brake stops it before that")]
-    after_s = played.after_ns / SECOND_NS
+    after_s = (tainted_ns - outlook.now_ns) / SECOND_NS
     if low is not None and low - _CLOSE_S <= after_s <= (after_s if high is None else high) + 0.3:
         return terms
     period_s = outlook.settings.node_monitor_period_ns / SECOND_NS

@@ -32,7 +32,7 @@ from kubectl_nodelife.outlook.explain_node import (
 )
 from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import NextAction, node_verdict
-from kubectl_nodelife.outlook.zone import zones
+from kubectl_nodelife.outlook.zone import zone_of
 from kubectl_nodelife.workloads.pending import NO_ORIGIN, Origin, pending_reason
 from kubectl_nodelife.workloads.volumes import volumes_elsewhere
 
@@ -228,7 +228,7 @@ def _without_taints(
         )
     terms: list[DelayTerm] = []
     if not classic.evicted and not is_left_out(pod, outlook.cache):
-        zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
+        zone = zone_of(outlook, of_node)
         terms = eviction_terms(outlook, of_node, zone)
     question = "When would it be evicted if its node were lost?"
     if of_node.ready in ("False", "Unknown"):
@@ -238,7 +238,7 @@ def _without_taints(
 
 def _not_tainted(outlook: Outlook, pod: Pod, of_node: NodeOutlook) -> Iterator[ExplainedQuestion]:
     what = eviction_forecast(pod, coming_taint(of_node))
-    zone = next(z for z in zones(outlook.memory, outlook.settings) if z.key == of_node.zone)
+    zone = zone_of(outlook, of_node)
     if what.after_seconds is None:
         sentence = (
             f"It never is while its node object exists: {what.because}. If the node is lost it "

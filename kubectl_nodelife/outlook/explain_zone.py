@@ -22,7 +22,7 @@ _MOST = 12
 
 def find_zone(outlook: Outlook, name: str) -> ZoneOutlook | None:
     """The zone of that name; the last part of it will do where only one zone ends so."""
-    known = zones(outlook.memory, outlook.settings)
+    known = zones(outlook.memory, outlook.settings, outlook.foretold)
     exact = [z for z in known if name in (z.name, z.name or "none", f"<{z.name or 'none'}>")]
     found = exact or [z for z in known if z.name.rpartition("/")[2] == name]
     return found[0] if len(found) == 1 else None
@@ -30,7 +30,7 @@ def find_zone(outlook: Outlook, name: str) -> ZoneOutlook | None:
 
 def zone_names(outlook: Outlook) -> list[str]:
     """The names of all zones; that of the nodes without a zone label is `none`."""
-    return [z.name or "none" for z in zones(outlook.memory, outlook.settings)]
+    return [z.name or "none" for z in zones(outlook.memory, outlook.settings, outlook.foretold)]
 
 
 def zone_sections(outlook: Outlook, zone: ZoneOutlook) -> Iterator[ExplainedQuestion]:
@@ -51,6 +51,8 @@ def zone_sections(outlook: Outlook, zone: ZoneOutlook) -> Iterator[ExplainedQues
 
 def _zone_state(outlook: Outlook, zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
     yield f"{zone.state or 'No state'}: {zone.why}."
+    if coming := zone.coming(outlook.now_ns):
+        yield f"{coming}."
     if zone.rate > 0:
         yield f"Nodes are tainted at {zone.rate:g} a second, one each {1 / zone.rate:g}s."
     else:
@@ -94,7 +96,7 @@ def _queue(zone: ZoneOutlook, nodes: list[NodeOutlook]) -> Iterator[str]:
         if len(names) > _MOST:
             shown += f" and {len(names) - _MOST} more"
         if place.turn is None:
-            yield f"{shown}: not at the zone's rate 0."
+            yield f"{shown}: not now, since {place.held}."
             continue
         low, high = place.turn.low_ns / SECOND_NS, place.turn.high_ns / SECOND_NS
         when = f"in {low:.0f} to {high:.0f}s, at {zone.rate:g} a second"

@@ -32,7 +32,7 @@ _MARGIN_NS: Final = 5 * SECOND_NS
 
 class WallZone(msgspec.Struct, frozen=True, rename="camel"):
     """A zone in a line. `rate`: nodes a second. `because`: the rule that decides it; `brake`: what
-    losing more nodes does.
+    becomes of it while silent nodes report no more, else what losing more nodes does.
     """
 
     name: str
@@ -159,7 +159,7 @@ class LiveWall:
     def steps(self, view: ClusterView) -> Generator[None, None, LiveFrame]:
         """The frame of the cluster as it is shown now, a node or some a step."""
         outlook = view.outlook
-        found = zones(outlook.memory, outlook.settings)
+        found = zones(outlook.memory, outlook.settings, outlook.foretold)
         self._begin(outlook, found)
         places = {zone.key: number for number, zone in enumerate(found)}
         pods_read = "Pod" not in view.unread
@@ -295,7 +295,7 @@ def wall_zones(found: Sequence[ZoneOutlook], brakes: Mapping[str, ZoneBrake]) ->
             rate=zone.rate,
             queued=len(zone.queued),
             because=zone.why,
-            brake=brakes[zone.key].sentence,
+            brake=zone.coming(None) or brakes[zone.key].sentence,
         )
         for zone in found
     ]

@@ -8,6 +8,7 @@ last.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
@@ -17,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
-from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, lost_after_ns
+from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state, is_excluded
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache, Heartbeat
@@ -27,7 +28,6 @@ from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.pace import FASTER_QPS, pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
-from kubectl_nodelife.engine.workqueue import RateLimitedTimedQueue
 from kubectl_nodelife.kube.node import Lease, Node, NodeCondition, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.taints import no_execute_taints
@@ -45,6 +45,7 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     classic_eviction,
     eviction_forecast,
 )
+from kubectl_nodelife.outlook.foretold import Foretold
 from kubectl_nodelife.outlook.paced_evictions import (
     PACED_NS,
     EvictionTimer,
@@ -52,6 +53,7 @@ from kubectl_nodelife.outlook.paced_evictions import (
     clock_time,
     paced_deletions,
 )
+from kubectl_nodelife.outlook.taint_queue import TaintQueuePosition, places_in
 
 CLOCKS_APART_NS: Final = 20 * SECOND_NS
 """Clocks that are right differ by the interval of their signs, 10 s, and by a list's duration."""
@@ -64,28 +66,6 @@ TAINT_OVERDUE_NS: Final = 120 * SECOND_NS
 """The same of a taint: a node that was deleted may have kept its zone dark until shortly before."""
 
 LOST_NODE_TAINTS: Final = (TAINT_NODE_UNREACHABLE, TAINT_NODE_NOT_READY)
-
-
-class TaintQueuePosition(msgspec.Struct, frozen=True):
-    """A node's place in its zone's queue: how many nodes are taken before it at the fewest and at
-    the most, and when its turn comes; None: not at this rate.
-
-    Upstream goes through the nodes in an order that is chance (its informer's map) and queues them
-    with the instant of the pass, so that among the nodes of one pass any may be the next. With
-    `requeue_untainted` each pass takes all out and adds them anew: any that waits may be the next.
-    """
-
-    fewest_before: int
-    most_before: int
-    turn: Range | None
-
-    def in_words(self) -> str:
-        """The place within a sentence: "number 3 in its zone's queue"."""
-        first, last = self.fewest_before + 1, self.most_before + 1
-        if first == last:
-            return f"number {first} in its zone's queue"
-        place = f"one of {last}" if first == 1 else f"number {first} to {last}"
-        return f"{place} in its zone's queue, whose order is chance,"
 
 
 class PodsOn(Sequence[Pod]):
@@ -273,9 +253,10 @@ class Outlook:
         *,
         first_look: bool = False,
         doubts: Mapping[str, str] = MappingProxyType({}),
+        foretold: Foretold | None = None,
     ) -> None:
         """`first_look`: the cluster was not watched before this instant. `doubts`: node -> why its
-        age is unknown."""
+        age is unknown. `foretold`: what was read off a play not long ago."""
         self.cache = cache
         self.settings = settings
         self.memory = lifecycle.memory
@@ -285,6 +266,7 @@ class Outlook:
         self.now_ns = now_ns
         self.first_look = first_look
         self._doubts = doubts
+        self._foretold = foretold
         self.plays = False
         """True if the present may be played for an answer: nothing waits meanwhile, as a daemon's
         loop would."""
@@ -293,7 +275,7 @@ class Outlook:
         self._places = {
             name: (zone, *places)
             for zone, queue in self.memory.zones.queues.items()
-            for name, places in self._places_in(queue)
+            for name, places in places_in(queue, self.memory)
         }
 
     @property
@@ -304,6 +286,38 @@ class Outlook:
             return None
         period_ns = self.settings.node_monitor_period_ns
         return self.now_ns + ((self._next_pass_ns - self.now_ns) % period_ns or period_ns)
+
+    @cached_property
+    def foretold(self) -> Foretold | None:
+        """What the controller does next, read off a play; None where no zone's state changes by it,
+        where it cannot be played, or where a daemon has not played it yet."""
+        if not self.plays:
+            return self._foretold
+        silent = Counter(map(self.zone_of, filter(self.is_silent, self.cache.nodes.values())))
+        return self.foretell() if self.zones_change(silent) else None
+
+    def is_silent(self, node: Node) -> bool:
+        """True if it counts as ready in its zone, and its next sign of life should have come."""
+        return node.is_ready and self._is_late(node) and not is_excluded(node, self.settings)
+
+    def zones_change(self, silent: Mapping[str, int]) -> bool:
+        """True if a zone has another state once so many of its ready nodes, by key, are lost."""
+        zones, threshold = self.memory.zones, self.settings.unhealthy_zone_threshold
+        return any(
+            compute_zone_state(ready - silent.get(key, 0), lost + silent.get(key, 0), threshold)
+            != zones.states.get(key)
+            for key, (ready, lost) in zones.counts().items()
+        )
+
+    def foretell(self, falls_silent: Node | None = None) -> Foretold | None:
+        """A play of the present, in which that node reports no more. Returns as `foretell` does."""
+        from kubectl_nodelife.outlook.foretelling import foretell  # plays are loaded where needed
+
+        return foretell(
+            *(self.cache, self.settings, self.now_ns, self.zone_of),
+            next_pass_ns=self.next_pass_ns,
+            falls_silent=falls_silent,
+        )
 
     def node(self, node: Node) -> NodeOutlook:
         """The outlook of one node of the cache."""
@@ -498,32 +512,14 @@ class Outlook:
         if name not in self._places:
             return None
         zone, fewest, most = self._places[name]
-        rate = self.memory.zones.rate(zone)
-        if rate <= 0:
-            return TaintQueuePosition(fewest, most, None)
-        per_node_ns = round(SECOND_NS / rate)
-        latest_ns = (most + 1) * per_node_ns + EVICTION_LOOP_PERIOD_NS
-        return TaintQueuePosition(fewest, most, Range(fewest * per_node_ns, latest_ns))
-
-    def _places_in(self, queue: RateLimitedTimedQueue) -> Iterator[tuple[str, tuple[int, int]]]:
-        """Each node that waits -> how many are taken before it, at the fewest and at the most."""
-        waiting = queue.waiting()
-        passes: list[list[str]] = []
-        began_ns = 0
-        for name in waiting:
-            entry = queue.entry(name)
-            added_ns = queue.process_at(entry) if entry is not None else began_ns
-            same = added_ns - began_ns < self.settings.node_monitor_period_ns
-            if passes and (same or self.memory.requeues_untainted):
-                passes[-1].append(name)
-            else:
-                passes.append([name])
-                began_ns = added_ns
-        fewest = 0
-        for of_pass in passes:
-            most = fewest + len(of_pass) - 1
-            yield from ((name, (fewest, most)) for name in of_pass)
-            fewest = most + 1
+        place, rate = TaintQueuePosition(fewest, most, None), self.memory.zones.rate(zone)
+        today = place.at(rate)
+        foretold = self.foretold
+        if foretold is None or not foretold.changes_by(zone, self.now_ns, today.turn):
+            return today
+        return place.foretold(
+            foretold, zone, self.now_ns, rate, any_is_next=self.memory.requeues_untainted
+        )
 
     def timers(self, node: Node) -> list[EvictionTimer]:
         """The pods of the node that wait for their deletion, the next one first.

@@ -257,7 +257,7 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
             action = f"AddTaint {key}:NoExecute"
             return NodeVerdict(state, because, _overdue(action, since, now_ns))
         if turn is None:
-            because = f"{cause}; waits for its NoExecute taint, but its zone is stopped{missing}"
+            because = f"{cause}; waits for its NoExecute taint, but {outlook.queued.held}{missing}"
             return NodeVerdict(state, because, NextAction(f"AddTaint {key}:NoExecute", None))
         because = f"{cause}; {place} for a NoExecute taint{missing}"
         return NodeVerdict(state, because, within(f"AddTaint {key}:NoExecute", turn))

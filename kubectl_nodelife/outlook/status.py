@@ -92,7 +92,7 @@ class NodeLifeStatus(msgspec.Struct, frozen=True):
             mode=self.mode,
             moment=self.moment,
             settings=self.settings,
-            zones=[_zone(z, self.brakes[z.key]) for z in self.zones],
+            zones=[_zone(z, self.brakes[z.key], self.now_ns) for z in self.zones],
             nodes=[_node(n, self.now_ns, self.pods_read) for n in self.nodes],
             warnings=self.warnings,
             **gone,
@@ -122,7 +122,7 @@ def status_steps(
         verdict = node_verdict(of_node, outlook.now_ns)
         nodes.append(NodeEntry(of_node, verdict, losses.of(of_node.node)))
         yield
-    found, asked = zones(outlook.memory, settings), len(nodes)
+    found, asked = zones(outlook.memory, settings, outlook.foretold), len(nodes)
     if trouble:
         nodes = [n for n in nodes if n.in_trouble()]
     if sort_by:
@@ -257,7 +257,12 @@ def _seconds(duration_ns: int | None) -> float | None:
     return None if duration_ns is None else round(duration_ns / SECOND_NS, 3)
 
 
-def _zone(zone: ZoneOutlook, brake: ZoneBrake) -> dict[str, Any]:
+def _zone(zone: ZoneOutlook, brake: ZoneBrake, now_ns: int) -> dict[str, Any]:
+    coming = [
+        {"state": each.state, "rate": each.rate}
+        | _span("", Range(max(0, each.low_ns - now_ns), max(0, each.high_ns - now_ns)))
+        for each in zone.foretold.states
+    ]
     return {
         "name": zone.name,
         "state": zone.state,
@@ -269,6 +274,7 @@ def _zone(zone: ZoneOutlook, brake: ZoneBrake) -> dict[str, Any]:
         "because": zone.why,
         "metrics": zone.metrics(),
         "brake": _brake(brake),
+        **({"silent": zone.foretold.silent, "foretold": coming} if coming else {}),
     }
 
 

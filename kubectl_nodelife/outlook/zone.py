@@ -9,6 +9,7 @@ pass that finds them lost has written all of that: nodes are tainted at the earl
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.controllers.nodelifecycle.zones import (
@@ -23,7 +24,8 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
-from kubectl_nodelife.outlook.node import Outlook
+from kubectl_nodelife.outlook.foretold import Foretold, ForetoldZone
+from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 
 _LATE_NS = SECOND_NS
 """A brake that comes later than that is said to."""
@@ -38,7 +40,7 @@ class ZoneOutlook(msgspec.Struct, frozen=True):
     """`nodes`, `not_ready`: those that the controller counts. `rate`: nodes a second.
 
     `why`: the rule that applies. `evictions`: nodes that were tainted (classic: whose pods were
-    evicted) since the controller began.
+    evicted) since the controller began. `foretold`: what becomes of it while silent nodes stay so.
     """
 
     key: str
@@ -51,6 +53,11 @@ class ZoneOutlook(msgspec.Struct, frozen=True):
     queued: list[str]
     why: str
     evictions: int
+    foretold: ForetoldZone = ForetoldZone()
+
+    def coming(self, now_ns: int | None) -> str:
+        """What becomes of it while no silent node reports, "" for nothing; see `in_words`."""
+        return self.foretold.in_words(self.nodes, now_ns)
 
     def metrics(self) -> dict[str, float]:
         """Upstream's metrics of the zone, by their names there without the prefix.
@@ -67,14 +74,26 @@ class ZoneOutlook(msgspec.Struct, frozen=True):
         }
 
 
-def zones(memory: Memory, settings: Settings) -> list[ZoneOutlook]:
+def zones(
+    memory: Memory, settings: Settings, foretold: Foretold | None = None
+) -> list[ZoneOutlook]:
     """All zones that have nodes, in order of their keys."""
+    played = foretold.zones if foretold is not None else {}
     counts = memory.zones.counts()
     dark = bool(counts) and all(ready == 0 for ready, _ in counts.values())
     return [
-        _zone(memory, settings, key, counts.get(key, (0, 0)), dark)
+        replace(
+            _zone(memory, settings, key, counts.get(key, (0, 0)), dark),
+            foretold=played.get(key, ForetoldZone()),
+        )
         for key in sorted(memory.zones.members)
     ]
+
+
+def zone_of(outlook: Outlook, of_node: NodeOutlook) -> ZoneOutlook:
+    """The node's zone."""
+    found = zones(outlook.memory, outlook.settings, outlook.foretold)
+    return next(zone for zone in found if zone.key == of_node.zone)
 
 
 def zone_metrics(memory: Memory, settings: Settings) -> dict[str, dict[str, float]]:

@@ -80,7 +80,7 @@ class StatusPage:
         status = self._status
         yield _headline(status)
         if status.zones:
-            rows = [_zone_row(z, status.brakes[z.key]) for z in status.zones]
+            rows = [_zone_row(z, status.brakes[z.key], status.now_ns) for z in status.zones]
             yield Table(_ZONE_COLUMNS, rows)
         yield self._nodes(status.nodes[: self._most])
         if rest := status.nodes[self._most :]:
@@ -150,8 +150,17 @@ def _headline(status: NodeLifeStatus) -> str:
     return (
         f"{len(trouble)} of {many} {one if len(trouble) == 1 else more} in trouble{when}; "
         f"the worst {one} {name}: {verdict.state}{_next(worst)}{_also_overdue(worst, trouble[1:])}."
-        f"{closed}\n"
+        f"{closed}{_zones_change(status)}\n"
         f"Why: kubectl nodelife explain node {name}"
+    )
+
+
+def _zones_change(status: NodeLifeStatus) -> str:
+    """What becomes of each zone in which silent nodes are too many; "" for none."""
+    return "".join(
+        f" Zone {zone.name or NONE}: {coming}."
+        for zone in status.zones
+        if zone.foretold.silent and (coming := zone.coming(status.now_ns))
     )
 
 
@@ -379,7 +388,7 @@ def _due(span: Range) -> str:
     return due_within(span.low_ns, span.high_ns)
 
 
-def _zone_row(zone: ZoneOutlook, brake: ZoneBrake) -> list[object]:
+def _zone_row(zone: ZoneOutlook, brake: ZoneBrake, now_ns: int) -> list[object]:
     return [
         zone.name,
         ColoredText(zone.state, GOOD if zone.state == "Normal" else BAD),
@@ -390,7 +399,7 @@ def _zone_row(zone: ZoneOutlook, brake: ZoneBrake) -> list[object]:
         len(zone.queued),
         f"{zone.metrics()['zoneHealth']:g}%",
         zone.evictions,
-        zone.why,
+        "; ".join(filter(None, (zone.coming(now_ns), zone.why))),
         brake.sentence,
     ]
 

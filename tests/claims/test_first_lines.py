@@ -129,6 +129,68 @@ def test_a_lie_in_the_first_line_is_caught(
     assert planted
 
 
+# --- zones and turns --------------------------------------------------------------------------
+
+
+def lies_of_zones(told: dict[str, Any], records: list[dict[str, Any]]) -> list[str]:
+    """What `status` foretells of zones and of nodes that wait, and the play does not bear out."""
+    lies = []
+    for zone in told["zones"]:
+        states = [
+            (record["at"], record["detail"]["to"])
+            for record in records
+            if record["action"] == "SetZoneState"
+            and record["detail"]["zone"].replace(":\0:", "/").strip("/") == zone["name"]
+            and record["detail"]["from"] != record["detail"]["to"]
+        ]
+        told_states = zone.get("foretold", [])
+        if [state for _, state in states] != [each["state"] for each in told_states]:
+            lies.append(f"{zone['name']}: {told_states}, and {states}")
+            continue
+        for (at, state), each in zip(states, told_states, strict=True):
+            if not each["earliestSeconds"] - 0.1 <= at <= each["latestSeconds"] + 0.1:
+                lies.append(f"{zone['name']}: {state} at {at}, and {each}")
+    for node in told["nodes"]:
+        upcoming = node["verdict"]["next"] or {}
+        if "NoExecute" in upcoming.get("action", "") and "latestSeconds" in upcoming:
+            at, name = first_taint(records, node["name"]), node["name"]
+            low, high = upcoming["earliestSeconds"], upcoming["latestSeconds"]
+            if at is None or not low - 0.2 <= at <= high + 0.4:
+                lies.append(f"{name}: tainted in {low} to {high}, and at {at}")
+    return lies
+
+
+def test_what_status_foretells_of_zones_and_turns_is_so(
+    tmp_path: Path, capsys: Capture, seeds: range
+) -> None:
+    told_of = 0
+    for seed in range(8 * seeds.start, 8 * seeds.stop):
+        cluster = random_cluster(seed)
+        words = ("--profile", cluster.profile, "-o", "json")
+        told = json.loads(asked(capsys, "status", "-f", cluster.write(tmp_path), *words))
+        told_of += sum("foretold" in zone for zone in told["zones"])
+        if any(n["verdict"]["state"] not in ("healthy", "cordoned") for n in told["nodes"]):
+            records = play_of(tmp_path, capsys, cluster)
+            assert lies_of_zones(told, records) == [], seed
+    assert told_of or len(seeds) < 3
+
+
+def test_a_lie_about_a_zone_is_caught(tmp_path: Path, capsys: Capture) -> None:
+    planted = 0
+    for seed in range(40):
+        cluster = random_cluster(seed)
+        words = ("--profile", cluster.profile, "-o", "json")
+        told = json.loads(asked(capsys, "status", "-f", cluster.write(tmp_path), *words))
+        for zone in (zone for zone in told["zones"] if "foretold" in zone):
+            records = play_of(tmp_path, capsys, cluster)
+            (first, *_) = zone["foretold"]
+            for lie in ({"state": "Initial"}, {"earliestSeconds": first["latestSeconds"] + 9}):
+                planted += 1
+                false = {**zone, "foretold": [{**first, **lie}, *zone["foretold"][1:]]}
+                assert lies_of_zones({**told, "zones": [false]}, records), (seed, lie)
+    assert planted
+
+
 # --- explain ----------------------------------------------------------------------------------
 
 SCENARIO = """
@@ -145,22 +207,35 @@ spec:
 """
 
 
-def tainted_at(folder: Path, capsys: Capture, cluster: RandomCluster, name: str) -> float | None:
-    """When the node gets its NoExecute taint in a play in which it falls silent now."""
-    silent = cluster.states[name] in ("ok", "late", "removed", "never")
-    event = {"at": "0s", "kubelet": {"nodes": [name], "heartbeats": "stop"}}
+def play_of(
+    folder: Path, capsys: Capture, cluster: RandomCluster, silent: tuple[str, ...] = ()
+) -> list[dict[str, Any]]:
+    """The records of a play of the dump in which these nodes fall silent now."""
+    event = {"at": "0s", "kubelet": {"nodes": silent, "heartbeats": "stop"}}
     events = json.dumps([event] if silent else [])
     path = folder / "claim.yaml"
     path.write_text(SCENARIO.format(profile=cluster.profile, events=events))
     played = json.loads(asked(capsys, "simulate", "-f", str(path), "-o", "json"))
+    records: list[dict[str, Any]] = played["records"]
+    return records
+
+
+def first_taint(records: list[dict[str, Any]], name: str) -> float | None:
+    """When the node gets its NoExecute taint."""
     times = [
         record["at"]
-        for record in played["records"]
+        for record in records
         if record["action"] == "AddTaint"
         and record["object"]["name"] == name
         and record["detail"]["effect"] == "NoExecute"
     ]
     return min(times, default=None)
+
+
+def tainted_at(folder: Path, capsys: Capture, cluster: RandomCluster, name: str) -> float | None:
+    """When the node gets its NoExecute taint in a play in which it falls silent now."""
+    silent = cluster.states[name] in ("ok", "late", "removed", "never")
+    return first_taint(play_of(folder, capsys, cluster, (name,) if silent else ()), name)
 
 
 def lies_of_explain(
@@ -220,3 +295,13 @@ def test_terms_are_read_off_a_play(
     told = json.loads(asked(capsys, "explain", "node", node, *words))
     (total,) = (answer["total"] for answer in told["answers"] if "total" in answer)
     assert (total["lowSeconds"], total["highSeconds"]) == (low_s, high_s)
+
+
+def test_a_zone_that_goes_dark_is_foretold_in_the_first_line(capsys: Capture) -> None:
+    words = ("-f", str(SEEDS / "outage-begins.json"), "--profile", "v1.36")
+    told = asked(capsys, "status", *words)
+    assert (
+        "12 of 20 silent: PartialDisruption (0/s) in 15s-25s if none reports"
+        in (told.splitlines()[0])
+    )
+    assert "losing 11 more" not in asked(capsys, "explain", "zone", "r/a", *words).splitlines()[0]

@@ -55,6 +55,7 @@ def zone(*states: str, **fields: Any) -> ZoneSample:
         (sample(next_eviction_ns=NOW + 61 * SECOND), set()),
         (sample(zones={"r:\0:a": zone("PartialDisruption", unhealthy=3)}), {"zoneStops/r:\0:a"}),
         (sample(zones={"a": zone("PartialDisruption", rate=0.01)}), set()),
+        (sample(zones={"a": zone("Normal", rate=0.1, stops="12 of 20")}), {"zoneWillStop/a"}),
         (sample(zones={"a": zone("FullDisruption"), "b": zone("Normal")}), set()),
         (sample(zones={"a": zone("FullDisruption")}), {"allZonesDark"}),
         (sample(drain_waits={"eviction": 901.0, "finalizer": 10.0}), {"drainStuck/eviction"}),

@@ -63,9 +63,6 @@ def make_answers(
         made = await sliced(status.steps(look(), query))
         return await asyncio.to_thread(status.response_of, made, query)
 
-    async def explain_now(query: Query) -> Response:
-        return explain.answer(look(), query)
-
     async def names_now(query: Query) -> Response:
         return _names(look(), query)
 
@@ -83,7 +80,7 @@ def make_answers(
         {
             "status": status_now,
             "names": names_now,
-            "explain": explain_now,
+            "explain": _explained(look),
             daemonset.QUESTION: sets_now,
             "changes": changes,
             **_forked_answers(forked, look, journal, now_ns, list_kinds),
@@ -94,6 +91,26 @@ def make_answers(
             "changes": lambda query: _watch_changes(journal, _wanted(query, now_ns()), blind()),
         },
     )
+
+
+def _explained(look: ViewSource) -> Answer:
+    """The answer to `explain`, for which the present is played: in children of its own, so that
+    long answers do not hold it up."""
+    forked = ForkedAnswers()
+
+    async def explain_now(query: Query) -> Response:
+        def made(_: None) -> Response:
+            view = look()
+            view.outlook.plays = not (view.source.get("cold") or view.source.get("standsStill"))
+            return explain.answer(view, query)
+
+        return await forked.answer(_nothing, made)
+
+    return explain_now
+
+
+async def _nothing() -> None:
+    """Nothing is to be read first."""
 
 
 def _led(

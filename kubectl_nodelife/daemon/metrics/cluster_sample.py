@@ -41,13 +41,15 @@ _REMOVING: Final = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/di
 
 
 class ZoneSample(msgspec.Struct):
-    """A zone's numbers. `until_brake`: None where no loss slows it."""
+    """A zone's numbers. `until_brake`: None where no loss slows it. `stops`: in which words it is
+    foretold to be slowed or stopped, "" where it is not."""
 
     size: int = 0
     unhealthy: int = 0
     rate: float = 0.0
     queued: int = 0
     until_brake: int | None = None
+    stops: str = ""
     states: set[str] = msgspec.field(default_factory=set)
     verdicts: Counter[str] = msgspec.field(default_factory=Counter)
 
@@ -85,7 +87,7 @@ def sample_steps(view: ClusterView, *, per_node: bool) -> Generator[None, None, 
     """The sample, a step a node."""
     outlook = view.outlook
     sample = ClusterSample(outlook.now_ns)
-    found = zones(outlook.memory, outlook.settings)
+    found = zones(outlook.memory, outlook.settings, outlook.foretold)
     yield
     label_of = _labels_of(found)
     brakes = zone_brakes(outlook, found)
@@ -137,6 +139,8 @@ def _add_zone(sample: ClusterSample, label: str, zone: ZoneOutlook, brake: ZoneB
     made.rate += zone.rate
     made.queued += len(zone.queued)
     made.states.add(zone.state or ZONE_STATES[0])
+    if zone.foretold.silent and any(step.rate < zone.rate for step in zone.foretold.states):
+        made.stops = zone.coming(None)
     if brake.after is not None:
         lost = brake.after.lost
         made.until_brake = lost if made.until_brake is None else min(made.until_brake, lost)

@@ -1,0 +1,113 @@
+"""What the node lifecycle controller does next, played on a fork of the present.
+
+Terms of an explanation and the rate of a zone say where a time comes from; whether they add up as
+things go on depends on more than they name: nodes that are silent together stop their zone or wait
+before this one, and those that wait today are served before it joins them. So the controller itself
+is played, with the kubelets that are late silent on, and no other act.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
+from kubectl_nodelife.engine.actions import Action, SetZoneState
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.sign_of_life import sign_of_life
+from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, NO_EXECUTE, TRUE
+from kubectl_nodelife.outlook.foretold import Foretold, ForetoldState, ForetoldZone
+from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
+from kubectl_nodelife.sim.fields import FieldPath
+from kubectl_nodelife.sim.present import Branch, join
+
+HORIZON_NS: Final = 900 * SECOND_NS
+"""So far it is played: what has not come by then is held by something."""
+
+_LIFECYCLE: Final = "node-lifecycle"
+_KINDS: Final = ("Node", "Lease")
+
+
+def foretell(
+    cache: Cache,
+    settings: Settings,
+    now_ns: int,
+    zone_of: Callable[[Node], str],
+    *,
+    next_pass_ns: int | None = None,
+    falls_silent: Node | None = None,
+) -> Foretold | None:
+    """The play's answer; None where it cannot be played: objects that decide cannot be read.
+
+    `zone_of`: a node's zone key. `next_pass_ns`: when the running controller begins its next
+    pass, None: not known.
+    `falls_silent`: a node that reports no more from now on, if it still does.
+    """
+    if cache.quarantine.unreadable or not settings.taint_mode:
+        return None
+    nodes_alone = Cache()
+    leases = (obj for obj in cache.all("Lease") if _is_of_node(obj))
+    nodes_alone.fill([*cache.nodes.values(), *leases], now_ns)
+    if not any(nodes_alone.all("Lease")) and settings.leases_count:
+        return None
+    present = join(nodes_alone, settings, now_ns, _KINDS, next_pass_ns=next_pass_ns)
+    branch = present.begin(HORIZON_NS, controllers=(_LIFECYCLE,))
+    ready = falls_silent.ready() if falls_silent is not None else None
+    if falls_silent is not None and (ready is None or ready.status == TRUE):
+        targets = Targets(nodes=(falls_silent.name,))
+        stops = KubeletEvent(targets, heartbeats="stop")
+        branch.add([ScenarioEvent(0, stops, FieldPath("the present", ""))])
+    branch.play()
+    spread_ns = 0 if next_pass_ns is not None else settings.node_monitor_period_ns
+    silent = [
+        node
+        for node in nodes_alone.nodes.values()
+        if node.is_ready
+        and not is_excluded(node, settings)
+        and sign_of_life(node, nodes_alone, now_ns, settings.leases_count).is_late(now_ns)
+    ]
+    return _read(branch, Counter(map(zone_of, silent)), zone_of, now_ns, spread_ns)
+
+
+def _read(
+    branch: Branch,
+    silent: Mapping[str, int],
+    zone_of: Callable[[Node], str],
+    now_ns: int,
+    spread_ns: int,
+) -> Foretold:
+    """`silent`: how many nodes are, by zone key."""
+    states: dict[str, list[ForetoldState]] = {}
+    tainted_ns: dict[str, int] = {}
+    taints: dict[str, list[int]] = {}
+    for at_ns, action in branch.timeline.entries:
+        if isinstance(action, SetZoneState) and action.from_ != action.to:
+            low_ns, high_ns = max(now_ns, at_ns - spread_ns), at_ns + spread_ns
+            step = ForetoldState(action.to, action.rate, low_ns, high_ns)
+            states.setdefault(action.zone, []).append(step)
+        kind, (_, name) = action.target
+        if kind == "Node" and name not in tainted_ns and _adds_no_execute(action):
+            tainted_ns[name] = at_ns
+            node = branch.world.api.store.nodes[name]
+            taints.setdefault(zone_of(node), []).append(at_ns)
+    zones = {
+        key: ForetoldZone(
+            silent.get(key, 0), tuple(states.get(key, ())), tuple(taints.get(key, ()))
+        )
+        for key in silent.keys() | states.keys() | taints.keys()
+    }
+    return Foretold(now_ns + HORIZON_NS, spread_ns, zones, tainted_ns)
+
+
+def _adds_no_execute(action: Action) -> bool:
+    return any(
+        word == "AddTaint" and detail["effect"] == NO_EXECUTE for word, detail in action.records()
+    )
+
+
+def _is_of_node(obj: object) -> bool:
+    return isinstance(obj, Lease) and obj.namespace == NAMESPACE_NODE_LEASE

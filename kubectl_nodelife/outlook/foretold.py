@@ -1,0 +1,65 @@
+"""What was read off a play of the present: the states that zones take, and the taints of nodes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from kubectl_nodelife.kube.times import human_duration
+from kubectl_nodelife.outlook.eviction_forecast import Range
+from kubectl_nodelife.outlook.paced_evictions import clock_time
+
+
+class ForetoldState(msgspec.Struct, frozen=True):
+    """A state that a zone takes between two instants (ns since the epoch), and its rate then."""
+
+    state: str
+    rate: float
+    low_ns: int
+    high_ns: int
+
+    def when(self, now_ns: int | None) -> str:
+        """In how much time from that moment, or at which time where it is None."""
+        low, high = (
+            clock_time(at_ns) if now_ns is None else human_duration(max(0, at_ns - now_ns))
+            for at_ns in (self.low_ns, self.high_ns)
+        )
+        return f"{'at' if now_ns is None else 'in'} {low if low == high else f'{low}-{high}'}"
+
+
+class ForetoldZone(msgspec.Struct, frozen=True):
+    """`silent`: how many of its ready nodes that count are late. `states`: those it takes, in
+    order; `taints_ns`: when nodes of it get their NoExecute taints, in order."""
+
+    silent: int = 0
+    states: tuple[ForetoldState, ...] = ()
+    taints_ns: tuple[int, ...] = ()
+
+    def rate_at(self, at_ns: int, rate: float) -> float:
+        """The rate at an instant; `rate`: now."""
+        return next((s.rate for s in reversed(self.states) if s.high_ns <= at_ns), rate)
+
+    def in_words(self, nodes: int, now_ns: int | None) -> str:
+        """What becomes of a zone of so many nodes, "" for nothing else. `now_ns` None: with times
+        instead of durations, so that the sentence stays as it is while time goes by."""
+        if not self.states:
+            return ""
+        steps = ", ".join(f"{s.state} ({s.rate:g}/s) {s.when(now_ns)}" for s in self.states)
+        return f"{self.silent} of {nodes} silent: {steps} if none reports" if self.silent else steps
+
+
+class Foretold(msgspec.Struct, frozen=True):
+    """The zones by key, and when each node gets its NoExecute taint (ns since the epoch); nodes
+    that get none by `until_ns` are left out. `spread_ns`: by how much a pass of the running
+    controller may come sooner or later than in the play."""
+
+    until_ns: int
+    spread_ns: int
+    zones: dict[str, ForetoldZone]
+    tainted_ns: dict[str, int]
+
+    def changes_by(self, zone: str, now_ns: int, turn: Range | None) -> bool:
+        """True if the zone's rate changes before that turn is over; None: before any."""
+        changes = self.zones.get(zone)
+        if changes is None or not changes.states:
+            return False
+        return turn is None or changes.states[0].low_ns < now_ns + turn.high_ns

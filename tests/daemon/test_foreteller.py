@@ -1,0 +1,98 @@
+"""What the daemon foretells of a zone whose nodes fall silent, held against its own controllers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from kubectl_nodelife.commands.answering import status
+from kubectl_nodelife.daemon.cluster_view import look
+from kubectl_nodelife.daemon.foreteller import Foreteller
+from kubectl_nodelife.daemon.metrics.cluster_sample import sample_steps
+from kubectl_nodelife.daemon.notices import cluster_conditions
+from kubectl_nodelife.outlook.live_wall import LiveWall
+from kubectl_nodelife.outlook.view import ClusterView
+from tests.daemon.lab import CLUSTER, SECOND, T0, Lab, lease, make_lab, node, run
+
+DARK = [f"a{number}" for number in range(12)]
+LIT = ["b1", "b2", "b3"]
+
+
+def foreteller_of(lab: Lab) -> tuple[Foreteller, Any]:
+    """A foreteller, and what looks at the cluster with what it foretold."""
+
+    def looked() -> ClusterView:
+        return look(lab.watcher, lab.journal, CLUSTER, foreteller.foretold)
+
+    foreteller = Foreteller(looked)
+    return foreteller, looked
+
+
+async def twelve_fall_silent(lab: Lab, seconds: float) -> None:
+    """Zone a renewed its Leases last so many seconds ago; the daemon has watched for a minute."""
+    nodes = [*(node(name) for name in DARK), *(node(name, zone="b") for name in LIT)]
+    await lab.begin(*nodes, *map(lease, [*DARK, *LIT]))
+    await lab.after(60, *DARK, *LIT)
+    await lab.after(seconds, *LIT)
+
+
+def test_a_dark_zone_is_foretold_and_becomes_so(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await twelve_fall_silent(lab, 20)
+        foreteller, looked = foreteller_of(lab)
+        await foreteller.take()
+        (zone, _) = status.finished(status.steps(looked(), {})).document()["zones"]
+        (coming,) = zone["foretold"]
+        assert (zone["silent"], coming["state"], coming["rate"]) == (12, "FullDisruption", 0.1)
+        began = lab.now
+        zones = lab.watcher.host.lifecycle.memory.zones  # type: ignore[union-attr]
+        while zones.states[":\0:a"] == "Normal":
+            await lab.after(1, *LIT)
+        waited = (lab.now - began) / SECOND
+        assert coming["earliestSeconds"] <= waited <= coming["latestSeconds"] + 1
+
+    run(story())
+
+
+def test_page_and_notice_say_it_with_the_time_of_day(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await twelve_fall_silent(lab, 20)
+        foreteller, looked = foreteller_of(lab)
+        await foreteller.take()
+        frame = status.finished(LiveWall().steps(looked()))  # type: ignore[arg-type]
+        (dark, lit) = frame.zones  # type: ignore[attr-defined]
+        assert dark.brake.startswith("12 of 12 silent: FullDisruption (0.1/s) at 00:01:")
+        assert lit.brake.startswith("losing")
+        await lab.after(2, *LIT)
+        later = status.finished(LiveWall().steps(looked()))  # type: ignore[arg-type]
+        assert later.zones[0].brake == dark.brake  # type: ignore[attr-defined]
+        sample = status.finished(sample_steps(looked(), per_node=False))  # type: ignore[arg-type]
+        told = cluster_conditions(sample)  # type: ignore[arg-type]
+        assert not any(key.startswith("zoneWillStop") for key in told)  # a dark one goes on
+
+    run(story())
+
+
+def test_it_plays_when_something_changed_and_forgets_when_all_report(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await twelve_fall_silent(lab, 10)
+        foreteller, _ = foreteller_of(lab)
+        await foreteller.take()
+        assert (foreteller.plays, foreteller.foretold) == (0, None)  # nobody is late yet
+        await lab.after(10, *LIT)
+        for _ in range(3):
+            await foreteller.take()
+            await lab.after(1, *LIT)
+        assert foreteller.plays == 1 and foreteller.foretold is not None
+        await lab.see(*(lease(name, lab.now - T0) for name in DARK[:3]))
+        await foreteller.take()
+        assert foreteller.plays == 2
+        assert foreteller.foretold.zones[":\0:a"].silent == 9
+        await lab.see(*(lease(name, lab.now - T0) for name in DARK[3:]))
+        await foreteller.take()
+        assert (foreteller.plays, foreteller.foretold) == (2, None)
+
+    run(story())
