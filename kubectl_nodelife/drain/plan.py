@@ -235,6 +235,7 @@ def assemble(play: Play) -> DrainPlan:
             WavePlan(index, seconds(wave.start_ns), seconds(wave.end_ns), list(wave.nodes), pods)
         )
     add_remedies(play, (pod for wave in waves for pod in wave.pods))
+    _look_behind(play, [pod for wave in waves for pod in wave.pods])
     return DrainPlan(
         verdict=worst([node.verdict for node in nodes]),
         flags_needed=[flag for flag in _FLAG_ORDER if flag in flags],
@@ -249,6 +250,27 @@ def assemble(play: Play) -> DrainPlan:
         warnings=[*doubts, *warnings_of(play)],
         webhooks=_webhooks(play, waves),
     )
+
+
+MOST_BEHIND: Final = 10
+"""So many of the nodes behind one that is not drained are judged by themselves."""
+
+
+def _look_behind(play: Play, pods: Sequence[PodPlan]) -> None:
+    """Say of nodes that kubectl never comes to what would stop each by itself, and what helps."""
+    behind = [name for name in play.scope.nodes if name not in play.runs]
+    for name in behind[:MOST_BEHIND]:
+        snapshot = play.scope.snapshot
+        alone = play_kubectl(Scope(snapshot, [name]), play.options, MIDDLE, play.scope.nodes)
+        by_itself = Judge(alone, Unread(snapshot)).pods(name)
+        add_remedies(alone, by_itself)
+        stuck = {(p.namespace, p.name): p for p in by_itself if p.verdict == NEVER}
+        for pod in pods:
+            own = stuck.get((pod.namespace, pod.name)) if pod.node == name else None
+            if own is not None and own.gate != "none":
+                pod.reason = f"{pod.reason}; by itself {own.verdict} ({own.gate}): {own.reason}"
+                pod.remedy, pod.hint = own.remedy, own.hint
+        alone.end()
 
 
 def _webhooks(play: Play, waves: list[WavePlan]) -> list[EvictionWebhook]:

@@ -19,10 +19,12 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.drain.actors import new_pod
 from kubectl_nodelife.drain.budget_findings import operator_of
+from kubectl_nodelife.drain.options import CORDON_FIRST, WaveOptions
 from kubectl_nodelife.drain.play import Play, play_kubectl
 from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.drain.waves import play_waves
 from kubectl_nodelife.kube.admission import (
     MutatingWebhookConfiguration,
     ValidatingAdmissionPolicyBinding,
@@ -34,7 +36,7 @@ from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition, PodStatus
 from kubectl_nodelife.kube.selectors import matches
-from kubectl_nodelife.kube.times import MINUTE_NS, format_duration
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.kube.workload import (
     HorizontalPodAutoscaler,
@@ -207,17 +209,30 @@ def _delete_budget(stuck: StuckPod) -> Iterator[RemedyCandidate]:
 # --- room, admission, and what keeps a deleted pod -----------------------------------------------
 
 
-def _room(stuck: StuckPod) -> Iterator[RemedyCandidate]:
-    """A cordoned node that takes pods again, or one more node like the one that is drained."""
+def _uncordon(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    """A cordoned node takes pods again: for the pod's replacement, or for pods of its budget that
+    are on no node."""
     nodes = stuck.snapshot.nodes
+    waiting: list[str] = []
+    if stuck.gate != "landing":
+        members = members_of(stuck.snapshot, stuck.budgets()[0])
+        waiting = [pod.name for pod in members if not pod.spec.node_name]
+        if not waiting:
+            return
     closed = [n for n in nodes.values() if n.spec.unschedulable and n.name not in stuck.planned]
     for node in closed[:_MOST_TRIED]:
         if stuck.snapshot.silent_kubelet(node.name) is None:
             spec = replace(node.spec, unschedulable=False, taints=_uncordoned(node))
             why = "it was cordoned for a reason"
             command = f"kubectl uncordon {shlex.quote(node.name)}"
+            if waiting:
+                command = f"{command}, for {first_names(waiting, 3)} on no node"
             yield RemedyCandidate(command, why, (replace(node, spec=spec),))
-    drained = nodes[stuck.plan.node]
+
+
+def _another_node(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    """One more node like the one that is drained."""
+    drained = stuck.snapshot.nodes[stuck.plan.node]
     shape = ", ".join(
         f"{name} {amount}"
         for name, amount in (drained.status.allocatable or {}).items()
@@ -302,11 +317,11 @@ def _delete_pod(stuck: StuckPod) -> Iterator[RemedyCandidate]:
 
 Propose = Callable[[StuckPod], Iterable[RemedyCandidate]]
 _OF_GATE: Final[dict[str, tuple[Propose, ...]]] = {
-    "pdb": (_mend, _scale, _allow_one),
+    "pdb": (_uncordon, _mend, _scale, _allow_one),
     "unready-under-pdb": (_always_allow, _mend),
     "two-pdbs": (_delete_budget,),
     "pdb-sync-failed": (_count_pods,),
-    "landing": (_room,),
+    "landing": (_uncordon, _another_node),
     "webhook": (_without_admission,),
     "finalizer": (_drop_finalizers,),
     "kubelet-unreachable": (_fence,),
@@ -460,8 +475,8 @@ class _Unblocking:
         order = list(play.scope.nodes)
         before = order[: max(map(order.index, stuck))]
         ended = [n for n in before if n in play.runs and play.runs[n].end_ns is not None]
-        drained = [name for name in ended if name not in stuck][-MOST_NODES:]
-        self._nodes = [name for name in order if name in (*drained, *stuck)]
+        self._drained = [name for name in ended if name not in stuck][-MOST_NODES:]
+        self._nodes = [name for name in order if name in (*self._drained, *stuck)]
 
     def found(self) -> tuple[Remedy | None, str]:
         """The change that helps, or what is to be said instead."""
@@ -481,6 +496,9 @@ class _Unblocking:
             frozenset(self._scope.nodes),
             self._scope.times,
         )
+        in_turns = self._in_turns()
+        if in_turns is not None:
+            return in_turns, ""
         tried = []
         for change in candidates(stuck):
             snapshot = self._scope.snapshot.changed(change.objects, change.without)
@@ -508,6 +526,21 @@ class _Unblocking:
         took_ns = max((run.end_ns or 0) - run.start_ns for run in play.runs.values())
         wanted = format_duration(-(-took_ns // MINUTE_NS) * MINUTE_NS)
         return Remedy(f"--timeout={wanted}", "none; the drain may take so long")
+
+    def _in_turns(self) -> Remedy | None:
+        """Nodes that are drained before take pods again before the next one is drained."""
+        if self._first.gate not in ("landing", "pdb") or not self._drained:
+            return None
+        scope = Scope(self._scope.snapshot, self._nodes)
+        turns = WaveOptions(1, maintenance_ns=SECOND_NS, cordon=CORDON_FIRST)
+        cut = [[name] for name in self._nodes]
+        if not self._all_gone(
+            play_waves(scope, self._options, turns, cut, MIDDLE, self._scope.nodes)
+        ):
+            return None
+        names = " ".join(map(shlex.quote, self._drained))
+        text = f"kubectl uncordon {names} once drained, before {self._first.node} is"
+        return Remedy(text, "the work on it must be done by then")
 
     def _go(self, snapshot: PlanSnapshot, options: DrainOptions) -> bool:
         """True if all of the pods go on that cluster."""

@@ -116,7 +116,8 @@ def _step(index: int, step: CourseStep) -> Json:
 
 
 def _node(node: PlannedNode, writes: list[Json]) -> Json:
-    turn, verdict, remedy = node.turn, node.verdict, node.remedy
+    turn, verdict = node.turn, node.verdict
+    remedies = [{"change": remedy.change, "risk": remedy.risk} for remedy in node.remedies]
     return {
         "name": node.name,
         "pool": node.pool,
@@ -130,7 +131,8 @@ def _node(node: PlannedNode, writes: list[Json]) -> Json:
             "highSeconds": round(verdict.high_seconds, 1),
             "pods": len(verdict.moving),
             "flagsNeeded": node.flags_needed,
-            "unblock": remedy and {"change": remedy.change, "risk": remedy.risk},
+            "unblock": remedies[0] if remedies else None,
+            "unblockAll": remedies,
         },
         "step": turn.step if turn is not None else None,
         "times": turn

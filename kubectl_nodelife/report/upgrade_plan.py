@@ -189,8 +189,8 @@ def undone_lines(plan: UpgradePlan) -> Iterator[str]:
     """The changes that unblock the nodes that cannot be done, alike ones as one."""
     by_change: dict[str, list[str]] = {}
     for node in plan.undone:
-        if node.remedy is not None:
-            text = f"{node.remedy.change} (risk: {node.remedy.risk})"
+        for remedy in node.remedies:
+            text = f"{remedy.change} (risk: {remedy.risk})"
             by_change.setdefault(text, []).append(node.name)
     for text, names in by_change.items():
         yield f"to do {first_names(names, 5)}: {text}"

@@ -71,8 +71,8 @@ class UpgradeEstimate(NamedTuple):
 class PlannedNode:
     """One selected node. `decision`: claim, skip (it is left out), hold (its turn never comes).
 
-    `turn`: when, for those that are claimed. `remedy`, `flags_needed`: of one that cannot be
-    drained.
+    `turn`: when, for those that are claimed. `remedies`, which it takes together, and
+    `flags_needed`: of one that cannot be drained.
     """
 
     node: Node
@@ -82,7 +82,7 @@ class PlannedNode:
     reason: str
     verdict: DrainVerdict
     turn: NodeTurn | None = None
-    remedy: Remedy | None = None
+    remedies: list[Remedy] = field(default_factory=list)
     flags_needed: list[str] = field(default_factory=list)
 
     @property

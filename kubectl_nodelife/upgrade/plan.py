@@ -179,13 +179,11 @@ class _Planning:
         for node in stuck[:MOST_EXPLAINED]:
             planned = make_plan(self._snapshot, [node.name], self._options)
             node.flags_needed = planned.flags_needed
-            for pod in planned.pods():
-                if pod.remedy is not None:
-                    node.remedy = pod.remedy
-                    break
-            if node.remedy is None and planned.flags_needed:
+            remedies = [pod.remedy for pod in planned.pods() if pod.remedy is not None]
+            if not remedies and planned.flags_needed:
                 flags = " ".join(planned.flags_needed)
-                node.remedy = Remedy(flags, "what the flag says, for every pod on every node")
+                remedies = [Remedy(flags, "what the flag says, for every pod on every node")]
+            node.remedies = list({remedy.change: remedy for remedy in remedies}.values())
 
     # --- the run ---------------------------------------------------------------------------------
 

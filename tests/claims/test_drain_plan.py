@@ -106,15 +106,23 @@ def test_a_lie_of_drain_plan_is_caught(tmp_path: Path) -> None:
 
 
 class Followed(NamedTuple):
-    """The cluster and the events of a scenario in which an advice is followed."""
+    """The cluster and the events of a scenario in which an advice is followed, and when the drain
+    of the nodes begins, but of those that were drained `before`."""
 
     items: list[Document]
     events: list[Document]
+    at: str = "10s"
+    before: tuple[str, ...] = ()
 
 
 def followed(change: str, items: list[Document]) -> Followed | None:
     """What the command of an advice does; None for advice that is no command."""
-    words = shlex.split(change.partition(", or ")[0])
+    words = shlex.split(change.partition(", ")[0])
+    if words[-2:] == ["once", "drained"]:
+        before = {"nodes": words[2:-2]}
+        drain = {"at": "0s", "drain": {**before, "ignoreDaemonSets": True}}
+        events = [drain, {"at": "15m", "uncordon": before}]
+        return Followed(items, events, "16m", tuple(words[2:-2]))
     if words[:2] == ["kubectl", "uncordon"]:
         return Followed(items, [{"at": "0s", "uncordon": {"nodes": [words[2]]}}])
     if words[:2] == ["kubectl", "scale"]:
@@ -146,10 +154,11 @@ def _scaled(items: list[Document], name: str, replicas: int) -> list[Document]:
 
 
 def goes(folder: Path, names: list[str], pod: Document, done: Followed) -> bool | None:
-    """True if the pod is gone from its node in a play of the drain, ten seconds later; None: it is
+    """True if the pod is gone from its node in a play of the drain that comes then; None: it is
     not, and a node is lost meanwhile, of which an advice about the drain says nothing.
     """
-    drain = {"at": "10s", "drain": {"nodes": names, "ignoreDaemonSets": True}}
+    nodes = [name for name in names if name not in done.before]
+    drain = {"at": done.at, "drain": {"nodes": nodes, "ignoreDaemonSets": True}}
     acts, dump = folder / "acts.yaml", folder / "followed.json"
     head = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Acts"}
     acts.write_text(json.dumps({**head, "spec": {"events": [*done.events, drain]}}))

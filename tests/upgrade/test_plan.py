@@ -71,7 +71,7 @@ def test_what_cannot_be_drained_is_skipped_with_what_unblocks_it() -> None:
     (stuck,) = found.undone
     assert (stuck.name, stuck.decision) == ("c4", "skip")
     assert "it can never spare one" in stuck.reason
-    assert stuck.remedy is not None and "--replicas=2" in stuck.remedy.change
+    assert "--replicas=2" in stuck.remedies[0].change
     assert len(found.done) == 11
 
 
