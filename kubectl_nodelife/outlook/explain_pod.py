@@ -11,7 +11,9 @@ from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_mirror_pod
 from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
+from kubectl_nodelife.kube.wellknown import FALSE
 from kubectl_nodelife.kube.workload import DaemonSet, Event
+from kubectl_nodelife.kubelet.conditions import READY_TO_START_CONTAINERS
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.eviction_forecast import (
     ClassicEviction,
@@ -81,6 +83,9 @@ def starting_section(cache: Cache, pod: Pod) -> Iterator[ExplainedQuestion]:
     events = [event for event in seen if _warns_of(event, pod)]
     events.sort(key=lambda event: int(event.last_timestamp or event.event_time or 0))
     sentences += [f"Its last Event: {e.reason}: {e.message}" for e in events[-1:]]
+    sandbox = pod.status.condition(READY_TO_START_CONTAINERS)
+    if sandbox is not None and sandbox.status == FALSE and sandbox.reason:  # since v1.37
+        sentences.append(f"Its sandbox is not ready ({sandbox.reason}){_words(sandbox.message)}.")
     if sentences:
         yield ExplainedQuestion("Why does it not start?", sentences, answer=sentences[0])
 

@@ -200,3 +200,36 @@ def test_the_health_of_volumes_is_told_of_pod_and_node(ask: Ask) -> None:
     assert not [text for text in where if "fine" in text]
     state = sentences(ask(cluster, "explain", "node", "a1", "-o", "json"), "What state is it in?")
     assert "Volumes of its pods are not healthy: default/db-0 (data: Inaccessible)." in state
+
+
+WAITING = (
+    "Waiting for detach for volume pvc-1 Volume is already exclusively attached to one node, "
+    "waiting on detach before it can be attached to another node"
+)
+
+
+def test_a_pod_that_starts_says_what_its_sandbox_and_its_volume_wait_for(ask: Ask) -> None:
+    """In the words of v1.37 (`reportMultiAttachError`, `PodSandboxNotReadyReason`)."""
+    sandbox = {
+        "type": "PodReadyToStartContainers",
+        "status": "False",
+        "reason": "PodSandboxNotReady",
+        "message": "pod sandbox has no IP address",
+    }
+    starting = {"status": {"phase": "Pending", "conditions": [sandbox]}}
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": "e", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "db-0"},
+        "type": "Warning",
+        "reason": "FailedAttachVolume",
+        "message": WAITING,
+        "lastTimestamp": HEARD_AT,
+    }
+    cluster = [*node("a1"), *stateful_set("db", "a1", pod_more=starting), event]
+    said = ask(cluster, "explain", "pod", "db-0", "-n", "default", "-o", "json")
+    assert sentences(said, "Why does it not start?") == [
+        f"Its last Event: FailedAttachVolume: {WAITING}",
+        "Its sandbox is not ready (PodSandboxNotReady): pod sandbox has no IP address.",
+    ]
