@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,21 @@ _EVENT: Final = -1
 
 _MOST_ONE_BY_ONE: Final = 3000
 """Of more pods each is reckoned to go by itself: a daemon has no time for the turns of each."""
+
+
+class ClientLimits(NamedTuple):
+    """Requests a second, and how many at once after a quiet time."""
+
+    qps: float
+    burst: int
+
+
+SCHEDULER: Final = ClientLimits(50.0, 100)
+"""`clientConnection` of kube-scheduler's configuration by default, in every release."""
+
+KUBELET: Final = ClientLimits(50.0, 100)
+KUBELET_BEFORE: Final = ClientLimits(5.0, 10)
+"""kubeAPIQPS and kubeAPIBurst by default, since 1.27 (kubernetes#116121) and before."""
 
 ENFORCED_QPS: Final = 200.0
 ENFORCED_BURST: Final = 400

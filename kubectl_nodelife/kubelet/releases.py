@@ -40,6 +40,7 @@ SINCE_UNTIL: Final[dict[str, Span]] = {
     "evicted_stays_failed": (38, None),  # PR 142761
     "volume_health": (37, None),  # by the gate CSIVolumeHealth
     "volume_health_in_seconds": (38, None),
+    "fifty_requests": (27, None),  # PR 116121
     "listing_blinds_reconcile": (15, 18),  # PR 77661 broke it in 1.15, PR 84951 fixed it
 }
 
@@ -98,6 +99,8 @@ class StatusRules(msgspec.Struct, frozen=True):
     """The kubelet may report the health of a pod's volumes, apart from its generated status."""
     volume_health_in_seconds: bool
     """The times of the health of volumes are whole seconds, as the API server gives them back."""
+    fifty_requests: bool
+    """Its client makes fifty requests a second by default, and not five."""
     listing_blinds_reconcile: bool
     """Listing the kubelet's pods overwrites what reconciling compares with."""
 

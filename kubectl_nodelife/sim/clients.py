@@ -290,6 +290,14 @@ class Clients:
             waiting.append(event)
 
 
+def token_at(agenda: Agenda, client: str, now_ns: int) -> int:
+    """Take a token of a controller's client in the world of that agenda: when it is there, ns; now
+    where clients have no limit.
+    """
+    clients = agenda.parts.get(Clients)
+    return clients.token(client, now_ns) if isinstance(clients, Clients) else now_ns
+
+
 def _pool_of(action: Action) -> str:
     """The pool of workers that carries it out, "" if it goes by itself."""
     if type(action) is MarkPodNotReady and action.by_pod_worker:

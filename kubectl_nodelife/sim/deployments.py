@@ -15,6 +15,7 @@ old ReplicaSets beyond revisionHistoryLimit, which have no pods.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import cmp_to_key
@@ -47,7 +48,8 @@ from kubectl_nodelife.kube.workload import (
     ScaleSpec,
 )
 from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, event_record
-from kubectl_nodelife.sim.timeline import OWNER, Agenda
+from kubectl_nodelife.sim.clients import token_at
+from kubectl_nodelife.sim.timeline import OWNER, Agenda, Happening
 from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH, is_active, replicas_of
 
 RECREATE: Final = "Recreate"
@@ -224,6 +226,10 @@ class Deployments:
         self._sets: dict[str, str] = {}
         """Of their ReplicaSets: the Deployment's uid, by that of the set."""
         self._due: set[tuple[str, int]] = set()
+        self._coming: Counter[str] = Counter()
+        """By the set's uid: how many pods wait for its controller's client."""
+        self._going: dict[str, None] = {}
+        """The uids of pods whose deletion waits for it."""
 
     def fork(self, api: Api, agenda: Agenda, place: Place) -> Deployments:
         """The same for a fork of the world."""
@@ -231,6 +237,7 @@ class Deployments:
         other._api, other._agenda, other._place = api, agenda, place
         other._followed, other._sets = dict(self._followed), dict(self._sets)
         other._causes, other._due = dict(self._causes), set(self._due)
+        other._coming, other._going = Counter(self._coming), dict(self._going)
         return other
 
     def begin(self) -> None:
@@ -418,14 +425,32 @@ class Deployments:
         one = replace(one, spec=replace(one.spec, replicas=count))
         self._api.put("ReplicaSet", one, scaled)
         self._wake(deployment.uid)
-        active = self._active(one)
-        for _ in range(count - len(active)):
-            self._make_pod(one, why, scaled)
+        active = [pod for pod in self._active(one) if pod.uid not in self._going]
+        for _ in range(count - len(active) - self._coming[one.uid]):
+            self._coming[one.uid] += 1
+            self._in_turn(self._make_in_turn, one, why, scaled)
         if len(active) > count:
             related = [pod for each in self._sets_of(deployment) for pod in self._active(each)]
             going = first_to_go(active, related, self._api.now_ns)
             for pod in going[: len(active) - count]:
-                self._delete(pod, why, scaled)
+                self._going[pod.uid] = None
+                self._in_turn(self._delete, pod, why, scaled)
+
+    def _in_turn(self, write: Happening, about: KubeObject, because: str, cause: Action) -> None:
+        """Write once the client of the ReplicaSet controller has a token."""
+        now_ns = self._api.now_ns
+        token_ns = token_at(self._agenda, "ReplicaSet", now_ns)
+        if token_ns > now_ns:
+            self._agenda.add(token_ns, OWNER, write, about, because, cause)
+        else:
+            write(about, because, cause, now_ns)
+
+    def _make_in_turn(self, owner: ReplicaSet, because: str, cause: Action, at_ns: int) -> None:
+        """Make a pod that the set still lacks."""
+        self._coming[owner.uid] -= 1
+        present = self._api.store.get("ReplicaSet", owner.key)
+        if isinstance(present, ReplicaSet) and len(self._active(present)) < replicas_of(present):
+            self._make_pod(present, because, cause)
 
     def _make_pod(self, owner: ReplicaSet, because: str, cause: Action) -> None:
         if owner.namespace in self._api.admission.terminating:
@@ -465,7 +490,11 @@ class Deployments:
         )
         self._api.put("Pod", pod, self._api.note(made))
 
-    def _delete(self, pod: Pod, because: str, cause: Action) -> None:
+    def _delete(self, doomed: Pod, because: str, cause: Action, at_ns: int) -> None:
+        self._going.pop(doomed.uid, None)
+        pod = self._api.store.pods.get(doomed.key)
+        if pod is None or pod.uid != doomed.uid or not is_active(pod):
+            return
         done = self._api.note(deletion(pod, because, cause))
         left = delete_pod(pod, self._api.now_ns)
         if left is None:

@@ -25,23 +25,23 @@ from kubectl_nodelife.engine.events import Heartbeats
 from kubectl_nodelife.kube.deletion import DEFAULT_GRACE_SECONDS
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.wellknown import SILENT_REASONS
 from kubectl_nodelife.sim.api import CLUSTER, Api, deletion
 from kubectl_nodelife.sim.events import ReportedCondition
+from kubectl_nodelife.sim.kubelet_clients import LAST_REPORT, REPORT, KubeletClients
 from kubectl_nodelife.sim.kubelet_state import (
     Ending,
     HeartbeatSchedule,
     Kubelet,
     KubeletTerms,
     MachineFacts,
+    RunningStatuses,
     Start,
 )
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
 from kubectl_nodelife.workloads.force_advice import finalizers_that_hold
-
-_RUNNING_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
 
 # condition -> (status, reason) of a healthy kubelet
 _HEALTHY = {
@@ -118,32 +118,6 @@ def posted(
     return tuple(conditions), tuple(changed)
 
 
-class RunningStatuses:
-    """Pods' statuses with everything running. Pods that start together share one."""
-
-    def __init__(self) -> None:
-        self._last = (PodStatus(), -1, PodStatus())
-
-    def of(self, status: PodStatus, at_ns: int) -> PodStatus:
-        """The status after `status` if the containers run from that instant on."""
-        before, since_ns, after = self._last
-        if since_ns == at_ns and before == status:
-            return after
-        now = whole_seconds(at_ns)
-        conditions = {c.type: c for c in status.conditions}
-        for type_ in _RUNNING_CONDITIONS:
-            old = conditions.get(type_)
-            if old is None or old.status != "True":
-                conditions[type_] = PodCondition(
-                    type=type_, status="True", last_transition_time=now
-                )
-        after = replace(
-            status, phase="Running", conditions=tuple(conditions.values()), start_time=now
-        )
-        self._last = (status, at_ns, after)
-        return after
-
-
 LATE_STOP_NS = 100 * MILLISECOND_NS
 """How long after its start a kubelet removes a pod whose grace period was over before."""
 
@@ -152,7 +126,10 @@ class Kubelets:
     """All kubelets of the cluster, by node name. One outlives its Node object. `silent`: the names
     of those that are not alive."""
 
-    def __init__(self, api: Api, agenda: Agenda, terms: KubeletTerms) -> None:
+    def __init__(
+        self, api: Api, agenda: Agenda, terms: KubeletTerms, clients: KubeletClients
+    ) -> None:
+        self.clients = clients
         self._api = api
         self._agenda = agenda
         self.terms = terms
@@ -176,6 +153,7 @@ class Kubelets:
         self._endings, other._endings = fork_dict(self._endings)
         self._starting, other._starting = fork_dict(self._starting)
         other._running = copy(self._running)
+        other.clients = self.clients.fork()
         return other
 
     def ask_as(self, of_this_world: Callable[[Any], Any]) -> None:
@@ -510,6 +488,18 @@ class Kubelets:
             return
         if self._on_stop and any(ends_it(pod, ending.cause) for ends_it in self._on_stop):
             return
+        written_ns = self.clients.request(pod.spec.node_name, at_ns, LAST_REPORT)
+        if written_ns > at_ns:
+            self._agenda.add(written_ns, KUBELET, self._remove, key, ending)
+        else:
+            self._remove(key, ending, at_ns)
+
+    def _remove(self, key: Key, ending: Ending, at_ns: int) -> None:
+        pod = self._api.store.pods.get(key)
+        if pod is None or self._endings.get(key) is not ending:
+            return
+        if not self.alive(pod.spec.node_name):
+            return
         because = f"the kubelet of {pod.spec.node_name} has stopped the pod"
         done = self._api.note(deletion(pod, because, ending.cause, 0))
         self._api.drop("Pod", key, done)
@@ -545,10 +535,23 @@ class Kubelets:
             return
         if not self.alive(pod.spec.node_name):
             return
-        del self._starting[key]
         if self._on_run and any(reports_it(pod) for reports_it in self._on_run):
+            del self._starting[key]
             return
-        status = self._running.of(pod.status, at_ns)
+        written_ns = self.clients.request(pod.spec.node_name, at_ns, REPORT)
+        if written_ns > at_ns:
+            self._agenda.add(written_ns, KUBELET, self._report_running, key, start)
+        else:
+            self._report_running(key, start, at_ns)
+
+    def _report_running(self, key: Key, start: Start, at_ns: int) -> None:
+        pod = self._api.store.pods.get(key)
+        if pod is None or self._starting.get(key) is not start:
+            return
+        if not self.alive(pod.spec.node_name):
+            return
+        del self._starting[key]
+        status = self._running.of(pod.status, start.at_ns)
         if not status.pod_ip:
             status = replace(status, pod_ip=self._next_ip())
         ready = status.condition("Ready")

@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeStatus, NodeSystemInfo
-from kubectl_nodelife.kube.pod import Pod, Quantities
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus, Quantities
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, whole_seconds
 from kubectl_nodelife.workloads.time_to_ready import NOT_STARTED_NS, is_starting
 
+_RUNNING_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
 _REPORT_INTERVAL_NS = 5 * MINUTE_NS
 _RENEW_INTERVAL_NS = 10 * SECOND_NS
 _UPDATE_FREQUENCY_NS = 10 * SECOND_NS
@@ -129,6 +130,32 @@ class Kubelet:
         other = copy(self)
         other.conditions = dict(self.conditions)
         return other
+
+
+class RunningStatuses:
+    """Pods' statuses with everything running. Pods that start together share one."""
+
+    def __init__(self) -> None:
+        self._last = (PodStatus(), -1, PodStatus())
+
+    def of(self, status: PodStatus, at_ns: int) -> PodStatus:
+        """The status after `status` if the containers run from that instant on."""
+        before, since_ns, after = self._last
+        if since_ns == at_ns and before == status:
+            return after
+        now = whole_seconds(at_ns)
+        conditions = {c.type: c for c in status.conditions}
+        for type_ in _RUNNING_CONDITIONS:
+            old = conditions.get(type_)
+            if old is None or old.status != "True":
+                conditions[type_] = PodCondition(
+                    type=type_, status="True", last_transition_time=now
+                )
+        after = replace(
+            status, phase="Running", conditions=tuple(conditions.values()), start_time=now
+        )
+        self._last = (status, at_ns, after)
+        return after
 
 
 class HeartbeatSchedule(msgspec.Struct, frozen=True):

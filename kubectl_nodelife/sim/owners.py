@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -23,7 +24,7 @@ from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, template_of
-from kubectl_nodelife.sim.clients import Clients
+from kubectl_nodelife.sim.clients import token_at
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.budget_ledger import is_healthy
 from kubectl_nodelife.workloads.owners import (
@@ -60,9 +61,9 @@ class WorkloadControllers:
     """Watches pods and replaces those that their owners lose.
 
     `delay_ns`: how long it takes them to see that a pod is missing. `cut_ns`: how much is cut off
-    the instant of a pod's failure, kept in whole seconds; None: by the clock. `clients`: whose
-    tokens it costs to make a pod; None: no limit. `failed_jobs`: uids of those that allow no more
-    failures. `on_successor` is called for each lost pod that is made anew.
+    the instant of a pod's failure, kept in whole seconds; None: by the clock. `failed_jobs`: uids
+    of those that allow no more failures. `on_successor` is called for each lost pod that is made
+    anew.
     """
 
     def __init__(self, api: Api, agenda: Agenda, place: Place) -> None:
@@ -75,7 +76,6 @@ class WorkloadControllers:
         """By the owner's uid: the owner from which its rule was read, and the rule."""
         self.failed_jobs: dict[str, None] = {}
         self.on_successor: Callable[[Pod, Pod], None] | None = None
-        self.clients: Clients | None = None
         self._waiting: dict[str, int] = {}
         """By the owner's uid: how many pods wait for its controller's client."""
         self._active: dict[str, int] = {}
@@ -117,6 +117,16 @@ class WorkloadControllers:
         if read is None or read[0] is not found:
             read = self._rules_read[owner.uid] = found, replacement_of(pod, self._api.store)
         return read[1]
+
+    def _in_turn(
+        self, kind: str, at_ns: int, write: Callable[[Any, int], None], what: object
+    ) -> None:
+        """Write once the client of the owner's controller has a token."""
+        token_ns = token_at(self._agenda, kind, at_ns)
+        if token_ns > at_ns:
+            self._agenda.add(token_ns, OWNER, write, what)
+        else:
+            write(what, at_ns)
 
     # --- a pod is lost ---------------------------------------------------------------------------
 
@@ -186,12 +196,17 @@ class WorkloadControllers:
             self._agenda.add(at_ns, OWNER, self._delete_failed, (pod, cause))
 
     def _delete_failed(self, failed: tuple[Pod, Action | None], at_ns: int) -> None:
-        lost, cause = failed
-        pod = self._same(lost)
-        owner = controller_of(lost.metadata)
-        if pod is None or owner is None or pod.metadata.deletion_timestamp is not None:
-            return
+        pod, cause = failed
+        owner = controller_of(pod.metadata)
+        assert owner is not None
         because = f"StatefulSet {owner.name} makes a pod that has failed anew"
+        self._in_turn(owner.kind, at_ns, self._delete, (pod, because, cause))
+
+    def _delete(self, doomed: tuple[Pod, str, Action | None], at_ns: int) -> None:
+        lost, because, cause = doomed
+        pod = self._same(lost)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            return
         done = self._api.note(deletion(pod, because, cause))
         marked = delete_pod(pod, at_ns)
         if marked is None:
@@ -200,6 +215,9 @@ class WorkloadControllers:
             self._api.put("Pod", marked, done)
 
     def _let_go(self, ended: tuple[Pod, Action | None], at_ns: int) -> None:
+        self._in_turn("Job", at_ns, self._take_finalizer_off, ended)
+
+    def _take_finalizer_off(self, ended: tuple[Pod, Action | None], at_ns: int) -> None:
         """A Job counts the pod, and takes its finalizer off: a deletion that waited is done."""
         lost, cause = ended
         pod = self._same(lost)
@@ -241,15 +259,10 @@ class WorkloadControllers:
 
     def _end_job(self, job: OwnerReference, cause: Action | None, at_ns: int) -> None:
         """A Job that has failed deletes what is left of its pods."""
+        because = f"its Job {job.name} has failed: it allows no more failed pods"
         for pod in self._api.store.pods_of(job.uid):
             if is_active(pod):
-                because = f"its Job {job.name} has failed: it allows no more failed pods"
-                done = self._api.note(deletion(pod, because, cause))
-                marked = delete_pod(pod, at_ns)
-                if marked is None:
-                    self._api.drop("Pod", pod.key, done)
-                else:
-                    self._api.put("Pod", marked, done)
+                self._in_turn("Job", at_ns, self._delete, (pod, because, cause))
 
     # --- a pod is replaced -----------------------------------------------------------------------
 
@@ -298,13 +311,8 @@ class WorkloadControllers:
             return
         if owner.kind == "StatefulSet" and lost.key in self._api.store.pods:
             return
-        if self.clients is not None:
-            token_ns = self.clients.token(owner.kind, at_ns)
-            if token_ns > at_ns:
-                self._waiting[owner.uid] = self._waiting.get(owner.uid, 0) + 1
-                self._agenda.add(token_ns, OWNER, self._make_in_turn, gone)
-                return
-        self._make(gone, owner, at_ns)
+        self._waiting[owner.uid] = self._waiting.get(owner.uid, 0) + 1
+        self._in_turn(owner.kind, at_ns, self._make_in_turn, gone)
 
     def _make_in_turn(self, gone: Lost, at_ns: int) -> None:
         """The client's token is there that the owner's controller has waited for."""

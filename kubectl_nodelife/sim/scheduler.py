@@ -7,6 +7,10 @@ that failed, twice as long after each further one, 10 s at most; since 1.33 an i
 not wait for its end (`SchedulerPopFromBackoffQ`). Of those whose turn it is the one
 of the highest priority goes first (`PrioritySort`).
 
+Each binding is a request of the scheduler's client: 50 a second after a burst of 100. While it has
+no token no pod is tried; left out on purpose: that upstream chooses the node before it waits, and
+the requests by which it reports pods that fit nowhere.
+
 The filters read the simulated API's objects through `StoreCache`: nodes, what their pods leave,
 volumes.
 """
@@ -23,6 +27,8 @@ from msgspec.structs import replace
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, put_condition
 from kubectl_nodelife.engine.cache import Key
+from kubectl_nodelife.engine.pace import SCHEDULER
+from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
@@ -104,7 +110,10 @@ class Scheduler:
         api: Api,
         agenda: Agenda,
         scoring: Scoring | None = None,
+        *,
+        paced: bool = False,
     ) -> None:
+        """`paced`: its client has the limits of upstream's default; else none."""
         self._api = api
         self._agenda = agenda
         self._scoring = scoring or FewestPods()
@@ -112,6 +121,8 @@ class Scheduler:
         """What pods ask of nodes and take of them, read once for all that ask and take the same."""
         self._waiting: dict[Hashable, _Line] = {}
         self._line_of: dict[Key, Hashable] = {}
+        self._bindings = TokenBucket(*SCHEDULER) if paced else None
+        self._token_ns = 0
         self._next_turn = 0
         self._look_again = False
         self._changed = False
@@ -148,6 +159,7 @@ class Scheduler:
         other.placement = self.placement.fork(cache)
         self._waiting, other._waiting = fork_dict(self._waiting, _Line.copy)
         self._line_of, other._line_of = fork_dict(self._line_of)
+        other._bindings = copy(self._bindings)
         return other
 
     def _note_unbound(self) -> None:
@@ -165,10 +177,10 @@ class Scheduler:
         """The new pod with its node, or as it is, if it fits nowhere now."""
         if pod.spec.node_name:
             return pod
-        node = self.placement.place(pod)
+        node = self.assign(pod)
         if node is not None:
             return _bound(pod, node)
-        if pinned_node(pod.spec) is None:
+        if pinned_node(pod.spec) is None or self._waits_for_token():
             return pod
         condition = PodCondition(
             type=_SCHEDULED,
@@ -183,6 +195,34 @@ class Scheduler:
     def place(self, pod: Pod) -> str | None:
         """A node for a pod like this one, wherever it may be now; None where it fits nowhere."""
         return self.placement.place(pod)
+
+    def assign(self, pod: Pod) -> str | None:
+        """A node to which a new pod is bound now; None where it fits nowhere, or has to wait."""
+        if self._waits_for_token():
+            return None
+        node = self.placement.place(pod)
+        if node is not None:
+            self._spend()
+        return node
+
+    def _waits_for_token(self) -> bool:
+        """True if the client has no token now: all that wait are tried again once it has."""
+        if self._bindings is None:
+            return False
+        now_ns = self._api.now_ns
+        at_ns = self._bindings.next_accept(now_ns)
+        assert at_ns is not None
+        if at_ns > max(now_ns, self._token_ns):
+            self._token_ns = at_ns
+            self._agenda.add(at_ns, OWNER, self._token_comes)
+        return at_ns > now_ns
+
+    def _token_comes(self, at_ns: int) -> None:
+        self._look_again = bool(self._waiting)
+
+    def _spend(self) -> None:
+        if self._bindings is not None:
+            self._bindings.reserve(self._api.now_ns)
 
     def place_waiting(self) -> None:
         """Try again for the pods that fit nowhere, if something changed since: in the order of
@@ -208,6 +248,10 @@ class Scheduler:
         self._changed = False
         heapq.heapify(turns)
         while turns:
+            if self._waits_for_token():
+                for _, _, name in turns:
+                    self._waiting[name].moved = True
+                return
             _, number, name = heapq.heappop(turns)
             line = self._waiting[name]
             first = line.first()
@@ -215,9 +259,12 @@ class Scheduler:
             if pod is not None and pod.uid == first.uid and not pod.spec.node_name:
                 node = self.placement.place(pod)
                 if node is None:
+                    if not line.attempts:
+                        self._note_failure(pod, None)
                     line.failed(now_ns)
                     self._failed(pod)
                     continue
+                self._spend()
                 done = self._api.note(event_record(pod, "Scheduled", f"the pod fits on {node}"))
                 self._api.put("Pod", _bound(pod, node), done)
             self._leave(first.key)
@@ -285,17 +332,23 @@ class Scheduler:
         ):
             self._something_changed()
 
+    def _note_failure(self, pod: Pod, cause: Action | None) -> None:
+        scheduled = pod.status.condition(_SCHEDULED)
+        why = "no node meets the pod's demands now"
+        if scheduled is not None and scheduled.status == "False":
+            why = scheduled.message
+        self._api.note(event_record(pod, "FailedScheduling", why, cause=cause, warning=True))
+
     def _unbound_changed(self, old: Pod | None, new: Pod, cause: Action | None) -> None:
         if old is None:
             self._line_up(new)
             line = self._waiting[self._line_of[new.key]]
+            if self._waits_for_token():
+                line.moved = True
+                return
             if not line.attempts:
                 line.failed(self._api.now_ns)
-            scheduled = new.status.condition(_SCHEDULED)
-            why = "no node meets the pod's demands now"
-            if scheduled is not None and scheduled.status == "False":
-                why = scheduled.message
-            self._api.note(event_record(new, "FailedScheduling", why, cause=cause, warning=True))
+            self._note_failure(new, cause)
             self._failed(new)
         elif old.spec is not new.spec:
             name = self._line_of.get(old.key)

@@ -60,6 +60,7 @@ class StatusManager:
     `changed`: pods that the machine does not have yet and others have changed, as they were before,
     with the last cause; the next batch takes them in. `failing`: API calls ("get", "patch",
     "delete") that fail now. `left`: pod's uid -> which resources of it the node still has.
+    `goes_on_ns`: when the client has a token again and the rest is sent.
     `watched`: pods with recorded steps. `stopped`: uids of deleted pods whose time is over.
     """
 
@@ -74,6 +75,7 @@ class StatusManager:
         self.stopped: set[str] = set()
         self.held: dict[str, list[str]] = {}
         self.batch_at_ns: int | None = None
+        self.goes_on_ns = 0
         self.pending_deletions: list[Pod] = []
 
     def fork(self) -> StatusManager:
@@ -323,15 +325,32 @@ class StatusManagers:
             self.wake(node)
 
     def _send(self, node: str, calls: Calls) -> bool:
-        """True if there was a call."""
+        """True if there was a call, or one waits for its token: then the rest is sent later, as a
+        batch finds it."""
         manager = self.of(node)
         answer: Answer | None = None
+        if manager.goes_on_ns > self.api.now_ns:
+            return True
         while True:
             try:
                 call = next(calls) if answer is None else calls.send(answer)
             except StopIteration:
                 return answer is not None
+            if type(call) is GetPodCall:
+                at_ns = self.kubelets.clients.next_token(node, self.api.now_ns)
+                if at_ns > self.api.now_ns:
+                    manager.goes_on_ns = at_ns
+                    self._agenda.add(at_ns, KUBELET, self._go_on, node)
+                    return True
+            self.kubelets.clients.request(node, self.api.now_ns)
             answer = self._answer(manager, call) if self.kubelets.alive(node) else CallRefused()
+
+    def _go_on(self, node: str, at_ns: int) -> None:
+        """The client has a token: what waits is sent."""
+        manager = self._managers.get(node)
+        if manager is not None and self.kubelets.alive(node):
+            machine, by_request = manager.machine, self.rules.request_per_change
+            self._send(node, (machine.sync_batch if by_request else machine.sync_changed)(at_ns))
 
     def _answer(self, manager: StatusManager, call: ApiCall) -> Answer:
         """The API server's answer to a call."""

@@ -60,6 +60,7 @@ from kubectl_nodelife.sim.endpoints import EndpointsController
 from kubectl_nodelife.sim.failing_writes import FailingWrites
 from kubectl_nodelife.sim.failing_writes import InjectedFault as InjectedFault
 from kubectl_nodelife.sim.kubelet import Kubelets
+from kubectl_nodelife.sim.kubelet_clients import KubeletClients
 from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletTerms
 from kubectl_nodelife.sim.lease_reads import FailingRead, LeaseView
 from kubectl_nodelife.sim.machines import Machines
@@ -141,15 +142,16 @@ class World:
         """
         self.agenda = Agenda()
         self.api = api
-        self.kubelets = Kubelets(self.api, self.agenda, terms)
-        self.scheduler = Scheduler(self.api, self.agenda, scoring)
-        self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.place)
-        self.deployments = Deployments(self.api, self.agenda, self.scheduler.place)
+        clients = KubeletClients.of(api.profile) if pace is not None else KubeletClients(None)
+        self.kubelets = Kubelets(self.api, self.agenda, terms, clients)
+        self.scheduler = Scheduler(self.api, self.agenda, scoring, paced=pace is not None)
+        self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.assign)
+        self.deployments = Deployments(self.api, self.agenda, self.scheduler.assign)
         self.disruption = DisruptionController(self.api, self.agenda, self.api.store)
         self.endpoints = EndpointsController(self.api, self.agenda)
         self.failures: list[Outcome] = []
         self._failed_now = FailedWrites()
-        self.clients = self.owners.clients = self._make_clients(pace)
+        self.clients = self._make_clients(pace)
         self.begun, self.end_ns = False, end_ns
         self.asker: Asker | None = None
         self._moved_ns = self._decided_ns = api.now_ns
@@ -187,9 +189,8 @@ class World:
             other.clients = self.clients.fork(agenda, other)
         other.kubelets = self.kubelets.fork(api, agenda)
         other.scheduler = self.scheduler.fork(api, agenda)
-        other.owners = self.owners.fork(api, agenda, other.scheduler.place)
-        other.owners.clients = other.clients
-        other.deployments = self.deployments.fork(api, agenda, other.scheduler.place)
+        other.owners = self.owners.fork(api, agenda, other.scheduler.assign)
+        other.deployments = self.deployments.fork(api, agenda, other.scheduler.assign)
         other.disruption = self.disruption.fork(api, agenda, api.store)
         other.endpoints = self.endpoints.fork(api, agenda)
         if self.managers is not None and self.container_events is not None:
@@ -218,7 +219,8 @@ class World:
         if self.clients is not None:
             first = self.clients.last  # tokens of the one before are still to come
             self.clients.end()
-        self.clients = self.owners.clients = self._make_clients(pace, first)
+        self.clients = self._make_clients(pace, first)
+        self.agenda.parts.pop(Clients, None)
         if self.clients is not None:
             self.join(self.clients)
 
@@ -450,7 +452,6 @@ class World:
         self.api.forget_listeners()
         if self.clients is not None:
             self.clients.end()
-        self.owners.clients = None
         self.kubelets.forget_listeners()
         if self.managers is not None:
             self.managers.end()
