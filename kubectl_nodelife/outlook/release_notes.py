@@ -210,6 +210,9 @@ KUBELET: Final[dict[str, Note]] = {
     "evicted_stays_failed": Note(
         PODS, "a pod that its kubelet has failed stays Failed though its containers exit with 0"
     ),
+    "fifty_requests": Note(
+        PODS, "a kubelet makes 50 requests a second after 100 at once; before, 5 after 10"
+    ),
     "volume_health": Note(
         PODS, "status.volumeHealth may tell of broken volumes (gate CSIVolumeHealth, off)"
     ),

@@ -75,6 +75,7 @@ KUBELET_STATUS = {
     "evicted_stays_failed": (38, None),
     "volume_health": (37, None),
     "volume_health_in_seconds": (38, None),
+    "fifty_requests": (27, None),
     "listing_blinds_reconcile": (15, 18),
 }
 

@@ -467,6 +467,14 @@ KUBELETS: Final = (
         ("one signal for all that changed",),
     ),
     Dated(
+        (rule("fifty_requests"),),
+        (
+            "a kubelet's client makes 50 requests a second after 100 at once, two for a report and"
+            " a third for the last one",
+        ),
+        ("a kubelet's client makes 5 requests a second after 10 at once",),
+    ),
+    Dated(
         (rule("batch_empties_queue"),),
         ("the batch empties the channel first",),
         ("the batch leaves the channel alone",),

@@ -29,6 +29,7 @@ RECONCILER = "pkg/controller/volume/attachdetach/reconciler/reconciler.go"
 KUBELET_PODS = "pkg/kubelet/kubelet_pods.go"
 POD_UTIL = "pkg/api/v1/pod/util.go"
 PATCH = "pkg/util/pod/pod.go"
+KUBELET_DEFAULTS = "pkg/kubelet/apis/config/v1beta1/defaults.go"
 
 
 class Mark(NamedTuple):
@@ -177,6 +178,7 @@ MARKS: dict[str, tuple[Mark, ...]] = {
         Mark("evicted_stays_failed", KUBELET_PODS, r"s\.Phase != v1\.PodFailed \{\n\t+switch"),
         Mark("volume_health", STATUS, r"func \(m \*manager\) SetPodVolumeHealth"),
         Mark("volume_health_in_seconds", STATUS, r"normalizeTimeStamp\(&status\.VolumeHealth"),
+        Mark("fifty_requests", KUBELET_DEFAULTS, r"KubeAPIQPS = \S+\(50\)"),
         Mark("resource_claims", STATUS, r"ResourceClaimStatuses = old"),
     ),
 }
