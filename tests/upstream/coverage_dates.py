@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from tests.upstream.marks import (
     DS,
+    EVICTION_REQUESTS,
     FEATURES,
     GENERATE,
     LIFECYCLE,
@@ -499,6 +500,10 @@ KUBELETS: Final = (
     Dated((rule("delete_when_finished"),), ("canBeDeleted: terminal in the API and finished",)),
     Dated((Mark("", GENERATE, r"PodFailed"),), ("ContainersReady: PodFailed",)),
     Dated((rule("sidecars"),), ("sidecars count in readiness",)),
+    Dated(
+        (Mark("", EVICTION_REQUESTS, r"ResponderHeartbeatTimeout"),),
+        ("a responder of an Eviction that is silent for 20 minutes is passed over",),
+    ),
     Dated(
         (rule("started_means_initialized"),),
         ("Initialized: a started regular container proves it",),
