@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -372,3 +373,24 @@ def test_every_release_brings_its_pods_up(profile: str) -> None:
             bound = bool(action.manifest["spec"].get("nodeName"))
             assert bound == (profile == "v1.11")
     assert nodes == {"n0", "n1", "n2"}
+
+
+def test_sets_of_two_namespaces_with_one_uid_have_pods_of_their_own() -> None:
+    """No API server gives a uid twice. From one that does, neither set sees the other's pods, and
+    both see what becomes of their own."""
+    context = ControllerRun(agent())
+    context.wake()
+    context.settle()
+    twin = agent()
+    context.see(
+        Put("DaemonSet", replace(twin, metadata=replace(twin.metadata, namespace="elsewhere")))
+    )
+    context.settle()
+    lost = next(pod for pod in context.cache.pods.values() if pod.namespace == "default")
+    context.see(Gone("Pod", lost.key))
+    context.settle()
+    assert Counter(pod.namespace for pod in context.cache.pods.values()) == {
+        "default": 3,
+        "elsewhere": 3,
+    }
+    assert not any(isinstance(action, DeletePod) for action in context.done)

@@ -65,7 +65,8 @@ class TrackedSet:
 
     def _claim_afresh(self, orphans: dict[Key, Pod]) -> None:
         self.pods = DaemonPods(self.daemon_set, self.rules)
-        self.pods.fill(self._cache.pods_of(self.daemon_set.uid))
+        namespace, pods = self.daemon_set.namespace, self._cache.pods_of(self.daemon_set.uid)
+        self.pods.fill(pod for pod in pods if pod.metadata.namespace == namespace)
         for pod in orphans.values():
             for _ in self.pods.observe(None, pod):
                 pass
@@ -124,7 +125,8 @@ class SetIndex:
     """All sets, the pods without a controller, and the revisions, each by namespace."""
 
     by_key: dict[Key, TrackedSet] = field(default_factory=dict)
-    by_uid: dict[str, TrackedSet] = field(default_factory=dict)
+    by_uid: dict[tuple[str, str], TrackedSet] = field(default_factory=dict)
+    """By namespace and uid: a server that is wrong may give one uid to sets of two namespaces."""
     by_namespace: dict[str, dict[Key, TrackedSet]] = field(default_factory=dict)
     orphans: dict[str, dict[Key, Pod]] = field(default_factory=dict)
     revisions: dict[str, dict[Key, ControllerRevision]] = field(default_factory=dict)
@@ -136,7 +138,7 @@ class SetIndex:
         other = SetIndex(invalid=dict(self.invalid))
         for key, tracked in self.by_key.items():
             theirs = other.by_key[key] = tracked.fork(cache)
-            other.by_uid[tracked.daemon_set.uid] = theirs
+            other.by_uid[key[0], tracked.daemon_set.uid] = theirs
             other.by_namespace.setdefault(key[0], {})[key] = theirs
         self.orphans, other.orphans = fork_dict(self.orphans, copy_of_dict)
         self.revisions, other.revisions = fork_dict(self.revisions, copy_of_dict)
@@ -152,7 +154,7 @@ class SetIndex:
             return
         self.invalid.pop(daemon_set.key, None)
         self.by_key[tracked.key] = tracked
-        self.by_uid[daemon_set.uid] = tracked
+        self.by_uid[daemon_set.namespace, daemon_set.uid] = tracked
         self.by_namespace.setdefault(daemon_set.namespace, {})[tracked.key] = tracked
 
     def update(self, tracked: TrackedSet, daemon_set: DaemonSet) -> None:
@@ -169,7 +171,7 @@ class SetIndex:
         tracked = self.by_key.pop(key, None)
         if tracked is None:
             return None
-        self.by_uid.pop(tracked.daemon_set.uid, None)
+        self.by_uid.pop((key[0], tracked.daemon_set.uid), None)
         members = self.by_namespace[key[0]]
         del members[key]
         if not members:
@@ -214,8 +216,8 @@ class SetIndex:
             owners = {_controller_uid(old): None, **owners}
         for uid in owners:
             if uid:
-                tracked = self.by_uid.get(uid)
-                if tracked is not None and tracked.daemon_set.namespace == present.namespace:
+                tracked = self.by_uid.get((present.namespace, uid))
+                if tracked is not None:
                     tracked.observe_pod(old, new)
         if "" in owners:
             self._observe_orphan(present, old, new, owners)
