@@ -31,6 +31,12 @@ WRITES: Final = ".writes.db"
 """How the names of journals of writes end."""
 
 RETENTION_NS: Final = 7 * 24 * HOUR_NS
+_SAVED_EVERY_S: Final = 0.5
+_TRIED_EVERY_S: Final = 2.0
+_PRUNED_EVERY_S: Final = 600.0
+_TRIED: Final = "last tried"
+"""A mark that is written where nothing else is: in a quiet cluster a disk that can no longer be
+written would show at the next write alone, when another should have led for long."""
 
 T = TypeVar("T")
 End = tuple[str, int, str, str, int]
@@ -100,6 +106,7 @@ class Intents:
         self.unknown_ends = 0
         self._inode = file_inode(path)
         self._final = False
+        self._tries = 0
         self._one_at_a_time = threading.Lock()  # `mark` must not join a batch that may fail
         self._thread = ThreadPoolExecutor(1, "writes")
         self._rows: list[tuple[Any, ...]] = []
@@ -133,13 +140,18 @@ class Intents:
         await self._save()
 
     async def run(self, now_ns: Callable[[], int]) -> None:
-        """Bring ends to the disk, and drop what is old, until cancelled."""
+        """Bring ends to the disk, try the disk, and drop what is old, until cancelled."""
+        tried_s = pruned_s = 0.0
         while True:
-            await asyncio.sleep(0.5)
-            if self._ends or self.error:
+            await asyncio.sleep(_SAVED_EVERY_S)
+            tried_s, pruned_s = tried_s + _SAVED_EVERY_S, pruned_s + _SAVED_EVERY_S
+            if self._ends or self.error or tried_s >= _TRIED_EVERY_S:
+                tried_s = 0.0
                 await self.flush()
-            with contextlib.suppress(sqlite3.Error):
-                await self._in_thread(self._prune, now_ns() - RETENTION_NS)
+            if pruned_s >= _PRUNED_EVERY_S:
+                pruned_s = 0.0
+                with contextlib.suppress(sqlite3.Error):
+                    await self._in_thread(self._prune, now_ns() - RETENTION_NS)
 
     def unsettled(self) -> list[Unsettled]:
         """The writes that an earlier process left open, and those without an answer; a state that
@@ -227,6 +239,11 @@ class Intents:
                 self._db.execute(_insert(len(some)), list(chain.from_iterable(some)))
             for some in _parts(last):
                 self._db.execute(_update(len(some)), list(chain.from_iterable(some)))
+            if not rows and not last:
+                self._tries += 1
+                self._db.execute(
+                    "INSERT OR REPLACE INTO marks VALUES (?, ?)", (_TRIED, str(self._tries))
+                )
 
     def _prune(self, before_ns: int) -> None:
         with self._one_at_a_time:

@@ -200,6 +200,8 @@ class Subject:
         """One tick."""
         for _ in self.host.step(self.now_ns, events):
             pass
+        if isinstance(self.host, ControllerHost):
+            self.host.ledger.take_batch()  # as a journal does
 
     def take(self, step: Step) -> None:
         """One event, and some seconds. Raises whatever was contained, too."""

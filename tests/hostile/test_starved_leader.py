@@ -151,7 +151,7 @@ def test_a_leader_that_cannot_work_gives_its_lease_up(
             resource.prlimit(pid, limit, (least, before[1]))
             taken_at = time.monotonic()
             silence(two.served, "b1")
-            await until(lambda: two.holders.holder() == "second", 30)
+            await until(lambda: two.holders.holder() == "second", 15)
             await two.called_lost("a1")
             await until(lambda: ready(two.served, "b1") == "Unknown")
             resource.prlimit(pid, limit, before)

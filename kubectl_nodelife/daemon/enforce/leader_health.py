@@ -20,6 +20,8 @@ from kubectl_nodelife.kube.times import SECOND_NS
 UNFIT_NS: Final = 6 * SECOND_NS
 """With the two seconds between looks, and the time between the tries of a standby, a standby leads
 within a Lease's duration."""
+JOURNAL_NS: Final = 2 * SECOND_NS
+"""The journal is tried every two seconds, which is waited for besides."""
 BLIND_NS: Final = 30 * SECOND_NS
 """A watch that does not work may be the API server's trouble, in which no standby does better."""
 _SPARE: Final = 4
@@ -50,7 +52,7 @@ class LeaderHealth:
         task = self._work.decision_task()
         journal, blind = self._work.journal_error(), task.stands_still if task is not None else ""
         found = {
-            f"the journal cannot be written: {journal}": (bool(journal), UNFIT_NS),
+            f"the journal cannot be written: {journal}": (bool(journal), JOURNAL_NS),
             "no file or connection can be opened": (not self.has_descriptors(), UNFIT_NS),
             "the controllers make no turn": (self._hangs(task), UNFIT_NS),
             f"nothing can be decided: {blind}": (bool(blind), BLIND_NS),
