@@ -33,6 +33,7 @@ RULES = (
     ("coordination.k8s.io", ("leases",), ("list", "watch")),
     ("apps", ("daemonsets", "controllerrevisions"), ("list", "watch")),
     ("", ("namespaces",), ("get",)),  # kube-system's UID identifies the cluster
+    ("rbac.authorization.k8s.io", ("clusterroles",), ("get",)),  # may the manager read Leases?
     # For drain-plan and budgets; what of it is not granted they leave open, and say so.
     (
         "",
@@ -69,7 +70,7 @@ RULES = (
 
 
 DAEMON_RULES = (
-    *RULES[:5],
+    *RULES[:6],
     ("", ("events",), ("list",)),  # who removed a node, for diverge
     ("policy", ("poddisruptionbudgets",), ("list",)),  # for metrics
 )

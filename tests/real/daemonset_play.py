@@ -194,7 +194,7 @@ class RealPlay:
 
     def _happen(self, story: _Story, event: Json, seen: Seen) -> None:
         if "undo" in event:
-            words = ("daemonset", "undo", f"daemonset/{SET}", "-n", story.name)
+            words = ("rollout", "undo", f"daemonset/{SET}", "-n", story.name)
             said = self._plane.kubectl(*words, f"--to-revision={event['undo']}")
             story.said.append(said.removeprefix(f"daemonset.apps/{SET} ").strip())
             return
