@@ -32,11 +32,11 @@ WRITES: Final = ".writes.db"
 
 RETENTION_NS: Final = 7 * 24 * HOUR_NS
 _SAVED_EVERY_S: Final = 0.5
-_TRIED_EVERY_S: Final = 2.0
 _PRUNED_EVERY_S: Final = 600.0
-_TRIED: Final = "last tried"
-"""A mark that is written where nothing else is: in a quiet cluster a disk that can no longer be
+_TRIED_EVERY_S: Final = 2.0
+"""So often a mark is written where nothing else is: in a quiet cluster a disk that can no longer be
 written would show at the next write alone, when another should have led for long."""
+_TRIED: Final = "last tried"
 
 T = TypeVar("T")
 End = tuple[str, int, str, str, int]

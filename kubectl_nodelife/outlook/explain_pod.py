@@ -308,11 +308,11 @@ def _containers(pod: Pod) -> Iterator[str]:
 
 def volume_health(pod: Pod) -> Iterator[str]:
     """A sentence on each volume that its CSI driver calls unhealthy (`status.volumeHealth`, since
-    v1.37 by the gate CSIVolumeHealth, KEP-1432). No controller acts on it."""
+    v1.37 by the gate CSIVolumeHealth, KEP-1432). No controller acts on it. The driver's message may
+    hold anything, and is not told."""
     for volume in pod.status.volume_health[:_MOST_VOLUMES]:
         said = [
-            c.status + (f" ({c.reason})" if c.reason else "") + _words(c.message)
-            for c in volume.health_conditions
+            c.status + (f" ({c.reason})" if c.reason else "") for c in volume.health_conditions
         ]
         if said:
             at = volume.last_transition_time
@@ -321,7 +321,7 @@ def volume_health(pod: Pod) -> Iterator[str]:
 
 
 def _words(message: str) -> str:
-    """A driver's words after a colon, bounded."""
+    """A condition's message after a colon, bounded."""
     text = " ".join(message.split())
     return f": {text[:_MOST_WORDS]}" if text else ""
 

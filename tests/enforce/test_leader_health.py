@@ -15,6 +15,7 @@ import pytest
 
 from kubectl_nodelife.daemon.enforce.leader_health import (
     BLIND_NS,
+    JOURNAL_NS,
     UNFIT_NS,
     LeaderHealth,
     can_open,
@@ -57,7 +58,7 @@ class Work:
 @pytest.mark.parametrize(
     "trouble, limit_ns, said",
     [
-        pytest.param({"error": "disk full"}, UNFIT_NS, "disk full", id="journal"),
+        pytest.param({"error": "disk full"}, JOURNAL_NS, "disk full", id="journal"),
         pytest.param({"turns": False}, UNFIT_NS, "make no turn", id="hangs"),
         pytest.param({"blind": "no working watch"}, BLIND_NS, "no working watch", id="blind"),
     ],
