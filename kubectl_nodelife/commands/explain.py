@@ -10,11 +10,19 @@ from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.subjects import BUDGET, DAEMON_SET, NODE, POD, ZONE, parse_subject
+from kubectl_nodelife.kube.subjects import (
+    BUDGET,
+    DAEMON_SET,
+    NODE,
+    POD,
+    WITHOUT_NAMESPACE,
+    ZONE,
+    parse_subject,
+    word_for,
+)
 
 _EXPLAINED = (NODE, ZONE, POD, DAEMON_SET, BUDGET)
-_WITHOUT_NAMESPACE = frozenset({NODE, ZONE})
-_WORDS = {NODE: "node", POD: "pod", DAEMON_SET: "daemonset", BUDGET: "budget"}
+_OBJECTS = (NODE, POD, DAEMON_SET, BUDGET)
 _MOST_NAMED = 5
 
 
@@ -60,7 +68,7 @@ def explain(
     }
     if taint and kind != NODE:
         raise BadInput("is for nodes", on="--taint", remedy="write 'node NAME --taint ...'")
-    if kind not in _WITHOUT_NAMESPACE:
+    if kind not in WITHOUT_NAMESPACE:
         query["namespace"] = namespace or ask.namespace_for(where)
     beside = kind == POD or (kind == NODE and not taint)
     response = _from_daemon_and_look(where, query) if beside else None
@@ -79,11 +87,11 @@ def _found(where: Where, name: str) -> tuple[str, ...]:
     from kubectl_nodelife.commands.cluster.look import KindsToRead, look
     from kubectl_nodelife.errors import NotFound
 
-    view = look(where, KindsToRead(tuple(_WORDS), needed=()))
+    view = look(where, KindsToRead(_OBJECTS, needed=()))
     objects = {
-        (_WORDS[type(obj).__name__], obj.namespace, obj.name)
+        (word_for(type(obj).__name__), obj.namespace, obj.name)
         for obj in view.objects
-        if type(obj).__name__ in _WORDS
+        if type(obj).__name__ in _OBJECTS
         and where.connection.namespace in (None, "", obj.namespace or where.connection.namespace)
     }
     found = sorted(one for one in objects if one[2] == name)

@@ -50,22 +50,17 @@ class Foreteller:
     async def take(self) -> None:
         """Play once more, if something has changed since the last play."""
         view = self._look()
-        decides = not (view.source.get("cold") or view.source.get("standsStill"))
-        under_way = await sliced(_under_way(view.outlook)) if decides else None
+        under_way = await sliced(_under_way(view.outlook)) if view.decides else None
         if under_way is None:
             self.foretold = self._played = None
         elif under_way != self._played:
             self._played = under_way
             self.plays += 1
-            answer = await self._forked.answer(_nothing, lambda _: self._play())
+            answer = await self._forked.of_memory(self._play)
             self.foretold = msgspec.convert(answer["foretold"], Foretold | None)
 
     def _play(self) -> dict[str, Any]:
         return {"foretold": msgspec.to_builtins(self._look().outlook.foretell())}
-
-
-async def _nothing() -> None:
-    """Nothing is to be read first."""
 
 
 def _under_way(outlook: Outlook) -> Generator[None, None, object]:

@@ -35,7 +35,7 @@ _SPELLINGS: Final = {
     ZONE: ("zone", "zones"),
 }
 _KIND_OF: Final = {word: kind for kind, words in _SPELLINGS.items() for word in words}
-_WITHOUT_NAMESPACE: Final = frozenset({NODE, ZONE})
+WITHOUT_NAMESPACE: Final = frozenset({NODE, ZONE})
 
 
 class Subject(NamedTuple):
@@ -44,6 +44,11 @@ class Subject(NamedTuple):
     kind: str
     namespace: str
     name: str
+
+
+def word_for(kind: str) -> str:
+    """The word that names the kind in messages and commands."""
+    return _SPELLINGS[kind][0]
 
 
 def kind_of(word: str) -> str | None:
@@ -90,7 +95,7 @@ def _subject(word: str, kinds: Sequence[str], default: str) -> Subject:
     # A zone's name has slashes of its own, such as us-east/us-east-1a.
     if kind != ZONE and "/" in name:
         namespace, _, name = name.partition("/")
-        if kind in _WITHOUT_NAMESPACE or not namespace or "/" in name:
+        if kind in WITHOUT_NAMESPACE or not namespace or "/" in name:
             raise _unclear(word, kinds)
     if kind not in kinds or not name:
         raise _unclear(word, kinds)
@@ -99,10 +104,10 @@ def _subject(word: str, kinds: Sequence[str], default: str) -> Subject:
 
 def _unclear(given: str, kinds: Sequence[str]) -> BadInput:
     ways = [
-        f"{_SPELLINGS[kind][0]}/NAME"
-        if kind in _WITHOUT_NAMESPACE
+        f"{word_for(kind)}/NAME"
+        if kind in WITHOUT_NAMESPACE
         # The namespace may come with -n as well.
-        else f"{_SPELLINGS[kind][0]}/NAMESPACE/NAME"
+        else f"{word_for(kind)}/NAMESPACE/NAME"
         for kind in kinds
     ]
     return BadInput(

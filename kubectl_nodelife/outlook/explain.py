@@ -5,7 +5,11 @@ Where times add up, a question has terms whose sum is the answer.
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
+
+_MOST_WORDS: Final = 200
 
 
 class DelayTerm(msgspec.Struct, frozen=True):
@@ -29,6 +33,12 @@ class ExplainedQuestion(msgspec.Struct, frozen=True):
     sentences: list[str]
     terms: list[DelayTerm] = []
     answer: str = ""
+
+
+def quoted(message: str) -> str:
+    """The cluster's words behind a colon, on one line and bounded; "" for none."""
+    text = " ".join(message.split())
+    return f": {text[:_MOST_WORDS]}{'...' * (len(text) > _MOST_WORDS)}" if text else ""
 
 
 def total(terms: list[DelayTerm]) -> tuple[float | None, float | None]:

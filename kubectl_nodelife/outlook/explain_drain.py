@@ -29,7 +29,7 @@ from kubectl_nodelife.kube.meta import KubeObject, Time, controller_of
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
-from kubectl_nodelife.outlook.explain import ExplainedQuestion
+from kubectl_nodelife.outlook.explain import ExplainedQuestion, quoted
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.eviction_requests import (
@@ -44,7 +44,6 @@ from kubectl_nodelife.workloads.owners import NEVER as NEVER_REPLACED
 from kubectl_nodelife.workloads.owners import WHEN_GONE, replacement_of, stays_on_its_node
 
 _MOST = 8
-_MOST_WORDS = 200
 _DONE = frozenset({"Completed", "Interrupted", "Canceled"})
 _NOTHING_WRONG = (
     "Nothing was found as of this moment, in its selector, its rule, its status and its pods; "
@@ -84,7 +83,7 @@ def _asked(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
         who, name = request.spec.requester, f"EvictionRequest {request.name}"
         over = ended(request.status.conditions)
         if over is not None:
-            yield f"{name} of {who} is over: {over.type} ({over.reason}){_words(over.message)}."
+            yield f"{name} of {who} is over: {over.type} ({over.reason}){quoted(over.message)}."
         elif not is_wanted(request):
             yield f"{who} has withdrawn {name}."
         else:
@@ -107,7 +106,7 @@ def _responders(eviction: Eviction, now_ns: int) -> Iterator[str]:
     for target, status in (r for r in all_of_it if r.target.state == "Active"):
         heard_ns = Responder(target, status).heartbeat_ns
         since = _at(status.start_time)
-        yield f"{target.name} is at work on it since {since}{_words(status.message)}."
+        yield f"{target.name} is at work on it since {since}{quoted(status.message)}."
         if status.expected_completion_time is not None:
             yield f"It expects to be done by {_at(status.expected_completion_time)}."
         if target.name == IMPERATIVE:
@@ -124,12 +123,6 @@ def _responders(eviction: Eviction, now_ns: int) -> Iterator[str]:
 
 def _at(time: Time | None) -> str:
     return "a time that is not known" if time is None else format_time(time)
-
-
-def _words(message: str) -> str:
-    """The cluster's words after a colon, bounded."""
-    text = " ".join(message.split())
-    return f": {text[:_MOST_WORDS]}{'...' * (len(text) > _MOST_WORDS)}" if text else ""
 
 
 def _replacement(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:

@@ -21,7 +21,7 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     is_left_out,
     termination_grace_seconds,
 )
-from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion
+from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, quoted
 from kubectl_nodelife.outlook.explain_node import (
     coming_taint,
     eviction_terms,
@@ -39,7 +39,6 @@ from kubectl_nodelife.workloads.pending import NO_ORIGIN, Origin, pending_reason
 from kubectl_nodelife.workloads.volumes import volumes_elsewhere
 
 _MOST_VOLUMES: Final = 8
-_MOST_WORDS: Final = 200
 
 
 def pod_sections(
@@ -85,7 +84,7 @@ def starting_section(cache: Cache, pod: Pod) -> Iterator[ExplainedQuestion]:
     sentences += [f"Its last Event: {e.reason}: {e.message}" for e in events[-1:]]
     sandbox = pod.status.condition(READY_TO_START_CONTAINERS)
     if sandbox is not None and sandbox.status == FALSE and sandbox.reason:  # since v1.37
-        sentences.append(f"Its sandbox is not ready ({sandbox.reason}){_words(sandbox.message)}.")
+        sentences.append(f"Its sandbox is not ready ({sandbox.reason}){quoted(sandbox.message)}.")
     if sentences:
         yield ExplainedQuestion("Why does it not start?", sentences, answer=sentences[0])
 
@@ -318,12 +317,6 @@ def volume_health(pod: Pod) -> Iterator[str]:
             at = volume.last_transition_time
             since = f" since {format_time(at)}" if at is not None else ""
             yield f"Its volume {volume.name} is not healthy{since}: {'; '.join(said)}."
-
-
-def _words(message: str) -> str:
-    """A condition's message after a colon, bounded."""
-    text = " ".join(message.split())
-    return f": {text[:_MOST_WORDS]}" if text else ""
 
 
 def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:

@@ -8,15 +8,12 @@ is played, with the kubelets that are late silent on, and no other act.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
 from kubectl_nodelife.engine.actions import Action, SetZoneState
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, NO_EXECUTE, TRUE
@@ -37,15 +34,16 @@ def foretell(
     settings: Settings,
     now_ns: int,
     zone_of: Callable[[Node], str],
+    silent: Mapping[str, int],
     *,
     next_pass_ns: int | None = None,
     falls_silent: Node | None = None,
 ) -> Foretold | None:
     """The play's answer; None where it cannot be played: objects that decide cannot be read.
 
-    `zone_of`: a node's zone key. `next_pass_ns`: when the running controller begins its next
-    pass, None: not known.
-    `falls_silent`: a node that reports no more from now on, if it still does.
+    `zone_of`: a node's zone key. `silent`: how many nodes are, by zone key. `next_pass_ns`: when
+    the running controller begins its next pass, None: not known. `falls_silent`: a node that
+    reports no more from now on, if it still does.
     """
     if cache.quarantine.unreadable or not settings.taint_mode:
         return None
@@ -63,14 +61,7 @@ def foretell(
         branch.add([ScenarioEvent(0, stops, FieldPath("the present", ""))])
     branch.play()
     spread_ns = 0 if next_pass_ns is not None else settings.node_monitor_period_ns
-    silent = [
-        node
-        for node in nodes_alone.nodes.values()
-        if node.is_ready
-        and not is_excluded(node, settings)
-        and sign_of_life(node, nodes_alone, now_ns, settings.leases_count).is_late(now_ns)
-    ]
-    return _read(branch, Counter(map(zone_of, silent)), zone_of, now_ns, spread_ns)
+    return _read(branch, silent, zone_of, now_ns, spread_ns)
 
 
 def _read(
@@ -80,7 +71,6 @@ def _read(
     now_ns: int,
     spread_ns: int,
 ) -> Foretold:
-    """`silent`: how many nodes are, by zone key."""
     states: dict[str, list[ForetoldState]] = {}
     tainted_ns: dict[str, int] = {}
     taints: dict[str, list[int]] = {}

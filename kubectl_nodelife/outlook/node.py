@@ -293,8 +293,11 @@ class Outlook:
         where it cannot be played, or where a daemon has not played it yet."""
         if not self.plays:
             return self._foretold
-        silent = Counter(map(self.zone_of, filter(self.is_silent, self.cache.nodes.values())))
-        return self.foretell() if self.zones_change(silent) else None
+        return self.foretell() if self.zones_change(self.silent_by_zone()) else None
+
+    def silent_by_zone(self) -> Counter[str]:
+        """How many nodes are silent, by zone key."""
+        return Counter(map(self.zone_of, filter(self.is_silent, self.cache.nodes.values())))
 
     def is_silent(self, node: Node) -> bool:
         """True if it counts as ready in its zone, and its next sign of life should have come."""
@@ -314,7 +317,7 @@ class Outlook:
         from kubectl_nodelife.outlook.foretelling import foretell  # plays are loaded where needed
 
         return foretell(
-            *(self.cache, self.settings, self.now_ns, self.zone_of),
+            *(self.cache, self.settings, self.now_ns, self.zone_of, self.silent_by_zone()),
             next_pass_ns=self.next_pass_ns,
             falls_silent=falls_silent,
         )

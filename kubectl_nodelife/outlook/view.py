@@ -70,6 +70,11 @@ class ClusterView:
         """True if a daemon watches the cluster, which may yet read what is unread."""
         return self._running is not None
 
+    @property
+    def decides(self) -> bool:
+        """True if controllers decide by it: not in a daemon that has just begun, or is blind."""
+        return not (self.source.get("cold") or self.source.get("standsStill"))
+
     @cached_property
     def cache(self) -> Cache:
         """The objects by kind and key, pods by node, heartbeats."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from copy import copy
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -42,7 +42,7 @@ from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.engine.pace import Pace
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.sim.timeline import CLIENT, Agenda
+from kubectl_nodelife.sim.timeline import CLIENT, OWNER, Agenda, Happening
 
 NODE_LIFECYCLE: Final = "node-lifecycle"
 TAINT_EVICTION: Final = "taint-eviction"
@@ -290,12 +290,13 @@ class Clients:
             waiting.append(event)
 
 
-def token_at(agenda: Agenda, client: str, now_ns: int) -> int:
-    """Take a token of a controller's client in the world of that agenda: when it is there, ns; now
-    where clients have no limit.
+def in_turn(agenda: Agenda, client: str, now_ns: int, write: Happening, *about: Any) -> None:
+    """Write once a controller's client has a token in the world of that agenda; now where clients
+    have no limit.
     """
     clients = agenda.parts.get(Clients)
-    return clients.token(client, now_ns) if isinstance(clients, Clients) else now_ns
+    at_ns = clients.token(client, now_ns) if isinstance(clients, Clients) else now_ns
+    agenda.at(at_ns, now_ns, OWNER, write, *about)
 
 
 def _pool_of(action: Action) -> str:

@@ -48,7 +48,7 @@ from kubectl_nodelife.kube.workload import (
     ScaleSpec,
 )
 from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, event_record
-from kubectl_nodelife.sim.clients import token_at
+from kubectl_nodelife.sim.clients import in_turn
 from kubectl_nodelife.sim.timeline import OWNER, Agenda, Happening
 from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH, is_active, replicas_of
 
@@ -438,12 +438,7 @@ class Deployments:
 
     def _in_turn(self, write: Happening, about: KubeObject, because: str, cause: Action) -> None:
         """Write once the client of the ReplicaSet controller has a token."""
-        now_ns = self._api.now_ns
-        token_ns = token_at(self._agenda, "ReplicaSet", now_ns)
-        if token_ns > now_ns:
-            self._agenda.add(token_ns, OWNER, write, about, because, cause)
-        else:
-            write(about, because, cause, now_ns)
+        in_turn(self._agenda, "ReplicaSet", self._api.now_ns, write, about, because, cause)
 
     def _make_in_turn(self, owner: ReplicaSet, because: str, cause: Action, at_ns: int) -> None:
         """Make a pod that the set still lacks."""

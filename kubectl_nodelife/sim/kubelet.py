@@ -489,10 +489,7 @@ class Kubelets:
         if self._on_stop and any(ends_it(pod, ending.cause) for ends_it in self._on_stop):
             return
         written_ns = self.clients.request(pod.spec.node_name, at_ns, LAST_REPORT)
-        if written_ns > at_ns:
-            self._agenda.add(written_ns, KUBELET, self._remove, key, ending)
-        else:
-            self._remove(key, ending, at_ns)
+        self._agenda.at(written_ns, at_ns, KUBELET, self._remove, key, ending)
 
     def _remove(self, key: Key, ending: Ending, at_ns: int) -> None:
         pod = self._api.store.pods.get(key)
@@ -539,10 +536,7 @@ class Kubelets:
             del self._starting[key]
             return
         written_ns = self.clients.request(pod.spec.node_name, at_ns, REPORT)
-        if written_ns > at_ns:
-            self._agenda.add(written_ns, KUBELET, self._report_running, key, start)
-        else:
-            self._report_running(key, start, at_ns)
+        self._agenda.at(written_ns, at_ns, KUBELET, self._report_running, key, start)
 
     def _report_running(self, key: Key, start: Start, at_ns: int) -> None:
         pod = self._api.store.pods.get(key)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import copy
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -24,7 +23,7 @@ from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
 from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, template_of
-from kubectl_nodelife.sim.clients import token_at
+from kubectl_nodelife.sim.clients import in_turn
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.budget_ledger import is_healthy
 from kubectl_nodelife.workloads.owners import (
@@ -118,16 +117,6 @@ class WorkloadControllers:
             read = self._rules_read[owner.uid] = found, replacement_of(pod, self._api.store)
         return read[1]
 
-    def _in_turn(
-        self, kind: str, at_ns: int, write: Callable[[Any, int], None], what: object
-    ) -> None:
-        """Write once the client of the owner's controller has a token."""
-        token_ns = token_at(self._agenda, kind, at_ns)
-        if token_ns > at_ns:
-            self._agenda.add(token_ns, OWNER, write, what)
-        else:
-            write(what, at_ns)
-
     # --- a pod is lost ---------------------------------------------------------------------------
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
@@ -200,10 +189,9 @@ class WorkloadControllers:
         owner = controller_of(pod.metadata)
         assert owner is not None
         because = f"StatefulSet {owner.name} makes a pod that has failed anew"
-        self._in_turn(owner.kind, at_ns, self._delete, (pod, because, cause))
+        in_turn(self._agenda, owner.kind, at_ns, self._delete, pod, because, cause)
 
-    def _delete(self, doomed: tuple[Pod, str, Action | None], at_ns: int) -> None:
-        lost, because, cause = doomed
+    def _delete(self, lost: Pod, because: str, cause: Action | None, at_ns: int) -> None:
         pod = self._same(lost)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             return
@@ -215,7 +203,7 @@ class WorkloadControllers:
             self._api.put("Pod", marked, done)
 
     def _let_go(self, ended: tuple[Pod, Action | None], at_ns: int) -> None:
-        self._in_turn("Job", at_ns, self._take_finalizer_off, ended)
+        in_turn(self._agenda, "Job", at_ns, self._take_finalizer_off, ended)
 
     def _take_finalizer_off(self, ended: tuple[Pod, Action | None], at_ns: int) -> None:
         """A Job counts the pod, and takes its finalizer off: a deletion that waited is done."""
@@ -262,7 +250,7 @@ class WorkloadControllers:
         because = f"its Job {job.name} has failed: it allows no more failed pods"
         for pod in self._api.store.pods_of(job.uid):
             if is_active(pod):
-                self._in_turn("Job", at_ns, self._delete, (pod, because, cause))
+                in_turn(self._agenda, "Job", at_ns, self._delete, pod, because, cause)
 
     # --- a pod is replaced -----------------------------------------------------------------------
 
@@ -312,7 +300,7 @@ class WorkloadControllers:
         if owner.kind == "StatefulSet" and lost.key in self._api.store.pods:
             return
         self._waiting[owner.uid] = self._waiting.get(owner.uid, 0) + 1
-        self._in_turn(owner.kind, at_ns, self._make_in_turn, gone)
+        in_turn(self._agenda, owner.kind, at_ns, self._make_in_turn, gone)
 
     def _make_in_turn(self, gone: Lost, at_ns: int) -> None:
         """The client's token is there that the owner's controller has waited for."""

@@ -229,6 +229,13 @@ class Agenda:
             self._due[slot] = [entry]
             heapq.heappush(self._heap, slot)
 
+    def at(self, at_ns: int, now_ns: int, rank: int, happening: Happening, *arguments: Any) -> None:
+        """Have it happen at that instant; now, where that is not to come."""
+        if at_ns > now_ns:
+            self.add(at_ns, rank, happening, *arguments)
+        else:
+            happening(*arguments, now_ns)
+
     def ask(self, at_ns: int, question: Happening, *arguments: Any, waits: bool = True) -> None:
         """Add a question, which is called with the arguments alone. `waits` False: it is asked at
         that very instant, such as a deadline.

@@ -99,18 +99,14 @@ def _explained(look: ViewSource) -> Answer:
     forked = ForkedAnswers()
 
     async def explain_now(query: Query) -> Response:
-        def made(_: None) -> Response:
+        def made() -> Response:
             view = look()
-            view.outlook.plays = not (view.source.get("cold") or view.source.get("standsStill"))
+            view.outlook.plays = view.decides
             return explain.answer(view, query)
 
-        return await forked.answer(_nothing, made)
+        return await forked.of_memory(made)
 
     return explain_now
-
-
-async def _nothing() -> None:
-    """Nothing is to be read first."""
 
 
 def _led(

@@ -21,14 +21,14 @@ _SCHEDULER: Final = Actor(CONTROLLER, "scheduler")
 
 def of_lifecycle(obj: KubeObject) -> Iterator[ReplayLine]:
     """The lines of one object; none of another kind."""
-    if isinstance(obj, EvictionRequest):
+    if isinstance(obj, (EvictionRequest, Eviction)):
         about = ("Pod", obj.spec.target.pod.name) if obj.spec.target.pod else ("", "")
+    if isinstance(obj, EvictionRequest):
         who, made = Actor(OTHER, obj.spec.requester), obj.metadata.creation_timestamp
         name = f"EvictionRequest {obj.name}"
         yield from _line(obj, about, made, who, "RequestEviction", (ASKED, obj.name), name)
         yield from _conditions(obj, about, obj.status.conditions, _CONTROLLER)
     elif isinstance(obj, Eviction):
-        about = ("Pod", obj.spec.target.pod.name) if obj.spec.target.pod else ("", "")
         for status in obj.status.responders:
             who = Actor(OTHER, status.name)
             begun, done = (ASKED, obj.name, status.name), (_OVER, obj.name, status.name)
