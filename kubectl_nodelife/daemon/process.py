@@ -120,7 +120,10 @@ HAND_OVER_S: Final = 0.001
 journal's threads ask for it after each statement: an intent waited 20 to 40 ms for a disk of 2 ms.
 """
 
-_LATE_MODULES: Final = ("encodings.idna", "stringprep", "concurrent.futures.thread", "_strptime")
+_LATE_MODULES: Final = (
+    "encodings.idna", "stringprep", "concurrent.futures.thread", "_strptime",
+    "kubectl_nodelife.outlook.foretelling",
+)  # fmt: skip
 
 
 def import_all() -> None:
