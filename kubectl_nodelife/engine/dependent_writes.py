@@ -2,11 +2,12 @@
 
 Upstream's code goes from one call to the next and returns with the first error: a pod whose
 condition could not be patched is not deleted (`addConditionAndDeletePod`,
-`markFailedAndDeletePod`), a node whose status could not be written is left out of the pass
-(`monitorNodeHealth`), of two taints that change places the second stays if the first was refused
-(`SwapNodeControllerTaint`). A controller here decides all of it at once, so that an executor, live
-or simulated, asks here before it sends what comes next. A write counts as failed however it came to
-nothing: refused by the API server, held back by a guard, withdrawn, dropped, or ended by a bug.
+`markFailedAndDeletePod`), a DELETE that fails ends the eviction without taints (`DeletePods`), a
+node whose status could not be written is left out of the pass (`monitorNodeHealth`), of two taints
+that change places the second stays if the first was refused (`SwapNodeControllerTaint`). A
+controller here decides all of it at once, so that an executor, live or simulated, asks here before
+it sends what comes next. A write counts as failed however it came to nothing: refused by the API
+server, held back by a guard, withdrawn, dropped, or ended by a bug.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 from kubectl_nodelife.engine.actions import (
     Action,
     AddTaints,
+    DeletePod,
     MarkPodNotReady,
     NodeMarkPatch,
     RecordEvent,
@@ -28,10 +30,11 @@ from kubectl_nodelife.engine.actions import (
     SetNodeLabels,
     SetPodCondition,
     SetPodPhase,
+    SetPodReason,
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.calls import Result
-from kubectl_nodelife.engine.calls.call import NOT_FOUND
+from kubectl_nodelife.engine.calls.call import CONFLICT, NOT_FOUND
 from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
@@ -140,6 +143,8 @@ def others_depend_on(action: Action, result: Result) -> bool:
         return False
     if isinstance(action, MarkPodNotReady):
         return result.moot or result.code in (NOT_FOUND, NOT_SENT)
+    if isinstance(action, SetPodReason) or _is_of_eviction(action):
+        return not result.moot and fails_deletion(action, result.code)
     return not isinstance(action, RecordEvent)
 
 
@@ -150,13 +155,16 @@ def depends_on(action: Action, decided_ns: int, failed: FailedWrite) -> bool:
     - the write that failed led to it (`cause`): a pod's mark is led to by the condition of its
       node, an upgrade's Event by the change of state that it reports; or
     - they are of one decision and one queue: of a node that could not be called lost everything, of
-      a pod that could not be patched everything, of an exchange of taints the second half; or
+      a pod that could not be patched everything, of an exchange of taints the second half, of the
+      eviction without taints a pod whose status met a conflict, and all after a failed DELETE; or
     - it is the NoExecute taint of a node that could not be called lost.
     """
     first = failed.action
     if decided_ns > max(failed.at_ns, failed.decided_ns):  # a clock may have been set back
         return False
     if any(cause is first for cause in action.causes()):
+        if _is_of_eviction(first):  # its Event is recorded before it is sent
+            return failed.result.code == NOT_SENT
         return not isinstance(action, RecordEvent) or _is_reported_after(first)
     if isinstance(first, SetNodeConditions) and is_of_taint_loop(action):
         return True
@@ -164,11 +172,38 @@ def depends_on(action: Action, decided_ns: int, failed: FailedWrite) -> bool:
         return False
     if isinstance(first, MarkPodNotReady):
         return isinstance(action, RecordEvent) and action.target == first.target
+    if isinstance(first, SetPodReason) or _is_of_eviction(first):
+        return _is_left_out_of_eviction(action, failed)
     if isinstance(first, AddTaints):
         return isinstance(action, RemoveTaints) and not failed.result.moot
     if isinstance(action, RecordEvent):  # that of an eviction is recorded before the first try
         return isinstance(first, SetNodeConditions)
     return isinstance(first, _FIRST_OF_MORE)
+
+
+def fails_deletion(action: Action, code: int) -> bool:
+    """True if `DeletePods` ends with an error where a write of it has failed with this code. Of a
+    pod's status only a conflict counts, which skips the pod; a pod that is gone is no error.
+    """
+    if isinstance(action, SetPodReason):
+        return code in (CONFLICT, NOT_SENT)
+    return code != NOT_FOUND
+
+
+def _is_of_eviction(action: Action) -> bool:
+    return isinstance(action, DeletePod) and action.controller == NODE_LIFECYCLE
+
+
+def _is_left_out_of_eviction(action: Action, failed: FailedWrite) -> bool:
+    """True if the action, decided with the failed one, is of the same `DeletePods` and comes to
+    nothing with it; or is the mark by a pod worker, which returns with the error.
+    """
+    first = failed.action
+    if isinstance(action, MarkPodNotReady):
+        return action.by_pod_worker
+    if isinstance(first, SetPodReason):
+        return isinstance(action, DeletePod) and action.target == first.target
+    return failed.result.code != NOT_SENT and isinstance(action, (SetPodReason, DeletePod))
 
 
 def _is_reported_after(action: Action) -> bool:
@@ -185,6 +220,8 @@ def learns_of_failure(action: Action, failed: FailedWrite) -> bool:
     """
     if isinstance(action, RecordEvent):
         return False
+    if isinstance(failed.action, SetPodReason) or _is_of_eviction(failed.action):
+        return False
     if not isinstance(failed.action, (SetNodeConditions, AddTaints)):
         return True
     return is_of_taint_loop(action) or is_of_pod_queue(action)
@@ -198,8 +235,9 @@ def is_of_node_queue(action: Action) -> bool:
 
 
 def is_of_pod_queue(action: Action) -> bool:
-    """True if a pod worker marks a pod that came to a lost node."""
-    return isinstance(action, MarkPodNotReady) and action.by_pod_worker
+    """True if a pod worker marks, or deletes, a pod that came to a lost node."""
+    of_pods = (MarkPodNotReady, SetPodReason, DeletePod)
+    return isinstance(action, of_pods) and action.by_pod_worker
 
 
 def is_of_taint_loop(action: Action) -> bool:

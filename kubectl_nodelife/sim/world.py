@@ -412,6 +412,9 @@ class World:
         if learns_of_failure(action, failed):
             pending = self.api.pending if self._withheld is None else self._shown
             pending.append(Outcome(action, failed.result.code, failed.result.message))
+        else:
+            self._decided_ns = decided_ns
+            self._note_failed(action, Result(NOT_SENT))
         return True
 
     def _all_go_well(self) -> bool:

@@ -132,14 +132,20 @@ NODE_LIFECYCLE: Final = (
             "all pods of a node go in one turn, tolerations do not count",
             "pods that a DaemonSet selects stay",
             "reason NodeLost with its message, DaemonSet pods too",
-            "DeletingAllPods once a turn, NodeControllerEviction for each pod",
+            "DeletingAllPods once a turn, NodeControllerEviction for each DELETE",
             "a terminating pod is not deleted again",
             "a node is evicted once until it is Ready",
+            "a DELETE that fails ends the node's turn; it waits for another token",
+            "a conflict over a pod's status skips that pod, another error does not",
         ),
     ),
     Dated(
         (Mark("", LIFECYCLE, r"nodeEvictionMap"),),
-        ("pods that come to an evicted node go at once",),
+        (
+            "pods that come to an evicted node go at once",
+            "each pass deletes what an evicted node still has, and says DeletingAllPods",
+            "a pod's worker tries a failed eviction again before it marks the pod",
+        ),
     ),
     Dated(
         (rule("decide_on_current"),),

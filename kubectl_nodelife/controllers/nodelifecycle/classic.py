@@ -27,11 +27,14 @@ def delete_pods(
     cache: Cache,
     because: str,
     cause: Action | None,
+    *,
+    by_pod_worker: bool = False,
 ) -> Iterator[Action]:
     """Give every pod of the node the reason NodeLost, and delete those that no DaemonSet wants
     there.
 
-    Follows `DeletePods`. Pods that terminate already are not deleted again.
+    Follows `DeletePods`. Pods that terminate already are not deleted again. What is left out where
+    a write fails says `engine.dependent_writes`.
     """
     here = [pod for pod in pods if pod.spec.node_name == name]
     if here:
@@ -46,11 +49,11 @@ def delete_pods(
             message=f"Node {name} event: Deleting all Pods from Node {name}.",
         )
     for pod in here:
-        yield from _delete_pod(pod, name, cache, because, cause)
+        yield from _delete_pod(pod, name, cache, because, cause, by_pod_worker)
 
 
 def _delete_pod(
-    pod: Pod, name: str, cache: Cache, because: str, cause: Action | None
+    pod: Pod, name: str, cache: Cache, because: str, cause: Action | None, by_pod_worker: bool
 ) -> Iterator[Action]:
     meta = pod.metadata
     if pod.status.reason != NODE_LOST:
@@ -63,6 +66,7 @@ def _delete_pod(
             pod_uid=meta.uid,
             reason=NODE_LOST,
             message=f"Node {name} which was running pod {meta.name} is unresponsive",
+            by_pod_worker=by_pod_worker,
         )
     if meta.deletion_grace_period_seconds is not None or belongs_to_daemon_set(pod, cache):
         return
@@ -73,11 +77,13 @@ def _delete_pod(
         namespace=meta.namespace,
         pod=meta.name,
         pod_uid=meta.uid,
+        by_pod_worker=by_pod_worker,
     )
+    yield delete
     yield RecordEvent(
         controller=CONTROLLER,
         because=because,
-        cause=cause,
+        cause=delete,
         kind="Pod",
         namespace=meta.namespace,
         name=meta.name,
@@ -85,7 +91,6 @@ def _delete_pod(
         reason="NodeControllerEviction",
         message=f"Marking for deletion Pod {meta.name} from Node {name}",
     )
-    yield delete
 
 
 def belongs_to_daemon_set(pod: Pod, cache: Cache) -> bool:

@@ -13,9 +13,9 @@ from collections.abc import Hashable, Iterator
 from copy import copy
 from typing import Any, Final, cast
 
-from kubectl_nodelife.controllers.nodelifecycle.classic import delete_pods
 from kubectl_nodelife.controllers.nodelifecycle.eviction import (
     EVICTED,
+    evict_or_cancel,
     eviction_pass,
     leave_queue,
 )
@@ -47,6 +47,7 @@ from kubectl_nodelife.engine.actions import (
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Actions, TurnPart
+from kubectl_nodelife.engine.dependent_writes import fails_deletion
 from kubectl_nodelife.engine.engine import QUARANTINED
 from kubectl_nodelife.engine.events import NO_ANSWER, Change, Outcome
 from kubectl_nodelife.engine.settings import Settings
@@ -241,9 +242,8 @@ class NodeLifecycleController:
             return self._update_failed(action, outcome.code, cache, now_ns)
         if isinstance(action, MarkPodNotReady) and outcome.code != 404:
             return self._mark_failed(action, cache, now_ns)
-        if isinstance(action, (DeletePod, SetPodReason)) and outcome.code != 404:
-            pod = cache.pod(action.namespace, action.pod)
-            return self._requeue_node(pod.spec.node_name if pod else "", now_ns)
+        if isinstance(action, (DeletePod, SetPodReason)):
+            return self._deletion_failed(action, outcome.code, cache, now_ns)
         if isinstance(action, SetNodeLabels):
             self.memory.unworked.add(action.node)
         if isinstance(action, (AddTaints, RemoveTaints)):
@@ -273,16 +273,18 @@ class NodeLifecycleController:
         """
         if not self.memory.retries_pods:
             return
-        node = pod.spec.node_name
-        health = self.memory.health.get(node)
-        if health is None or health.ready is None or cache.node(node) is None:
+        memory = self.memory
+        node, health = cache.node(pod.spec.node_name), memory.health.get(pod.spec.node_name)
+        if health is None or health.ready is None or node is None:
             return
-        cause = self.memory.ready_cause.get(node)
-        if node in self.memory.evicted_nodes:
-            because = f"the pods of node {node} were evicted before"
-            yield from delete_pods(node, cache.node(node), [pod], cache, because, cause)
-        if health.ready.status != "True":
-            yield from mark(self.memory, [pod], node, now_ns, cause, by_pod_worker=True)
+        status = health.ready.status
+        if not self.settings.taint_mode:
+            yield from evict_or_cancel(
+                memory, node, health, status, [pod], cache, now_ns, by_pod_worker=True
+            )
+        if status != "True":
+            cause = memory.ready_cause.get(node.name)
+            yield from mark(memory, [pod], node.name, now_ns, cause, by_pod_worker=True)
 
     # The node workers
 
@@ -371,13 +373,33 @@ class NodeLifecycleController:
         pod = cache.pod(action.namespace, action.pod)
         if pod is None or not self.memory.retries_pods:
             return
-        if not action.by_pod_worker:
+        if action.by_pod_worker:
+            yield self._work_pod_again(pod, now_ns)
+        else:
             self.memory.retry.add(pod.spec.node_name)
+
+    def _deletion_failed(
+        self, action: DeletePod | SetPodReason, code: int, cache: Cache, now_ns: int
+    ) -> Actions:
+        """Where `DeletePods` ends with an error, the node of the loop's turn goes back into its
+        queue, and a pod worker tries again by itself; a pass does so in the next one.
+        """
+        pod = cache.pod(action.namespace, action.pod)
+        if not fails_deletion(action, code):
             return
+        if action.by_pod_worker:
+            if pod is not None:
+                yield self._work_pod_again(pod, now_ns)
+        elif pod is None or pod.spec.node_name == self.memory.evicting:
+            evicting, self.memory.evicting = self.memory.evicting, ""
+            yield from self._requeue_node(evicting, now_ns)
+
+    def _work_pod_again(self, pod: Pod, now_ns: int) -> Requeue:
+        """Follows `AddRateLimited` of the pods' queue."""
         tries = self._pod_tries.get(pod.key, 0)
         self._pod_tries[pod.key] = tries + 1
         delay_ns = min(_POD_RETRY_NS << min(tries, 20), _POD_RETRY_MOST_NS)
-        yield Requeue(self.name, ("pod", *pod.key), now_ns + delay_ns)
+        return Requeue(self.name, ("pod", *pod.key), now_ns + delay_ns)
 
     def _requeue_node(self, name: str, now_ns: int) -> Actions:
         """A node's turn in its queue came to nothing: it goes back, due at once."""

@@ -27,6 +27,7 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import TurnPart
 from kubectl_nodelife.engine.workqueue import TimedValue
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint, zone_display
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, format_duration
 
 EVICTED: Final = "evicted"
@@ -143,6 +144,7 @@ def eviction_pass(
     for a minute: put back at once it would take each token before the others.
     """
     begun, memory.loop_zone = memory.loop_zone, None
+    _end_turn(memory, cache)
     for zone, queue in sorted(memory.zones.queues.items()):
         if begun is not None and zone < begun:
             continue
@@ -231,17 +233,34 @@ def _ready_as_written(memory: Memory, node: Node) -> NodeCondition | None:
 
 
 def evict_or_cancel(
-    memory: Memory, node: Node, zone: str, health: NodeHealth, verdict: HealthUpdate, now_ns: int
+    memory: Memory,
+    node: Node,
+    health: NodeHealth,
+    status: str,
+    pods: Iterable[Pod],
+    cache: Cache,
+    now_ns: int,
+    *,
+    by_pod_worker: bool = False,
 ) -> Iterable[Action]:
-    """Follows `processNoTaintBaseEviction`."""
-    status = verdict.observed.status
+    """Queue a node that is lost for long enough, and delete `pods` once its turn was: in each pass,
+    or by a pod's worker. Follows `processNoTaintBaseEviction` and `evictPods`.
+    """
+    zone = memory.zones.key(node)
     if status == "True":
         return mark_reachable(memory, node, zone, "the node is Ready")
     timeout_ns = memory.settings.pod_eviction_timeout_ns
     since_ns = health.ready_transition_ns if status == "False" else health.probe_ns
     if status not in ("False", "Unknown") or now_ns <= since_ns + timeout_ns:
         return ()
-    if memory.zones.queues[zone].add(node.name, node.uid, now_ns):
+    if node.name in memory.evicted_nodes:
+        because = f"the pods of node {node.name} were evicted before"
+        cause = memory.ready_cause.get(node.name)
+        return delete_pods(
+            node.name, node, pods, cache, because, cause, by_pod_worker=by_pod_worker
+        )
+    queue = memory.zones.queues.get(zone)  # a pod's worker may be ahead of a new zone's first pass
+    if queue is not None and queue.add(node.name, node.uid, now_ns):
         queued = QueueNode(
             controller=CONTROLLER,
             because=f"Ready is {status} for {format_duration(now_ns - since_ns)}, "
@@ -266,6 +285,16 @@ def _evict_node(
     out += delete_pods(entry.value, node, pods, cache, because, cause)
     if node is not None:
         memory.zones.evictions[zone] = memory.zones.evictions.get(zone, 0) + 1
-    if memory.settings.profile.has("evicted_node_map"):
-        memory.evicted_nodes.add(entry.value)
+    memory.evicting = entry.value
+    if not _writes(out):
+        _end_turn(memory, cache)
     return True, 0
+
+
+def _end_turn(memory: Memory, cache: Cache) -> None:
+    """The pods of the node whose turn it was are deleted, unless a write has failed: then no status
+    is set, and the node is in its queue again.
+    """
+    evicted, memory.evicting = memory.evicting, ""
+    if evicted in cache.nodes and memory.settings.profile.has("evicted_node_map"):
+        memory.evicted_nodes.add(evicted)

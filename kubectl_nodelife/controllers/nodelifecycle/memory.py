@@ -87,7 +87,8 @@ class Memory:
 
     `known`: the set of nodes registered, as first seen. `look_at`: nodes that the next pass must
     look at. `ready_cause`, `queued_cause`, `last_loss`: the actions that led to what comes next,
-    for the records. `evicted_nodes`: upstream's node eviction map (classic mode of some releases).
+    for the records. `evicted_nodes`: upstream's node eviction map (classic mode of some releases);
+    `evicting`: the node whose pods the loop deletes, until a write of it fails.
     `retry`: nodes of which a pod could not be marked. `unconfirmed`: nodes that a write of ours, or
     of an earlier controller, may have called lost although no answer said so: if they are,
     their pods are yet to be marked.
@@ -114,6 +115,7 @@ class Memory:
         self.queued_cause: dict[str, Action] = {}
         self.last_loss: Action | None = None
         self.evicted_nodes: set[str] = set()
+        self.evicting = ""
         self.gone: set[str] = set()
         self.retry: set[str] = set()
         self.unconfirmed: set[str] = set()

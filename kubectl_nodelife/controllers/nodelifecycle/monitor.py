@@ -72,6 +72,7 @@ def note(memory: Memory, change: Change, now_ns: int) -> None:
         memory.unseen_since.setdefault(obj.name, now_ns)
         memory.retry.discard(obj.name)
         memory.unconfirmed.discard(obj.name)
+        memory.evicted_nodes.discard(obj.name)
         return
     memory.look_at.add(obj.name)
     if change.kind == "Node" and change.cause is not None:
@@ -338,7 +339,7 @@ def check_node(
             memory.retry.add(name)
     marks = turned or name in memory.retry
     try:
-        pods = cache.pods_on(name) if marks else []
+        pods = cache.pods_on(name) if marks or name in memory.evicted_nodes else []
     except ListFailed:
         if turned and memory.retries_pods:
             memory.retry.add(name)
@@ -346,7 +347,8 @@ def check_node(
     if settings.taint_mode:
         decided += taint_or_release(memory, node, zone, verdict, now_ns)
     else:
-        decided += evict_or_cancel(memory, node, zone, health, verdict, now_ns)
+        observed = verdict.observed.status
+        decided += evict_or_cancel(memory, node, health, observed, pods, cache, now_ns)
     if marks:
         decided += _mark_pods(memory, node, verdict, lost, pods, now_ns)
 

@@ -114,12 +114,16 @@ class MarkPodNotReady(PodAction, frozen=True, kw_only=True, gc=False):
 
 
 class SetPodReason(PodAction, frozen=True, kw_only=True, gc=False):
-    """UpdateStatus of a pod's reason and message (the classic evictor's NodeLost)."""
+    """UpdateStatus of a pod's reason and message (the classic evictor's NodeLost).
+
+    `by_pod_worker`: as of `MarkPodNotReady`.
+    """
 
     detail_fields: ClassVar[tuple[str, ...]] = ("reason", "message")
 
     reason: str
     message: str
+    by_pod_worker: bool = False
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
         if not isinstance(obj, Pod) or obj.status.reason == self.reason:
@@ -181,7 +185,8 @@ class SetPodLabel(PodAction, frozen=True, kw_only=True, gc=False):
 class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
     """DELETE of a pod. `grace_period_seconds` None: the pod's own; 0 with `force`: at once.
 
-    `if_unchanged`: only in the version that was decided on.
+    `if_unchanged`: only in the version that was decided on. `by_pod_worker`: as of
+    `MarkPodNotReady`.
     """
 
     deletes: ClassVar[bool] = True
@@ -189,6 +194,7 @@ class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
     grace_period_seconds: int | None = None
     force: bool = False
     if_unchanged: bool = False
+    by_pod_worker: bool = False
     taints: tuple[Taint, ...] = ()
 
     def records(self) -> Iterator[tuple[str, Detail]]:
