@@ -234,8 +234,9 @@ def assemble(play: Play) -> DrainPlan:
         waves.append(
             WavePlan(index, seconds(wave.start_ns), seconds(wave.end_ns), list(wave.nodes), pods)
         )
-    add_remedies(play, (pod for wave in waves for pod in wave.pods))
-    _look_behind(play, [pod for wave in waves for pod in wave.pods])
+    planned = [pod for wave in waves for pod in wave.pods]
+    add_remedies(play, planned, play.scope.nodes)
+    _look_behind(play, planned)
     return DrainPlan(
         verdict=worst([node.verdict for node in nodes]),
         flags_needed=[flag for flag in _FLAG_ORDER if flag in flags],
@@ -244,7 +245,7 @@ def assemble(play: Play) -> DrainPlan:
         nodes=nodes,
         not_evaluated=unread.listed(),
         bound=Bound(0, 0.0),
-        budgets=_budget_plans(play, [pod for wave in waves for pod in wave.pods]),
+        budgets=_budget_plans(play, planned),
         workloads=workload_plans(play),
         assumptions=assumptions(play),
         warnings=[*doubts, *warnings_of(play)],
@@ -263,7 +264,7 @@ def _look_behind(play: Play, pods: Sequence[PodPlan]) -> None:
         snapshot = play.scope.snapshot
         alone = play_kubectl(Scope(snapshot, [name]), play.options, MIDDLE, play.scope.nodes)
         by_itself = Judge(alone, Unread(snapshot)).pods(name)
-        add_remedies(alone, by_itself)
+        add_remedies(alone, by_itself, play.scope.nodes)
         stuck = {(p.namespace, p.name): p for p in by_itself if p.verdict == NEVER}
         for pod in pods:
             own = stuck.get((pod.namespace, pod.name)) if pod.node == name else None

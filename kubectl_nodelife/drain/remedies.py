@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -34,7 +34,7 @@ from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition, PodStatus
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
@@ -146,8 +146,38 @@ def _made_ready(pod: Pod) -> Pod:
 
 
 def _scale(stuck: StuckPod) -> Iterator[RemedyCandidate]:
-    for made in scale_up(stuck.pod, stuck.budgets()[0], stuck.snapshot, stuck.times):
-        yield RemedyCandidate(made.text, made.risk, made.objects)
+    """The least number of pods more with which the budget's arithmetic spares one, if it is small.
+
+    Nothing where the owner is not one that can be scaled by hand. Whether the pods find room, on a
+    node whose kubelet is at work, the play shows.
+    """
+    pod, snapshot = stuck.pod, stuck.snapshot
+    chain = owner_chain(pod, snapshot)
+    more = _more(stuck.budgets()[0])
+    if not chain or not more or stuck.times.time_to_ready(pod) is None:
+        return
+    top = chain[-1]
+    word = _SCALABLE.get((top.kind, api_group(top.api_version)))
+    if word is None:
+        return
+    owners = [snapshot.find(o.kind, pod.namespace, o.name) for o in chain]
+    scaled = [o for o in owners if isinstance(o, Scaled)]
+    text = f"scale {top.kind}/{top.name} up by {more}"
+    if scaled and scaled[-1].name == top.name:
+        wanted = replicas_of(scaled[-1]) + more
+        named = f"{subject(word, top.name)} -n {shlex.quote(pod.namespace)}"
+        text = f"kubectl scale {named} --replicas={wanted}"
+        autoscaler = _autoscaler_of(top, pod.namespace, snapshot)
+        if autoscaler is not None:
+            if wanted > autoscaler.spec.max_replicas:
+                return
+            text = (
+                f"kubectl patch {_named('hpa', autoscaler)} --type merge"
+                f' -p \'{{"spec":{{"minReplicas":{wanted}}}}}\''
+            )
+    risk = "it takes room, and lasts until a user scales down"
+    pods = _new_pods(pod, more, snapshot)
+    yield RemedyCandidate(text, risk, (*pods, *(_with_more(o, more) for o in scaled)))
 
 
 def _allow_one(stuck: StuckPod) -> Iterator[RemedyCandidate]:
@@ -329,50 +359,6 @@ _OF_GATE: Final[dict[str, tuple[Propose, ...]]] = {
 }
 
 
-class ScaledUp(NamedTuple):
-    """A remedy, its risk, and the objects that are then there."""
-
-    text: str
-    risk: str
-    objects: tuple[KubeObject, ...]
-
-
-def scale_up(
-    pod: Pod, budget: PodDisruptionBudget, snapshot: PlanSnapshot, times: TimesToReady
-) -> Iterator[ScaledUp]:
-    """The least number of pods more with which the budget's arithmetic spares one, if it is small.
-
-    Nothing where the owner is not one that can be scaled by hand, or the pods have no room.
-    """
-    chain = owner_chain(pod, snapshot)
-    more = _more(budget)
-    if not chain or not more or times.time_to_ready(pod) is None:
-        return
-    top = chain[-1]
-    word = _SCALABLE.get((top.kind, api_group(top.api_version)))
-    if word is None:
-        return
-    pods = _new_pods(pod, more, snapshot)
-    owners = [snapshot.find(o.kind, pod.namespace, o.name) for o in chain]
-    scaled = [o for o in owners if isinstance(o, Scaled)]
-    text = f"scale {top.kind}/{top.name} up by {more}"
-    if scaled and scaled[-1].name == top.name:
-        wanted = replicas_of(scaled[-1]) + more
-        named = f"{subject(word, top.name)} -n {shlex.quote(pod.namespace)}"
-        text = f"kubectl scale {named} --replicas={wanted}"
-        autoscaler = _autoscaler_of(top, pod.namespace, snapshot)
-        if autoscaler is not None:
-            if wanted > autoscaler.spec.max_replicas:
-                return
-            text = (
-                f"kubectl patch {_named('hpa', autoscaler)} --type merge"
-                f' -p \'{{"spec":{{"minReplicas":{wanted}}}}}\''
-            )
-    if pods is not None:
-        risk = "it takes room, and lasts until a user scales down"
-        yield ScaledUp(text, risk, (*pods, *(_with_more(o, more) for o in scaled)))
-
-
 def _more(budget: PodDisruptionBudget) -> int:
     """How many pods more make the budget spare one; 0 where so few do not."""
     status = budget.status
@@ -401,30 +387,18 @@ def _with_more(owner: Scaled, more: int) -> Scaled:
     return replace(owner, spec=replace(owner.spec, replicas=replicas_of(owner) + more))
 
 
-def _new_pods(pod: Pod, more: int, snapshot: PlanSnapshot) -> list[Pod] | None:
-    """The pods on the nodes that the scheduler finds, running; None where they find none.
+def _new_pods(pod: Pod, more: int, snapshot: PlanSnapshot) -> list[Pod]:
+    """The pods that the owner makes, which the scheduler of the play places and a kubelet starts.
 
     A StatefulSet's new pod is held to get a volume of its own wherever it is.
     """
-    world = snapshot.branch(MIDDLE).world
     made = []
-    for number in range(more):
-        fresh = new_pod(pod, number + 1, snapshot.now_ns)
+    for number in range(1, more + 1):
+        fresh = new_pod(pod, number, snapshot.now_ns)
         volumes = tuple(v for v in fresh.spec.volumes if v.persistent_volume_claim is None)
-        meta = replace(fresh.metadata, name=f"{pod.name}-more-{number + 1}")
-        fresh = replace(fresh, metadata=meta, spec=replace(fresh.spec, volumes=volumes))
-        node = world.scheduler.place(fresh)
-        if node is None:
-            return None
-        spec = replace(fresh.spec, node_name=node)
-        made.append(replace(fresh, spec=spec, status=_RUNNING))
-        world.api.put("Pod", made[-1])
+        meta = replace(fresh.metadata, name=f"{pod.name}-more-{number}")
+        made.append(replace(fresh, metadata=meta, spec=replace(fresh.spec, volumes=volumes)))
     return made
-
-
-_RUNNING: Final = PodStatus(
-    phase="Running", conditions=(PodCondition(type="Ready", status="True"),)
-)
 
 
 MOST_REASONS: Final = 40
@@ -434,8 +408,11 @@ MOST_NODES: Final = 10
 """On so many nodes of those that a reason concerns the change is tried."""
 
 
-def add_remedies(play: Play, pods: Iterable[PodPlan]) -> None:
-    """Set `remedy` or `hint` of each pod that does not go."""
+def add_remedies(play: Play, pods: Iterable[PodPlan], named: Sequence[str]) -> None:
+    """Set `remedy` or `hint` of each pod that does not go.
+
+    `named`: the nodes of the whole command, which are cordoned, also where fewer are played.
+    """
     groups: dict[tuple[object, ...], list[PodPlan]] = {}
     for pod in pods:
         if pod.verdict == NEVER and (pod.gate != "none" or play.options.timeout_ns):
@@ -446,7 +423,7 @@ def add_remedies(play: Play, pods: Iterable[PodPlan]) -> None:
             groups.setdefault((pod.gate, pod.reason, own), []).append(pod)
     for number, alike in enumerate(groups.values()):
         if number < MOST_REASONS:
-            remedy, hint = _Unblocking(play, alike).found()
+            remedy, hint = _Unblocking(play, alike, named).found()
         else:
             remedy, hint = None, f"not looked into: there are more than {MOST_REASONS} reasons"
         for pod in alike:
@@ -462,8 +439,9 @@ class _Unblocking:
     before theirs are drained in the play, too.
     """
 
-    def __init__(self, play: Play, alike: list[PodPlan]) -> None:
+    def __init__(self, play: Play, alike: list[PodPlan], named: Sequence[str]) -> None:
         self._scope = play.scope
+        self._named = named
         self._options = play.options
         self._alike = alike
         self._first = alike[0]
@@ -493,7 +471,7 @@ class _Unblocking:
             self._first,
             self._gate(pod.uid),
             self._scope.snapshot,
-            frozenset(self._scope.nodes),
+            frozenset(self._named),
             self._scope.times,
         )
         in_turns = self._in_turns()
@@ -535,7 +513,7 @@ class _Unblocking:
         turns = WaveOptions(1, maintenance_ns=SECOND_NS, cordon=CORDON_FIRST)
         cut = [[name] for name in self._nodes]
         if not self._all_gone(
-            play_waves(scope, self._options, turns, cut, MIDDLE, self._scope.nodes)
+            play_waves(scope, self._options, turns, cut, MIDDLE, self._named)
         ):
             return None
         names = " ".join(map(shlex.quote, self._drained))
@@ -549,7 +527,7 @@ class _Unblocking:
     def _play(self, snapshot: PlanSnapshot, options: DrainOptions, *, slow: bool = False) -> Play:
         scope = Scope(snapshot, self._nodes)
         timing = SLOW_TIMING if slow else MIDDLE
-        return play_kubectl(scope, options, timing, self._scope.nodes)
+        return play_kubectl(scope, options, timing, self._named)
 
     def _all_gone(self, play: Play) -> bool:
         """True if every one of the pods is gone, or was never asked for because it is gone."""

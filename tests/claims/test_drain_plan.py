@@ -21,8 +21,11 @@ ALL = (
     "PersistentVolumeClaim,PersistentVolume,StorageClass,HorizontalPodAutoscaler,PriorityClass"
 )
 NOW = ("--now", "2026-01-01T12:00:00Z")
-ADVISED = (8, 34)
-"""Seeds of which a plan gives advice that is a command."""
+ADVISED = (8, 34, 175, 290, 642)
+"""Seeds of which a plan gives advice that is a command: pods more where a silent node has room
+(175), of a node that kubectl never comes to (290), where other nodes of the command are cordoned
+(642).
+"""
 
 
 class Planned(NamedTuple):
@@ -107,7 +110,8 @@ def test_a_lie_of_drain_plan_is_caught(tmp_path: Path) -> None:
 
 class Followed(NamedTuple):
     """The cluster and the events of a scenario in which an advice is followed, and when the drain
-    of the nodes begins, but of those that were drained `before`."""
+    of the nodes begins, but of those that were drained `before`.
+    """
 
     items: list[Document]
     events: list[Document]
@@ -155,13 +159,17 @@ def _scaled(items: list[Document], name: str, replicas: int) -> list[Document]:
 
 def goes(folder: Path, names: list[str], pod: Document, done: Followed) -> bool | None:
     """True if the pod is gone from its node in a play of the drain that comes then; None: it is
-    not, and a node is lost meanwhile, of which an advice about the drain says nothing.
+    not, and a node is lost in the quarter of an hour in which nodes are drained `before`.
+
+    What is said of a pod's node "by itself" is about a drain of that node, the others cordoned.
     """
-    nodes = [name for name in names if name not in done.before]
+    by_itself = "; by itself " in pod["reason"]
+    nodes = [pod["node"]] if by_itself else [name for name in names if name not in done.before]
     drain = {"at": done.at, "drain": {"nodes": nodes, "ignoreDaemonSets": True}}
+    cordon = {"at": done.at, "cordon": {"nodes": names}}
     acts, dump = folder / "acts.yaml", folder / "followed.json"
     head = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Acts"}
-    acts.write_text(json.dumps({**head, "spec": {"events": [*done.events, drain]}}))
+    acts.write_text(json.dumps({**head, "spec": {"events": [*done.events, cordon, drain]}}))
     dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": done.items}))
     where = ("-f", str(acts), "-f", str(dump), *NOW)
     code, out = run("what-if", "--until", "1h", "-o", "timeline", *where)
@@ -173,7 +181,7 @@ def goes(folder: Path, names: list[str], pod: Document, done: Followed) -> bool 
         and record["detail"].get("gracePeriodSeconds") == 0
         for record in records
     )
-    lost = any(
+    lost = bool(done.before) and any(
         record["action"] == "SetNodeCondition" and record["detail"].get("status") == "Unknown"
         for record in records
     )
