@@ -53,13 +53,14 @@ def test_what_is_piped_is_at_most_120_columns_wide(tmp_path: Path, story: str) -
 
 
 def test_the_story_that_is_told_first_fits_sixty_lines(tmp_path: Path) -> None:
-    """The zone is dark, what comes next is said, it comes, and all is well again."""
+    """The zone is dark, what comes next is said, it comes, and all is well again: what is shown
+    waits for what the story tells, so that a slow machine tells it in as many lines."""
     done = run(tmp_path, DEMO)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len((done.stdout + done.stderr).splitlines()) <= 60
     assert "2 of 4 nodes are in trouble" in done.stdout and "FullDisruption" in done.stdout
-    assert re.search(r"confirmed +MarkPodNotReady", done.stdout)
-    assert re.search(r"decided +ScheduleEviction", done.stdout), "no object shows it"
+    assert "if none reports" not in done.stdout, "what has come is no longer foretold"
+    assert re.search(r"^agrees: .* \d+ writes came when due", done.stdout, re.MULTILINE)
     assert done.stderr.endswith("No node is in trouble.\n")
 
 

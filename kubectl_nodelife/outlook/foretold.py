@@ -38,6 +38,13 @@ class ForetoldZone(msgspec.Struct, frozen=True):
         """The rate at an instant; `rate`: now."""
         return next((s.rate for s in reversed(self.states) if s.high_ns <= at_ns), rate)
 
+    def beyond(self, state: str, rate: float) -> ForetoldZone:
+        """What is still to come of a zone in that state: a first step that has come is left out."""
+        comes = self.states
+        if comes and (comes[0].state, comes[0].rate) == (state, rate):
+            return msgspec.structs.replace(self, states=comes[1:])
+        return self
+
     def in_words(self, nodes: int, now_ns: int | None) -> str:
         """What becomes of a zone of so many nodes, "" for nothing else. `now_ns` None: with times
         instead of durations, so that the sentence stays as it is while time goes by."""

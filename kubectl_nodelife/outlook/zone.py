@@ -81,12 +81,15 @@ def zones(
     played = foretold.zones if foretold is not None else {}
     counts = memory.zones.counts()
     dark = bool(counts) and all(ready == 0 for ready, _ in counts.values())
-    return [
-        replace(
-            _zone(memory, settings, key, counts.get(key, (0, 0)), dark),
-            foretold=played.get(key, ForetoldZone()),
-        )
+    today = (
+        _zone(memory, settings, key, counts.get(key, (0, 0)), dark)
         for key in sorted(memory.zones.members)
+    )
+    return [
+        replace(zone, foretold=played[zone.key].beyond(zone.state, zone.rate))
+        if zone.key in played
+        else zone
+        for zone in today
     ]
 
 

@@ -51,6 +51,8 @@ def test_a_dark_zone_is_foretold_and_becomes_so(tmp_path: Path) -> None:
             await lab.after(1, *LIT)
         waited = (lab.now - began) / SECOND
         assert coming["earliestSeconds"] <= waited <= coming["latestSeconds"] + 1
+        (zone, _) = status.finished(status.steps(looked(), {})).document()["zones"]
+        assert zone["state"] == "FullDisruption" and "foretold" not in zone, "it has come"
 
     run(story())
 
