@@ -8,6 +8,7 @@ set of assumptions that was played, with a margin for what a real API server add
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from kubectl_nodelife.drain.actors import PlannedPod
@@ -32,6 +33,7 @@ from kubectl_nodelife.drain.results import (
     EvictionWebhook,
     KeptPod,
     NodePlan,
+    PodFault,
     PodPlan,
     WavePlan,
     worst,
@@ -42,6 +44,7 @@ from kubectl_nodelife.drain.verdicts import Judge, seconds, workload_plans
 from kubectl_nodelife.drain.waves import choose_cordon, nodes_together, plan_waves, play_waves
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import zone_display, zone_key
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.sim.kubectl.cluster import BURST, QPS
 from kubectl_nodelife.sim.kubectl.conversation import NodeRun
@@ -171,6 +174,49 @@ def make_wave_plan(
         plan.with_flags = make_wave_plan(snapshot, nodes, with_flags, waves)
         plan.not_evaluated = plan.with_flags.not_evaluated
     return plan
+
+
+@dataclass(frozen=True, slots=True)
+class PodInDrain:
+    """The plan's word on one pod (None: kubectl does not touch it), the objections of kubectl that
+    flags must lift before, and the kinds that the plan lacks."""
+
+    planned: PodPlan | None
+    lifted: list[PodFault]
+    lacking: list[str]
+
+
+@without_collector(stay=True)  # `Play.end` undoes the circles
+def plan_of_pod(snapshot: PlanSnapshot, pod: Pod, options: DrainOptions) -> PodInDrain:
+    """What `make_plan` says of the pod in a drain of its node, with the flags that kubectl asks
+    for: of the other pods no remedy is looked for, and no range of times.
+
+    Raises ValueError for a --pod-selector that cannot be read, and KeyError for a pod on a node
+    that is not there.
+    """
+    name = pod.spec.node_name
+    if name not in snapshot.nodes:
+        raise KeyError(name)
+    options = options.of_release(snapshot.settings.profile)
+    play = play_kubectl(Scope(snapshot, [name]), options, MIDDLE)
+    unread = Unread(snapshot)
+    pods = Judge(play, unread).pods(name)
+    node = _node_plan(play, name, pods)
+    _add_doubts(node, unread)
+    planned = next((p for p in pods if (p.namespace, p.name) == pod.key), None)
+    flags = tuple(flag for flag in _FLAG_ORDER if any(f.flag == flag for f in node.faults))
+    if node.verdict == REFUSED and flags:
+        play.end()
+        with_flags = plan_of_pod(snapshot, pod, options.with_flags(flags))
+        if planned is not None and planned.verdict == REFUSED:
+            return replace(with_flags, lifted=planned.faults)
+        return PodInDrain(planned, [], with_flags.lacking)
+    if planned is not None:
+        add_remedies(
+            play, (p for p in pods if (p.gate, p.reason) == (planned.gate, planned.reason))
+        )
+    play.end()
+    return PodInDrain(planned, [], [lack.kind for lack in unread.listed()])
 
 
 def _together(scope: Scope, options: DrainOptions) -> list[str] | None:

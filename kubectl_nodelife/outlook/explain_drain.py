@@ -8,19 +8,16 @@ Imported by need: most explanations do without the drain planner.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from kubectl_nodelife.drain.budget_findings import BLOCKING, OK, UNUSED, BudgetView
 from kubectl_nodelife.drain.budget_survey import survey
 from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
-from kubectl_nodelife.drain.plan import make_plan
+from kubectl_nodelife.drain.plan import plan_of_pod
 from kubectl_nodelife.drain.results import (
     KEPT,
     NEVER,
     REFUSED,
     UNKNOWN,
-    DrainPlan,
-    PodFault,
     PodPlan,
 )
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
@@ -175,7 +172,7 @@ def _who_finished(pod: Pod) -> str:
 
 
 def _drained(snapshot: PlanSnapshot, pod: Pod) -> Iterator[str]:
-    outcome = pod_in_drain(snapshot, pod)
+    outcome = plan_of_pod(snapshot, pod, DrainOptions(ignore_daemonsets=True))
     found = outcome.planned
     for fault in outcome.lifted:
         yield f"kubectl drain refuses its node: {fault.message}; {fault.flag} lifts that."
@@ -308,29 +305,3 @@ def _nodes(view: BudgetView) -> str:
         return f"None now, of the {of} nodes on which its pods are."
     nodes = counted(of, "node")
     return f"{first_names(held, _MOST)} cannot be drained now, of {nodes} with its pods."
-
-
-@dataclass(frozen=True, slots=True)
-class PodInDrain:
-    """The plan's word on the pod (None: kubectl does not touch it), the objections of kubectl that
-    flags must lift before, and the kinds that the plan lacks."""
-
-    planned: PodPlan | None
-    lifted: list[PodFault]
-    lacking: list[str]
-
-
-def pod_in_drain(snapshot: PlanSnapshot, pod: Pod) -> PodInDrain:
-    """The fate of the pod in `kubectl drain NODE --ignore-daemonsets`, with the flags that kubectl
-    asks for. Raises KeyError for a pod on a node that is not there."""
-    plan = make_plan(snapshot, [pod.spec.node_name], DrainOptions(ignore_daemonsets=True))
-    found, lifted = _find(plan, pod), []
-    if found is not None and found.verdict == REFUSED and plan.with_flags is not None:
-        lifted = found.faults
-        plan = plan.with_flags
-        found = _find(plan, pod)
-    return PodInDrain(found, lifted, [lack.kind for lack in plan.not_evaluated])
-
-
-def _find(plan: DrainPlan, pod: Pod) -> PodPlan | None:
-    return next((p for p in plan.pods() if (p.namespace, p.name) == pod.key), None)
