@@ -212,9 +212,8 @@ def plan_of_pod(snapshot: PlanSnapshot, pod: Pod, options: DrainOptions) -> PodI
             return replace(with_flags, lifted=planned.faults)
         return PodInDrain(planned, [], with_flags.lacking)
     if planned is not None:
-        add_remedies(
-            play, (p for p in pods if (p.gate, p.reason) == (planned.gate, planned.reason))
-        )
+        alike = (p for p in pods if (p.gate, p.reason) == (planned.gate, planned.reason))
+        add_remedies(play, alike, [name])
     play.end()
     return PodInDrain(planned, [], [lack.kind for lack in unread.listed()])
 

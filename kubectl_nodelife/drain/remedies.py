@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -421,9 +421,10 @@ def add_remedies(play: Play, pods: Iterable[PodPlan], named: Sequence[str]) -> N
                 continue
             own = pod.name if pod.gate in _OF_THE_POD else ""
             groups.setdefault((pod.gate, pod.reason, own), []).append(pod)
+    tried: list[_Tried] = []
     for number, alike in enumerate(groups.values()):
         if number < MOST_REASONS:
-            remedy, hint = _Unblocking(play, alike, named).found()
+            remedy, hint = _Unblocking(play, alike, named, tried).found()
         else:
             remedy, hint = None, f"not looked into: there are more than {MOST_REASONS} reasons"
         for pod in alike:
@@ -434,12 +435,23 @@ _OF_THE_POD: Final = frozenset({"finalizer", "namespace-terminating"})
 """Gates whose remedy names the pod."""
 
 
+class _Tried(NamedTuple):
+    """A change, the nodes that were drained with it, and the uids of the pods that did not go."""
+
+    change: RemedyCandidate
+    nodes: list[str]
+    stuck: Collection[str]
+
+
 class _Unblocking:
     """Pods that do not go for one reason. A change is tried on the plan: the nodes that it drains
     before theirs are drained in the play, too.
     """
 
-    def __init__(self, play: Play, alike: list[PodPlan], named: Sequence[str]) -> None:
+    def __init__(
+        self, play: Play, alike: list[PodPlan], named: Sequence[str], tried: list[_Tried]
+    ) -> None:
+        self._tried = tried
         self._scope = play.scope
         self._named = named
         self._options = play.options
@@ -479,8 +491,7 @@ class _Unblocking:
             return in_turns, ""
         tried = []
         for change in candidates(stuck):
-            snapshot = self._scope.snapshot.changed(change.objects, change.without)
-            if self._go(snapshot, self._options):
+            if self._uids.isdisjoint(self._stuck_after(change)):
                 return Remedy(change.text, change.risk), ""
             tried.append(change.text)
         return None, self._nothing_helps(stuck, tried)
@@ -512,17 +523,24 @@ class _Unblocking:
         scope = Scope(self._scope.snapshot, self._nodes)
         turns = WaveOptions(1, maintenance_ns=SECOND_NS, cordon=CORDON_FIRST)
         cut = [[name] for name in self._nodes]
-        if not self._all_gone(
-            play_waves(scope, self._options, turns, cut, MIDDLE, self._named)
-        ):
+        if not self._all_gone(play_waves(scope, self._options, turns, cut, MIDDLE, self._named)):
             return None
         names = " ".join(map(shlex.quote, self._drained))
         text = f"kubectl uncordon {names} once drained, before {self._first.node} is"
         return Remedy(text, "the work on it must be done by then")
 
-    def _go(self, snapshot: PlanSnapshot, options: DrainOptions) -> bool:
-        """True if all of the pods go on that cluster."""
-        return self._all_gone(self._play(snapshot, options))
+    def _stuck_after(self, change: RemedyCandidate) -> Collection[str]:
+        """The uids of pods that do not go after the change, which may be tried already: a webhook
+        denies each pod in words of its own, and the change is one.
+        """
+        for tried in self._tried:
+            if (tried.change, tried.nodes) == (change, self._nodes):
+                return tried.stuck
+        snapshot = self._scope.snapshot.changed(change.objects, change.without)
+        play = self._play(snapshot, self._options)
+        stuck = {uid for uid, actor in play.world.actors.items() if not actor.gone}
+        self._tried.append(_Tried(change, self._nodes, stuck))
+        return stuck
 
     def _play(self, snapshot: PlanSnapshot, options: DrainOptions, *, slow: bool = False) -> Play:
         scope = Scope(snapshot, self._nodes)
