@@ -1,9 +1,9 @@
 """Lower bounds that no plan can beat, by arithmetic that shares nothing with the planner.
 
 Only pods, budgets, nodes and options go in: no filters, no loads, no virtual clock. A bound may be
-weak, it must never be wrong. It counts what has to be so in any order of events: kubectl asks again
-no sooner than 5 s later; a wave spares a budget no more pods than the budget can spare; nodes that
-may not go together need waves of their own.
+weak, it must never be wrong. It counts what has to be so in any order of events: what a budget
+refuses is decided again no sooner than half a second later; a wave spares a budget no more pods
+than the budget can spare; nodes that may not go together need waves of their own.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from kubectl_nodelife.kube.workload import PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.workloads.budget_ledger import is_healthy
 
-RETRY_S = 5.0
-"""kubectl asks again no sooner."""
+AGAIN_S = 0.5
+"""Where two evictions meet at one budget the API server decides one of them again no sooner
+(`EvictionsRetry` of pkg/registry/core/pod/storage). kubectl itself asks again 5 s later."""
 BURST = 10
 """Requests that kubectl sends at once; more are spread out, and a budget may refill in between."""
 
@@ -35,7 +36,7 @@ def kubectl_bound(snapshot: PlanSnapshot, nodes: Iterable[str], options: DrainOp
     """The bounds for nodes drained one after another.
 
     One wave a node. Under a budget that can spare `a` of a node's `p` pods at a time, kubectl asks
-    at least p / a times, 5 s apart; nodes follow one another.
+    at least p / a times; nodes follow one another.
     """
     nodes = list(nodes)
     asked, spare = _asked(snapshot, nodes, options)
@@ -43,7 +44,7 @@ def kubectl_bound(snapshot: PlanSnapshot, nodes: Iterable[str], options: DrainOp
     for name in nodes:
         rounds = [-(-count // spare[key]) - 1 for key, count in asked[name].items()]
         if len(snapshot.cache.pods_on(name)) <= BURST:
-            total += RETRY_S * max(rounds, default=0)
+            total += AGAIN_S * max(rounds, default=0)
     return Bound(len(nodes), total)
 
 

@@ -388,9 +388,6 @@ def _budget_plans(play: Play, pods: Sequence[PodPlan]) -> list[BudgetPlan]:
     return plans
 
 
-LEAST_WIDTH_S: Final = 15.0
-
-
 def estimate(
     middle: Play, others: list[int | None], plan: DrainPlan, last_node: str
 ) -> Estimate | None:
@@ -398,9 +395,7 @@ def estimate(
 
     The ends of all runs, with a margin for what a real API server adds to the work, and none for
     the maintenance; `others` are those of runs
-    up to `last_node`, and are scaled to the whole. The estimate is kept as narrow as the contract
-    wants, at the cost of the low end: kubelets that let pods stop early are the rule, and by how
-    much is seldom known.
+    up to `last_node`, and are scaled to the whole.
     """
     if middle.end_ns is None:
         return None
@@ -412,16 +407,13 @@ def estimate(
     low, high = min(ends), max(ends)
     low = fixed + max(0.0, low - max(1.0, 0.05 * low))
     high = fixed + high + max(1.5, 0.05 * high) + _another_round(middle.runs.values())
-    graces = [pod.grace for pod in plan.pods() if pod.grace and pod.start is not None]
-    grace = float(max(graces, default=0))
-    low = max(narrowed(low, high, grace), plan.bound.seconds)
+    low = max(low, plan.bound.seconds)
     return Estimate(round(low, 1), round(max(low, high), 1))
 
 
 def set_wave_estimates(waves: Sequence[WavePlan], middle: Play, others: Sequence[Play]) -> None:
     """Fill in each wave's estimate, to which `drain` is held; None stays where it does not end.
 
-    The low end is not raised as the whole plan's: a wave that ends early is no breach of promise.
     `others` may be plays of the first waves only: those behind are scaled like these.
     """
     took = {wave.nodes: _seconds(wave) for wave in middle.waves}
@@ -458,11 +450,6 @@ def _another_round(runs: Iterable[NodeRun[PlannedPod]]) -> float:
     """
     most = max((len(run.targets) for run in runs), default=0)
     return most / QPS if most > BURST else 0.0
-
-
-def narrowed(low: float, high: float, grace: float) -> float:
-    """The low end, raised so far that high - low is at most max(15, low) + grace."""
-    return max(low, min(high - LEAST_WIDTH_S - grace, (high - grace) / 2))
 
 
 LONG_WAIT_NS: Final = 30 * SECOND_NS

@@ -34,7 +34,7 @@ def test_json_is_as_agreed(capsys: Capture) -> None:
     assert of_node["command"].startswith("kubectl drain a1")
     assert {"name", "verdict", "faults", "kept", "command"} <= set(of_node)
     assert plan["notEvaluated"] == []
-    assert plan["bound"]["wavesLowerBound"] == 1 and plan["bound"]["secondsLowerBound"] == 10
+    assert plan["bound"]["wavesLowerBound"] == 1 and plan["bound"]["secondsLowerBound"] == 1.0
 
 
 def test_the_same_input_gives_the_same_bytes(capsys: Capture) -> None:
