@@ -113,6 +113,8 @@ class World:
         given = case["given"]
         self.settings = settings_of(case)
         self.controller = NodeLifecycleController(self.settings)
+        parallel = given.get("config", {}).get("monitor_parallelism", 1)  # nodes one after another
+        self.controller.memory.workers = parallel
         self.cache = FailingCache()
         self.now_ns = EPOCH_NS
         self.nodes: dict[str, Node] = {}

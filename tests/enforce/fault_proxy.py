@@ -1,7 +1,9 @@
-"""A reverse proxy before an API server that mistreats every n-th write, and lets the rest through.
+"""A reverse proxy before an API server that mistreats every n-th write, or lets the watches of one
+kind stand still, and lets the rest through.
 
-It stands between the daemon and the API server, on loopback, with a certificate of its own. What it
-did with which request is kept, so that a test can tell that the fault really happened.
+It stands between the daemon or a controller manager and the API server, on loopback, with a
+certificate of its own. What it did with which request is kept, so that a test can tell that the
+fault really happened.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ _SPARED = ("leases", "selfsubjectaccessreviews")
 
 _HOP_BY_HOP = frozenset({"transfer-encoding", "content-length", "connection", "content-encoding"})
 _DELAY_S = 3.0
+_LOOK_S = 0.02
 
 Forward = Callable[[], Awaitable[web.StreamResponse]]
 
@@ -52,11 +55,16 @@ class Faults:
 
 
 class FaultProxy:
-    """The proxy, as a context: a thread with a loop of its own. `url` and `ca` are for a client."""
+    """The proxy, as a context: a thread with a loop of its own. `url` and `ca` are for a client.
+
+    `held`: watches of this resource deliver nothing until it is another or none; then what came
+    meanwhile, in its order.
+    """
 
     def __init__(self, upstream: str, upstream_ca: Path | None, folder: Path) -> None:
         self.upstream = upstream
         self.faults = Faults()
+        self.held = ""
         self.url = ""
         self.ca = folder / "proxy.crt"
         self._key = folder / "proxy.key"
@@ -153,7 +161,7 @@ class FaultProxy:
             url,
             data=body or None,
             headers=headers,
-            skip_auto_headers=("Content-Type", "User-Agent", "Accept"),
+            skip_auto_headers=("Content-Type", "User-Agent", "Accept", "Accept-Encoding"),
         ) as answer:
             kept = {k: v for k, v in answer.headers.items() if k.lower() not in _HOP_BY_HOP}
             if encoding := answer.headers.get("Content-Encoding"):
@@ -164,6 +172,8 @@ class FaultProxy:
             stream = web.StreamResponse(status=answer.status, headers=kept)
             await stream.prepare(request)
             async for piece in answer.content.iter_any():
+                while self.held and request.path.endswith(f"/{self.held}"):
+                    await asyncio.sleep(_LOOK_S)
                 await stream.write(piece)
             return stream
 

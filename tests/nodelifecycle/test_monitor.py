@@ -86,17 +86,18 @@ class Monitored:
 
     def _step(self, now_ns: int, events: list[Event]) -> None:
         while True:
-            came: list[Event] = []
+            written: dict[object, Event] = {}
             for action in self.engine.step(now_ns, events):
                 self.done.append((now_ns / SECOND_NS, action))
                 kind, key = action.target
-                old = self.cache.get(kind, key)
+                before = written.get(key)
+                old = before.obj if isinstance(before, Put) else self.cache.get(kind, key)
                 new = action.effect(old, now_ns) if action.writes and kind == "Node" else old
                 if new is not None and new is not old:
-                    came.append(Put(kind, new))
-            if not came:
+                    written[key] = Put(kind, new)
+            if not written:
                 return
-            events = came
+            events = list(written.values())
 
     def tainted(self) -> list[tuple[float, str]]:
         """When which node got its NoExecute taint."""
@@ -105,6 +106,19 @@ class Monitored:
             for at, a in self.done
             if isinstance(a, AddTaints) and any(t.matches(LOST) for t in a.taints)
         ]
+
+
+def test_a_new_node_has_its_taint_exchanged_and_written_again_at_a_token() -> None:
+    """A pass looks at nodes as they were listed, before it registers the new ones
+    (`monitorNodeHealth`): `processTaintBaseEviction` sees the taint that is off by then.
+    """
+    not_ready = Taint(key="node.kubernetes.io/not-ready", effect="NoExecute")
+    world = Monitored(
+        node("a", "Unknown", not_ready), node("ok", "True"), node_monitor_grace_period="1h"
+    )
+    world.at(20)
+    assert world.tainted() == [(0, "a"), (5.1, "a")]
+    assert [at for at, a in world.done if isinstance(a, RemoveTaints)] == [0]
 
 
 def test_a_deleted_node_keeps_its_place_in_the_queue_and_costs_a_token() -> None:

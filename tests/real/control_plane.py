@@ -156,7 +156,7 @@ class ControlPlane:
         self.folder = folder
         self.programs = programs
         self.audit_log = folder / "audit.log"
-        self.kubeconfig = folder / "kubeconfig"
+        self.kubeconfig = self.manager_kubeconfig = folder / "kubeconfig"
         self.token = secrets.token_urlsafe(24)
         self.audit_policy = audit_policy(heartbeats=False)
         self._etcd_port, self._peer_port, self.port = free_ports(3)
@@ -218,7 +218,7 @@ class ControlPlane:
         before = self._holder(path)
         self._start(
             "kube-controller-manager",
-            f"--kubeconfig={self.kubeconfig}",
+            f"--kubeconfig={self.manager_kubeconfig}",
             f"--service-account-private-key-file={self.folder}/sa.key",
             f"--secure-port={port}",
             "--bind-address=127.0.0.1",
@@ -227,6 +227,14 @@ class ControlPlane:
             *flags,
         )
         self._wait("the controller manager", lambda: self._holder(path) not in ("", before))
+
+    def route_manager_through(self, server: str) -> None:
+        """From its next start on the controller manager talks to a proxy before the API server."""
+        config = json.loads(self.kubeconfig.read_text())
+        config["clusters"][0]["cluster"]["server"] = server
+        self.manager_kubeconfig = self.folder / "manager-kubeconfig"
+        self.manager_kubeconfig.touch(0o600)
+        self.manager_kubeconfig.write_text(json.dumps(config))
 
     def start_scheduler(self) -> None:
         """kube-scheduler."""

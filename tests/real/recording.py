@@ -1,4 +1,6 @@
-"""Plays a scenario on a real control plane, and records as a Timeline what its controllers did.
+"""Plays a scenario on a real control plane, and records as a Timeline what its controllers did:
+
+    python -m tests.real.recording tests/traces/v1.37-stale-leases    # its scenario.yaml, anew
 
 Kubelets are played by one thread, in the way that docs/scenario.md tells of them. The controllers
 are those of a real controller manager, with t=0 at the first pass of its node monitor, read off its
@@ -11,11 +13,17 @@ from __future__ import annotations
 import contextlib
 import heapq
 import itertools
+import json
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
+import yaml
+
+from tests.enforce.fault_proxy import FaultProxy
 from tests.real.audited import Json, records
 from tests.real.control_plane import Api, ControlPlane, Refused, control_plane
 
@@ -69,13 +77,17 @@ def record(
     spec = scenario["spec"]
     with contextlib.ExitStack() as stack:
         plane = stack.enter_context(control_plane(api_server=API_SERVER))
+        proxy = None
+        if any("controllers" in event for event in spec["events"]):
+            proxy = stack.enter_context(FaultProxy(plane.api.server, None, plane.folder))
+            plane.route_manager_through(proxy.url)
         prepare(plane)
         for obj in spec["objects"]:
             _create(plane.api, obj)
             _stamp(plane.api, obj)
         t0 = stack.enter_context(begin(plane, spec))
         spec["time"] = datetime.fromtimestamp(t0, UTC).isoformat().replace("+00:00", "Z")
-        player = Player(plane.api, scenario, t0)
+        player = Player(plane.api, scenario, t0, proxy)
         player.play()
         duration = _seconds(spec["duration"])
         return {
@@ -109,11 +121,13 @@ class Kubelet:
 class Player:
     """Kubelets, binder and the scenario's events, one after another.
 
-    `latest_s`: by how much something was later than it should have been.
+    `proxy` is before the controller manager; `latest_s`: by how much something was later than it
+    should have been.
     """
 
-    def __init__(self, api: Api, scenario: Json, t0: float) -> None:
+    def __init__(self, api: Api, scenario: Json, t0: float, proxy: FaultProxy | None) -> None:
         self._api = api
+        self._proxy = proxy
         self._spec = scenario["spec"]
         self._t0 = t0
         self._terms = {k: _seconds(v) for k, v in {**_TERMS, **self._spec["kubelet"]}.items()}
@@ -209,6 +223,9 @@ class Player:
                     touch = {"metadata": {"annotations": {"touched": _text(time.time())}}}
                     for name in self._targets(told):
                         self._api.merge(f"{_LEASES}/{name}", touch)
+                case "controllers":
+                    assert self._proxy is not None
+                    self._proxy.held = "leases" if told["leases"] == "stale" else ""
                 case "cordon" | "uncordon":
                     for name in self._targets(told):
                         patch = {"spec": {"unschedulable": what == "cordon" or None}}
@@ -362,3 +379,20 @@ def _seconds(text: str) -> float:
 
 def _text(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _record_anew(folder: Path) -> None:
+    """Play the folder's scenario.yaml; write it again with its times, and timeline.json."""
+    path = folder / "scenario.yaml"
+    scenario = yaml.safe_load(path.read_bytes())
+    recording = record(scenario)
+    release = f"kube-controller-manager {scenario['spec']['profile']}"
+    recording["metadata"] = {"name": folder.name, "recordedFrom": release}
+    lines = ",\n  ".join(json.dumps(each) for each in recording.pop("records"))
+    head = json.dumps({"apiVersion": scenario["apiVersion"], **recording})
+    (folder / "timeline.json").write_text(f'{head[:-1]},\n "records": [\n  {lines}]}}\n')
+    path.write_text(yaml.safe_dump(scenario, sort_keys=False, default_flow_style=None, width=140))
+
+
+if __name__ == "__main__":
+    _record_anew(Path(sys.argv[1]))

@@ -1,4 +1,5 @@
-"""Scenarios that nobody chose, recorded from the real controllers, against their simulation.
+"""Scenarios that nobody chose, and a watch of Leases that stands still, recorded from the real
+controllers, against their simulation.
 
 The rule is that of the recordings in tests/traces: each write at its time, none missing or extra.
 NODELIFE_SEEDS=20-60 plays others, three at a time, a minute each.
@@ -11,9 +12,11 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from kubectl_nodelife.sim.scenario import parse_scenario
 from tests.real.audited import Json
@@ -21,8 +24,10 @@ from tests.real.recording import record
 from tests.real.unplanned import unplanned
 from tests.simulating import simulate_scenario
 from tests.traces.compare import compare
+from tests.traces.conftest import OWN_TRACES
 
 AT_A_TIME = 3
+STALE = "v1.37-stale-leases"
 PUNCTUAL_S = 0.3
 
 
@@ -34,10 +39,18 @@ def wanted_seeds() -> list[int]:
 SEEDS = wanted_seeds()
 
 
-def play(seed: int) -> tuple[Json, Json]:
+def chosen(name: int | str) -> Json:
+    """The scenario of a seed, or of a trace of that name."""
+    if isinstance(name, int):
+        return unplanned(name)
+    scenario: Json = yaml.safe_load((OWN_TRACES / name / "scenario.yaml").read_bytes())
+    return scenario
+
+
+def play(name: int | str) -> tuple[Json, Json]:
     """The scenario, and its recording. One that was not played on time is none, and made again."""
     for _ in range(3):
-        scenario = unplanned(seed)
+        scenario = chosen(name)
         recording = record(scenario)
         if recording["latestSeconds"] < PUNCTUAL_S:
             return scenario, recording
@@ -45,22 +58,22 @@ def play(seed: int) -> tuple[Json, Json]:
 
 
 @pytest.fixture(scope="module")
-def recordings(request: pytest.FixtureRequest) -> Iterator[dict[int, Future[tuple[Json, Json]]]]:
+def recordings(request: pytest.FixtureRequest) -> Iterator[dict[object, Future[Any]]]:
     """Those that this run asks for, being made."""
     asked = {
-        item.callspec.params["seed"]
+        item.callspec.params["name"]
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.module is request.module
     }
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        yield {seed: pool.submit(play, seed) for seed in SEEDS if seed in asked}
+        yield {name: pool.submit(play, name) for name in (STALE, *SEEDS) if name in asked}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", [STALE, *SEEDS])
 def test_simulation_does_what_the_real_controllers_did(
-    seed: int, recordings: dict[int, Future[tuple[Json, Json]]], tmp_path: Path
+    name: int | str, recordings: dict[object, Future[tuple[Json, Json]]], tmp_path: Path
 ) -> None:
-    scenario, recording = recordings[seed].result()
+    scenario, recording = recordings[name].result()
     content = json.dumps(scenario).encode()
     story = simulate_scenario(parse_scenario(content, "scenario.json"))
     simulated = msgspec.json.decode(msgspec.json.encode(story.document()))

@@ -93,6 +93,25 @@ def test_while_the_watch_stands_still_a_silent_node_is_lost_only_before_the_hold
     assert lost(stop("51s", "n3"), leases("50s", "stale"), profile="v1.37") == {}
 
 
+@pytest.mark.parametrize(("others", "untainted"), [(3, [90]), (7, [90]), (8, [])])
+def test_nodes_that_other_workers_look_at_are_not_held_up(
+    others: int, untainted: list[int]
+) -> None:
+    """A pass looks at eight nodes at once, and a Lease that is read counts once the answer is
+    there. `z` is lost before: where it is the only one that is counted, all zones are dark.
+    """
+    objects = [*(node(f"n{i}") for i in range(others)), node("z")]
+    told = story(
+        objects=objects,
+        events=[stop("10s", "z"), leases("50s", "stale")],
+        duration="110s",
+        profile="v1.37",
+        controllers=["node-lifecycle"],
+    )
+    removed = found(told, "RemoveTaint", effect="NoExecute")
+    assert [(r.object.name, round(r.at)) for r in removed] == [("z", at) for at in untainted]
+
+
 def test_the_hold_up_costs_the_zones_their_states() -> None:
     events = [leases("60s", "stale"), leases("2m30s", "current")]
     told = story(objects=NODES, events=events, profile="v1.37", controllers=["node-lifecycle"])

@@ -30,6 +30,7 @@ from kubectl_nodelife.controllers.nodelifecycle.monitor import (
     monitor_node_health,
     note,
     part,
+    worker_is_free,
 )
 from kubectl_nodelife.controllers.nodelifecycle.taints import no_schedule_pass, reconcile_labels
 from kubectl_nodelife.copy_on_write import fork_dict
@@ -174,7 +175,7 @@ class NodeLifecycleController:
         if kind == CHECKED:
             open_pass = self.memory.open_pass
             if open_pass is not None and rest[0] not in self._retrying:
-                open_pass.busy.discard(rest[0])
+                worker_is_free(self.memory, rest[0], cache)
                 yield from continue_pass(self.memory, cache, now_ns)
         elif kind == PASS_ENDED:
             yield count_zones(self.memory, cache, now_ns)

@@ -51,7 +51,8 @@ class OpenPass(msgspec.Struct):
     register, the names that it is yet to look at, in order, and the nodes of which writes are on
     their way. `ended`: all are looked at, and the zones are being judged. `held_up_from`: the node
     after which none is looked at, `""` for none at all; `only_read`: how many Leases of
-    nodes that are not looked at each worker is yet to read.
+    nodes that are not looked at each worker is yet to read. `owing`: the version of the Lease that
+    a busy worker reads, which the watch has yet to show: it counts once the answer is there.
     """
 
     nodes: dict[str, Node]
@@ -63,6 +64,7 @@ class OpenPass(msgspec.Struct):
     ended: bool = False
     held_up_from: str | None = None
     only_read: list[int] = []
+    owing: dict[str, int] = {}
 
     def fork(self) -> OpenPass:
         """The same for another controller."""
@@ -72,6 +74,7 @@ class OpenPass(msgspec.Struct):
             names=list(self.names),
             busy=set(self.busy),
             only_read=list(self.only_read),
+            owing=dict(self.owing),
         )
 
     def include(self, names: Iterable[str]) -> set[str]:
@@ -180,6 +183,10 @@ class Memory:
         self.owed = None
         return False
 
+    def owe(self, versions: Iterable[int]) -> None:
+        """Leases of these versions were read: the watch has yet to show them."""
+        self.owed = max((*versions, self.owed or 0), default=0) or None
+
     def confirm_silence(self, node: str, health: NodeHealth, cache: Cache, now_ns: int) -> bool:
         """Read the Lease of a node whose time is over. True if the node may be called lost; if not,
         the pass skips it.
@@ -192,8 +199,8 @@ class Memory:
         if doubt is None:
             return True
         self.doubts[node] = doubt
-        if doubt.version:
-            self.owed = max(doubt.version, self.owed or 0)
+        if doubt.version and self.open_pass is not None:
+            self.open_pass.owing[node] = doubt.version
         self.zones.leave_out(node)
         self.look_at.add(node)
         return False

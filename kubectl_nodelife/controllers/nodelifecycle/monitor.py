@@ -37,7 +37,7 @@ from kubectl_nodelife.controllers.nodelifecycle.health import (
     update_node_health,
 )
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory, OpenPass
-from kubectl_nodelife.controllers.nodelifecycle.taints import CONTROLLER
+from kubectl_nodelife.controllers.nodelifecycle.taints import CONTROLLER, NOT_READY, UNREACHABLE
 from kubectl_nodelife.engine.actions import (
     Action,
     AfterWrites,
@@ -142,18 +142,42 @@ def continue_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action 
         open_pass.taken += 1
         node = cache.nodes.get(name)
         if node is not None:
+            if memory.taken_off:
+                node = _as_listed(memory, open_pass, node)
             decided = check_apart(memory, node, cache, now_ns)
             if decided or bugs or open_pass.taken % _PAUSE_AFTER == 0:
                 yield _worker(open_pass, name, decided)
                 idle = memory.workers - len(open_pass.busy)
-            held_up = memory.owed is not None and open_pass.held_up_from is None
-            if held_up and memory.is_held_up(cache):
-                open_pass.held_up_from = name
     while open_pass.only_read and not open_pass.names and len(open_pass.busy) < memory.workers:
         reads = ReadLeases(controller=CONTROLLER, count=open_pass.only_read.pop())
         yield _worker(open_pass, f"/{len(open_pass.only_read)}", [reads])
     if not open_pass.names and not open_pass.busy:
         yield from _end_pass(memory, cache, now_ns)
+
+
+def _as_listed(memory: Memory, open_pass: OpenPass, node: Node) -> Node:
+    """The node with which its turn begins. One that this pass registers is looked at as it was
+    listed, with the NoExecute taint that was taken off it since: that one is exchanged at once.
+    """
+    taken_off = any((node.name, t.key) in memory.taken_off for t in (NOT_READY, UNREACHABLE))
+    return open_pass.nodes.get(node.name, node) if taken_off else node
+
+
+def worker_is_free(memory: Memory, node: str, cache: Cache) -> None:
+    """The writes about the node are done, and its Lease is read: where that was one which the watch
+    has yet to show, nodes whose turn has not come are held up, and those that others look at
+    meanwhile are not. Follows `EnsureReady`, which each node asks first.
+    """
+    open_pass = memory.open_pass
+    assert open_pass is not None
+    open_pass.busy.discard(node)
+    version = open_pass.owing.pop(node, 0)
+    if not version:
+        return
+    memory.owe((version,))
+    is_over = not (open_pass.names or open_pass.only_read)
+    if not is_over and open_pass.held_up_from is None and memory.is_held_up(cache):
+        open_pass.held_up_from = open_pass.looked_at
 
 
 def _worker(open_pass: OpenPass, node: str, decided: Iterable[Action]) -> TurnPart:
@@ -195,6 +219,7 @@ def _end_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | Tu
     open_pass = memory.open_pass
     assert open_pass is not None
     open_pass.ended = True
+    memory.owe(open_pass.owing.values())
     if open_pass.held_up_from is not None:
         _skip_after(memory, cache, open_pass.held_up_from)
     decided: list[Action] = []
