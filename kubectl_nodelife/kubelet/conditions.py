@@ -28,6 +28,7 @@ INITIALIZED: Final = "Initialized"
 POD_SCHEDULED: Final = "PodScheduled"
 READY_TO_START_CONTAINERS: Final = "PodReadyToStartContainers"
 DISRUPTION_TARGET: Final = "DisruptionTarget"
+ALL_CONTAINERS_RESTARTING: Final = "AllContainersRestarting"
 
 UNKNOWN_CONTAINER_STATUSES: Final = "UnknownContainerStatuses"
 POD_SANDBOX_NOT_READY: Final = "PodSandboxNotReady"
@@ -41,7 +42,7 @@ _REASON_OF_TERMINAL_PHASE: Final = {"Failed": POD_FAILED, "Succeeded": POD_COMPL
 
 _READY: Final = PodCondition(type=READY, status="True")
 _CONTAINERS_READY: Final = PodCondition(type=CONTAINERS_READY, status="True")
-_RESIZE_CONDITIONS: Final = ("PodResizePending", "PodResizeInProgress", "AllContainersRestarting")
+_RESIZE_CONDITIONS: Final = ("PodResizePending", "PodResizeInProgress")
 
 
 @lru_cache
@@ -54,6 +55,8 @@ def owned_types(rules: StatusRules) -> frozenset[str]:
         types.add(READY_TO_START_CONTAINERS)
     if rules.resize_conditions:
         types.update(_RESIZE_CONDITIONS)
+    if rules.restart_all_containers:
+        types.add(ALL_CONTAINERS_RESTARTING)
     return frozenset(types)
 
 

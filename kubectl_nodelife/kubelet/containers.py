@@ -294,7 +294,11 @@ def _illegal_init_transition(
                 return f"found mismatch between pod spec and status, container: {status.name}"
             if is_sidecar(container):
                 continue
-        if _must_stay_terminated(status, spec) and _came_back(status, new.init_container_statuses):
+        if not _must_stay_terminated(status, spec):
+            continue
+        if rules.restart_rules and _restarts_by_its_own_policy(spec.init_containers, status):
+            continue
+        if _came_back(status, new.init_container_statuses):
             return (
                 f"terminated init container {status.name} attempted illegal transition"
                 " to non-terminated state"

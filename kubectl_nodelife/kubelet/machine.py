@@ -36,6 +36,7 @@ from kubectl_nodelife.kube.pod import (
 )
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.conditions import (
+    ALL_CONTAINERS_RESTARTING,
     CONTAINERS_READY,
     DISRUPTION_TARGET,
     INITIALIZED,
@@ -336,6 +337,8 @@ class PodStatusMachine:
             types += (READY_TO_START_CONTAINERS,)
         if self.rules.disruption_target:
             types += (DISRUPTION_TARGET,)
+        if self.rules.restart_all_containers:
+            types += (ALL_CONTAINERS_RESTARTING,)
         return types
 
     def _unsent(self) -> Iterator[tuple[str, CachedStatus]]:

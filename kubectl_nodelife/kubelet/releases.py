@@ -36,6 +36,8 @@ SINCE_UNTIL: Final[dict[str, Span]] = {
     "restart_rules": (35, None),
     "restart_all_containers": (36, None),
     "resource_claims": (28, None),
+    "claims_never_differ": (36, None),
+    "lost_condition_differs": (33, None),
     "ready_to_start_says_why": (37, None),
     "evicted_stays_failed": (38, None),  # PR 142761
     "volume_health": (37, None),  # by the gate CSIVolumeHealth
@@ -91,6 +93,10 @@ class StatusRules(msgspec.Struct, frozen=True):
     """A rule may restart all containers of the pod."""
     resource_claims: bool
     """status.resourceClaimStatuses belongs to another component."""
+    claims_never_differ: bool
+    """A difference in it makes the kubelet neither write a status nor reconcile it."""
+    lost_condition_differs: bool
+    """Two statuses differ if either has a condition of the kubelet that the other lacks."""
     ready_to_start_says_why: bool
     """PodReadyToStartContainers that is False has a reason and a message."""
     evicted_stays_failed: bool

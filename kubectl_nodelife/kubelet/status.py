@@ -65,17 +65,23 @@ def normalize_status(spec: PodSpec, status: PodStatus, rules: StatusRules) -> Po
 
 def is_status_equal_by_kubelet(old: PodStatus, new: PodStatus, rules: StatusRules) -> bool:
     """True if the kubelet sees no difference: its own and shared conditions of `new` stand in `old`
-    with the same status, reason and message, and all else but conditions is the same.
+    with the same status, reason and message (from 1.33 on `old` has no others either), and all else
+    but conditions is the same.
 
     As upstream's semantic equality, an absent list and an empty one are the same.
     """
     if old is new:
         return True
     compared = owned_types(rules) | shared_types(rules)
-    for condition in new.conditions:
-        if condition.type in compared and not _same_word(old.condition(condition.type), condition):
-            return False
-    return _without_conditions(old) == _without_conditions(new)
+    words, before = (
+        {c.type: (c.status, c.reason, c.message) for c in status.conditions if c.type in compared}
+        for status in (new, old)
+    )
+    if rules.lost_condition_differs and len(before) != len(words):
+        return False
+    if any(before.get(type_) != told for type_, told in words.items()):
+        return False
+    return _without_conditions(old, rules) == _without_conditions(new, rules)
 
 
 def with_last_transition_times(
@@ -105,18 +111,12 @@ def with_condition(
     return (*conditions, condition)
 
 
-def _same_word(old: PodCondition | None, new: PodCondition) -> bool:
-    return old is not None and (old.status, old.reason, old.message) == (
-        new.status,
-        new.reason,
-        new.message,
-    )
-
-
-def _without_conditions(status: PodStatus) -> PodStatus:
+def _without_conditions(status: PodStatus, rules: StatusRules) -> PodStatus:
+    claims = () if rules.claims_never_differ else status.resource_claim_statuses
     return replace(
         status,
         conditions=(),
+        resource_claim_statuses=claims,
         container_statuses=status.container_statuses or (),
         init_container_statuses=status.init_container_statuses or (),
     )
@@ -201,6 +201,7 @@ def merge_pod_status(
     Conditions of others stay as they are in `old`, and those in `new` are dropped. A terminal phase
     waits until no container could run any more.
     """
+    now_ns -= now_ns % SECOND_NS  # as it is sent; else a time of this very second would be a change
     becomes_terminal = old.phase not in TERMINAL_PHASES and new.phase in TERMINAL_PHASES
     waits = rules.phase_waits_for_containers and could_have_running_containers
     conditions = _merged_conditions(

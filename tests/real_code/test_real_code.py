@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.real_code import deployments, owners
+from tests.real_code import deployments, owners, status_manager, status_sequences
 from tests.real_code.generator import generate, with_failing_writes
 from tests.real_code.joined import judge_joined
 from tests.real_code.judge import AGAIN, FIRST, Facts, differences, judge, play_real, simulate
@@ -128,6 +128,31 @@ def test_owners_replace_pods_as_their_real_controllers_do(
         if not apart:
             return
     pytest.fail(f"files in {tmp_path}\n" + "\n".join(apart))
+
+
+def test_a_kubelet_reports_statuses_as_its_real_status_manager_does(
+    seeds: range, program: Path, tmp_path: Path
+) -> None:
+    """Calls with their instants and answers, statuses that are written and that are cached."""
+    sequences = [status_sequences.generate(seed) for seed in seeds]
+    real = status_manager.play_real(program, sequences, tmp_path)
+    apart = {
+        seed: told
+        for seed, sequence, record in zip(seeds, sequences, real, strict=True)
+        if (told := status_manager.differences(sequence, record))
+    }
+    assert not apart, f"files in {tmp_path}"
+
+
+def test_a_difference_of_the_status_manager_is_noticed(program: Path, tmp_path: Path) -> None:
+    sequences = [status_sequences.generate(seed) for seed in range(10)]
+    for sequence, record in zip(
+        sequences, status_manager.play_real(program, sequences, tmp_path), strict=True
+    ):
+        call = record["calls"].pop()
+        assert status_manager.differences(sequence, record)
+        record["calls"].append({**call, "at": call["at"] + 10**6})
+        assert status_manager.differences(sequence, record)
 
 
 def test_an_event_comes_before_what_kubelets_do_at_its_instant(

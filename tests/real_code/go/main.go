@@ -306,10 +306,156 @@ var (
 	verbose   = flag.Int("log", -1, "log of the controllers on stderr, at this verbosity")
 	dump      = flag.String("dump", "", "a file for the objects that there are at -dump-at, as kubectl get -o json prints them")
 	dumpAt    = flag.Duration("dump-at", 0, "when, after the start")
+	statuses  = flag.Bool("status", false, "play sequences of a kubelet's status manager instead of a scenario")
 	limit     = flag.Duration("limit", 5*time.Minute, "real time after which a run is given up")
 )
 
 func play(s *scenario, out string) {
+	cpu := func() float64 {
+		var r syscall.Rusage
+		syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+		return float64(r.Utime.Sec+r.Stime.Sec) + float64(r.Utime.Usec+r.Stime.Usec)/1e6
+	}
+	inBubble(func() {
+		t0 := s.start
+		time.Sleep(time.Until(t0.Add(-2 * time.Second)))
+		a := newAPI(*seed, func(r *rand.Rand) time.Duration {
+			return *lagMin + time.Duration(r.Int63n(int64(*lagMax-*lagMin)+1))
+		})
+		a.t0, a.failing, a.reads = t0, s.failing, s.failingReads
+		if *writeMax > 0 {
+			a.slow = func() time.Duration {
+				return (*writeMin + time.Duration(a.rnd.Int63n(int64(*writeMax-*writeMin)+1))) / 2
+			}
+		}
+		if *admission {
+			a.admit = func(p *v1.Pod) { defaultTolerations(p, s.notReadySecs, s.unreachSecs) }
+		}
+		w := newWorld(a, s, *collect)
+		podNodes := map[string]string{}
+		note := func(o metav1.Object) {
+			if p, is := o.(*v1.Pod); is && p.Spec.NodeName != "" {
+				podNodes[key(p.Namespace, p.Name)] = p.Spec.NodeName
+			}
+		}
+		for _, raw := range s.objects {
+			r, o := w.object(raw)
+			if n, is := o.(*v1.Node); is {
+				for i := range n.Status.Conditions {
+					c := &n.Status.Conditions[i]
+					if c.LastHeartbeatTime.IsZero() {
+						c.LastHeartbeatTime = metav1.Time{Time: stamp().Add(-2 * time.Second)} // when it was made
+					}
+					if c.LastTransitionTime.IsZero() {
+						c.LastTransitionTime = stamp()
+					}
+				}
+			}
+			note(o)
+			if _, err := a.create(me, r, o, true); err != nil {
+				panic(err)
+			}
+		}
+		for _, e := range s.events {
+			if e.Apply != nil {
+				_, o := w.object(e.Apply)
+				note(o)
+			}
+		}
+		rec := &recorder{t0: t0, records: []record{}}
+		w.begin(t0)
+		a.mu.Lock()
+		a.onWrite = append(a.onWrite, rec.written)
+		a.mu.Unlock()
+		ctx := klog.NewContext(context.Background(), klog.Background())
+		client := func(name string) *kubernetes.Clientset {
+			c, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://virtual", QPS: -1, UserAgent: name, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}},
+				&http.Client{Transport: wire{a, name}})
+			if err != nil {
+				panic(err)
+			}
+			return c
+		}
+		// No resync comes within a scenario. None at all has the reflectors of releases before v1.34 wait on a channel
+		// from outside the bubble, whose clock then stands.
+		f := informers.NewSharedInformerFactory(client("informers"), 10000*time.Hour)
+		core := f.Core().V1()
+		var runs []func()
+		p := &pass{drift: *drift, order: *order}
+		must := func(err error) {
+			if err != nil {
+				panic(err)
+			}
+		}
+		if s.controllers["node-lifecycle"] {
+			c, err := nodelifecycle.NewNodeLifecycleController(ctx, f.Coordination().V1().Leases(), orderedPods{core.Pods(), p}, driftingNodes{core.Nodes(), p}, f.Apps().V1().DaemonSets(), client("node-lifecycle"), s.period, s.startup, s.grace, s.rate, s.second, s.large, s.unhealthy)
+			must(err)
+			runs = append(runs, func() { c.Run(ctx) })
+		}
+		if s.controllers["taint-eviction"] {
+			c, err := tainteviction.New(ctx, client("taint-eviction"), core.Pods(), core.Nodes(), "taint-eviction-controller")
+			must(err)
+			runs = append(runs, func() { c.Run(ctx) })
+		}
+		if s.controllers["daemonset"] {
+			c, err := daemon.NewDaemonSetsController(ctx, f.Apps().V1().DaemonSets(), f.Apps().V1().ControllerRevisions(), core.Pods(), core.Nodes(), client("daemonset"), flowcontrol.NewBackOff(time.Second, 15*time.Minute))
+			must(err)
+			runs = append(runs, func() { c.Run(ctx, 2) })
+		}
+		if s.has("Deployment") {
+			c, err := deployment.NewDeploymentController(ctx, f.Apps().V1().Deployments(), f.Apps().V1().ReplicaSets(), core.Pods(), client("deployment"))
+			must(err)
+			r := replicaset.NewReplicaSetController(ctx, f.Apps().V1().ReplicaSets(), core.Pods(), client("replicaset"), replicaset.BurstReplicas)
+			runs = append(runs, func() { c.Run(ctx, 5) }, func() { r.Run(ctx, 5) })
+		}
+		if s.has("ReplicaSet") && !s.has("Deployment") {
+			c := replicaset.NewReplicaSetController(ctx, f.Apps().V1().ReplicaSets(), core.Pods(), client("replicaset"), replicaset.BurstReplicas)
+			runs = append(runs, func() { c.Run(ctx, 5) })
+		}
+		if s.has("ReplicationController") {
+			c := replication.NewReplicationManager(ctx, core.Pods(), core.ReplicationControllers(), client("replication"), replication.BurstReplicas)
+			runs = append(runs, func() { c.Run(ctx, 5) })
+		}
+		if s.has("StatefulSet") {
+			c := statefulset.NewStatefulSetController(ctx, core.Pods(), f.Apps().V1().StatefulSets(), core.PersistentVolumeClaims(), f.Apps().V1().ControllerRevisions(), client("statefulset"))
+			runs = append(runs, func() { c.Run(ctx, 5) })
+		}
+		if s.controllers["pod-gc"] {
+			c := podgc.NewPodGCInternal(ctx, client("pod-gc"), core.Pods(), core.Nodes(), s.terminated, 20*time.Second, *quarant)
+			runs = append(runs, func() { c.Run(ctx) })
+		}
+		f.Start(ctx.Done())
+		f.WaitForCacheSync(ctx.Done())
+		time.Sleep(time.Until(t0))
+		for _, r := range runs {
+			go r()
+		}
+		if *dump != "" {
+			go func() {
+				time.Sleep(time.Until(t0.Add(*dumpAt)))
+				if err := os.WriteFile(*dump, a.everything(), 0o644); err != nil {
+					panic(err)
+				}
+			}()
+		}
+		for _, e := range s.events {
+			if e.at > s.duration {
+				break
+			}
+			time.Sleep(time.Until(t0.Add(e.at)))
+			w.play(e)
+		}
+		time.Sleep(time.Until(t0.Add(s.duration)))
+		a.mu.Lock()
+		b := rec.document(s, a, podNodes, map[string]any{"cpu_seconds": cpu(), "requests": a.requests})
+		if err := os.WriteFile(out, b, 0o644); err != nil {
+			panic(err)
+		}
+	})
+}
+
+// inBubble plays on virtual time and ends the process: what runs there need not be stopped. Real time has a limit.
+func inBubble(f func()) {
 	go func() {
 		time.Sleep(*limit)
 		fmt.Fprintln(os.Stderr, "no end within", *limit)
@@ -317,148 +463,10 @@ func play(s *scenario, out string) {
 		os.Stderr.Write(buf[:runtime.Stack(buf, true)])
 		os.Exit(3)
 	}()
-	cpu := func() float64 {
-		var r syscall.Rusage
-		syscall.Getrusage(syscall.RUSAGE_SELF, &r)
-		return float64(r.Utime.Sec+r.Stime.Sec) + float64(r.Utime.Usec+r.Stime.Usec)/1e6
-	}
 	testing.Main(func(_, _ string) (bool, error) { return true, nil }, []testing.InternalTest{{Name: "scenario", F: func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			t0 := s.start
-			time.Sleep(time.Until(t0.Add(-2 * time.Second)))
-			a := newAPI(*seed, func(r *rand.Rand) time.Duration {
-				return *lagMin + time.Duration(r.Int63n(int64(*lagMax-*lagMin)+1))
-			})
-			a.t0, a.failing, a.reads = t0, s.failing, s.failingReads
-			if *writeMax > 0 {
-				a.slow = func() time.Duration {
-					return (*writeMin + time.Duration(a.rnd.Int63n(int64(*writeMax-*writeMin)+1))) / 2
-				}
-			}
-			if *admission {
-				a.admit = func(p *v1.Pod) { defaultTolerations(p, s.notReadySecs, s.unreachSecs) }
-			}
-			w := newWorld(a, s, *collect)
-			podNodes := map[string]string{}
-			note := func(o metav1.Object) {
-				if p, is := o.(*v1.Pod); is && p.Spec.NodeName != "" {
-					podNodes[key(p.Namespace, p.Name)] = p.Spec.NodeName
-				}
-			}
-			for _, raw := range s.objects {
-				r, o := w.object(raw)
-				if n, is := o.(*v1.Node); is {
-					for i := range n.Status.Conditions {
-						c := &n.Status.Conditions[i]
-						if c.LastHeartbeatTime.IsZero() {
-							c.LastHeartbeatTime = metav1.Time{Time: stamp().Add(-2 * time.Second)} // when it was made
-						}
-						if c.LastTransitionTime.IsZero() {
-							c.LastTransitionTime = stamp()
-						}
-					}
-				}
-				note(o)
-				if _, err := a.create(me, r, o, true); err != nil {
-					panic(err)
-				}
-			}
-			for _, e := range s.events {
-				if e.Apply != nil {
-					_, o := w.object(e.Apply)
-					note(o)
-				}
-			}
-			rec := &recorder{t0: t0, records: []record{}}
-			w.begin(t0)
-			a.mu.Lock()
-			a.onWrite = append(a.onWrite, rec.written)
-			a.mu.Unlock()
-			ctx := klog.NewContext(context.Background(), klog.Background())
-			client := func(name string) *kubernetes.Clientset {
-				c, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://virtual", QPS: -1, UserAgent: name, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}},
-					&http.Client{Transport: wire{a, name}})
-				if err != nil {
-					panic(err)
-				}
-				return c
-			}
-			// No resync comes within a scenario. None at all has the reflectors of releases before v1.34 wait on a channel
-			// from outside the bubble, whose clock then stands.
-			f := informers.NewSharedInformerFactory(client("informers"), 10000*time.Hour)
-			core := f.Core().V1()
-			var runs []func()
-			p := &pass{drift: *drift, order: *order}
-			must := func(err error) {
-				if err != nil {
-					panic(err)
-				}
-			}
-			if s.controllers["node-lifecycle"] {
-				c, err := nodelifecycle.NewNodeLifecycleController(ctx, f.Coordination().V1().Leases(), orderedPods{core.Pods(), p}, driftingNodes{core.Nodes(), p}, f.Apps().V1().DaemonSets(), client("node-lifecycle"), s.period, s.startup, s.grace, s.rate, s.second, s.large, s.unhealthy)
-				must(err)
-				runs = append(runs, func() { c.Run(ctx) })
-			}
-			if s.controllers["taint-eviction"] {
-				c, err := tainteviction.New(ctx, client("taint-eviction"), core.Pods(), core.Nodes(), "taint-eviction-controller")
-				must(err)
-				runs = append(runs, func() { c.Run(ctx) })
-			}
-			if s.controllers["daemonset"] {
-				c, err := daemon.NewDaemonSetsController(ctx, f.Apps().V1().DaemonSets(), f.Apps().V1().ControllerRevisions(), core.Pods(), core.Nodes(), client("daemonset"), flowcontrol.NewBackOff(time.Second, 15*time.Minute))
-				must(err)
-				runs = append(runs, func() { c.Run(ctx, 2) })
-			}
-			if s.has("Deployment") {
-				c, err := deployment.NewDeploymentController(ctx, f.Apps().V1().Deployments(), f.Apps().V1().ReplicaSets(), core.Pods(), client("deployment"))
-				must(err)
-				r := replicaset.NewReplicaSetController(ctx, f.Apps().V1().ReplicaSets(), core.Pods(), client("replicaset"), replicaset.BurstReplicas)
-				runs = append(runs, func() { c.Run(ctx, 5) }, func() { r.Run(ctx, 5) })
-			}
-			if s.has("ReplicaSet") && !s.has("Deployment") {
-				c := replicaset.NewReplicaSetController(ctx, f.Apps().V1().ReplicaSets(), core.Pods(), client("replicaset"), replicaset.BurstReplicas)
-				runs = append(runs, func() { c.Run(ctx, 5) })
-			}
-			if s.has("ReplicationController") {
-				c := replication.NewReplicationManager(ctx, core.Pods(), core.ReplicationControllers(), client("replication"), replication.BurstReplicas)
-				runs = append(runs, func() { c.Run(ctx, 5) })
-			}
-			if s.has("StatefulSet") {
-				c := statefulset.NewStatefulSetController(ctx, core.Pods(), f.Apps().V1().StatefulSets(), core.PersistentVolumeClaims(), f.Apps().V1().ControllerRevisions(), client("statefulset"))
-				runs = append(runs, func() { c.Run(ctx, 5) })
-			}
-			if s.controllers["pod-gc"] {
-				c := podgc.NewPodGCInternal(ctx, client("pod-gc"), core.Pods(), core.Nodes(), s.terminated, 20*time.Second, *quarant)
-				runs = append(runs, func() { c.Run(ctx) })
-			}
-			f.Start(ctx.Done())
-			f.WaitForCacheSync(ctx.Done())
-			time.Sleep(time.Until(t0))
-			for _, r := range runs {
-				go r()
-			}
-			if *dump != "" {
-				go func() {
-					time.Sleep(time.Until(t0.Add(*dumpAt)))
-					if err := os.WriteFile(*dump, a.everything(), 0o644); err != nil {
-						panic(err)
-					}
-				}()
-			}
-			for _, e := range s.events {
-				if e.at > s.duration {
-					break
-				}
-				time.Sleep(time.Until(t0.Add(e.at)))
-				w.play(e)
-			}
-			time.Sleep(time.Until(t0.Add(s.duration)))
-			a.mu.Lock()
-			b := rec.document(s, a, podNodes, map[string]any{"cpu_seconds": cpu(), "requests": a.requests})
-			if err := os.WriteFile(out, b, 0o644); err != nil {
-				panic(err)
-			}
-			os.Exit(0) // the controllers need not be stopped
+			f()
+			os.Exit(0)
 		})
 	}}}, nil, nil) // does not return
 }
@@ -503,6 +511,9 @@ func main() {
 		l.Set(strconv.Itoa(*verbose))
 		klog.SetOutput(os.Stderr)
 		utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // the second one sleeps while it holds a lock
+	}
+	if *statuses {
+		inBubble(func() { playStatuses(flag.Arg(0), flag.Arg(1)) })
 	}
 	play(readScenario(flag.Arg(0)), flag.Arg(1))
 }
