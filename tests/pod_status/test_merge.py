@@ -172,10 +172,11 @@ def test_an_absent_list_equals_an_empty_one() -> None:
     )
 
 
-def test_a_shared_condition_counts_and_a_missing_one_does_not() -> None:
+def test_a_shared_condition_counts_and_a_missing_one_since_1_33() -> None:
     with_ours, without = status(conditions=[READY, OURS]), status(conditions=[READY])
     assert not is_status_equal_by_kubelet(without, with_ours, RULES)
-    assert is_status_equal_by_kubelet(with_ours, without, RULES)
+    assert is_status_equal_by_kubelet(with_ours, without, rules_for(parse_profile("v1.32")))
+    assert not is_status_equal_by_kubelet(with_ours, without, rules_for(parse_profile("v1.33")))
     old = rules_for(parse_profile("v1.25"))
     assert is_status_equal_by_kubelet(without, with_ours, old)
     assert is_status_equal_by_kubelet(with_ours, replace(with_ours), RULES)
