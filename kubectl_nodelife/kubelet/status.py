@@ -111,6 +111,24 @@ def with_condition(
     return (*conditions, condition)
 
 
+def with_conditions_of_others(
+    own: PodStatus, shown: PodStatus, rules: StatusRules, *, shared_are_set: bool = True
+) -> PodStatus:
+    """`own` with the conditions of others as the API server shows them.
+
+    `shared_are_set`: one that the kubelet shares with others is as in `own` where it has it.
+    Follows `generateAPIPodStatus`, which a pod sync calls, and `mergePodStatus`.
+    """
+    owned, shared = owned_types(rules), shared_types(rules)
+    conditions = tuple(c for c in shown.conditions if c.type not in owned)
+    for condition in own.conditions:
+        if condition.type in owned:
+            conditions = (*conditions, condition)
+        elif condition.type in shared and shared_are_set:
+            conditions = with_condition(conditions, condition)
+    return replace(own, conditions=conditions)
+
+
 def _without_conditions(status: PodStatus, rules: StatusRules) -> PodStatus:
     claims = () if rules.claims_never_differ else status.resource_claim_statuses
     return replace(
@@ -204,10 +222,12 @@ def merge_pod_status(
     now_ns -= now_ns % SECOND_NS  # as it is sent; else a time of this very second would be a change
     becomes_terminal = old.phase not in TERMINAL_PHASES and new.phase in TERMINAL_PHASES
     waits = rules.phase_waits_for_containers and could_have_running_containers
-    conditions = _merged_conditions(
-        old, new, rules, disruption_may_be_set=becomes_terminal and not waits, now_ns=now_ns
-    )
-    merged = replace(new, conditions=conditions)
+    ends = becomes_terminal and not waits
+    if ends:
+        # the time set when the status was accepted is stale by now: the containers had to stop
+        # first
+        new = with_last_transition_times(new, old, (DISRUPTION_TARGET,), now_ns)
+    merged = with_conditions_of_others(new, old, rules, shared_are_set=ends)
     if rules.resource_claims:
         merged = replace(merged, resource_claim_statuses=old.resource_claim_statuses)
     if becomes_terminal and waits:
@@ -215,28 +235,6 @@ def merge_pod_status(
     if rules.terminal_not_ready and merged.phase in TERMINAL_PHASES:
         merged = _never_ready(merged, now_ns)
     return merged
-
-
-def _merged_conditions(
-    old: PodStatus,
-    new: PodStatus,
-    rules: StatusRules,
-    *,
-    disruption_may_be_set: bool,
-    now_ns: int,
-) -> tuple[PodCondition, ...]:
-    owned, shared = owned_types(rules), shared_types(rules)
-    conditions = tuple(c for c in old.conditions if c.type not in owned)
-    if disruption_may_be_set:
-        # the time set when the status was accepted is stale by now: the containers had to stop
-        # first
-        new = with_last_transition_times(new, old, (DISRUPTION_TARGET,), now_ns)
-    for condition in new.conditions:
-        if condition.type in owned:
-            conditions = (*conditions, condition)
-        elif condition.type in shared and disruption_may_be_set:
-            conditions = with_condition(conditions, condition)
-    return conditions
 
 
 def _never_ready(status: PodStatus, now_ns: int) -> PodStatus:

@@ -26,6 +26,7 @@ from kubectl_nodelife.kubelet.containers import (
 )
 from kubectl_nodelife.kubelet.machine import MAX_WAITING_REQUESTS
 from kubectl_nodelife.kubelet.reclaim import RUNNING_CONTAINERS, containers_are_stopped
+from kubectl_nodelife.kubelet.status import with_conditions_of_others
 from kubectl_nodelife.sim.api import event_record
 from kubectl_nodelife.sim.events import ContainerEvent, PodTargets, ResourcesEvent
 from kubectl_nodelife.sim.status_manager import StatusManager, StatusManagers
@@ -149,14 +150,13 @@ class ContainerEvents:
         is_terminal: bool = False,
     ) -> None:
         """SetPodStatus, after a pod sync that found these containers in another state. What others
-        wrote to the pod's readiness gates counts (`generateAPIPodStatus`).
+        wrote counts, as to the pod's readiness gates.
         """
         machine = self._managers.of(pod.spec.node_name).machine
-        now_ns, before = self._api.now_ns, machine.statuses[own.uid].status
-        for gate in pod.spec.readiness_gates:
-            written = pod.status.condition(gate.condition_type)
-            if written is not None:
-                before = replace(before, conditions=put_condition(before.conditions, written))
+        synced, now_ns = self._as_shown(pod, own), self._api.now_ns
+        before = with_conditions_of_others(
+            machine.statuses[own.uid].status, synced.status, machine.rules
+        )
         status = generated(
             own.spec,
             stepped(own, before, names, step, now_ns),
@@ -171,7 +171,7 @@ class ContainerEvents:
             note = event_record(pod, "StatusRefused", f"the update is aborted: {why}", warning=True)
             self._api.note(note)
             return
-        made = machine.set_pod_status(self._as_shown(pod, own), status, now_ns)
+        made = machine.set_pod_status(synced, status, now_ns)
         kept = _message_of(machine.statuses[own.uid].status, names[0])
         given, left = len(step.message.encode()), len(kept.encode())
         if left < given:

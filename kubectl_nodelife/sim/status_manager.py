@@ -25,6 +25,7 @@ from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.kube.pod import Pod, PodStatus, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kubelet.conditions import shared_types
 from kubectl_nodelife.kubelet.machine import (
     CALL_WORDS,
     SYNC_PERIOD_NS,
@@ -39,6 +40,7 @@ from kubectl_nodelife.kubelet.machine import (
 from kubectl_nodelife.kubelet.pods import static_pod_of
 from kubectl_nodelife.kubelet.reclaim import HOLDS, ReclaimTerms, containers_are_stopped, what_holds
 from kubectl_nodelife.kubelet.releases import StatusRules
+from kubectl_nodelife.kubelet.status import with_conditions_of_others
 from kubectl_nodelife.sim.api import Api, deletion, event_record
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
@@ -163,7 +165,8 @@ class StatusManagers:
 
     def know(self, pod: Pod) -> Pod:
         """Add the pod to the kubelet's machine; returns the pod as the machine has it, for a mirror
-        its static pod. The cached status is the one before others changed it."""
+        its static pod. The cached status is the one before others changed it, with what the pod's
+        sync has taken over since."""
         manager = self.of(pod.spec.node_name)
         machine = manager.machine
         uid = machine.pods.translate_uid(pod.uid)
@@ -174,7 +177,10 @@ class StatusManagers:
         if is_mirror_pod(pod):
             own = static_pod_of(pod)
             machine.observe(pod)
-        machine.adopt(own, before.status, pod.uid)
+        status = before.status
+        if before is not pod:
+            status = with_conditions_of_others(status, pod.status, machine.rules)
+        machine.adopt(own, status, pod.uid)
         if before is not pod:
             machine.observe(pod)
             manager.news[own.uid] = PodNews(cause=cause)
@@ -313,29 +319,49 @@ class StatusManagers:
                 self.know(pod)
             else:
                 del manager.changed[key]  # it is gone; the watch has yet to return that
+        self._sync_pods(manager, at_ns)
         if self._terms.pods_listed is not False:
             manager.machine.list_pods()
-        asked = self._send(node, manager.machine.sync_batch(at_ns))
+        goes_on = self._send(node, manager.machine.sync_batch(at_ns))
         pending_deletions, manager.pending_deletions = manager.pending_deletions, []
         for pod in pending_deletions:
             self._gone(pod)
         for pod in manager.machine.pods:
             self.record_holds(manager, pod)
-        if asked or manager.pending_deletions:  # else the next one finds as little
+        if goes_on or manager.pending_deletions:  # else the next one finds as little
             self.wake(node)
 
+    def _sync_pods(self, manager: StatusManager, at_ns: int) -> None:
+        """The pods' own syncs take over what others wrote, which is a change where the kubelet
+        shares the condition and has none yet. A sync comes at once with a deletion, else within a
+        minute and a half; here it has come before the batch.
+        """
+        machine = manager.machine
+        shared = shared_types(machine.rules)
+        for uid in manager.news:
+            pod, cached = machine.pods.by_uid(uid), machine.statuses.get(uid)
+            if pod is None or cached is None:
+                continue
+            own = cached.status
+            if any(c.type in shared and not own.condition(c.type) for c in pod.status.conditions):
+                status = with_conditions_of_others(own, pod.status, machine.rules)
+                machine.set_pod_status(pod, status, at_ns)
+
     def _send(self, node: str, calls: Calls) -> bool:
-        """True if there was a call, or one waits for its token: then the rest is sent later, as a
-        batch finds it."""
+        """True if a call wrote or failed, or one waits for its token: then the rest is sent later,
+        as a batch finds it. What a batch has only read, the next one reads as well: upstream's goes
+        on every 10 s, without consequence, where an end of DisruptionTarget is not the kubelet's.
+        """
         manager = self.of(node)
         answer: Answer | None = None
+        consequence = False
         if manager.goes_on_ns > self.api.now_ns:
             return True
         while True:
             try:
                 call = next(calls) if answer is None else calls.send(answer)
             except StopIteration:
-                return answer is not None
+                return consequence
             if type(call) is GetPodCall:
                 at_ns = self.kubelets.clients.next_token(node, self.api.now_ns)
                 if at_ns > self.api.now_ns:
@@ -344,6 +370,7 @@ class StatusManagers:
                     return True
             self.kubelets.clients.request(node, self.api.now_ns)
             answer = self._answer(manager, call) if self.kubelets.alive(node) else CallRefused()
+            consequence |= type(call) is not GetPodCall or type(answer) is CallRefused
 
     def _go_on(self, node: str, at_ns: int) -> None:
         """The client has a token: what waits is sent."""

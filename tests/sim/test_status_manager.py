@@ -334,11 +334,9 @@ def test_events_of_containers_need_the_status_managers() -> None:
         )
 
 
-def test_sync_pod_drops_what_it_believed_of_a_pod_that_was_made_anew(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A kubelet that is cut off does not hear that its pod went: its next batch gets the pod, finds
-    another uid under the name, and sends nothing."""
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of all calls of kubelets that the API server answers."""
     calls: list[str] = []
     answer = StatusManagers._answer
 
@@ -347,6 +345,12 @@ def test_sync_pod_drops_what_it_believed_of_a_pod_that_was_made_anew(
         return answer(self, manager, call)
 
     monkeypatch.setattr(StatusManagers, "_answer", listening)
+    return calls
+
+
+def test_sync_pod_drops_what_it_believed_of_a_pod_that_was_made_anew(calls: list[str]) -> None:
+    """A kubelet that is cut off does not hear that its pod went: its next batch gets the pod, finds
+    another uid under the name, and sends nothing."""
     anew = web()
     anew["metadata"]["uid"] = "another"
     done = story(
@@ -365,3 +369,44 @@ def test_sync_pod_drops_what_it_believed_of_a_pod_that_was_made_anew(
     assert found(done, "DeletePod", controller="pod-gc", name="web")
     assert calls == ["GetPodCall"]
     assert not found(done, "SetPodCondition", controller="pod-status")
+
+
+def disrupted(at: str, status: str) -> Json:
+    """Another client's write of a condition that the kubelet shares with others."""
+    condition = {"type": "DisruptionTarget", "status": status, "reason": "EvictionByEvictionAPI"}
+    conditions = [condition, *web()["status"]["conditions"]]  # in the order of a merge
+    return {"at": at, "apply": {**MARK["apply"], "status": {"conditions": conditions}}}
+
+
+@pytest.mark.parametrize(
+    "events, reads",
+    [
+        ([disrupted("12s", "True")], 0),  # the pod's sync came with what the cache begins with
+        ([container("11s", started=False), disrupted("12s", "True")], 2),
+        ([container("11s", started=False), disrupted("12s", "True"), disrupted("30s", "False")], 3),
+    ],
+    ids=["first-seen", "cached", "ended-by-another"],
+)
+@pytest.mark.parametrize("profile", ["v1.32", "v1.33"])
+def test_a_shared_condition_is_taken_over_by_the_pods_sync(
+    events: list[Json], reads: int, profile: str, calls: list[str]
+) -> None:
+    """`generateAPIPodStatus` copies it, so that the batch, which since 1.33 counts one that only
+    the API server shows, does not read the pod every 10 s for ever, as it does where the cache has
+    another: what no batch after it changes is played once.
+    """
+    last(*events, profile=profile)
+    assert calls.count("GetPodCall") == reads
+
+
+def test_a_shared_condition_of_the_cache_is_sent_with_the_end() -> None:
+    """`generateAPIPodStatus` keeps the cached one, `mergePodStatus` sends it with a terminal phase,
+    though another client has ended it in the meantime.
+    """
+    never = web()
+    never["spec"]["restartPolicy"] = "Never"
+    events = [container("11s", started=False), disrupted("12s", "True"), disrupted("30s", "False")]
+    ended = last(*events, container("50s", state="terminated"), subject=never)
+    assert ended is not None and ended.status.phase == "Succeeded"
+    shown = ended.status.condition("DisruptionTarget")
+    assert shown is not None and shown.status == "True"
