@@ -204,6 +204,13 @@ KUBELET: Final[dict[str, Note]] = {
         PODS, "a container's rule may restart all containers of its pod"
     ),
     "resource_claims": Note(PODS, "status.resourceClaimStatuses survives the kubelet's patches"),
+    "claims_never_differ": Note(
+        PODS, "another status.resourceClaimStatuses makes the kubelet read the pod no more"
+    ),
+    "lost_condition_differs": Note(
+        PODS,
+        "the kubelet takes away a condition of its own that another client added to a pod",
+    ),
     "ready_to_start_says_why": Note(
         PODS, "PodReadyToStartContainers that is False says why: reason PodSandboxNotReady"
     ),

@@ -14,6 +14,7 @@ from tests.upstream.marks import (
     EVICTION_REQUESTS,
     FEATURES,
     GENERATE,
+    KUBELET_PODS,
     LIFECYCLE,
     PODGC,
     REPLICA_SETS,
@@ -462,6 +463,21 @@ KUBELETS: Final = (
     Dated((rule("restart_rules"),), ("a container's own restart rules",)),
     Dated((rule("restart_all_containers"),), ("restart of all containers",)),
     Dated((rule("ephemeral_counted"),), ("ephemeral containers share it",)),
+    Dated(
+        (rule("lost_condition_differs"),),
+        ("equality: an owned or shared condition that only one of both has is a difference",),
+    ),
+    Dated(
+        (rule("claims_never_differ"),),
+        ("equality: claims of resources make no difference",),
+    ),
+    Dated(
+        (Mark("", KUBELET_PODS, r"cType := v1\.DisruptionTarget", gate="PodDisruptionConditions"),),
+        (
+            "a pod sync takes over the conditions of others, and keeps the DisruptionTarget that"
+            " the kubelet has",
+        ),
+    ),
     Dated(
         (rule("request_per_change"),),
         (

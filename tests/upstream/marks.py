@@ -181,5 +181,7 @@ MARKS: dict[str, tuple[Mark, ...]] = {
         Mark("volume_health_in_seconds", STATUS, r"normalizeTimeStamp\(&status\.VolumeHealth"),
         Mark("fifty_requests", KUBELET_DEFAULTS, r"KubeAPIQPS = \S+\(50\)"),
         Mark("resource_claims", STATUS, r"ResourceClaimStatuses = old"),
+        Mark("claims_never_differ", STATUS, r"oldCopy\.ResourceClaimStatuses = status"),
+        Mark("lost_condition_differs", STATUS, r"len\(newConditions\) != len\(oldConditions\)"),
     ),
 }
