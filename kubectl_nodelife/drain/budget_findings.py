@@ -22,9 +22,25 @@ from kubectl_nodelife.workloads.budgets import (
     ALWAYS_ALLOW,
     EvictionRefused,
     Expectation,
+    desired_pods,
+    disruptions_allowed,
     rule_of,
     sync_failure,
 )
+
+BUILT_IN_OWNERS: Final = frozenset(
+    {
+        "<none>",
+        "DaemonSet",
+        "Deployment",
+        "Job",
+        "Node",
+        "ReplicaSet",
+        "ReplicationController",
+        "StatefulSet",
+    }
+)
+"""What the first word of an owner's name is, where Kubernetes' own controllers count its pods."""
 
 # What a budget is, worst first.
 NEVER: Final = "never"
@@ -102,6 +118,7 @@ def findings(
         )
     yield from _never(view, expectation)
     yield from _rounding(budget, expectation)
+    yield from _scale(budget, pods, view)
     yield from _members(pods, view, expectation)
     yield from _floor(view, expectation, floors)
     yield from _operator(pods, view)
@@ -195,6 +212,33 @@ def _rounding(
                 f"{spec.min_available} of {expected} is {exact:g}, rounded up to all of them",
                 "use maxUnavailable: 1 instead",
             )
+
+
+def _scale(
+    budget: PodDisruptionBudget, pods: list[Pod], view: BudgetView
+) -> Iterable[BudgetFinding]:
+    """A rule of shares is measured by the scale of the pods' owners (`getExpectedScale`), which for
+    a custom resource need not be the number of its pods. What a built-in controller has too many or
+    too few of, it soon has not.
+    """
+    custom = [owner for owner in view.owners if owner.partition("/")[0] not in BUILT_IN_OWNERS]
+    here = sum(
+        pod.metadata.deletion_timestamp is None and pod.status.phase not in TERMINAL_PHASES
+        for pod in pods
+    )
+    if not custom or view.state not in (OK, BLOCKING, NEVER) or here == view.expected:
+        return
+    wanted = desired_pods(budget.spec, here, here).desired
+    meant = disruptions_allowed(view.healthy, wanted, here)
+    if view.allowed == meant:
+        return
+    more = view.allowed > meant
+    yield BudgetFinding(
+        f"it guards {here} pods, and the scale of their owner {custom[0]} says {view.expected}: it"
+        f" lets {view.allowed} go at once, {'not' if more else 'and would let'} {meant}"
+        f"{'' if more else ' by the number of its pods'}",
+        f"use an integer minAvailable, {wanted} for so many pods",
+    )
 
 
 def _floor(

@@ -46,7 +46,7 @@ from kubectl_nodelife.kube.workload import (
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import MIDDLE
 from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
-from kubectl_nodelife.workloads.budgets import desired_pods
+from kubectl_nodelife.workloads.budgets import EvictionRefused, decide_eviction, desired_pods
 from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, REMOVED_BY_THE_CLUSTER
 from kubectl_nodelife.workloads.owners import (
     Scaled,
@@ -127,6 +127,37 @@ def _mend(stuck: StuckPod) -> Iterator[RemedyCandidate]:
         names = first_names([f"{pod.name} ({_trouble(pod)})" for pod in unready[:missing]], 3)
         text = f"mend {names}, so that {missing} more of the budget's pods are Ready"
         yield RemedyCandidate(text, "none", tuple(_made_ready(pod) for pod in unready[:missing]))
+
+
+def _let_go(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    """Pods of the budget that are not Ready and may be evicted already are made anew: as many as
+    are missing. By hand, or by draining the one node that they are on first.
+    """
+    budget, now_ns = stuck.budgets()[0], stuck.snapshot.now_ns
+    missing = budget.status.desired_healthy + 1 - budget.status.current_healthy
+    unready = [pod for pod in members_of(stuck.snapshot, budget) if not pod.ready()]
+    going = [pod for pod in unready if pod.spec.node_name and controller_of(pod.metadata)]
+    going = [
+        pod
+        for pod in going
+        if not isinstance(decide_eviction(pod, [budget], now_ns, dry_run=True), EvictionRefused)
+    ][: max(0, missing)]
+    if not going or len(going) < missing:
+        return
+    names = " ".join(shlex.quote(pod.name) for pod in going)
+    many, nodes = len(going) > 1, {pod.spec.node_name for pod in going}
+    text = f"kubectl delete pod {names} -n {shlex.quote(budget.namespace)}"
+    text += f", whose eviction{'s are' if many else ' is'} allowed already"
+    if len(nodes) == 1 and not nodes & {stuck.plan.node}:
+        text += f", or drain {min(nodes)} first"
+    risk = f"what keeps {'them' if many else 'it'} from being Ready may keep the next one, too"
+    marked = [(pod, delete_pod(pod, now_ns, None)) for pod in going]
+    yield RemedyCandidate(
+        text,
+        risk,
+        tuple(after for _, after in marked if after is not None),
+        tuple(pod for pod, after in marked if after is None),
+    )
 
 
 def _trouble(pod: Pod) -> str:
@@ -347,7 +378,7 @@ def _delete_pod(stuck: StuckPod) -> Iterator[RemedyCandidate]:
 
 Propose = Callable[[StuckPod], Iterable[RemedyCandidate]]
 _OF_GATE: Final[dict[str, tuple[Propose, ...]]] = {
-    "pdb": (_uncordon, _mend, _scale, _allow_one),
+    "pdb": (_uncordon, _let_go, _mend, _scale, _allow_one),
     "unready-under-pdb": (_always_allow, _mend),
     "two-pdbs": (_delete_budget,),
     "pdb-sync-failed": (_count_pods,),

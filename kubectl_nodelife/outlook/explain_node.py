@@ -448,9 +448,12 @@ def _fates(by_time: dict[EvictionForecast, list[Pod]]) -> Iterator[str]:
 
     for forecast in sorted(by_time, key=place):
         pods, seconds = by_time[forecast], forecast.after_seconds
-        when = "Never" if seconds is None else f"In {human_duration(seconds * SECOND_NS)}"
-        when = "Now" if seconds == 0 else when
-        yield f"{when}, {len(pods)}: {_names(pods)}: {forecast.because}."
+        many = counted(len(pods), "pod")
+        loses = f"In {human_duration((seconds or 0) * SECOND_NS)} it loses {many}"
+        if not seconds:
+            stay = f"{many} {'stays' if len(pods) == 1 else 'stay'}"
+            loses = stay if seconds is None else f"It loses {many} at once"
+        yield f"{loses}: {_names(pods)}: {forecast.because}."
 
 
 def _notes(of_node: NodeOutlook, taint: Taint) -> Iterator[str]:

@@ -60,16 +60,18 @@ def who_section(
     sources = ReplaySources(None, events, (node,), list(pods))
     found = timeline(sources, ReplayFilter(0, now_ns + _SOON_NS, node.name, quiet=True))
     lines = [line for line in found if line.kind == "Node"]
+    deletion = list(_deletion(lines, now_ns))
     sentences = [
         *_cordon(node, lines, now_ns),
         *_taints(node, lines, now_ns),
         *_drains(node, lines, now_ns),
         *_conditions(node, lines, now_ns),
-        *_deletion(lines, now_ns),
+        *deletion,
         *_upgrade(node),
         *_conflict(node, lines),
     ]
-    return ExplainedQuestion(WHO, sentences or ["It is neither cordoned nor tainted."])
+    sentences = sentences or ["It is neither cordoned nor tainted."]
+    return ExplainedQuestion(WHO, sentences, answer=" ".join(deletion))
 
 
 def _cordon(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:

@@ -62,7 +62,14 @@ def _headline(survey: BudgetSurvey) -> str:
     many = counted(len(survey.budgets), "budget")
     nodes = [node for pool in survey.pools for node in pool.undrainable]
     if not nodes:
-        return f"None of {many} keeps a node from being drained now."
+        odd = [
+            f" But of {view.namespace}/{view.name}: {finding.what}."
+            for view in survey.budgets
+            for finding in view.findings
+            if view.state == "ok" and finding.remedy
+        ]
+        also = odd[0] if odd else ""
+        return f"None of {many} keeps a node from being drained now.{also}"
     keep = "keeps" if len(holding) == 1 else "keep"
     first = holding[0]
     return (

@@ -129,13 +129,19 @@ def _row(item: dict[str, Any], begin: int) -> list[object]:
         _outcome(item),
         _clock(item.get("settledTime", ""))[begin:],
         item["controller"],
-        item["action"],
+        _action(item),
         _object(item),
         ",".join(_detail(item["action"], item["detail"])),
         item["reason"],
         item["id"],
         item["cause"],
     ]
+
+
+def _action(item: dict[str, Any]) -> str:
+    """The action, and of an Event how often it came."""
+    count = item.get("count") or 1
+    return f"{item['action']} (x{count})" if count > 1 else str(item["action"])
 
 
 def _alike(items: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:

@@ -276,7 +276,7 @@ def _in_first_line(explanation: Explanation) -> int:
 
 
 def _answer(explanation: Explanation) -> Iterable[str]:
-    """The first words about the object, and what its first sum comes to."""
+    """The first words about the object, who is at it, and what its first sum comes to."""
     sentences = [s for section in explanation.sections[:1] for s in section.sentences]
     name = f"{explanation.namespace}/{explanation.name}".removeprefix("/")
     words = printable(" ".join(sentences[: _in_first_line(explanation)]))
@@ -291,7 +291,8 @@ def _answer(explanation: Explanation) -> Iterable[str]:
     for section in explanation.sections:
         if section.answer:
             yield printable(section.answer)
-            return
+            if not section.question.startswith("Who "):
+                return
         if section.terms:
             low, high = total(section.terms)
             if low is None:

@@ -18,7 +18,12 @@ from kubectl_nodelife.outlook.what_if.document import (
     ZoneFuture,
 )
 from kubectl_nodelife.outlook.what_if.ranking import RankedTarget, WhatIfRanking
-from kubectl_nodelife.outlook.what_if.sentences import down_words, gained, gained_at
+from kubectl_nodelife.outlook.what_if.sentences import (
+    back_each_time,
+    down_words,
+    gained,
+    gained_at,
+)
 from kubectl_nodelife.outlook.what_if.write_spans import WriteSpans
 from kubectl_nodelife.report.ages import human_duration
 from kubectl_nodelife.report.formats import Block
@@ -182,6 +187,8 @@ def _targets(names: Sequence[str]) -> str:
 def _workload_row(workload: WorkloadFuture) -> list[object]:
     down = down_words(workload) if workload.outage == FULL else "-"
     back = "-" if workload.first_seconds is None else _back(workload.back_seconds)
+    if workload.back_seconds is None:
+        back = back_each_time(workload) or back
     outage = workload.outage
     if outage not in _TONES and (more := gained(workload)):
         outage, back = f"gains {more}", _span(gained_at(workload))

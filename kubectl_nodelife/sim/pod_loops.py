@@ -8,7 +8,6 @@ with the seconds tolerated between two. Such a loop ends when the node's taint g
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
 from statistics import median
 from typing import Final
 
@@ -16,6 +15,7 @@ import msgspec
 
 from kubectl_nodelife.kube.times import MILLISECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE
+from kubectl_nodelife.sim.api import CLUSTER
 from kubectl_nodelife.sim.timeline import Record
 
 _LEAST: Final = 3
@@ -31,9 +31,9 @@ Place = tuple[str, str, str, str]
 class PodLoop(msgspec.Struct, frozen=True, rename="camel"):
     """Pods of one owner on one node. Seconds count from the start of the play.
 
-    `pods`: made and deleted again; `every_seconds`: the median between two deletions. `because`:
-    why the last one was deleted; `ended_by`: what ended the loop, "" where it went on or where
-    nothing shows that.
+    `pods`: made and deleted again; `at_once`: so many of them in one round; `every_seconds`: the
+    median from one round to the next. `because`: why the last one was deleted; `ended_by`: what
+    ended the loop, "" where it went on or where nothing shows that.
     """
 
     kind: str
@@ -47,6 +47,7 @@ class PodLoop(msgspec.Struct, frozen=True, rename="camel"):
     made_by: str
     because: str
     ended_by: str = ""
+    at_once: int = 1
 
     @property
     def sentence(self) -> str:
@@ -54,10 +55,12 @@ class PodLoop(msgspec.Struct, frozen=True, rename="camel"):
         spans = (self.from_seconds, self.until_seconds, self.every_seconds)
         since, until, every = map(_words, spans)
         owner = "/".join(filter(None, (self.kind.lower(), self.namespace, self.name)))
+        made = "made anew" if self.made_by == CLUSTER else f"made by {self.made_by}"
+        many = "one" if self.at_once == 1 else self.at_once
         ended = f"; ended by {self.ended_by}" if self.ended_by else ""
         return (
-            f"{owner} goes in a circle on {self.node}: {self.pods} pods made by {self.made_by} and"
-            f" deleted by {_TAINT_EVICTION}, from {since} to {until}, one each {every}:"
+            f"{owner} goes in a circle on {self.node}: {self.pods} pods {made} and"
+            f" deleted by {_TAINT_EVICTION}, from {since} to {until}, {many} each {every}:"
             f" {self.because}{ended}"
         )
 
@@ -100,16 +103,36 @@ def pod_loops(
     ]
 
 
-def _gaps(rounds: Sequence[_Round]) -> list[float]:
-    return [after.at - before.at for (_, before), (_, after) in pairwise(rounds)]
+def _at_once(rounds: Sequence[_Round]) -> int:
+    """How many of the pods are usually there once new ones are made, where they go together and
+    not one after the other.
+    """
+    steps = sorted(step for made, deleted in rounds for step in ((made.at, 1), (deleted.at, -1)))
+    there, after_making = 0, dict[float, int]()
+    for at_s, step in steps:
+        there += step
+        if step > 0:
+            after_making[at_s] = there
+    there = max(1, round(median(after_making.values())))
+    usual_s = median(_gaps(rounds, there) or [0.0])
+    together = sum(gap < usual_s / (2 * there) for gap in _gaps(rounds, 1))
+    return there if 2 * there * together > (there - 1) * len(rounds) else 1
+
+
+def _gaps(rounds: Sequence[_Round], at_once: int) -> list[float]:
+    """From each deletion to that of the pod that came in place of it."""
+    return [
+        after.at - before.at
+        for (_, before), (_, after) in zip(rounds, rounds[at_once:], strict=False)
+    ]
 
 
 def _runs(rounds: Sequence[_Round]) -> Iterator[Sequence[_Round]]:
     """The rounds, cut where the next one is far later than is usual among them."""
-    gaps = _gaps(rounds)
-    longest = max(_PAUSES * median(gaps), 1.0)
+    usual = _gaps(rounds, _at_once(rounds)) or [0.0]
+    longest = max(_PAUSES * median(usual), 1.0)
     begin = 0
-    for index, gap in enumerate(gaps, 1):
+    for index, gap in enumerate(_gaps(rounds, 1), 1):
         if gap > longest:
             yield rounds[begin:index]
             begin = index
@@ -119,7 +142,8 @@ def _runs(rounds: Sequence[_Round]) -> Iterator[Sequence[_Round]]:
 def _pod_loop(place: Place, rounds: Sequence[_Round], untainted: Iterable[Record]) -> PodLoop:
     kind, namespace, name, node = place
     (first, _), (made, last) = rounds[0], rounds[-1]
-    every_s = round(median(_gaps(rounds)), 3)
+    at_once = _at_once(rounds)
+    every_s = round(median(_gaps(rounds, at_once) or _gaps(rounds, 1)), 3)
     ends = (r for r in untainted if 0 <= r.at - made.at <= last.at - made.at + _PAUSES * every_s)
     end = next(ends, None)
     return PodLoop(
@@ -132,8 +156,9 @@ def _pod_loop(place: Place, rounds: Sequence[_Round], untainted: Iterable[Record
         until_seconds=last.at,
         every_seconds=every_s,
         made_by=first.controller,
-        because=last.reason,
+        because=last.reason.partition(", counted from ")[0],
         ended_by=_end_words(end) if end is not None else "",
+        at_once=at_once,
     )
 
 

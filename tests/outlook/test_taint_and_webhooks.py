@@ -39,10 +39,10 @@ def test_a_taint_says_who_goes_now_who_later_who_never_and_that_budgets_are_igno
 ) -> None:
     sentences = told(ask, "--taint", "maintenance=now:NoExecute")
     assert sentences[:3] == [
-        "Now, 1: default/now: it does not tolerate maintenance=now:NoExecute.",
-        "In 2m, 1: default/later: it tolerates that for 120s (toleration maintenance Exists, "
-        "every effect, tolerationSeconds 120).",
-        "Never, 1: default/never: it tolerates that for ever (toleration maintenance Exists, "
+        "It loses 1 pod at once: default/now: it does not tolerate maintenance=now:NoExecute.",
+        "In 2m it loses 1 pod: default/later: it tolerates that for 120s (toleration maintenance "
+        "Exists, every effect, tolerationSeconds 120).",
+        "1 pod stays: default/never: it tolerates that for ever (toleration maintenance Exists, "
         "every effect).",
     ]
     assert any(s.startswith("Budgets are ignored") for s in sentences)

@@ -60,6 +60,25 @@ def test_simulate_says_who_how_often_and_until_when(report: Report) -> None:
     assert "ended by node-lifecycle, which removes node.kubernetes.io/not-ready:NoExecute" in said
 
 
+def test_a_circle_with_a_pause_is_said_too(capsys: Capture) -> None:
+    """Pods that tolerate a taint for ten seconds, on the only node there is (kubernetes#117520):
+    each time the next ones are Ready two seconds after they were bound."""
+    short = Report("node-04-short-toleration-loop", capsys)
+    words = ("what-if", "taint", "node", "solo", "hello:NoExecute")
+    told = short.ask(*words, "-o", "json", dump="before.json").document
+    (workload,) = told["workloads"]
+    assert workload["evicted"] == 720 and workload["outage"] == "full"
+    assert 720 < workload["atZeroSeconds"] < 750
+    (loop,) = told["repeats"]
+    assert (loop["atOnce"], loop["everySeconds"]) == (2, 10.0)
+    shown = short.ask(*words, dump="before.json").out
+    assert "nginx-6b is down, 12m in all, 360 times" in shown and "2s each" in shown
+    assert "to the end" not in shown.splitlines()[0] and "never" not in shown
+    circle = "replicaset/default/nginx-6b goes in a circle on solo: 20 pods made anew and deleted"
+    assert f"{circle} by taint-eviction" in short.simulate("loop.yaml").out
+    assert "from 15s to 1m55s, 2 each 10s: the 10 s for which" in short.simulate("loop.yaml").out
+
+
 def cluster(folder: Path, tainted: bool, surge: bool = True) -> str:
     """A dump of the cluster, perhaps with the taint of the loop."""
     objects = yaml.safe_load((HERE / "loop.yaml").read_text())["spec"]["objects"]

@@ -68,8 +68,11 @@ def test_an_attempt_that_failed_is_not_confirmed(capsys: Capture) -> None:
     told = report.ask("changes", "--since", "10m", "-o", "json", dump="dump.json").document
     found = {c["action"]: (c["outcome"], c.get("count")) for c in told["items"]}
     assert found["DeletingNode"] == ("failed", 9) == found["DeletingNodeFailed"]
-    told = report.ask("explain", "node", "cp-24q92", dump="dump.json")
-    assert "wants to delete it" in told.out and 'nodes "cp-24q92" is forbidden' in told.out
+    assert "DeletingNode (x9)" in report.ask("changes", "--since", "10m", dump="dump.json").out
+    said = first_lines(report.ask("explain", "node", "cp-24q92", dump="dump.json"))
+    assert "wants to delete it" in said and "it does not exist in the cloud provider" in said
+    assert "That fails (9 times), and the Node stays" in said
+    assert 'nodes "cp-24q92" is forbidden' in said and "dns-5c-a is deleted in 119s" in said
 
 
 def test_pods_that_their_kubelet_ended_are_there(capsys: Capture) -> None:

@@ -97,4 +97,6 @@ def test_pods_that_go_in_ten_seconds_are_said_to(capsys: Capture) -> None:
     said = first_lines(report.ask("explain", "node", "solo", dump="after.json"))
     assert "is deleted in 10s; 2 in all" in said and "Never" not in said
     told = report.ask("explain", "node", "solo", "--taint", "hello:NoExecute", dump="before.json")
-    assert first_lines(told).startswith("Node solo with hello:NoExecute: in 10s, 2:")
+    assert first_lines(told).startswith(
+        "Node solo with hello:NoExecute: in 10s it loses 2 pods: default/nginx-6b-a,"
+    )

@@ -90,3 +90,34 @@ def test_nodes_behind_a_blocked_one_are_judged_by_themselves(capsys: Capture) ->
         assert f"kubectl never comes to {pod['node']}: draining w1 does not end" in pod["reason"]
         assert "by itself never (pdb): budget" in pod["reason"]
         assert pod["unblock"] is not None
+
+
+@pytest.mark.parametrize("dump", ["hours-later.json", "always-allow.json"])
+def test_an_unready_pod_that_may_go_is_made_anew(capsys: Capture, dump: str) -> None:
+    """Recorded: the healthy one's node is refused for 20 s, the other one's is done in 1.3 s."""
+    report = Report("drain-21-one-unready-replica", capsys)
+    plan = report.ask("drain-plan", "a3", "-o", "json", dump=dump, now=False).document
+    (stuck,) = [pod for wave in plan["waves"] for pod in wave["pods"]]
+    assert (stuck["verdict"], stuck["gate"]) == ("never", "pdb")
+    delete = "kubectl delete pod dns-5d5c456555-8cdz4 -n default, whose eviction is allowed already"
+    assert stuck["unblock"]["change"] == f"{delete}, or drain a1 first"
+    plan = report.ask("drain-plan", "a1", "-o", "json", dump=dump, now=False).document
+    assert plan["verdict"] == "ready"
+    (budget,) = report.ask("budgets", "-A", "-o", "json", dump=dump, now=False).document["items"]
+    assert budget["undrainable"] == ["a3"]
+    said = report.ask("budgets", "-A", dump=dump, now=False).out
+    assert "kubectl delete pod dns-5d5c456555-8cdz4 -n default" in said
+    assert "AlwaysAllow" not in said
+
+
+def test_a_budget_is_measured_by_the_scale_of_a_custom_resource(capsys: Capture) -> None:
+    """Recorded: of six pods, whose owner's scale says three, four are evicted at once."""
+    report = Report("drain-15-custom-resource-scale", capsys)
+    odd = "it guards 6 pods, and the scale of their owner CacheCluster/cache says 3: it lets 4 go"
+    said = report.ask("budgets", "-A", dump="cluster.json", now=False).out
+    assert f"{odd} at once, not 1" in said.splitlines()[0]
+    assert "use an integer minAvailable, 5 for so many pods" in said
+    assert odd[3:] in report.ask("explain", "budget", "cache", dump="cluster.json", now=False).out
+    plan = report.ask("drain-plan", "a1", "-o", "json", dump="cluster.json", now=False).document
+    pods = [pod for wave in plan["waves"] for pod in wave["pods"]]
+    assert len(pods) == 4 and all(pod["tries"] == 1 for pod in pods)

@@ -25,6 +25,8 @@ from kubectl_nodelife.outlook.what_if.document import (
 DRAINED: Final = "drained"
 _NAMED: Final = 3
 _SAME_S: Final = 5.0
+_CIRCLE: Final = 3
+"""So often a workload is down anew before it is said when it is back each time."""
 
 
 def act_words(act: Act) -> str:
@@ -148,6 +150,14 @@ def down_words(workload: WorkloadFuture) -> str:
     times = len(zero_spans(workload))
     span = _human(workload.at_zero_seconds)
     return f"{span} in all, {times} times" if times > 1 else span
+
+
+def back_each_time(workload: WorkloadFuture) -> str:
+    """After how long a pod of it serves again, where that begins anew and anew; "" elsewhere."""
+    spans = zero_spans(workload)
+    if len(spans) < _CIRCLE or workload.outage != FULL:
+        return ""
+    return f"{_human(max(end - begin for begin, end in spans if end is not None))} each"
 
 
 def _otherwise(down: Sequence[WorkloadFuture], without: str, sets: bool) -> str:
