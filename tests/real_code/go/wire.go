@@ -72,6 +72,9 @@ func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		time.Sleep(before)
 		defer time.Sleep(after)
 	}
+	if r.Method == "GET" && t.resource == "leases" && t.name != "" {
+		time.Sleep(w.a.readTakes(t.name))
+	}
 	w.a.mu.Lock()
 	w.a.requests[w.agent+" "+r.Method+" "+t.resource+" "+t.sub]++
 	var hit *failing
@@ -90,6 +93,20 @@ func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return w.refuse(r, hit)
+}
+
+// readTakes is how long the read of a Lease takes: so long that node-lifecycle's eight workers read at once, and too short to
+// count; those that begin together end in the order of their names.
+func (a *api) readTakes(name string) time.Duration {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	takes := time.Microsecond
+	for _, e := range a.stores["leases"] {
+		if e.obj.GetName() < name {
+			takes++
+		}
+	}
+	return takes
 }
 
 func (w wire) serve(r *http.Request, t target, q url.Values, body []byte) (*http.Response, error) {
