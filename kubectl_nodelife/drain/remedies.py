@@ -152,12 +152,9 @@ def _let_go(stuck: StuckPod) -> Iterator[RemedyCandidate]:
         text += f", or drain {min(nodes)} first"
     risk = f"what keeps {'them' if many else 'it'} from being Ready may keep the next one, too"
     marked = [(pod, delete_pod(pod, now_ns, None)) for pod in going]
-    yield RemedyCandidate(
-        text,
-        risk,
-        tuple(after for _, after in marked if after is not None),
-        tuple(pod for pod, after in marked if after is None),
-    )
+    terminating = tuple(after for _, after in marked if after is not None)
+    gone = tuple(pod for pod, after in marked if after is None)
+    yield RemedyCandidate(text, risk, terminating, gone)
 
 
 def _trouble(pod: Pod) -> str:
