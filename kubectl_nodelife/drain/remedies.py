@@ -2,9 +2,7 @@
 
 The candidates come first, the cheapest one first. `add_remedies` applies each to a copy of the
 cluster and plays the drain of the pod's node on that: a pod gets the cheapest change that lets it
-go, or a sentence that says that there is none. Where a
-workload gets a few pods more, so that its budget can spare one, the topmost owner is named, since
-what a Deployment owns is set back by it, and where an autoscaler has the last word, the autoscaler.
+go, or a sentence that says that there is none.
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.drain.actors import new_pod
 from kubectl_nodelife.drain.budget_findings import operator_of
 from kubectl_nodelife.drain.options import CORDON_FIRST, WaveOptions
 from kubectl_nodelife.drain.play import Play, play_kubectl
 from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
+from kubectl_nodelife.drain.scaling_up import more_for, scaled_up
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.waves import play_waves
@@ -31,45 +29,30 @@ from kubectl_nodelife.kube.admission import (
     ValidatingWebhookConfiguration,
 )
 from kubectl_nodelife.kube.deletion import delete_pod
-from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
+from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
 from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.service import Service, selects
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_OUT_OF_SERVICE
 from kubectl_nodelife.kube.workload import (
-    HorizontalPodAutoscaler,
     PodDisruptionBudget,
     PodDisruptionBudgetStatus,
 )
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import MIDDLE
 from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
-from kubectl_nodelife.workloads.budgets import EvictionRefused, decide_eviction, desired_pods
+from kubectl_nodelife.workloads.admission import Admission
+from kubectl_nodelife.workloads.budgets import EvictionRefused, decide_eviction
 from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, REMOVED_BY_THE_CLUSTER
-from kubectl_nodelife.workloads.owners import (
-    Scaled,
-    SyncFailure,
-    api_group,
-    owner_chain,
-    replicas_of,
-)
+from kubectl_nodelife.workloads.owners import owner_chain
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST_TRIED: Final = 5
 """Of alike candidates: nodes to uncordon, budgets to delete, webhooks to mend."""
-
-MOST_MORE: Final = 3
-"""More pods than that are no cheap change."""
-
-_SCALABLE: Final = {
-    ("Deployment", "apps"): "deployment",
-    ("StatefulSet", "apps"): "statefulset",
-    ("ReplicaSet", "apps"): "replicaset",
-    ("ReplicationController", ""): "replicationcontroller",
-}
 
 
 class RemedyCandidate(NamedTuple):
@@ -179,33 +162,15 @@ def _scale(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     Nothing where the owner is not one that can be scaled by hand. Whether the pods find room, on a
     node whose kubelet is at work, the play shows.
     """
-    pod, snapshot = stuck.pod, stuck.snapshot
-    chain = owner_chain(pod, snapshot)
-    more = _more(stuck.budgets()[0])
-    if not chain or not more or stuck.times.time_to_ready(pod) is None:
+    more = more_for(stuck.budgets()[0])
+    if stuck.times.time_to_ready(stuck.pod) is None:
         return
-    top = chain[-1]
-    word = _SCALABLE.get((top.kind, api_group(top.api_version)))
-    if word is None:
-        return
-    owners = [snapshot.find(o.kind, pod.namespace, o.name) for o in chain]
-    scaled = [o for o in owners if isinstance(o, Scaled)]
-    text = f"scale {top.kind}/{top.name} up by {more}"
-    if scaled and scaled[-1].name == top.name:
-        wanted = replicas_of(scaled[-1]) + more
-        named = f"{subject(word, top.name)} -n {shlex.quote(pod.namespace)}"
-        text = f"kubectl scale {named} --replicas={wanted}"
-        autoscaler = _autoscaler_of(top, pod.namespace, snapshot)
-        if autoscaler is not None:
-            if wanted > autoscaler.spec.max_replicas:
-                return
-            text = (
-                f"kubectl patch {_named('hpa', autoscaler)} --type merge"
-                f' -p \'{{"spec":{{"minReplicas":{wanted}}}}}\''
-            )
-    risk = "it takes room, and lasts until a user scales down"
-    pods = _new_pods(pod, more, snapshot)
-    yield RemedyCandidate(text, risk, (*pods, *(_with_more(o, more) for o in scaled)))
+    scaled = scaled_up(stuck.pod, more, stuck.snapshot)
+    if scaled is not None:
+        yield RemedyCandidate(scaled.command, _SCALED, scaled.objects)
+
+
+_SCALED: Final = "it takes room, and lasts until a user scales down"
 
 
 def _allow_one(stuck: StuckPod) -> Iterator[RemedyCandidate]:
@@ -311,6 +276,39 @@ def _uncordoned(node: Node) -> tuple[Taint, ...]:
     return tuple(t for t in node.spec.taints if t.key != "node.kubernetes.io/unschedulable")
 
 
+def _keep_answering(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    """One pod more behind each webhook whose pods are all on nodes that are drained."""
+    snapshot = stuck.snapshot
+    called = {
+        (at.namespace, at.name)
+        for _, webhook in Admission(snapshot).webhooks
+        if (at := webhook.client_config.service) is not None
+    }
+    for service in snapshot.all_of(Service):
+        pods = snapshot.pods_by_namespace.get(service.namespace, ())
+        behind = [pod for pod in pods if selects(service, pod) and pod.ready()]
+        if service.key not in called or not behind:
+            continue
+        nodes = {pod.spec.node_name for pod in behind}
+        scaled = scaled_up(behind[0], 1, snapshot) if nodes <= stuck.planned else None
+        if scaled is not None:
+            text = f"{scaled.command} first, so that {service.name} answers while its pods move"
+            last = f", or drain {min(nodes)} last" if stuck.planned - nodes else ""
+            yield RemedyCandidate(text + last, _SCALED, _at_work(scaled.objects, snapshot))
+
+
+def _at_work(objects: Iterable[KubeObject], snapshot: PlanSnapshot) -> tuple[KubeObject, ...]:
+    """The same once the pods among them have been placed and are Ready; those without room stay."""
+    scheduler = snapshot.branch(MIDDLE).world.scheduler
+    ready = []
+    for obj in objects:
+        node = scheduler.place(obj) if isinstance(obj, Pod) else None
+        if isinstance(obj, Pod) and node is not None:
+            obj = _made_ready(replace(obj, spec=replace(obj.spec, node_name=node)))
+        ready.append(obj)
+    return tuple(ready)
+
+
 def _without_admission(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     """Each webhook configuration and policy binding in turn, to find the one that refuses."""
     snapshot = stuck.snapshot
@@ -380,53 +378,11 @@ _OF_GATE: Final[dict[str, tuple[Propose, ...]]] = {
     "two-pdbs": (_delete_budget,),
     "pdb-sync-failed": (_count_pods,),
     "landing": (_uncordon, _another_node),
-    "webhook": (_without_admission,),
+    "webhook": (_keep_answering, _without_admission),
     "finalizer": (_drop_finalizers,),
     "kubelet-unreachable": (_fence,),
     "namespace-terminating": (_delete_pod,),
 }
-
-
-def _more(budget: PodDisruptionBudget) -> int:
-    """How many pods more make the budget spare one; 0 where so few do not."""
-    status = budget.status
-    for more in range(1, MOST_MORE + 1):
-        count = status.expected_pods + more
-        try:
-            found = desired_pods(budget.spec, count, count)
-        except SyncFailure:
-            return 0
-        if status.current_healthy + more > found.desired:
-            return more
-    return 0
-
-
-def _autoscaler_of(
-    top: OwnerReference, namespace: str, snapshot: PlanSnapshot
-) -> HorizontalPodAutoscaler | None:
-    for autoscaler in snapshot.all_of(HorizontalPodAutoscaler):
-        target = autoscaler.spec.scale_target_ref
-        if (autoscaler.namespace, target.kind, target.name) == (namespace, top.kind, top.name):
-            return autoscaler
-    return None
-
-
-def _with_more(owner: Scaled, more: int) -> Scaled:
-    return replace(owner, spec=replace(owner.spec, replicas=replicas_of(owner) + more))
-
-
-def _new_pods(pod: Pod, more: int, snapshot: PlanSnapshot) -> list[Pod]:
-    """The pods that the owner makes, which the scheduler of the play places and a kubelet starts.
-
-    A StatefulSet's new pod is held to get a volume of its own wherever it is.
-    """
-    made = []
-    for number in range(1, more + 1):
-        fresh = new_pod(pod, number, snapshot.now_ns)
-        volumes = tuple(v for v in fresh.spec.volumes if v.persistent_volume_claim is None)
-        meta = replace(fresh.metadata, name=f"{pod.name}-more-{number}")
-        made.append(replace(fresh, metadata=meta, spec=replace(fresh.spec, volumes=volumes)))
-    return made
 
 
 MOST_REASONS: Final = 40

@@ -44,6 +44,7 @@ from kubectl_nodelife.sim.kubectl.conversation import FAILED, GONE, SKIPPED, TIM
 from kubectl_nodelife.sim.kubectl.filters import KEEP, REFUSE, Decision, decide, faults
 from kubectl_nodelife.workloads.admission import GATE_NAMESPACE, GATE_WEBHOOK
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
+from kubectl_nodelife.workloads.budgets import EvictionRefused
 from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
 from kubectl_nodelife.workloads.owners import ordinal_of, owner_chain
 
@@ -322,7 +323,9 @@ class Judge:
     def _refusal(self, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> tuple[str, str]:
         refusal = target.refusal
         assert refusal is not None
-        if refusal.gate in (GATE_WEBHOOK, GATE_NAMESPACE):
+        if refusal.gate == GATE_WEBHOOK:
+            return refusal.gate, self._webhook_fails(actor, target, refusal)
+        if refusal.gate == GATE_NAMESPACE:
             return refusal.gate, refusal.message
         if not actor.ledgers or refusal.gate == "two-pdbs":
             names = " and ".join(ledger.budget.name for ledger in actor.ledgers)
@@ -337,6 +340,18 @@ class Judge:
                 f" {self._names(homeless)} with nowhere to go: {why}"
             )
         return refusal.gate, self._advice.why_refused(actor, ledger, refusal)
+
+    def _webhook_fails(
+        self, actor: PlannedPod, target: PodDeletion[PlannedPod], refusal: EvictionRefused
+    ) -> str:
+        """The failure of a webhook's call, and when, where it could be called at the start."""
+        if self._admission.refuses_eviction(actor.pod) or not target.refused:
+            return refusal.message
+        at = seconds(target.refused[-1]) or 0
+        return (
+            f"its try {len(target.refused)}, at {at:.1f}s, comes while the pods behind a webhook "
+            f"move: {refusal.message}; kubectl gives the pod up"
+        )
 
     def _homeless(self, ledger: BudgetLedger) -> list[PlannedPod]:
         """Replacements that wait for a node, if the budget would refill once they were Ready."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import Final
 
-from kubectl_nodelife.kube.names import counted
+from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.kube.times import format_time, human_duration
 from kubectl_nodelife.outlook.audit.classes import NOTE, NOTES, QUIET
 from kubectl_nodelife.outlook.audit.document import PodAudit
 from kubectl_nodelife.outlook.audit.findings import PodFinding
@@ -127,6 +129,9 @@ def _eviction(finding: PodFinding, now_ns: int) -> str:
         return ""
     if eviction.due_ns is None:
         return f"; {eviction.because.partition(':')[0]}"
+    if eviction.is_overdue(now_ns):
+        late = human_duration(now_ns - eviction.due_ns)
+        return f"; its deletion is overdue since {format_time(eviction.due_ns)} ({late})"
     return f"; evicted {due_in(eviction.due_ns - now_ns)}"
 
 
@@ -179,6 +184,10 @@ def _about_class(name: str, findings: list[PodFinding]) -> str:
     return "\n  ".join(lines)
 
 
+_REMEDIES: Final = 2
+"""So many different remedies of a class are said one by one."""
+
+
 def _remedy(findings: list[PodFinding]) -> str:
     """The advice: that for a kubelet that reports differs from that for one that is gone."""
     remedies = list(dict.fromkeys(finding.what_to_do for finding in findings))
@@ -186,6 +195,12 @@ def _remedy(findings: list[PodFinding]) -> str:
         return remedies[0]
     if all(finding.advice is not None for finding in findings):
         return "what is said below of each under 'May it be forced?'"
+    if len(remedies) <= _REMEDIES:
+        named = {
+            remedy: first_names([f.pod.name for f in findings if f.what_to_do == remedy], 2)
+            for remedy in remedies
+        }
+        return "; ".join(f"of {names}: {remedy}" for remedy, names in named.items())
     return findings[0].note.remedy
 
 

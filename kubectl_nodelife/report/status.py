@@ -141,18 +141,26 @@ def _headline(status: NodeLifeStatus) -> str:
     many = counted(status.asked, "node")
     seen = not status.source.get("standsStill")
     one, more = ("is", "are") if seen else ("was", "were")
+    if trouble and all(n.outlook.doubt for n in trouble):
+        one = more = "may be"
     when = "" if seen else " when the cluster was last seen"
     closed = _closed(status) + _without_node(status)
     if not trouble:
         return f"None of {many} {one} in trouble{when}{_clocks_ahead(status)}.{closed}"
     worst = trouble[0]
-    name, verdict = worst.outlook.node.name, worst.verdict
+    name = worst.outlook.node.name
+    state = f"{'was' if one == 'was' else 'is'} {name}: {worst.verdict.state}{_doubt(worst)}"
     return (
         f"{len(trouble)} of {many} {one if len(trouble) == 1 else more} in trouble{when}; "
-        f"the worst {one} {name}: {verdict.state}{_next(worst)}{_also_overdue(worst, trouble[1:])}."
+        f"the worst {state}{_next(worst)}{_also_overdue(worst, trouble[1:])}."
         f"{closed}{_zones_change(status)}\n"
         f"Why: kubectl nodelife explain node {name}"
     )
+
+
+def _doubt(worst: NodeEntry) -> str:
+    """What one look cannot tell of it; "" for nothing."""
+    return f": {worst.outlook.doubt}" if worst.outlook.doubt else ""
 
 
 def _zones_change(status: NodeLifeStatus) -> str:
@@ -197,12 +205,14 @@ def _without_node(status: NodeLifeStatus) -> str:
 
 def _also_overdue(worst: NodeEntry, others: Sequence[NodeEntry]) -> str:
     """The other nodes for which a controller does not do its work; "" for none."""
-    late = [
-        (node.outlook.node.name, node.verdict.next.overdue_since_ns)
-        for node in others
-        if node.verdict.next is not None and node.verdict.next.overdue_since_ns is not None
-    ]
-    said = [f"{name} since {format_time(since_ns)}" for name, since_ns in late]
+    said = []
+    for node in others:
+        late = node.verdict.next
+        if late is not None and late.overdue_since_ns is not None:
+            pod = late.action.removeprefix("DeletePod ")
+            whose = f"{pod} on " if pod != late.action else ""
+            since = format_time(late.overdue_since_ns)
+            said.append(f"{whose}{node.outlook.node.name} since {since}")
     upcoming = worst.verdict.next
     too = " too" if upcoming is not None and upcoming.overdue_since_ns is not None else ""
     return f"; overdue{too}: {first_names(said, _MOST_NAMED)}" if said else ""
@@ -328,11 +338,20 @@ def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
         NONE if unknown_in is None else _due(unknown_in).removeprefix("in "),
         ",".join(short_taint(t) for t in node.spec.taints) + _cordon(status),
         pods,
-        no_timer if next_eviction_ns is None else due_in(next_eviction_ns),
+        _late_eviction(status)
+        or (no_timer if next_eviction_ns is None else due_in(next_eviction_ns)),
         _verdict(status),
         "; ".join([verdict.because, *lifecycle_conditions(node)]),
         status.if_lost.effect if status.if_lost.lost else NONE,
     ]
+
+
+def _late_eviction(status: NodeEntry) -> str:
+    """That pods of it should have been evicted; "" where none should."""
+    late = status.verdict.next
+    if late is None or late.overdue_since_ns is None:
+        return ""
+    return "overdue" if late.action.startswith("DeletePod ") else ""
 
 
 def format_labels(labels: Mapping[str, str]) -> str:

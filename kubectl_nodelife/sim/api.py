@@ -159,6 +159,12 @@ class Api:
         for name in _LISTENERS:
             getattr(self, name).clear()
 
+    def serve(self, service: Key, ready: bool) -> None:
+        """A Service has no ready endpoint any more, or one again: webhooks are called by it."""
+        if self.admission.calls(service):
+            serving = {**self.admission.serving, service: ready}
+            self.admission = Admission(self.store, serving)
+
     def fork(self, journal: RunRecorder) -> Self:
         """A copy with the same objects; its own listeners are yet to be set (`listen_as`)."""
         other = copy(self)
@@ -279,7 +285,7 @@ class Api:
         self, kind: str, old: KubeObject | None, new: KubeObject | None
     ) -> None:
         if kind in DECIDING_KINDS:
-            self.admission = Admission(self.store)
+            self.admission = Admission(self.store, self.admission.serving)
         for listener in self._object_listeners:
             listener(kind, old, new)
 

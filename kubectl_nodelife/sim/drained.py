@@ -19,7 +19,7 @@ from kubectl_nodelife.kube.times import whole_seconds
 from kubectl_nodelife.kube.wellknown import EVICTION_BY_EVICTION_API
 from kubectl_nodelife.sim.api import CLUSTER, Api, deletion, event_record
 from kubectl_nodelife.sim.kubectl.cluster import ACCEPTED, CONFLICT, MISSING, Answer, DrainedPod
-from kubectl_nodelife.sim.kubectl.conversation import GONE, SKIPPED, NodeRun, Say
+from kubectl_nodelife.sim.kubectl.conversation import FAILED, GONE, SKIPPED, NodeRun, Say
 from kubectl_nodelife.sim.kubectl.drain import KubectlDrain
 from kubectl_nodelife.sim.kubectl.filters import REFUSE
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
@@ -124,11 +124,14 @@ class KubectlRequests:
     def evict(
         self, target: AskedPod, requested_grace: int | None, *, again: bool = False
     ) -> Answer:
-        """POST pods/eviction: the budgets decide, then the pod is marked and deleted."""
+        """POST pods/eviction: admission is asked once, however often the API server itself tries
+        `again` (`EvictionREST.Create`); the budgets decide, then the pod is marked and deleted.
+        """
         pod = self._addressed(target)
         if pod is None:
             return MISSING
-        answer = self.refuses_eviction(pod) or self._world.disruption.evict(pod, again=again)
+        refused = None if again else self.refuses_eviction(pod)
+        answer = refused or self._world.disruption.evict(pod, again=again)
         if answer is None:
             return CONFLICT
         if isinstance(answer, EvictionRefused):
@@ -350,4 +353,8 @@ def _end_of(run: NodeRun[ListedPod], options: DrainOptions) -> tuple[str, str, b
         )
     left = [t.actor.pod for t in run.targets if t.outcome not in (GONE, SKIPPED)]
     names = first_names([f"{pod.namespace}/{pod.name}" for pod in left], 5)
-    return "DrainFailed", f"kubectl drain gives up on {names}", True
+    said = dict.fromkeys(
+        t.refusal.message for t in run.targets if t.outcome == FAILED and t.refusal is not None
+    )
+    why = f": {first_names(list(said), 1)}" if said else ""
+    return "DrainFailed", f"kubectl drain gives up on {names}{why}", True

@@ -2,7 +2,8 @@
 
 Stands in for the EndpointSlice controller (staging/src/k8s.io/endpointslice), by the rules of
 `kube/service.py`. It writes no EndpointSlices: a record on the Service says what traffic
-goes to from then on. Only Services that exist at the start are followed.
+goes to from then on, and the API server is told which webhooks it cannot call meanwhile. Only
+Services that exist at the start are followed.
 """
 
 from __future__ import annotations
@@ -102,6 +103,8 @@ class EndpointsController:
             one.ready[pod.name] = None
         else:
             del one.ready[pod.name]
+        if len(one.ready) == (1 if ready else 0):  # its first one, or none any more
+            self._api.serve(one.service.key, ready)
         (one.back if ready else one.lost).add(pod.name)
         (one.lost if ready else one.back).discard(pod.name)
         one.cause = cause

@@ -75,6 +75,7 @@ _STATUS_CODES: Final = {
     "RequestEntityTooLarge": 413,
 }
 _NO_LABELS: Mapping[str, str] = {}
+NOTHING_CHANGED: Final[Mapping[tuple[str, str], bool]] = {}
 _RESOURCES: Final = {kind.name: kind.resource for kind in KINDS if kind.namespaced}
 
 
@@ -105,10 +106,16 @@ class Doubt(NamedTuple):
 class Admission:
     """Admission's answers, from the objects of a cluster. Where one of DECIDING_KINDS changes, a
     new one is needed: answers are kept.
+
+    `serving`: by (namespace, name) whether a Service has ready endpoints, where that has changed
+    since the slices were written.
     """
 
-    def __init__(self, objects: ObjectsRead) -> None:
+    def __init__(
+        self, objects: ObjectsRead, serving: Mapping[tuple[str, str], bool] = NOTHING_CHANGED
+    ) -> None:
         self._objects = objects
+        self.serving = serving
         self._answers: dict[tuple[str, str], EvictionRefused | Doubt | None] = {}
         self._budget = Budget(PLAN_BUDGET)
 
@@ -151,6 +158,14 @@ class Admission:
             if isinstance(found, EndpointSlice)
             and any(e.conditions.ready is not False and e.addresses for e in found.endpoints)
         }
+
+    def calls(self, service: tuple[str, str]) -> bool:
+        """True if a webhook is served by it: (namespace, name)."""
+        return any(
+            (called := webhook.client_config.service) is not None
+            and (called.namespace, called.name) == service
+            for _, webhook in self.webhooks
+        )
 
     @cached_property
     def has_rules(self) -> bool:
@@ -259,9 +274,13 @@ class Admission:
             return None
         if self._objects.find("Service", service.namespace, service.name) is None:
             return f'failed to call webhook: service "{service.name}" not found'
-        if not self._objects.was_read("EndpointSlice"):
+        key = (service.namespace, service.name)
+        serves = self.serving.get(key)
+        if serves is None and not self._objects.was_read("EndpointSlice"):
             return None
-        if (service.namespace, service.name) not in self._services_with_endpoints:
+        if serves is None:
+            serves = key in self._services_with_endpoints
+        if not serves:
             return f'failed to call webhook: no endpoints available for service "{service.name}"'
         return None
 

@@ -38,6 +38,8 @@ def test_a_clock_behind_cannot_be_told_from_a_controller_that_does_not_act(repor
         assert told.out.startswith("agrees") and "stalled" not in told.out
         told = report.ask("status", dump="first.json", now=now)
         assert "overdue" not in told.out
+        said = "1 of 4 nodes may be in trouble; the worst is w-behind: silent: its last sign of"
+        assert told.out.startswith(said) and "one look cannot tell" in told.out.splitlines()[0]
         told = report.ask("explain", "node", "w-ok", dump="first.json", now=now)
         assert told.out.startswith("Node w-ok is healthy")
 

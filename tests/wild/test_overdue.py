@@ -39,6 +39,16 @@ def test_pods_whose_seconds_are_over(report: Report) -> None:
         assert "tolerate that for ever" not in told.out
 
 
+def test_the_table_and_the_audit_say_overdue_too(report: Report) -> None:
+    said = report.ask("status", dump=PODS_LEFT).out
+    assert "overdue too: default/auth-0 on infra-2 since 2026-09-20T06:05:05Z" in said
+    assert said.count("  overdue  ") == 2
+    said = report.ask("audit", "-A", dump=PODS_LEFT).out
+    assert said.count("its deletion is overdue since 2026-09-20T06:05:05Z (5h54m)") == 2
+    assert "evicted now" not in said and "Do: nothing" not in said
+    assert "see why taint-eviction does not delete it" in said
+
+
 def test_status_and_diverge_agree(report: Report) -> None:
     for dump, due in ((TAINT_MISSING, "06:00:10"), (PODS_LEFT, "06:05:05")):
         assert due in report.ask("diverge", dump=dump).out
@@ -50,6 +60,7 @@ def test_pod_gc_that_is_refused(capsys: Capture) -> None:
     said = first_lines(report.ask("explain", "pod", "nginx-77-term", dump="dump.json"))
     assert "overdue: node ip-9 does not exist" in said and "116m ago" in said
     assert "nothing has to be forced" not in said
+    assert "of nginx-77-term: overdue: node ip-9" in report.ask("audit", "-A", dump="dump.json").out
 
 
 def test_a_finalizer_that_pod_gc_cannot_take_off(capsys: Capture) -> None:

@@ -308,6 +308,7 @@ def readiness(
         since_field=since_field,
         issues=_issues(pod, node, found, context.rules),
         classification=found,
+        now_ns=context.now_ns,
     )
 
 

@@ -61,6 +61,10 @@ grace period; a condition may differ from the container statuses for so long."""
 STARTING_REASONS: Final = frozenset({"ContainerCreating", "PodInitializing"})
 
 _MAY_BE_EVICTED: Final = frozenset({STALE_READY, MARKED_NODE_DOWN})
+_NOT_EVICTED: Final = (
+    "see why taint-eviction does not delete it (disabled, stopped or stuck: 'kubectl nodelife "
+    "diverge' says more); the kubelet undoes the mark when the node is back"
+)
 _FINALIZER_OWNERS: Final = {
     "batch.kubernetes.io/job-tracking": "the Job controller, which has not counted this pod yet",
     "foregroundDeletion": "the garbage collector, which deletes the dependents first",
@@ -97,12 +101,17 @@ class ExpectedEviction(msgspec.Struct, frozen=True):
     due_ns: int | None
     because: str
 
+    def is_overdue(self, now_ns: int) -> bool:
+        """True if it should have come, and there was time enough to see that."""
+        return self.due_ns is not None and now_ns - self.due_ns > OVERDUE_NS
+
 
 class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One thing that is wrong or worth knowing about one pod.
 
     `since_ns`: it can be so since then at the earliest; `since_field` says where that is written.
-    `because` is this pod's own sentence; meaning, remedy and risk are those of the class.
+    `because` is this pod's own sentence; meaning, remedy and risk are those of the class. `now_ns`:
+    the moment of the audit, 0 where nothing depends on it.
     """
 
     name: str
@@ -116,6 +125,7 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     remedy: str = ""
     advice: ForceAdvice | None = None
     classification: Classification | None = None
+    now_ns: int = 0
 
     @property
     def note(self) -> classes.ClassNote:
@@ -150,6 +160,10 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def what_to_do(self) -> str:
         """The remedy for this pod, or else the one of its class."""
+        if self.name == MARKED_NODE_DOWN and self.now_ns:
+            eviction = self.eviction
+            if eviction is not None and eviction.is_overdue(self.now_ns):
+                return _NOT_EVICTED
         return self.remedy or self.note.remedy
 
     @property
