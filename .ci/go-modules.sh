@@ -27,7 +27,10 @@ require_kubernetes() {
     for module in $(awk '/=> \.\/staging/ {print $1}' "$manifest" | sort -u); do
         go mod edit -replace "$module=$module@v0.${1#1.}"
     done
-    go mod tidy >/dev/null 2>&1
+    said=$(go mod tidy 2>&1) || {
+        echo "$said" >&2
+        exit 1
+    }
 }
 
 # Builds programs of Kubernetes in this folder: build_kubernetes VERSION BIN PROGRAM...

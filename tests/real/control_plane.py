@@ -201,6 +201,7 @@ class ControlPlane:
             "--disable-admission-plugins=ServiceAccount",
             f"--audit-policy-file={folder}/audit.json",
             f"--audit-log-path={self.audit_log}",
+            "--audit-log-maxsize=100000",  # MB: else it begins anew after 100
             "--allow-privileged=true",
             *flags,
         )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from kubectl_nodelife.sim.scenario import parse_scenario
 from tests.real.recording import record
@@ -94,6 +95,7 @@ def ends(records: Iterable[Json]) -> dict[tuple[str, ...], tuple[float, float, i
     return {kind: (min(at), max(at), len(at)) for kind, at in times.items()}
 
 
+@pytest.mark.timeout(3600)
 def test_each_kind_of_write_begins_and_ends_when_it_is_told(tmp_path: Path) -> None:
     made = scenario()
     recording = record(made)
