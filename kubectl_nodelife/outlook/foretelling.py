@@ -3,7 +3,8 @@
 Terms of an explanation and the rate of a zone say where a time comes from; whether they add up as
 things go on depends on more than they name: nodes that are silent together stop their zone or wait
 before this one, and those that wait today are served before it joins them. So the controller itself
-is played, with the kubelets that are late silent on, and no other act.
+is played, with the kubelets that are late silent on, and no other act. Their pods are played, too:
+a pass that marks them lasts as long as its requests, and zones are judged at its end.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 from kubectl_nodelife.engine.actions import Action, SetZoneState
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, NO_EXECUTE, TRUE
@@ -21,12 +23,13 @@ from kubectl_nodelife.outlook.foretold import Foretold, ForetoldState, ForetoldZ
 from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.present import Branch, join
+from kubectl_nodelife.sim.timing import FAST
 
 HORIZON_NS: Final = 900 * SECOND_NS
 """So far it is played: what has not come by then is held by something."""
 
 _LIFECYCLE: Final = "node-lifecycle"
-_KINDS: Final = ("Node", "Lease")
+_KINDS: Final = ("Node", "Lease", "Pod")
 
 
 def foretell(
@@ -52,6 +55,10 @@ def foretell(
     nodes_alone.fill([*cache.nodes.values(), *leases], now_ns)
     if not any(nodes_alone.all("Lease")) and settings.leases_count:
         return None
+    for node in cache.nodes.values():
+        sign = sign_of_life(node, cache, now_ns, settings.leases_count)
+        if node is falls_silent or sign.is_late(now_ns):
+            nodes_alone.fill(cache.pods_on(node.name), now_ns)
     present = join(nodes_alone, settings, now_ns, _KINDS, next_pass_ns=next_pass_ns)
     branch = present.begin(HORIZON_NS, controllers=(_LIFECYCLE,))
     ready = falls_silent.ready() if falls_silent is not None else None
@@ -59,9 +66,15 @@ def foretell(
         targets = Targets(nodes=(falls_silent.name,))
         stops = KubeletEvent(targets, heartbeats="stop")
         branch.add([ScenarioEvent(0, stops, FieldPath("the present", ""))])
+    faster = branch.fork_under(FAST)
     branch.play()
     spread_ns = 0 if next_pass_ns is not None else settings.node_monitor_period_ns
-    return _read(branch, silent, zone_of, now_ns, spread_ns)
+    foretold = _read(branch, silent, zone_of, now_ns, spread_ns)
+    clients = branch.world.clients
+    if clients is not None and clients.longest_wait_ns and not clients.pace.is_seen:
+        faster.play()
+        return foretold.as_early_as(_read(faster, silent, zone_of, now_ns, spread_ns))
+    return foretold
 
 
 def _read(

@@ -164,3 +164,45 @@ def test_a_node_is_not_overdue_while_the_pass_may_still_come_to_it(
     seen = asked(capsys, "12:00:00", "status", "-o", "json", *unlimited)
     verdicts = {n["name"]: n["verdict"] for n in json.loads(seen)["nodes"]}
     assert verdicts["a29"]["state"] == "overdue"
+
+
+def brake_comes(capsys: Capture, dump: str, *words: str) -> tuple[float, float]:
+    """Between when and when the zone of silent nodes stops, in seconds."""
+    told = json.loads(asked(capsys, "12:00:00", "status", "-o", "json", "-f", dump, *words))
+    (zone,) = (zone for zone in told["zones"] if "foretold" in zone)
+    step = zone["foretold"][-1]
+    return step["earliestSeconds"], step["latestSeconds"]
+
+
+def test_the_brake_comes_when_the_pass_has_marked_all_pods(tmp_path: Path, capsys: Capture) -> None:
+    """Ten nodes of thirty pods: 300 marks and as many other requests take a quarter of a minute."""
+    names = [f"a{number}" for number in range(10)]
+    meta = {"namespace": "kube-node-lease"}
+    renewed = {**dict.fromkeys(names, "11:59:25"), "b1": "11:59:59"}
+    leases = [
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {**meta, "name": name},
+            "spec": {"renewTime": f"2026-09-20T{time}.000000Z"},
+        }
+        for name, time in renewed.items()
+    ]
+    pods = [pod(number, marked=False) for number in range(300)]
+    for number, each in enumerate(pods):
+        each["spec"]["nodeName"] = names[number % 10]
+        each["status"]["conditions"][0]["status"] = "True"
+    objects = [*(node(name, "True") for name in renewed), *leases]
+    for each in objects[: len(names)]:
+        each["metadata"]["labels"] = {"topology.kubernetes.io/zone": "a"}
+    spans = {}
+    for word, there in (("alone", []), ("with pods", pods)):
+        file = tmp_path / "cluster.json"
+        items = [*objects, *there]
+        file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        spans[word] = brake_comes(capsys, str(file))
+    at_20 = brake_comes(capsys, str(file), "--set", "kube-api-qps=20")
+    assert spans["alone"][1] + 12 < spans["with pods"][1] < spans["alone"][1] + 25
+    assert spans["with pods"][0] < spans["alone"][0] + 5, "at 100 requests a second"
+    assert at_20[1] == pytest.approx(spans["with pods"][1], abs=0.1)
+    assert at_20[0] > spans["with pods"][0] + 8, "the flag was seen"

@@ -397,6 +397,21 @@ def test_the_pace_of_the_managers_client_is_said_where_it_matters() -> None:
     assert not [text for text in ask("lose node a1", WEB).assumed if "requests a second" in text]
 
 
+def test_whose_pods_leave_first_is_not_known() -> None:
+    """Pods of two nodes that are tainted at once: those of one wait for requests of the other."""
+    pods = workload("web", [name for name in ("a1", "b1") for _ in range(20)], tolerates=5)
+    flags = {"kube-api-qps": "20", "kube-api-burst": "30", "node-eviction-rate": "10"}
+    answer = ask("lose node a1 --and lose node b1", pods, flags=flags)
+    nodes = [of_node(answer, name) for name in ("a1", "b1")]
+    first = [node.first_deletion_seconds or 0.0 for node in nodes]
+    after = [first[i] - (nodes[i].tainted_seconds or 0.0) for i in (0, 1)]
+    assert abs(after[0] - after[1]) > 0.5, after
+    for lost in nodes:
+        taint, deletion = lost.ranges["taintedSeconds"], lost.ranges["firstDeletionSeconds"]
+        assert deletion.earliest_seconds - taint.earliest_seconds == NEAR(min(after), abs=0.01)
+        assert deletion.latest_seconds - taint.latest_seconds == NEAR(max(after), abs=0.01)
+
+
 def test_which_node_a_long_pass_comes_to_last_is_not_known() -> None:
     """Ten nodes of twelve pods: the pass writes for 7 s, and comes to them in any order."""
     names = [f"a{number:02}" for number in range(10)]

@@ -299,15 +299,21 @@ def node_futures(before: PlayReading, after: PlayReading, acts: Sequence[Act]) -
     changed = {n for n in after.nodes if after.nodes[n] and after.nodes[n] != before.nodes.get(n)}
     deletions: dict[str, list[float]] = {}
     homes, deleted = after.played.levels.node_of, set[str]()
+    due: dict[str, float] = {}
+    waited: dict[str, float] = {}
     for record in after.played.records:
+        if record.action == "ScheduleEviction":
+            due[record.object.uid] = record.detail["due"]
         if record.object.kind != "Pod" or record.error or not is_eviction(record):
             continue
         if record.object.uid not in deleted:  # a repeated DELETE is no deletion
             deleted.add(record.object.uid)
-            deletions.setdefault(homes.get(record.object.uid, ""), []).append(record.at)
+            home = homes.get(record.object.uid, "")
+            deletions.setdefault(home, []).append(record.at)
+            waited.setdefault(home, record.at - due.get(record.object.uid, record.at))
     names = sorted(named | changed)
     passes = _passes(after)
-    waiting = _first_tokens(after, passes)
+    waiting = _turns(after, passes, waited)
     return [_node(name, after, deletions.get(name, []), waiting, passes) for name in names]
 
 
@@ -315,7 +321,7 @@ def _node(
     name: str,
     after: PlayReading,
     deletions: Sequence[float],
-    waiting: Mapping[str, tuple[float, float]],
+    waiting: Mapping[str, Turns],
     passes: Mapping[str, LossPass],
 ) -> NodeFuture:
     instants = dict(after.nodes.get(name, {}))
@@ -336,7 +342,7 @@ def _ranges(
     name: str,
     after: PlayReading,
     instants: Mapping[str, Any],
-    token: tuple[float, float] | None,
+    turns: Turns | None,
     of_pass: LossPass | None,
 ) -> Iterator[tuple[str, InstantRange]]:
     """The ranges of a node's instants, by the names of the document's fields."""
@@ -353,19 +359,21 @@ def _ranges(
         return  # its time was counted anew: the controllers were started again, or all was dark
     yield "unknownSeconds", InstantRange(earliest_seconds=earliest, latest_seconds=latest)
     tainted = instants.get("tainted_seconds")
-    if tainted is None or token is None:
+    if tainted is None or turns is None:
         return
-    sooner = round(tainted - max(0.0, token[0] - (of_pass.first - earliest)), 3)
-    later = round(token[1] + (begins - of_pass.first) - tainted, 3)
+    sooner = round(tainted - max(0.0, turns.first - (of_pass.first - earliest)), 3)
+    later = round(turns.last + (begins - of_pass.first) - tainted, 3)
     fields = ("tainted_seconds", "first_deletion_seconds", "last_deletion_seconds")
     names = ("taintedSeconds", "firstDeletionSeconds", "lastDeletionSeconds")
     for field, word in zip(fields, names, strict=True):
         at = instants.get(field)
         if at is not None and (field == "tainted_seconds" or at >= tainted):
+            less, more = turns.wait if field != "tainted_seconds" else (0.0, 0.0)
             yield (
                 word,
                 InstantRange(
-                    earliest_seconds=round(at - sooner, 3), latest_seconds=round(at + later, 3)
+                    earliest_seconds=round(at - sooner - less, 3),
+                    latest_seconds=round(at + later + more, 3),
                 ),
             )
 
@@ -405,20 +413,38 @@ def _silent_by(silent: float | None, lost_ns: int, at: float) -> bool:
     return silent is not None and silent + lost_ns / SECOND_NS <= at + _TOLERANCE_S
 
 
-def _first_tokens(
-    after: PlayReading, passes: Mapping[str, LossPass]
-) -> dict[str, tuple[float, float]]:
-    """Node -> (when the first of those got its token with which it waited, when the last may)."""
+class Turns(NamedTuple):
+    """`first`, `last`: when the first of the nodes got its token with which a node waited, and when
+    the last may. `wait`: by how much less and more its pods may wait for the requests of others.
+    """
+
+    first: float
+    last: float
+    wait: tuple[float, float]
+
+
+def _turns(
+    after: PlayReading, passes: Mapping[str, LossPass], waited: Mapping[str, float]
+) -> dict[str, Turns]:
+    """Of each node: nodes of a zone get their tokens, and those of a pass have their pods deleted,
+    in an order that is not known. `waited`: for how long the first deletion on each node waited for
+    its client's requests.
+    """
     together: dict[tuple[str, float], list[str]] = {}
+    of_pass: dict[float, list[float]] = {}
     for name, instants in after.nodes.items():
         if "tainted_seconds" in instants and "unknown_seconds" in instants:
-            key = (after.zone_of(name), passes[name].first)
-            together.setdefault(key, []).append(name)
+            first = passes[name].first
+            together.setdefault((after.zone_of(name), first), []).append(name)
+            of_pass.setdefault(first, []).extend([waited[name]] if name in waited else [])
     found = {}
-    for names in together.values():
+    for (_, first), names in together.items():
         tainted = [after.nodes[name]["tainted_seconds"] for name in names]
+        waits = of_pass[first]
         for name in names:
-            found[name] = (min(tainted), max(tainted))
+            own = waited.get(name)
+            wait = (own - min(waits), max(waits) - own) if own is not None else (0.0, 0.0)
+            found[name] = Turns(min(tainted), max(tainted), wait)
     return found
 
 
