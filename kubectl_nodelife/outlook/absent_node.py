@@ -7,7 +7,7 @@ and pod-gc deletes its pods 40 s after it saw the Node gone, in passes that are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kubectl_nodelife.controllers.podgc import QUARANTINE_NS
@@ -41,6 +41,19 @@ def absent_sections(view: ClusterView, name: str) -> list[ExplainedQuestion]:
         ExplainedQuestion("What becomes of its pods?", [answer, *map(_named, pods)], answer=answer),
         ExplainedQuestion("How does it come back?", [_BACK]),
     ]
+
+
+def orphan_section(view: ClusterView, pod: Pod) -> Iterator[ExplainedQuestion]:
+    """When pod-gc deletes a pod whose node is known to be gone; nothing of one that terminates."""
+    name = pod.spec.node_name
+    if not name or view.cache.node(name) is not None or pod.metadata.deletion_timestamp is not None:
+        return
+    if "Node" in view.unread or view.cache.is_quarantined("Node", ("", name)):
+        return
+    gone_ns = _deleted_ns(told := _events_of(view, name))
+    answer = _pods_go(view, [pod], gone_ns).replace("1 pod is bound to it and goes", "It goes")
+    sentences = [f"Its node {name} is gone: no such Node{_when(view, told, gone_ns)}.", answer]
+    yield ExplainedQuestion("When is it deleted?", sentences, answer=" ".join(sentences))
 
 
 _BACK: Final = (

@@ -14,7 +14,7 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import parse_taint
 from kubectl_nodelife.kube.workload import Event, PodDisruptionBudget
-from kubectl_nodelife.outlook.absent_node import absent_sections
+from kubectl_nodelife.outlook.absent_node import absent_sections, orphan_section
 from kubectl_nodelife.outlook.audit.audit_pods import context_of, pod_findings, waits_for
 from kubectl_nodelife.outlook.daemonset.document import daemon_sets
 from kubectl_nodelife.outlook.daemonset.summary import set_sections
@@ -159,6 +159,7 @@ def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQues
         pods = ("/".join(key) for key in view.outlook.cache.pods)
         raise NotFound("pods", f"{namespace}/{name}", remedy=_CHECK, among=pods)
     yield from pod_sections(view.outlook, pod, services_read=_services_read(view))
+    yield from orphan_section(view, pod)
     yield finding_section(view, pod)
     if not view.watched:  # a daemon does not watch what these depend on
         yield from drain_sections(plan_snapshot(view), pod)

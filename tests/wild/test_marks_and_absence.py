@@ -51,6 +51,9 @@ def test_a_node_that_was_deleted_under_its_pods(capsys: Capture) -> None:
     assert "3 pods are bound to it and go with pod-gc between about 2026-09-20T12:00:10Z" in said
     assert "restart the kubelet on that machine" in told.out
     assert report.ask("explain", "node", "w9", dump="thirty-seconds.json").code == 1
+    said = first_lines(report.ask("explain", "pod", "api-7-a", dump="thirty-seconds.json"))
+    assert "Its node w1 is gone: no such Node; deleted at 2026-09-20T11:59:30Z, 30s ago" in said
+    assert "It goes with pod-gc between about 2026-09-20T12:00:10Z" in said
 
 
 def test_a_node_that_does_not_count_because_of_its_name(capsys: Capture) -> None:

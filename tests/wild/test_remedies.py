@@ -15,6 +15,15 @@ from tests.wild.reports import FOLDER, Report
 Capture = pytest.CaptureFixture[str]
 
 
+def test_the_first_of_two_domains_finishes_without_its_replacement(capsys: Capture) -> None:
+    """Recorded: the drain of a1 ends, and web's replacement stays Pending."""
+    report = Report("drain-05-spread-counts-cordoned", capsys)
+    told = report.ask("drain-plan", "a1", "-o", "json", dump="cluster.json", now=False)
+    (web,) = (w for w in told.document["workloads"] if w["name"].startswith("web-"))
+    assert told.document["verdict"] == "ready" and web["seconds"] is None
+    assert "1 replacement would stay Pending" in told.err
+
+
 @pytest.mark.parametrize("dump", ["cluster.json", "plus-node-b.json"])
 def test_a_node_more_does_not_help_where_a_cordoned_domain_counts_as_empty(
     capsys: Capture, dump: str

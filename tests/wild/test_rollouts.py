@@ -80,6 +80,13 @@ def test_a_node_selector_of_the_namespace(ask: Ask) -> None:
     assert (document["verdict"], document["node"]) == ("never", "a2")
     assert "nodeSelector region=primary is met by no label of a2" in document["because"]
     assert "admission added it (namespace logging: scheduler.alpha" in document["because"]
+    words = ("daemonset", "logs", "-n", "logging", "--nodes", "-o", "json")
+    rows = {
+        row["node"]: row["next"]
+        for row in ask(SELECTOR, *words, dump="cluster.json").document["nodes"]
+    }
+    assert "region=primary is met by no label of a2" in rows["a2"]
+    assert "region=primary is met by no label of a3" in rows["a3"] and not rows["a1"]
 
 
 def test_a_stale_status(ask: Ask) -> None:

@@ -32,6 +32,18 @@ def test_a_repair_says_when_the_workloads_are_back(capsys: Capture, act: str, at
     assert "down before, and left out" not in told.out
 
 
+def test_a_volume_is_free_once_the_old_pod_has_ended(capsys: Capture) -> None:
+    """Its grace period is 30 s: a plan of the drain and the same drain as a question agree."""
+    report = Report(VOLUME, capsys)
+    plan = report.ask("drain-plan", "n1", "-o", "json", dump="dump.json").document
+    told = report.ask("what-if", "drain", "n1", "-o", "json", dump="dump.json").document
+    down = {w["name"]: w["atZeroSeconds"] for w in told["workloads"]}
+    planned = {w["name"]: w["seconds"] for w in plan["workloads"]}
+    assert planned.keys() == down.keys() == {"wp-1", "pg"}
+    for name, seconds in planned.items():
+        assert 30 < seconds < 40 and abs(seconds - down[name]) < 1
+
+
 def starting(tmp_path: Path, minutes: int) -> str:
     """The replacement alone, as its kubelet says nothing else of it for so long."""
     items = json.loads((FOLDER / VOLUME / "multi-attach.json").read_text())["items"]

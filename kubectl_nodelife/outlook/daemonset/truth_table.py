@@ -15,7 +15,7 @@ from kubectl_nodelife.controllers.daemonset.rolling_update import ROLLING_UPDATE
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.outlook.daemonset.pod_trouble import trouble_of
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import rollout_outlook
-from kubectl_nodelife.outlook.daemonset.rollout_verdict import NEVER, taken_for_good
+from kubectl_nodelife.outlook.daemonset.rollout_verdict import NEVER, hindrances, taken_for_good
 from kubectl_nodelife.outlook.daemonset.view import SetView
 
 NOT_THERE = "NodeMissing"
@@ -131,6 +131,9 @@ def _turns(view: SetView) -> dict[str, str]:
         holds = "holds the update up: " if outlook.old_nodes else ""
         turns = {"": f"wait for its turn in the update, which {verdict.node} holds up"}
         turns[verdict.node] = f"{holds}{verdict.because}"
+        for also in hindrances(view, {}):
+            if also.verdict == NEVER:
+                turns.setdefault(also.node, also.because)
     for node, pod, why in taken_for_good(view):
         turns[node] = f"the update deletes {pod.name}, and none is made while {why} stands"
     return turns
