@@ -325,14 +325,15 @@ def play_real(program: Path, sequences: list[Json], folder: Path) -> list[Json]:
     return answers
 
 
-def differences(sequence: Json, real: Json) -> list[str]:
-    """How ours differs from what the real one did, whichever way the sender's coins fell."""
+def differences(sequence: Json, real: Json, rules: StatusRules | None = None) -> list[str]:
+    """How ours, by the rules of the release or by these, differs from what the real one did,
+    whichever way the sender's coins fell."""
     t0_ns = parse_time(real["t0"])
     slack_s = (
         3 * sequence["latency"] // SECOND_NS + 1 if sequence["latency"] > MILLISECOND_NS else 0
     )
     apart: list[str] = []
-    rules = rules_for(parse_profile(RELEASE))
+    rules = rules or rules_for(parse_profile(RELEASE))
     for throws in range(THROWS):
         ours = Kubelet(sequence, t0_ns, rules, random.Random(throws)).play()
         apart = [

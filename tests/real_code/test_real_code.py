@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.kubelet.releases import rules_for
 from tests.real_code import deployments, owners, status_manager, status_sequences
 from tests.real_code.generator import generate, with_failing_writes
 from tests.real_code.joined import judge_joined
@@ -20,6 +23,24 @@ from tests.real_code.judge import AGAIN, FIRST, Facts, differences, judge, play_
 from tests.real_code.workload_scenario import NO_LIMIT, RELEASE
 from tests.traces.compare import CONTROLLERS, MAIN_FIELDS, compare
 from tests.traces.conftest import OWN_TRACES
+
+HELD_BY_THE_STATUS_MANAGER = (
+    "request_per_change",
+    "terminate_overwrites_all",
+    "terminate_keeps_never_started",
+    "terminate_sets_phase",
+    "phase_waits_for_containers",
+    "disruption_target",
+    "terminal_not_ready",
+    "sidecars",
+    "started_means_initialized",
+    "empty_patch_skipped",
+    "resize_conditions",
+    "restart_rules",
+    "restart_all_containers",
+    "lost_condition_differs",
+)
+"""Rows of kubelet/releases that forty sequences tell from their opposite."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -153,6 +174,21 @@ def test_a_difference_of_the_status_manager_is_noticed(program: Path, tmp_path: 
         assert status_manager.differences(sequence, record)
         record["calls"].append({**call, "at": call["at"] + 10**6})
         assert status_manager.differences(sequence, record)
+
+
+@pytest.mark.parametrize("rule", HELD_BY_THE_STATUS_MANAGER)
+def test_a_changed_row_of_the_kubelets_table_differs_from_its_status_manager(
+    rule: str, program: Path, tmp_path: Path
+) -> None:
+    sequences = [status_sequences.generate(seed) for seed in range(40)]
+    rules = rules_for(parse_profile(RELEASE))
+    changed = replace(rules, **{rule: not getattr(rules, rule)})
+    assert any(
+        status_manager.differences(sequence, record, changed)
+        for sequence, record in zip(
+            sequences, status_manager.play_real(program, sequences, tmp_path), strict=True
+        )
+    )
 
 
 def test_an_event_comes_before_what_kubelets_do_at_its_instant(
