@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.profiles import parse_profile
+from kubectl_nodelife.engine.profiles import SWITCHES, parse_profile
 from kubectl_nodelife.kubelet.releases import rules_for
 from tests.real_code import deployments, owners, status_manager, status_sequences
 from tests.real_code.generator import generate, with_failing_writes
@@ -23,6 +23,19 @@ from tests.real_code.judge import AGAIN, FIRST, Facts, differences, judge, play_
 from tests.real_code.workload_scenario import NO_LIMIT, RELEASE
 from tests.traces.compare import CONTROLLERS, MAIN_FIELDS, compare
 from tests.traces.conftest import OWN_TRACES
+
+HELD_BY_CONTROLLERS = {
+    "decide_on_current": 0,
+    "requeue_untainted": 7,
+    "pod_not_ready_event": 1,
+    "lease_gate": 1,
+    "noschedule_gate": 1,
+    "beta_zone_labels_only": 5,
+    "beta_labels_are_truth": 1,
+    "gc_quarantine": 5,
+    "lease_circuit_breaker": 0,
+}
+"""Row of SWITCHES -> a seed that tells it from its opposite."""
 
 HELD_BY_THE_STATUS_MANAGER = (
     "request_per_change",
@@ -73,6 +86,20 @@ def program() -> Path:
 def test_a_seed_agrees_with_the_real_controllers(seed: int, program: Path, tmp_path: Path) -> None:
     verdict = judge(program, generate(seed), tmp_path)
     assert not verdict.real, f"files in {tmp_path}\n{verdict}"
+
+
+@pytest.mark.parametrize("rule, seed_of_row", HELD_BY_CONTROLLERS.items())
+def test_a_changed_row_of_the_switches_differs_from_the_real_controllers(
+    rule: str, seed_of_row: int, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    document = generate(seed_of_row)
+    scenario = tmp_path / "scenario.json"
+    scenario.write_text(json.dumps(document))
+    real = Facts.of(play_real(program, scenario, tmp_path / "real.json", FIRST))
+    before = differences(real, Facts.of(simulate(document)))
+    never, always = (99, None), (0, None)
+    monkeypatch.setitem(SWITCHES, rule, never if parse_profile(RELEASE).has(rule) else always)
+    assert differences(real, Facts.of(simulate(document))).keys() - before.keys()
 
 
 @pytest.mark.parametrize("controller", sorted(CONTROLLERS))
