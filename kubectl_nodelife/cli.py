@@ -24,6 +24,9 @@ from kubectl_nodelife.report import terminal
 
 PROGRAM = "kubectl nodelife"
 
+# From this share of letters on (difflib) a flag may be meant by another word, dashes left out.
+_ALIKE = 0.7
+
 # What one wants -> its verbs: where the click command of each is, and its line in --help.
 VERB_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Look": {
@@ -162,7 +165,10 @@ def _usage_line(error: click.ClickException) -> str:
             what = f'unknown command "{error.command_name}"'
             nearest = get_close_matches(error.command_name, error.possibilities or (), 1)
         case click.NoSuchOption():
-            what, nearest = f"unknown flag: {error.option_name}", error.possibilities
+            what = f"unknown flag: {error.option_name}"
+            names = {name.lstrip("-"): name for name in error.possibilities or ()}
+            near = get_close_matches(error.option_name.lstrip("-"), names, 1, _ALIKE)
+            nearest = [names[name] for name in near]
         case _:
             what = error.format_message().rstrip(".")
             what = what[:1].lower() + what[1:]

@@ -115,6 +115,8 @@ def test_version(capsys: pytest.CaptureFixture) -> None:
         (["frobnicate"], 'unknown command "frobnicate"; see'),
         (["--contxt=a", "version"], "unknown flag: --contxt, did you mean --context?; see"),
         (["--tokn=a", "version"], "unknown flag: --tokn, did you mean --token?; see"),
+        (["version", "--foo"], "unknown flag: --foo; see"),
+        (["status", "--exitcode"], "unknown flag: --exitcode, did you mean --exit-code?; see"),
         (["version", "--oputt", "json"], "unknown flag: --oputt, did you mean --output?; see"),
         (
             ["version", "-o", "go-template"],

@@ -109,8 +109,10 @@ def answer(
         response = None if where.direct else ask(where.connection, question, seconds, **query)
         if response is not None:
             return show(response, exit_code=exit_code)
+    response = _direct_answer(where, question, query)
+    if not where.filename:
         say_first_look(FIRST_LOOK)
-    return show(_direct_answer(where, question, query), exit_code=exit_code)
+    return show(response, exit_code=exit_code)
 
 
 def _direct_answer(where: Where, question: str, query: dict[str, Any]) -> dict[str, Any]:

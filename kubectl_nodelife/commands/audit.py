@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,10 +29,35 @@ def reading() -> KindsToRead:
     return KindsToRead(KINDS, needed=("Node", "Pod"))
 
 
-@click.command("audit")
+class _AuditOrRepair(click.Command):
+    """`audit`, and with --repair the verb `repair`, with its flags."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **more: Any,
+    ) -> click.Context:
+        if "--repair" not in args or parent is None:
+            return super().make_context(info_name, args, parent, **more)
+        assert isinstance(parent.command, click.Group)
+        words = ["repair", *(word for word in args if word != "--repair")]
+        name, repair, words = parent.command.resolve_command(parent, words)
+        assert repair is not None
+        return repair.make_context(name, words, parent, **more)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        return super().invoke(ctx) if ctx.command is self else ctx.command.invoke(ctx)
+
+
+@click.command("audit", cls=_AuditOrRepair)
 @click.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
 @click.option("--class", "classes", multiple=True, metavar="CLASS", help="Only these findings.")
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if something is wrong.")
+@click.option(
+    "--repair", is_flag=True, expose_value=False, help="As the verb repair, with its flags."
+)
 @output_flags()
 @where_flags("profile", "assignments")
 @several_clusters()
@@ -54,6 +79,7 @@ def audit_command(
       kubectl nodelife audit -A
       kubectl nodelife audit -f dump/ --class stuck-not-ready -o wide
       kubectl nodelife audit -f dump/ -o json
+      kubectl nodelife audit --repair -A
     """
     from msgspec.structs import replace
 
@@ -65,10 +91,10 @@ def audit_command(
     check_classes(classes)
     where.check()
     namespace = namespace_of(where, all_namespaces)
-    if not where.filename:
-        say_first_look(FIRST_LOOK)
     view = look(where, reading())
     require_pods(view)
+    if not where.filename:
+        say_first_look(FIRST_LOOK)
     seen = seen_in(view, namespace)
     answer = pod_audit(view, seen)
     if classes:

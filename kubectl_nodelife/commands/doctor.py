@@ -28,6 +28,9 @@ CLUSTER_SECONDS: Final = 10
 _KUBECTL_SECONDS: Final = 10
 _OLDEST_KUBECTL: Final = 26
 """Minor version of the first kubectl that asks plugins for completion."""
+_HINT: Final = "The exit code is 0 all the same; with --exit-code it is 4 where a check failed."
+_SWEEP: Final = ("cryptography", "distributed", "pyarrow")
+"""Modules of the extra `sweep`."""
 
 
 @click.command()
@@ -51,8 +54,8 @@ def doctor(exit_code: bool, output: Output, connection: Connection) -> int:
     from kubectl_nodelife.report.doctor import FAILED, DoctorPage
 
     findings = list(diagnose(connection))
-    output.show(DoctorPage(findings))
     failed = any(finding.result == FAILED for finding in findings)
+    output.show(DoctorPage(findings, "" if exit_code or not failed else _HINT))
     return EXIT_NO if exit_code and failed else EXIT_DONE
 
 
@@ -62,7 +65,7 @@ def diagnose(connection: Connection) -> Iterator[Finding]:
     from kubectl_nodelife.live.target import cluster_identity
     from kubectl_nodelife.report.doctor import FAILED, OK, Finding
 
-    yield from (check() for check in (_program, _kubectl, _completion))
+    yield from (check() for check in (_program, _extras, _kubectl, _completion))
     try:
         target = target_of(connection)
     except (NodelifeError, OSError) as error:
@@ -97,7 +100,36 @@ def _program() -> Finding:
     if on_path is None:
         return Finding("program", WARNING, f"{text}; {PROGRAM} is not on PATH",
                        "put a link to it on PATH, or kubectl does not find it")  # fmt: skip
+    of_path = _version_of(on_path)
+    if of_path != f"v{__version__}":
+        return Finding("program", WARNING, f"{text}; kubectl runs {on_path}, which is {of_path}",
+                       "remove one of the two, or mend PATH")  # fmt: skip
     return Finding("program", OK, f"{text}, {on_path}")
+
+
+def _version_of(program: str) -> str:
+    """The version that the program says it is."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            [program, "--version"], capture_output=True, timeout=_KUBECTL_SECONDS, text=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "not to be run"
+    return (done.stdout.split() or ["without a version"])[-1]
+
+
+def _extras() -> Finding:
+    from importlib.util import find_spec
+
+    from kubectl_nodelife.report.doctor import OK, Finding
+
+    missing = [name for name in _SWEEP if find_spec(name) is None]
+    if missing:
+        return Finding("extras", OK, f"sweep is not installed ({', '.join(missing)})",
+                       "only for studies: install kubectl-nodelife[sweep]")  # fmt: skip
+    return Finding("extras", OK, "sweep is installed")
 
 
 def _kubectl() -> Finding:

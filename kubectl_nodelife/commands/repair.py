@@ -89,7 +89,7 @@ def repair(
     wanted = wanted_pods(pods, namespace)
     then = earlier(where, None if wanted else namespace, before, wait)
     seen = Audited.look(where, None if wanted else namespace)
-    seen.warn()
+    seen.warn(first_look=then is None and not where.filename)
     options = RepairOptions(frozenset(classes), frozenset(parse_names(fenced)), limit)
     steps = steps_of(seen, wanted, options, then)
     sends = not where.filename and act.dry_run != CLIENT
@@ -127,8 +127,12 @@ class Audited(NamedTuple):
         seen = seen_in(view, namespace)
         return cls(view, seen, pod_audit(view, seen))
 
-    def warn(self) -> None:
-        """Say what the look could not evaluate."""
+    def warn(self, *, first_look: bool) -> None:
+        """Say what the look could not evaluate, and that it was the first one."""
+        from kubectl_nodelife.commands.audit import FIRST_LOOK
+
+        if first_look:
+            say_first_look(FIRST_LOOK)
         for warning in (*self.answer.warnings, *self.answer.audit.not_evaluated):
             terminal.warn(warning)
 
@@ -144,14 +148,11 @@ def earlier(
 ) -> Audited | None:
     """The look that shows what has been so since: an earlier dump, or the cluster, and then the
     wait. Raises NodelifeError."""
-    from kubectl_nodelife.commands.audit import FIRST_LOOK
     from kubectl_nodelife.kube.times import SECOND_NS
 
     if before:
         return Audited.look(where._replace(filename=before, now=None), None)
     if wait is None:
-        if not where.filename:
-            say_first_look(FIRST_LOOK)
         return None
     if where.filename:
         raise BadInput("a dump does not change", on="--wait", remedy="give --before a dump")

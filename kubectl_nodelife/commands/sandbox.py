@@ -50,7 +50,8 @@ def sandbox(
 ) -> None:
     """Serve a simulated cluster on loopback until it is interrupted. Nothing of yours is touched.
 
-    Prints one line to evaluate, `export KUBECONFIG=PATH`, as soon as it serves. Annotate a node
+    Prints one line to evaluate, `export KUBECONFIG=PATH`, as soon as it serves; Ctrl-C ends it, and
+    that file goes with it. Annotate a node
     with sandbox.nodelife.dev/heartbeats=stop (or start) to silence (or wake) its kubelet,
     and with sandbox.nodelife.dev/reboot=20s to reboot its machine.
 
@@ -128,14 +129,18 @@ def _wanted(names: str) -> list[str]:
 
 
 async def _serve(served: Sandbox) -> None:
-    """Serve until SIGTERM or SIGINT."""
+    """Serve until SIGTERM, SIGINT, or SIGHUP of a terminal that goes (not where nohup keeps it)."""
     import asyncio
 
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    ends = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        ends.append(signal.SIGHUP)
+    for number in ends:
         loop.add_signal_handler(number, stopped.set)
     async with served:
+        terminal.note(f"serves until Ctrl-C or SIGTERM; {served.kubeconfig} is taken away then")
         terminal.write(f"export KUBECONFIG={served.kubeconfig}\n")
         terminal.flush()
         await served.run_until(stopped)

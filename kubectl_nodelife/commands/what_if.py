@@ -90,9 +90,9 @@ def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Ou
     from kubectl_nodelife.commands.what_if_each import rank
     from kubectl_nodelife.report.what_if import RankingPage
 
+    view = look(where, reading({}))
     if not where.filename:
         ask.say_first_look("a first look: what was not seen is taken from the objects")
-    view = look(where, reading({}))
     for warning in view.warnings:
         terminal.warn(warning)
     answer = rank(view, words, asked)

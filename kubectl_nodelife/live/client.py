@@ -41,6 +41,7 @@ _ERROR_SECONDS = 30.0
 _ERROR_SHOWN = 500
 _CAUSE_SHOWN = 200
 _MOST_CAUSES = 3
+_UNAUTHORIZED = 401
 _FORBIDDEN = 403
 
 
@@ -169,8 +170,10 @@ class Client:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     return await self.session.port_forward(pod, _raise_error, timeout)
             except ApiError as error:
-                if error.code != 401 or renewed or not self.session.renew(self.session.serial):
+                if error.code != _UNAUTHORIZED:
                     raise
+                if renewed or not self.session.renew(self.session.serial):
+                    raise self._refused(error) from None
                 renewed = True
             except (aiohttp.ClientError, TimeoutError, OSError) as error:
                 raise self._unreachable(error) from None
@@ -194,14 +197,14 @@ class Client:
                 self._check_content(response)
                 return response
             error = await _read_error(response)
-            if error.code == 401 and not renewed and self.session.renew(credentials):
+            if error.code == _UNAUTHORIZED and not renewed and self.session.renew(credentials):
                 renewed = True
                 continue
             retriable = error.retry_after_s is not None and (error.code == 429 or error.code >= 500)
             pause_s = backoff.next_s(error.retry_after_s)
             too_late = backoff.failures > MAX_RETRIES or time.monotonic() + pause_s > gives_up
             if not retry or not retriable or too_late:
-                raise error
+                raise self._refused(error) if error.code == _UNAUTHORIZED else error
             await asyncio.sleep(pause_s)
 
     def _check_content(self, response: aiohttp.ClientResponse) -> None:
@@ -213,6 +216,17 @@ class Client:
                 on=self.server,
                 remedy="a login page or a proxy is in between: log in, or mend the kubeconfig",
             )
+
+    def _refused(self, error: ApiError) -> ApiError:
+        """What 401 means: which server does not take whose credentials, and what to do."""
+        user = self.session.target.user_name
+        whose = f"user {user}" if user else "this call"
+        error.on = f"{self.server} ({error.code})"
+        error.remedy = (
+            f"the server does not take the credentials of {whose}: log in anew, or check "
+            "--context, --user and --token"
+        )
+        return error
 
     def _unreachable(self, error: BaseException) -> Unreachable:
         cause = getattr(error, "certificate_error", error)

@@ -27,8 +27,9 @@ class Finding(NamedTuple):
 class DoctorPage:
     """All findings, in the order of the checks."""
 
-    def __init__(self, findings: Sequence[Finding]) -> None:
-        self._findings = findings
+    def __init__(self, findings: Sequence[Finding], hint: str = "") -> None:
+        """`hint`: the last line for people, "" for none."""
+        self._findings, self._hint = findings, hint
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """A line for each check."""
@@ -45,6 +46,8 @@ class DoctorPage:
             )
         rows = [(f.check, f.result, f.found, f.remedy or NONE) for f in self._findings]
         yield Table(_COLUMNS, rows)
+        if self._hint:
+            yield self._hint
 
     def document(self) -> object:
         """The same for programs."""

@@ -60,3 +60,21 @@ def test_interrupted(shell: str, sent: list[signal.Signals], said: str) -> None:
     assert out.splitlines() == ["cleans up", "interrupted"]
     assert err.startswith(said) and (said or not err)
     assert not said or str(process.pid) in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_sandbox_takes_its_kubeconfig_with_it(number: signal.Signals) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kubectl_nodelife", "sandbox"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    kubeconfig = Path(process.stdout.readline().partition("=")[2].strip())
+    assert kubeconfig.is_file()
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert not kubeconfig.parent.exists()
+    assert f"serves until Ctrl-C or SIGTERM; {kubeconfig} is taken away then" in err

@@ -25,3 +25,17 @@ def test_the_class_does_not_advise_what_the_pod_forbids(
     said = " ".join(capsys.readouterr().out.split())
     assert "Do: do not force-delete: the kubelet of a reported 1s ago" in said
     assert "make sure that the machine is off" not in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["-A"], ["-A", "--class", "stuck-not-ready", "-o", "json"], ["stuck", "-n", "shop"], ["-x"]],
+    ids=" ".join,
+)
+def test_audit_repair_is_repair(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    dump = str(Path(__file__).parents[1] / "dumps/stuck-pods.yaml")
+    said = []
+    for verb in (["repair"], ["audit", "--repair"]):
+        code = main([*verb, *words, "-f", dump])
+        said.append((code, *capsys.readouterr()))
+    assert said[0] == said[1]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife import cli
+from kubectl_nodelife import __version__, cli
 from kubectl_nodelife.commands import doctor
 from kubectl_nodelife.live.target import cluster_identity
 from tests.loopback import play, sandbox, target_of
@@ -40,17 +40,28 @@ def test_with_nothing_there(capsys: pytest.CaptureFixture, home: Path) -> None:
     assert found["completion"]["remedy"] == "run: kubectl nodelife completion install"
     assert found["kubeconfig"]["result"] == "failed"
     assert "cluster" not in found
+    capsys.readouterr()
+    assert cli.main(["doctor"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("The exit code is 0 all the same")
     assert cli.main(["doctor", "--exit-code"]) == 4
+    assert "all the same" not in capsys.readouterr().out
     assert list(home.iterdir()) == []
 
 
 def test_an_old_kubectl_is_told(capsys: pytest.CaptureFixture, home: Path) -> None:
     program(home, "kubectl", """echo '{"clientVersion": {"gitVersion": "v1.25.9"}}'""")
     program(home, "kubectl_complete-nodelife")
-    program(home, "kubectl-nodelife")
+    program(home, "kubectl-nodelife", f"echo kubectl nodelife v{__version__}")
     found = checks(capsys)
     assert (found["kubectl"]["result"], found["kubectl"]["found"]) == ("warning", "v1.25.9")
     assert found["completion"]["result"] == found["program"]["result"] == "ok"
+
+
+def test_another_program_on_path_is_told(capsys: pytest.CaptureFixture, home: Path) -> None:
+    program(home, "kubectl-nodelife", "echo kubectl nodelife v0.1.0")
+    found = checks(capsys)["program"]
+    assert found["result"] == "warning"
+    assert f"kubectl runs {home}/kubectl-nodelife, which is v0.1.0" in found["found"]
 
 
 def test_a_cluster_that_is_not_there(capsys: pytest.CaptureFixture) -> None:
