@@ -46,7 +46,7 @@ VERB_GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Act": {
         "drain": ("drain:drain", "Drain nodes as planned, wave by wave, and keep time."),
-        "repair": ("repair:repair", "Mend what the audit finds: show, ask, and send."),
+        "repair": ("repair:repair", "Repair what the audit finds: show, ask, and send."),
         "upgrade": ("upgrade:upgrade", "Upgrade nodes: plan it, do it, prove them."),
         "daemon": ("daemon:daemon", "Start or stop the process that watches or enforces."),
     },

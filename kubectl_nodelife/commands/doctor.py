@@ -103,7 +103,7 @@ def _program() -> Finding:
     of_path = _version_of(on_path)
     if of_path != f"v{__version__}":
         return Finding("program", WARNING, f"{text}; kubectl runs {on_path}, which is {of_path}",
-                       "remove one of the two, or mend PATH")  # fmt: skip
+                       "remove one of the two, or change PATH")  # fmt: skip
     return Finding("program", OK, f"{text}, {on_path}")
 
 

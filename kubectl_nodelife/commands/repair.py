@@ -62,7 +62,7 @@ def repair(
     output: Output,
     where: Where,
 ) -> int:
-    """Mend the findings of the audit: show each request, or why it is refused, ask, and send.
+    """Repair what the audit finds: show each request, or why it is refused, ask, and send.
 
     With --dry-run=client, or for a dump, nothing is sent. A request carries the pod's uid and
     resourceVersion, so that it cannot hit another pod, or this one after it has changed. Without

@@ -130,7 +130,7 @@ def yaml_documents(
         where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         what = error.problem or error.context or "unreadable"
         raise InputError(
-            f"is not YAML: {what}{where}", source=source, remedy="mend that line"
+            f"is not YAML: {what}{where}", source=source, remedy="correct that line"
         ) from None
     except yaml.reader.ReaderError:
         raise _not_text(source) from None

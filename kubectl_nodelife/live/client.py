@@ -214,7 +214,7 @@ class Client:
             raise Failed(
                 "answers with a web page, not as a Kubernetes API",
                 on=self.server,
-                remedy="a login page or a proxy is in between: log in, or mend the kubeconfig",
+                remedy="a login page or a proxy is in between: log in, or correct the kubeconfig",
             )
 
     def _refused(self, error: ApiError) -> ApiError:

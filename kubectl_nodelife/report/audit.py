@@ -70,7 +70,7 @@ class RepairPage:
         left = counted(len(self._steps) - would, "finding")
         sent = f"{counted(would, 'request')} {'is' if would == 1 else 'are'} to be sent"
         dry = "; nothing was sent (dry run)" if self._dry_run else ""
-        yield f"{sent}, {left} refused{dry}." if self._steps else "There is nothing to mend."
+        yield f"{sent}, {left} refused{dry}." if self._steps else "There is nothing to repair."
         yield Table(_STEP_COLUMNS, [_step_row(step) for step in self._steps])
         for step in self._steps:
             if step.request is not None:

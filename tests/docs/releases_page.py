@@ -17,6 +17,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "releases.md"
 
 HEAD = f"""# What each release changed
 
+For operators who upgrade Kubernetes, or ask since when something is so.
+
 Nodes, taints, pods, DaemonSets and drains, from {OLDEST} to {NEWEST}, and {BETA} as its beta is:
 what an operator notices, or may rely on. Each line is a row of the tables that this program follows
 ([since-dates.md](since-dates.md) names the line of Kubernetes' source that dates it); what is not

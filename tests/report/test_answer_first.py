@@ -114,7 +114,7 @@ def test_the_answer_comes_first(
             "(worker-a2), and 1 pod was deleted.",
             id="replay",
         ),
-        pytest.param(["repair"], "There is nothing to mend.", id="repair"),
+        pytest.param(["repair"], "There is nothing to repair.", id="repair"),
         pytest.param(
             ["explain", "node", "worker-a2"],
             "Node worker-a2 is unreachable: its kubelet stopped posting",

@@ -108,6 +108,8 @@ def cells(dated: Dated, sources: Sources) -> Iterator[tuple[str, str]]:
 
 HEAD = """# Since and until which release
 
+For maintainers: which release began or ended each behaviour, and which line of it says so.
+
 Written by `python -m tests.upstream.since_dates --write` from each release's Go module. `since`
 and `until` are the first and the last release that show the behaviour, with their last patch (the
 node lifecycle and the kubelet begin with v1.16.0); the tables in the code that they are held
