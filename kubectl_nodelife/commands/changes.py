@@ -22,7 +22,7 @@ from kubectl_nodelife.report.changes import ChangesPage, lines
 from kubectl_nodelife.report.screen import this_screen
 from kubectl_nodelife.report.table import Widths
 
-OUTCOMES = ("would", "applied", "confirmed", "superseded", "failed", "held", "sent")
+OUTCOMES = ("would", "applied", "confirmed", "decided", "superseded", "failed", "held", "sent")
 
 
 _AHEAD_NS: Final = 5 * 10**9
@@ -50,9 +50,10 @@ def changes(
     """Say what the controllers would change, or have changed, when, why, and how it ended.
 
     `would`: planned, and the cluster does not show it; `confirmed`: the cluster shows it, done by
-    another; `superseded`: overtaken by something else; `applied`, `failed`, `held`: of what was
-    written, by an enforcing daemon or by `repair`, `daemonset undo` and `drain`. With -f: what the
-    dump's Events, managedFields and conditions tell was done to nodes and pods, and by whom.
+    another; `decided`: a timer was set, a node queued, and what follows is confirmed;
+    `superseded`: overtaken by something else; `applied`, `failed`, `held`: of what was written, by
+    an enforcing daemon or by `repair`, `daemonset undo` and `drain`. With -f: what the dump's
+    Events, managedFields and conditions tell was done to nodes and pods, and by whom.
 
     \b
     Examples:

@@ -2,7 +2,8 @@
 
 The same records as a simulated run's timeline, with wall-clock time, how it ended, and the request.
 The outcome `would` is open; `confirmed` (the cluster shows it, done by another) and `superseded`
-(overtaken) are the ends of a dry run.
+(overtaken) are the ends of a dry run. Of a decision no object shows anything: where what it led to
+is confirmed it is told as `decided`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,13 @@ from kubectl_nodelife.engine.calls import Request
 from kubectl_nodelife.kube.node import zone_display
 from kubectl_nodelife.kube.redaction import Digest, redact
 from kubectl_nodelife.kube.times import format_micro_time
+from kubectl_nodelife.outlook.replay import DECISIONS
 
 WOULD: Final = "would"
 HELD: Final = "held"
-OUTCOMES: Final = (WOULD, "applied", "confirmed", "superseded", "failed", HELD)
+CONFIRMED: Final = "confirmed"
+DECIDED: Final = "decided"
+OUTCOMES: Final = (WOULD, "applied", CONFIRMED, "superseded", "failed", HELD)
 ENFORCE: Final = "enforce"
 
 API_VERSION: Final = "nodelife.dev/v1alpha1"
@@ -69,6 +73,12 @@ class ChangeRecord(msgspec.Struct, gc=False):
     attempts: int = 0
     held_until_ns: int | None = None
     identity: str = ""
+
+    @property
+    def told_outcome(self) -> str:
+        """The outcome as it is told: nothing confirms that a timer is set or a node queued."""
+        decided = self.outcome == CONFIRMED and self.action in DECISIONS
+        return DECIDED if decided else self.outcome
 
     def place_within(self, earliest_ns: int, latest_ns: int) -> None:
         """It comes within that time; when cannot be seen from outside."""
@@ -154,7 +164,7 @@ def document(change: ChangeRecord) -> dict[str, Any]:
         "reason": change.reason,
         "cause": change.cause,
         "mode": change.mode,
-        "outcome": change.outcome,
+        "outcome": change.told_outcome,
     }
     if change.earliest_ns is not None and change.latest_ns is not None:
         made["earliestTime"] = format_micro_time(change.earliest_ns)

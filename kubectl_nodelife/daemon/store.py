@@ -16,8 +16,16 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import astuple
 
-from kubectl_nodelife.daemon.changes import COLUMNS, HELD, WOULD, ChangeRecord
+from kubectl_nodelife.daemon.changes import (
+    COLUMNS,
+    CONFIRMED,
+    DECIDED,
+    HELD,
+    WOULD,
+    ChangeRecord,
+)
 from kubectl_nodelife.kube.times import HOUR_NS
+from kubectl_nodelife.outlook.replay import DECISIONS
 
 RETENTION_NS: Final = 7 * 24 * HOUR_NS
 MOST_BYTES: Final = 256 << 20
@@ -47,6 +55,7 @@ _ADDED: Final = {
 """The columns that came with each version of the file."""
 
 _TABLE = ", ".join(f"{name} {_TYPES.get(name, 'TEXT NOT NULL')}" for name in COLUMNS)
+_DECISIONS = ", ".join(f"'{action}'" for action in sorted(DECISIONS))
 _INSERT = f"INSERT INTO changes VALUES ({', '.join('?' * len(COLUMNS))})"
 _SETTLE = (
     "UPDATE changes SET outcome = ?1, settled_ns = ?2, why = ?3, error = ?4, attempts = ?5, "
@@ -82,7 +91,7 @@ class ChangeFilter(NamedTuple):
             return False
         if self.until_ns is not None and change.time_ns > self.until_ns:
             return False
-        if self.outcome and change.outcome != self.outcome:
+        if self.outcome and change.told_outcome != self.outcome:
             return False
         if self.node and self.node != (change.name if change.kind == "Node" else change.node):
             return False
@@ -100,8 +109,11 @@ class ChangeFilter(NamedTuple):
             parts.append("time_ns <= ?")
             values.append(self.until_ns)
         if self.outcome:
+            decided = self.outcome == DECIDED
             parts.append("outcome = ?")
-            values.append(self.outcome)
+            values.append(CONFIRMED if decided else self.outcome)
+            if self.outcome in (CONFIRMED, DECIDED):
+                parts.append(f"action {'' if decided else 'NOT '}IN ({_DECISIONS})")
         if self.node:
             parts.append("(kind = 'Node' AND name = ? OR kind <> 'Node' AND node = ?)")
             values += [self.node, self.node]

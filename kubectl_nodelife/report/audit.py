@@ -129,7 +129,7 @@ def _eviction(finding: PodFinding, now_ns: int) -> str:
         return ""
     if eviction.due_ns is None:
         return f"; {eviction.because.partition(':')[0]}"
-    if eviction.is_overdue(now_ns):
+    if finding.is_overdue:
         late = human_duration(now_ns - eviction.due_ns)
         return f"; its deletion is overdue since {format_time(eviction.due_ns)} ({late})"
     return f"; evicted {due_in(eviction.due_ns - now_ns)}"

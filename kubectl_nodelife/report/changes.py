@@ -28,11 +28,10 @@ _ONE_LINE = columns(
 _BY = Column("by")
 _PREFIX = "node.kubernetes.io/"
 _NOT_KNOWN = "not known"
-_DECIDED = "decided"
 _OUTCOMES = {
     "would": "planned (would)",
     "confirmed": "confirmed by the cluster",
-    _DECIDED: "decided, of which a cluster shows nothing",
+    "decided": "decided, of which a cluster shows nothing",
 }
 _DAY = len("2026-11-21T")
 _NAMED = 2
@@ -95,7 +94,7 @@ def _headline(items: Sequence[dict[str, Any]]) -> str:
     """How many changes, from when to when, what came of them, and the last one."""
     counts: dict[str, int] = {}
     for item in items:
-        counts[_outcome(item)] = counts.get(_outcome(item), 0) + 1
+        counts[item["outcome"]] = counts.get(item["outcome"], 0) + 1
     by_time = sorted(items, key=lambda item: str(item["time"]))
     last = by_time[-1]
     begin, end = _clock(by_time[0]["time"]), _clock(last["time"])
@@ -108,14 +107,6 @@ def _headline(items: Sequence[dict[str, Any]]) -> str:
     return f"{many} seen or planned {when}: {which}.\n{whose}: {what}, {_object(last)}."
 
 
-def _outcome(item: Mapping[str, Any]) -> str:
-    """What came of it. No object shows that a timer is set or that a node is queued."""
-    from kubectl_nodelife.outlook.replay import DECISIONS  # not for --help and TAB
-
-    outcome = str(item["outcome"])
-    return _DECIDED if outcome == "confirmed" and item["action"] in DECISIONS else outcome
-
-
 def _to_the_second(item: dict[str, Any]) -> dict[str, str]:
     """Its instants without a fraction."""
     times = {key: str(item.get(key, "")) for key in ("time", "settledTime")}
@@ -126,7 +117,7 @@ def _row(item: dict[str, Any], begin: int) -> list[object]:
     """`begin`: where in an instant that what is shown of it begins: the day, or the time."""
     return [
         _clock(item["time"])[begin:],
-        _outcome(item),
+        item["outcome"],
         _clock(item.get("settledTime", ""))[begin:],
         item["controller"],
         _action(item),
@@ -152,7 +143,7 @@ def _alike(items: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
         detail = () if "due" in item["detail"] else tuple(_detail(item["action"], item["detail"]))
         by = item["by"]["name"] if "by" in item else ""
         action, kind = item["action"], item["object"]["kind"]
-        key = (_outcome(item), item["controller"], action, detail, by, kind)
+        key = (item["outcome"], item["controller"], action, detail, by, kind)
         group = open_groups.get(key)
         if group is None or _seconds_between(group[-1], item) >= _PAUSE_S:
             group = open_groups[key] = []

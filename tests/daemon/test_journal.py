@@ -83,6 +83,25 @@ def test_a_decision_ends_with_the_write_that_it_led_to(tmp_path: Path) -> None:
     run(story())
 
 
+def test_a_decision_is_told_as_decided_and_chosen_as_such(tmp_path: Path) -> None:
+    async def story() -> None:
+        journal = open_journal(str(tmp_path / "j.db"))
+        taint = tainted()
+        for action in (taint, scheduled(taint)):
+            journal.ledger.note(action, T0, "n1", "")
+        journal.ledger.settle(taint, "confirmed", T0, "seen")
+
+        async def told(outcome: str) -> list[tuple[str, str]]:
+            found = await journal.select(ChangeFilter(outcome=outcome))
+            assert all(ChangeFilter(outcome=outcome).takes(change) for change in found)
+            return [(d["action"], d["outcome"]) for d in map(document, found)]
+
+        assert await told("confirmed") == [("AddTaint", "confirmed")] * 2
+        assert await told("decided") == [("ScheduleEviction", "decided")]
+
+    run(story())
+
+
 def test_a_newer_decision_takes_the_place_of_the_one_that_stood(tmp_path: Path) -> None:
     async def story() -> None:
         journal = open_journal(str(tmp_path / "j.db"))

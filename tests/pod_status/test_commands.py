@@ -173,3 +173,33 @@ def test_when_a_pod_on_a_dead_node_is_evicted(run: Any) -> None:
     }
     _, table, _ = run("audit", "-f", DUMP)
     assert "evicted in 65s" in table and "never evicted" in table
+
+
+def test_an_eviction_that_did_not_come_is_overdue(run: Any) -> None:
+    """Due at 12:01:05, and a minute late is not overdue."""
+    _, table, _ = run("audit", "-f", DUMP, "--now", "2026-01-01T12:01:15Z")
+    assert "evicted now" in table and "its deletion is overdue" not in table
+    words = ("audit", "-f", DUMP, "--now", "2026-01-01T12:03:05Z")
+    found = json.loads(run(*words, "-o", "json")[1])["findings"]
+    late = {f["name"]: f["eviction"].get("overdueSince") for f in found if f["eviction"]}
+    assert late["marked"] == late["stale-on-lost"] == "2026-01-01T12:01:05Z"
+    assert late["agent-lost"] is None
+    _, table, _ = run(*words)
+    assert "its deletion is overdue since 2026-01-01T12:01:05Z (2m)" in table
+    assert "evicted now" not in table
+
+
+def test_evictions_that_a_controller_at_work_comes_to_are_not_overdue(
+    run: Any, tmp_path: Path
+) -> None:
+    """taint-eviction has marked another pod of the node five seconds ago."""
+    dump = yaml.safe_load(Path(DUMP).read_text())
+    items = dump["items"] if isinstance(dump, dict) else dump
+    marked = next(o for o in items if o["metadata"]["name"] == "marked")
+    mark = {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    mark["lastTransitionTime"] = "2026-01-01T12:03:00Z"
+    marked["status"]["conditions"].append(mark)
+    at_work = tmp_path / "dump.json"
+    at_work.write_text(json.dumps(dump))
+    _, table, _ = run("audit", "-f", str(at_work), "--now", "2026-01-01T12:03:05Z")
+    assert "evicted now" in table and "its deletion is overdue" not in table

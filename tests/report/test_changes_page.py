@@ -19,8 +19,8 @@ def change(action: str, kind: str, outcome: str) -> dict[str, Any]:
 def test_a_decision_that_no_object_shows_is_not_confirmed_by_the_cluster() -> None:
     items = [
         change("AddTaint", "Node", "confirmed"),
-        change("ScheduleEviction", "Pod", "confirmed"),
-        change("QueueNode", "Node", "confirmed"),
+        change("ScheduleEviction", "Pod", "decided"),
+        change("QueueNode", "Node", "decided"),
         change("ScheduleEviction", "Pod", "would"),
     ]
     shown = render(ChangesPage(items, {}), "table")

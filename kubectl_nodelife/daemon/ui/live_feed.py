@@ -169,7 +169,7 @@ class LiveFeed:
                 kind=change.kind,
                 namespace=change.namespace,
                 name=change.name,
-                outcome=change.outcome,
+                outcome=change.told_outcome,
                 reason=change.reason,
                 cause=change.cause,
                 node=change.node,

@@ -17,6 +17,7 @@ from kubectl_nodelife.outlook.audit.beforehand import beforehand
 from kubectl_nodelife.outlook.audit.classes import WRONG
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
+from kubectl_nodelife.outlook.paced_evictions import is_at_work
 from kubectl_nodelife.outlook.view import ClusterView
 
 KINDS = ("Node", "Lease", "Pod", "DaemonSet")
@@ -76,6 +77,9 @@ def seen_in(view: ClusterView, namespace: str | None) -> AuditInput:
 def pod_audit(view: ClusterView, seen: AuditInput) -> PodAudit:
     """The audit of what was seen."""
     found = audit(seen, view.settings, view.now_ns)
+    if any(f.is_overdue for f in found.findings) and is_at_work(seen.pods, view.now_ns):
+        waiting = tuple(msgspec.structs.replace(f, now_ns=0) for f in found.findings)
+        found = msgspec.structs.replace(found, findings=waiting)
     return PodAudit(
         audit=found,
         source=view.source,
@@ -124,6 +128,9 @@ def _eviction_document(finding: PodFinding, now_ns: int) -> dict[str, Any] | Non
     if eviction is None:
         return None
     due_ns = eviction.due_ns
+    if finding.is_overdue and due_ns is not None:
+        overdue = format_time(due_ns)
+        return {"inSeconds": None, "overdueSince": overdue, "because": eviction.because}
     in_seconds = None if due_ns is None else max(0, -((now_ns - due_ns) // SECOND_NS))
     return {"inSeconds": in_seconds, "because": eviction.because}
 

@@ -50,6 +50,7 @@ from kubectl_nodelife.outlook.audit.classes import (
     STALE_READY,
     Classification,
 )
+from kubectl_nodelife.outlook.due_writes import eviction_due
 from kubectl_nodelife.outlook.eviction_forecast import eviction_forecast
 from kubectl_nodelife.workloads.force_advice import ForceAdvice, Release, force_advice
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness
@@ -101,17 +102,13 @@ class ExpectedEviction(msgspec.Struct, frozen=True):
     due_ns: int | None
     because: str
 
-    def is_overdue(self, now_ns: int) -> bool:
-        """True if it should have come, and there was time enough to see that."""
-        return self.due_ns is not None and now_ns - self.due_ns > OVERDUE_NS
-
 
 class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One thing that is wrong or worth knowing about one pod.
 
     `since_ns`: it can be so since then at the earliest; `since_field` says where that is written.
     `because` is this pod's own sentence; meaning, remedy and risk are those of the class. `now_ns`:
-    the moment of the audit, 0 where nothing depends on it.
+    the moment of the audit, 0 where nothing depends on it, or taint-eviction is seen at work.
     """
 
     name: str
@@ -126,6 +123,12 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     advice: ForceAdvice | None = None
     classification: Classification | None = None
     now_ns: int = 0
+
+    @property
+    def is_overdue(self) -> bool:
+        """True if its eviction should have come, and there was time enough to see that."""
+        due_ns = eviction.due_ns if self.now_ns and (eviction := self.eviction) else None
+        return due_ns is not None and self.now_ns - due_ns > OVERDUE_NS
 
     @property
     def note(self) -> classes.ClassNote:
@@ -148,22 +151,19 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             return None
         taints = no_execute_taints(node.taints)
         outcome = eviction_forecast(self.pod, taints or (_coming_taint(node),))
-        since = [taint.time_added for taint in taints if taint.time_added is not None]
+        due_ns = eviction_due(taints, outcome)
         if outcome.after_seconds is None:
             return ExpectedEviction(None, f"never evicted: {outcome.because}")
-        if not since:
+        if due_ns is None:
             wait = f"{outcome.after_seconds}s after the node's NoExecute taint"
             return ExpectedEviction(None, f"evicted {wait}: {outcome.because}")
-        due_ns = min(since) + outcome.after_seconds * SECOND_NS
         return ExpectedEviction(due_ns, outcome.because)
 
     @property
     def what_to_do(self) -> str:
         """The remedy for this pod, or else the one of its class."""
-        if self.name == MARKED_NODE_DOWN and self.now_ns:
-            eviction = self.eviction
-            if eviction is not None and eviction.is_overdue(self.now_ns):
-                return _NOT_EVICTED
+        if self.name == MARKED_NODE_DOWN and self.is_overdue:
+            return _NOT_EVICTED
         return self.remedy or self.note.remedy
 
     @property

@@ -37,15 +37,16 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
     if action == "RecordEvent":
         return None
     timestamp = change["time"]
-    if action not in DECISIONS and change["outcome"] == "confirmed":
+    outcome = "confirmed" if change["outcome"] == "decided" else change["outcome"]
+    if action not in DECISIONS and outcome == "confirmed":
         timestamp = change.get("settledTime") or timestamp
     kind, namespace, name = obj["kind"], obj.get("namespace", ""), obj["name"]
-    identity = _identity_of_change(action, detail, kind, namespace, name, change["outcome"])
+    identity = _identity_of_change(action, detail, kind, namespace, name, outcome)
     if action == "SetUnschedulable":
         action, detail = identity[0].capitalize(), {}
     return ReplayLine(
         time_ns=int(parse_time(timestamp)),
-        actor=replay_line.of_change(change["controller"], change["outcome"]),
+        actor=replay_line.of_change(change["controller"], outcome),
         action=action,
         kind=kind,
         namespace=namespace,
@@ -53,7 +54,7 @@ def of_change(change: Mapping[str, Any]) -> ReplayLine | None:
         node=change.get("node", "") or _drained_node(change),
         detail=_words(action, detail),
         why=change["reason"],
-        outcome=change["outcome"],
+        outcome=outcome,
         seen=(JOURNAL,),
         identity=identity,
         change=change["id"],

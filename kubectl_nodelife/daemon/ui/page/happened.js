@@ -11,7 +11,7 @@ const MOST_ROWS = 100;
 const HOUR = 3600;
 const LANE = 20;
 const LINKED = new Set(["Node", "Pod", "DaemonSet", "Zone"]);
-const DONE = new Set(["applied", "confirmed", ""]);
+const DONE = new Set(["applied", "confirmed", "decided", ""]);
 
 /** Of an address such as #/happened/2026-01-01T10:00:00Z/2026-01-01T10:05:00Z; null: it is none. */
 export function rangeOf(hash) {

@@ -8,7 +8,7 @@ import { timeLine } from "./time_line.js";
 const MOST_ROWS = 200;
 const MOST_NEXT = 40;
 
-const SETTLED = new Set(["applied", "confirmed", "superseded", "failed", "held"]);
+const SETTLED = new Set(["applied", "confirmed", "decided", "superseded", "failed", "held"]);
 const MOST_SETTLED = 5;
 const PAST = 1 / 6; // of the time ahead
 const soonest = (a, b) => a.low - b.low;
