@@ -55,6 +55,9 @@ WAIT_STEP_NS: Final = SECOND_NS
 LONGEST_WAIT_NS: Final = 3600 * SECOND_NS
 """A wave waits no longer than so for replacements that were expected to become Ready."""
 
+_MOST_SINGLES: Final = 20
+"""So many nodes are tried by themselves where no set was found that goes together."""
+
 
 def plan_waves(
     scope: Scope,
@@ -86,23 +89,31 @@ def plan_waves(
 
 
 def nodes_together(scope: Scope, options: DrainOptions) -> list[str]:
-    """The largest set of the nodes that was found to go at once, all of them cordoned first.
+    """The largest set of the nodes that was found to go at once; the others are not cordoned.
 
-    Played to the end, so that none is named whose drain does not finish in that company.
+    Played to the end, so that none is named whose drain does not finish in that company. Where the
+    play of a set ends for none of it, half of it is tried, last each node by itself.
     """
     good = [load for load in node_loads(scope, options) if not load.blocked]
     caps = {key: max(1, cap_of(scope, key)) for load in good for key in load.budgets}
-    waves = WaveOptions(max_parallel=max(1, len(good)), cordon=CORDON_FIRST)
-    found = largest_wave(good, caps, PlanCapacity(scope, waves).copy)
-    while found:
-        part = Scope(scope.snapshot, found)
-        play = play_waves(part, options, waves, [found], MIDDLE, scope.nodes)
-        play.end()
-        ended = [name for name in found if play.runs[name].end_ns is not None]
-        if len(ended) == len(found):
-            return found
-        found = ended
-    return []
+    waves = WaveOptions(max_parallel=max(1, len(good)), cordon=CORDON_BY_WAVE)
+    names = largest_wave(good, caps, PlanCapacity(scope, waves).copy)
+    while names:
+        ended = _ended_together(names, scope, options, waves)
+        if len(ended) == len(names):
+            return names
+        names = ended or names[: len(names) // 2]
+    singles = ([load.name] for load in good[:_MOST_SINGLES])
+    return next((one for one in singles if _ended_together(one, scope, options, waves)), [])
+
+
+def _ended_together(
+    names: list[str], scope: Scope, options: DrainOptions, waves: WaveOptions
+) -> list[str]:
+    """Those of the nodes whose drain ends where all of them are drained at once."""
+    play = play_waves(Scope(scope.snapshot, names), options, waves, [names], MIDDLE)
+    play.end()
+    return [name for name in names if play.runs[name].end_ns is not None]
 
 
 # --- playing them --------------------------------------------------------------------------------

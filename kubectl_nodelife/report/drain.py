@@ -108,7 +108,7 @@ def consequences(plan: DrainPlan) -> Iterator[str]:
         yield f"emptyDir data lost{needed}: {first_names(losses, _NAMED)}"
     if plan.together is not None and plan.with_flags is None:
         text, stranded = _together(plan.together, len(plan.nodes)), len(plan.stranded())
-        if stranded and plan.together:
+        if stranded and len(plan.together) == len(plan.nodes):
             text += f", though {counted(stranded, 'pod')} {_find(stranded)} no node to land on"
         yield text
 
@@ -119,7 +119,7 @@ def _find(count: int) -> str:
 
 def _together(names: Sequence[str], of: int) -> str:
     if not names:
-        return f"together can go: none of the {of} nodes"
+        return f"together can go: none was found of the {of} nodes"
     if len(names) == of:
         return f"together can go: all {of} nodes"
     named = first_names(names, _FEW_NODES)

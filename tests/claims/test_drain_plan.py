@@ -105,6 +105,44 @@ def test_a_lie_of_drain_plan_is_caught(tmp_path: Path) -> None:
     assert verdicts == {True, False}
 
 
+def ends_together(folder: Path, names: list[str], items: list[Document]) -> dict[str, str]:
+    """How the drains of these nodes end, each by a kubectl of its own, all begun at once."""
+    drains = [{"at": "0s", "drain": {"nodes": [name], "ignoreDaemonSets": True}} for name in names]
+    return drains_of(played(folder, drains, items))
+
+
+def played(folder: Path, events: list[Document], items: list[Document]) -> list[Document]:
+    """The records of an hour in which these acts happen."""
+    acts, dump = folder / "acts.yaml", folder / "played.json"
+    head = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Acts"}
+    acts.write_text(json.dumps({**head, "spec": {"events": events}}))
+    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    where = ("-f", str(acts), "-f", str(dump), *NOW)
+    code, out = run("what-if", "--until", "1h", "-o", "timeline", *where)
+    assert code == 0, out
+    records: list[Document] = json.loads(out)["records"]
+    return records
+
+
+def test_nodes_that_can_go_together_do(tmp_path: Path, seeds: range) -> None:
+    """Not of clusters with a pod that has no node: it may land in the instant before the cordon."""
+    together = 0
+    for seed in range(4 * seeds.start, 4 * seeds.stop):
+        if not (found := nodes_of(seed)) or len(found[0]) < 2:
+            continue
+        if any(o["kind"] == "Pod" and "nodeName" not in o["spec"] for o in found[1]):
+            continue
+        told = planned(tmp_path, *found).plan["together"]
+        if told is None:
+            continue
+        for names in [told] if told else [[name] for name in found[0]]:
+            ends = ends_together(tmp_path, names, found[1])
+            is_drained = all(end == "Drained" for end in ends.values())
+            assert is_drained == bool(told), (seed, told, ends)
+            together += is_drained
+    assert together
+
+
 # --- advice -----------------------------------------------------------------------------------
 
 
@@ -167,14 +205,7 @@ def goes(folder: Path, names: list[str], pod: Document, done: Followed) -> bool 
     nodes = [pod["node"]] if by_itself else [name for name in names if name not in done.before]
     drain = {"at": done.at, "drain": {"nodes": nodes, "ignoreDaemonSets": True}}
     cordon = {"at": done.at, "cordon": {"nodes": names}}
-    acts, dump = folder / "acts.yaml", folder / "followed.json"
-    head = {"apiVersion": "nodelife.dev/v1alpha1", "kind": "Acts"}
-    acts.write_text(json.dumps({**head, "spec": {"events": [*done.events, cordon, drain]}}))
-    dump.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": done.items}))
-    where = ("-f", str(acts), "-f", str(dump), *NOW)
-    code, out = run("what-if", "--until", "1h", "-o", "timeline", *where)
-    assert code == 0, out
-    records = json.loads(out)["records"]
+    records = played(folder, [*done.events, cordon, drain], done.items)
     gone = any(
         record["action"] == "DeletePod"
         and record["object"]["name"] == pod["name"]
