@@ -124,7 +124,9 @@ LATE_STOP_NS = 100 * MILLISECOND_NS
 
 class Kubelets:
     """All kubelets of the cluster, by node name. One outlives its Node object. `silent`: the names
-    of those that are not alive."""
+    of those that are not alive; `last_renewals`: between which instants each that fell silent
+    had renewed its Lease last before it did so first, ns; None: not since t=0.
+    """
 
     def __init__(
         self, api: Api, agenda: Agenda, terms: KubeletTerms, clients: KubeletClients
@@ -139,6 +141,7 @@ class Kubelets:
         self._on_stop: list[Callable[[Pod, Action | None], bool]] = []
         self._kubelets: dict[str, Kubelet] = {}
         self.silent: set[str] = set()
+        self.last_renewals: dict[str, tuple[int, int] | None] = {}
         self._endings: dict[Key, Ending] = {}
         self._starting: dict[Key, Start] = {}
         self._running = RunningStatuses()
@@ -149,7 +152,7 @@ class Kubelets:
         other = copy(self)
         other._api, other._agenda = api, agenda
         self._kubelets, other._kubelets = fork_dict(self._kubelets, Kubelet.copy)
-        other.silent = set(self.silent)
+        other.silent, other.last_renewals = set(self.silent), dict(self.last_renewals)
         self._endings, other._endings = fork_dict(self._endings)
         self._starting, other._starting = fork_dict(self._starting)
         other._running = copy(self._running)
@@ -292,6 +295,7 @@ class Kubelets:
             return
         kubelet.alive = False
         self.silent.add(node)
+        self.last_renewals.setdefault(node, kubelet.last_renewal(self._api.now_ns))
         self._publish_heartbeats(kubelet, self._api.now_ns, cause)
 
     def start(self, node: str, cause: Action | None) -> None:

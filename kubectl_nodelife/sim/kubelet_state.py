@@ -125,6 +125,21 @@ class Kubelet:
         self.first_ns = 0
         self.post_ns = 0
 
+    def last_renewal(self, now_ns: int) -> tuple[int, int] | None:
+        """Between which instants the last one before this instant comes, by the present schedule;
+        None: there was none. Each interval is up to 4 % longer (`JitterUntil` of the Lease's
+        controller, k8s.io/component-helpers/apimachinery/lease), so that one that is close may
+        not have come.
+        """
+        renewing_ns = now_ns - 1 - self.first_ns
+        if renewing_ns < 0:
+            return None
+        count = renewing_ns // self.every_ns
+        last_ns = self.first_ns + count * self.every_ns
+        late_ns = (count + 1) * self.every_ns // 25
+        may_be_missing = last_ns + late_ns >= now_ns
+        return last_ns - self.every_ns * may_be_missing, min(now_ns, last_ns + late_ns)
+
     def copy(self) -> Kubelet:
         """A copy with the same state."""
         other = copy(self)

@@ -117,16 +117,25 @@ def steady(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Steady]:
 
 
 def asked(
-    stand: Steady, node: str, capsys: pytest.CaptureFixture[str], *settings: str
+    stand: Steady, node: str, capsys: pytest.CaptureFixture[str], *settings: str, act: str = "lose"
 ) -> tuple[Json, float]:
     """The answer, and the renewal that it began with: one that none has followed meanwhile."""
     while True:
         before = stand.renewed(node)
-        words = ["what-if", "lose", "node", node, *settings, "--until", "5m", "-o", "json"]
+        words = ["what-if", act, "node", node, *settings, "--until", "5m", "-o", "json"]
         assert main(words) == 0
         answer = json.loads(capsys.readouterr().out)
         if stand.renewed(node) == before:
             return answer, before
+
+
+def held(node: Json, field: str, real: float) -> None:
+    """It happened within the answer's range."""
+    told = node["ranges"].get(field, {})
+    earliest = told.get("earliestSeconds", node[field])
+    latest = told.get("latestSeconds", node[field])
+    print(f"{field}: {earliest} to {latest}, really {real:.2f}")
+    assert earliest - BUSY_S <= real <= latest + BUSY_S, field
 
 
 def test_a_node_is_lost_as_was_foretold(steady: Steady, capsys: pytest.CaptureFixture[str]) -> None:
@@ -152,26 +161,57 @@ def test_a_node_is_lost_as_was_foretold(steady: Steady, capsys: pytest.CaptureFi
             and detail.items() <= r["detail"].items()
         )
 
-    def held(field: str, real: float) -> None:
-        """It happened within the answer's range."""
-        told = node["ranges"].get(field, {})
-        earliest = told.get("earliestSeconds", node[field])
-        latest = told.get("latestSeconds", node[field])
-        print(f"{field}: {earliest} to {latest}, really {real:.2f}")
-        assert earliest - BUSY_S <= real <= latest + BUSY_S, field
-
     unknown = at("SetNodeCondition", lost, type="Ready", status="Unknown")
     tainted = at("AddTaint", lost, key="node.kubernetes.io/unreachable", effect="NoExecute")
     gone = [r for r in wrote if r["action"] == "DeletePod"]
     assert (node["name"], node["evicted"]) == (lost, len(there))
     assert {r["object"]["name"] for r in gone} == there
-    held("unknownSeconds", unknown)
-    held("taintedSeconds", tainted)
+    held(node, "unknownSeconds", unknown)
+    held(node, "taintedSeconds", tainted)
     apart = node["firstDeletionSeconds"] - node["taintedSeconds"]
     assert abs(apart - TOLERATES_S) < 0.01
     assert abs(gone[0]["at"] - tainted - apart) <= BUSY_S + 0.2
     assert (web["outage"], web["readyBefore"], web["lowestServing"]) == ("degraded", 3, 2)
     assert len(web["stuck"]) == len(there)  # no kubelet ends them
+
+
+def test_a_node_that_comes_back_was_called_unknown_within_its_range(
+    steady: Steady, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost = steady.ready()[0]["spec"]["nodeName"]
+    answer, renewed = asked(steady, lost, capsys, "--for", "40s", *SETTINGS)
+    steady.kubelets.stop(lost)
+    time.sleep(1)
+    begun = instant(answer["moment"]["time"]) + steady.renewed(lost) - renewed
+    steady.until(lambda: is_unknown(steady, lost))
+    time.sleep(3)
+    steady.kubelets.start(lost)
+    (node,) = answer["nodes"]
+    wrote = records(steady.plane.audit(), begun, 300)
+    of_node = [r for r in wrote if r["object"]["name"] == lost]
+    unknown = [r for r in of_node if r["detail"].get("status") == "Unknown"]
+    tainted = [r for r in of_node if r["detail"].get("effect") == "NoExecute"]
+    held(node, "unknownSeconds", float(unknown[0]["at"]))
+    held(node, "taintedSeconds", float(tainted[0]["at"]))
+
+
+def test_pods_of_a_deleted_node_go_when_pod_gc_may_come(
+    steady: Steady, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = steady.ready()[0]["spec"]["nodeName"]
+    answer, _ = asked(steady, gone, capsys, *SETTINGS, act="delete")
+    steady.kubelets.stop(gone)
+    steady.api.delete(f"/api/v1/nodes/{gone}")
+    deleted = time.time()
+    steady.until(
+        lambda: all(p["spec"].get("nodeName") != gone for p in steady.api.get(PODS)["items"])
+    )
+    time.sleep(2)
+    (node,) = answer["nodes"]
+    wrote = records(steady.plane.audit(), deleted, 300)
+    at = [float(r["at"]) for r in wrote if r["action"] == "DeletePod"]
+    held(node, "firstDeletionSeconds", min(at))
+    held(node, "lastDeletionSeconds", max(at))
 
 
 def test_a_daemon_that_has_seen_a_pass_foretells_the_next_loss_to_the_pass(

@@ -6,7 +6,8 @@ on a node that is lost and is not being deleted.
 Of two plays the courses of nodes and zones are given, and which act led to what. An instant that
 upstream leaves to chance has a range: a node is called Unknown by the first monitor pass after its
 grace period, whenever that begins; of several nodes that wait in a zone any may get the first
-token; a pod is deleted so long after the taint as it tolerates it.
+token; a pod is deleted so long after the taint as it tolerates it; pod-gc runs each 20 s, whenever
+that is, and at the end of a quarantine its run may come first.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 
 from kubectl_nodelife.controllers.nodelifecycle.health import lost_after_ns
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, eviction_rate
+from kubectl_nodelife.controllers.podgc import GC_CHECK_PERIOD_NS, QUARANTINE_NS
 from kubectl_nodelife.engine.actions import SetZoneState
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.settings import Settings
@@ -92,9 +94,10 @@ class BudgetCourse(msgspec.Struct, frozen=True):
 
 class PlayReading:
     """See the module. By workload: `evicted`, `collected`, `pending`, `stuck`, `at_risk` (by the
-    field of AtRisk); `nodes`: the instants of each node, by the fields of NodeFuture; `held`: pods
-    that a zone's brake keeps, by zone; `on_node`: as `at_risk`, by node; `budgets`: those whose
-    status changed. What `ignores` says is left out, and counted in `ignored`."""
+    field of AtRisk); `nodes`: the instants of each node, by the fields of NodeFuture; `gone`: when
+    Node objects were deleted; `held`: pods that a zone's brake keeps, by zone; `on_node`: as
+    `at_risk`, by node; `budgets`: those whose status changed. What `ignores` says is left out, and
+    counted in `ignored`."""
 
     def __init__(
         self,
@@ -115,6 +118,7 @@ class PlayReading:
         self.evicted: Counter[ServedObject] = Counter()
         self.collected: Counter[ServedObject] = Counter()
         self.nodes: dict[str, dict[str, Any]] = {}
+        self.gone: dict[str, float] = {}
         self._count_deletions()
         self.pending: dict[ServedObject, list[PendingPod]] = {}
         self.stuck: dict[ServedObject, list[str]] = {}
@@ -186,6 +190,8 @@ class PlayReading:
                 entry.setdefault("back_seconds", at)
         elif record.action == "RecordEvent" and detail.get("reason") in _LOSSES:
             entry.setdefault("lost_seconds", at)
+        elif record.action == "RecordEvent" and detail.get("reason") == "Deleted":
+            self.gone.setdefault(record.object.name, at)
         elif record.action == "AddTaint" and detail["effect"] == "NoExecute":
             entry.setdefault("tainted_seconds", at)
 
@@ -297,7 +303,7 @@ def node_futures(before: PlayReading, after: PlayReading, acts: Sequence[Act]) -
     """The nodes that the acts name, and those that fare otherwise than without them."""
     named = {name for act in acts for name in act.nodes}
     changed = {n for n in after.nodes if after.nodes[n] and after.nodes[n] != before.nodes.get(n)}
-    deletions: dict[str, list[float]] = {}
+    deletions: dict[str, list[Deletion]] = {}
     homes, deleted = after.played.levels.node_of, set[str]()
     due: dict[str, float] = {}
     waited: dict[str, float] = {}
@@ -309,7 +315,8 @@ def node_futures(before: PlayReading, after: PlayReading, acts: Sequence[Act]) -
         if record.object.uid not in deleted:  # a repeated DELETE is no deletion
             deleted.add(record.object.uid)
             home = homes.get(record.object.uid, "")
-            deletions.setdefault(home, []).append(record.at)
+            deletion = Deletion(record.at, by_collector=record.controller == "pod-gc")
+            deletions.setdefault(home, []).append(deletion)
             waited.setdefault(home, record.at - due.get(record.object.uid, record.at))
     names = sorted(named | changed)
     passes = _passes(after)
@@ -320,62 +327,122 @@ def node_futures(before: PlayReading, after: PlayReading, acts: Sequence[Act]) -
 def _node(
     name: str,
     after: PlayReading,
-    deletions: Sequence[float],
+    deletions: Sequence[Deletion],
     waiting: Mapping[str, Turns],
     passes: Mapping[str, LossPass],
 ) -> NodeFuture:
     instants = dict(after.nodes.get(name, {}))
-    instants["first_deletion_seconds"] = min(deletions, default=None)
-    instants["last_deletion_seconds"] = max(deletions, default=None)
+    instants["first_deletion_seconds"] = min((d.at for d in deletions), default=None)
+    instants["last_deletion_seconds"] = max((d.at for d in deletions), default=None)
+    of_loss = _loss_range(name, after, instants, waiting.get(name), passes.get(name))
     return NodeFuture(
         name=name,
         zone=after.zone_of(name),
         evicted=len(deletions),
         pods=after.played.levels.pods_at_start[name],
         at_risk=AtRisk(**after.on_node[name]),
-        ranges=dict(_ranges(name, after, instants, waiting.get(name), passes.get(name))),
+        ranges=dict(_ranges(name, after, instants, deletions, of_loss)),
         **instants,
     )
+
+
+class LossRange(NamedTuple):
+    """Between which instants a node is called Unknown, and how much sooner and later than in the
+    play its token may come, None where it has none of such a kind; `wait`: by how much less and
+    more its pods may wait for the requests of others.
+    """
+
+    earliest: float
+    latest: float
+    token: tuple[float, float] | None
+    wait: tuple[float, float] = (0.0, 0.0)
+
+
+def _loss_range(
+    name: str,
+    after: PlayReading,
+    instants: Mapping[str, Any],
+    turns: Turns | None,
+    of_pass: LossPass | None,
+) -> LossRange | None:
+    unknown = instants.get("unknown_seconds")
+    sign = after.played.last_signs.get(name)
+    if unknown is None or sign is None or of_pass is None:
+        return None
+    settings = after.settings
+    period_ns = settings.node_monitor_period_ns + MILLISECOND_NS
+    lost_ns = lost_after_ns(settings.node_monitor_grace_period_ns, settings.node_monitor_period_ns)
+    earliest, begins = (after.seconds(at_ns + lost_ns) or 0.0 for at_ns in sign)
+    begins += period_ns / SECOND_NS
+    latest = round(begins + of_pass.last - of_pass.first, 3)
+    if not earliest - _TOLERANCE_S <= unknown <= latest + _TOLERANCE_S:
+        return None  # its time was counted anew: the controllers were started again, or all dark
+    tainted = instants.get("tainted_seconds")
+    if tainted is None or turns is None:
+        return LossRange(earliest, latest, None)
+    sooner = round(tainted - max(0.0, turns.first - (of_pass.first - earliest)), 3)
+    later = round(turns.last + (begins - of_pass.first) - tainted, 3)
+    return LossRange(earliest, latest, (sooner, later), turns.wait)
 
 
 def _ranges(
     name: str,
     after: PlayReading,
     instants: Mapping[str, Any],
-    turns: Turns | None,
-    of_pass: LossPass | None,
+    deletions: Sequence[Deletion],
+    of_loss: LossRange | None,
 ) -> Iterator[tuple[str, InstantRange]]:
     """The ranges of a node's instants, by the names of the document's fields."""
-    unknown, silent = instants.get("unknown_seconds"), after.seconds(after.played.silent.get(name))
-    if unknown is None or silent is None or of_pass is None:
-        return
-    settings = after.settings
-    period_ns = settings.node_monitor_period_ns + MILLISECOND_NS
-    lost_ns = lost_after_ns(settings.node_monitor_grace_period_ns, settings.node_monitor_period_ns)
-    earliest = round(silent + lost_ns / SECOND_NS, 3)
-    begins = earliest + period_ns / SECOND_NS
-    latest = round(begins + of_pass.last - of_pass.first, 3)
-    if not earliest - _TOLERANCE_S <= unknown <= latest + _TOLERANCE_S:
-        return  # its time was counted anew: the controllers were started again, or all was dark
-    yield "unknownSeconds", InstantRange(earliest_seconds=earliest, latest_seconds=latest)
-    tainted = instants.get("tainted_seconds")
-    if tainted is None or turns is None:
-        return
-    sooner = round(tainted - max(0.0, turns.first - (of_pass.first - earliest)), 3)
-    later = round(turns.last + (begins - of_pass.first) - tainted, 3)
-    fields = ("tainted_seconds", "first_deletion_seconds", "last_deletion_seconds")
-    names = ("taintedSeconds", "firstDeletionSeconds", "lastDeletionSeconds")
-    for field, word in zip(fields, names, strict=True):
-        at = instants.get(field)
-        if at is not None and (field == "tainted_seconds" or at >= tainted):
-            less, more = turns.wait if field != "tainted_seconds" else (0.0, 0.0)
-            yield (
-                word,
-                InstantRange(
-                    earliest_seconds=round(at - sooner - less, 3),
-                    latest_seconds=round(at + later + more, 3),
-                ),
-            )
+    if of_loss is not None:
+        yield "unknownSeconds", InstantRange(of_loss.earliest, of_loss.latest)
+        if of_loss.token is not None:
+            yield "taintedSeconds", _moved(instants["tainted_seconds"], of_loss.token)
+    collected = [d.at for d in deletions if d.by_collector]
+    each = [
+        _of_collector(name, deletion.at, min(collected), after)
+        if deletion.by_collector
+        else _of_taint(deletion.at, instants.get("tainted_seconds"), of_loss)
+        for deletion in deletions
+    ]
+    if any(one.earliest_seconds != one.latest_seconds for one in each):
+        for word, pick in (("firstDeletionSeconds", min), ("lastDeletionSeconds", max)):
+            earliest = pick(one.earliest_seconds for one in each)
+            yield word, InstantRange(earliest, pick(one.latest_seconds for one in each))
+
+
+def _of_taint(at: float, tainted: float | None, of_loss: LossRange | None) -> InstantRange:
+    if tainted is None or at < tainted or of_loss is None or of_loss.token is None:
+        return InstantRange(at, at)
+    (sooner, later), (less, more) = of_loss.token, of_loss.wait
+    return _moved(at, (sooner + less, later + more))
+
+
+def _moved(at: float, token: tuple[float, float]) -> InstantRange:
+    return InstantRange(round(at - token[0], 3), round(at + token[1], 3))
+
+
+def _of_collector(name: str, at: float, first: float, after: PlayReading) -> InstantRange:
+    """When pod-gc deletes a pod that it deletes at `at` in the play, the first of the node's at
+    `first`. Of a node that is gone the quarantine begins with the next run, and ends at a run, or
+    right after it.
+    """
+    period = GC_CHECK_PERIOD_NS / SECOND_NS
+    gone = after.gone.get(name)
+    if gone is None:
+        return InstantRange(max(0.0, round(at - period, 3)), round(at + period, 3))
+    quarantine = QUARANTINE_NS / SECOND_NS * after.settings.profile.has("gc_quarantine")
+    takes = at - first + _TOLERANCE_S
+    runs = 2 if quarantine else 1
+    return InstantRange(
+        round(gone + quarantine, 3), round(gone + quarantine + runs * period + takes, 3)
+    )
+
+
+class Deletion(NamedTuple):
+    """When a pod of a node is asked to go in the play, and whether pod-gc asks."""
+
+    at: float
+    by_collector: bool
 
 
 class LossPass(NamedTuple):
@@ -393,7 +460,8 @@ def _passes(after: PlayReading) -> dict[str, LossPass]:
     settings = after.settings
     lost_ns = lost_after_ns(settings.node_monitor_grace_period_ns, settings.node_monitor_period_ns)
     unknown = {n: each["unknown_seconds"] for n, each in after.nodes.items() if _is_lost(each)}
-    due = {n: after.seconds(after.played.silent.get(n)) for n in unknown}
+    signs = after.played.last_signs
+    due = {n: after.seconds(signs[n][0]) if n in signs else None for n in unknown}
     found: dict[str, LossPass] = {}
     waiting = sorted(unknown, key=lambda name: (unknown[name], name))
     while waiting:

@@ -78,9 +78,10 @@ class Played(msgspec.Struct, frozen=True):
 
     `end_ns`: the horizon; `ended_ns`: when nothing was to happen any more, the horizon where that
     was not so: then `due` is what was to come. `silent`: the nodes whose kubelets are silent at the
-    end, and their last sign of life; `no_room`: why pods have no node then; `volume_on`: which
-    node has a volume for which a pod that is bound waits. `budgets`: those
-    whose status changed, as it went.
+    end, and their last sign of life; `last_signs`: between which instants that of each node came
+    before it first fell silent, where that is known; `no_room`: why pods have no node then;
+    `volume_on`: which node has a volume for which a pod that is bound waits. `budgets`: those whose
+    status changed, as it went.
     """
 
     start_ns: int
@@ -92,6 +93,7 @@ class Played(msgspec.Struct, frozen=True):
     records: list[Record]
     levels: ServiceLevels
     silent: dict[str, int | None]
+    last_signs: dict[str, tuple[int, int]]
     no_room: dict[Key, str]
     volume_on: dict[Key, str]
     budgets: dict[Key, BudgetLedger]
@@ -340,6 +342,7 @@ def _played(
         branch.records(),
         levels,
         _silent(branch, question.settings.leases_count),
+        _last_signs(branch, question),
         {key: str(world.scheduler.placement.no_room(pods[key])) for key in sorted(levels.unbound)},
         dict(volumes.waits) if isinstance(volumes, AttachedVolumes) else {},
         {key: world.disruption.ledgers[key] for key in sorted(world.disruption.changed)},
@@ -360,6 +363,23 @@ def _silent(branch: Branch, leases_count: bool) -> dict[str, int | None]:
         for name in sorted(world.kubelets.silent)
         if name in nodes
     }
+
+
+def _last_signs(branch: Branch, question: Question) -> dict[str, tuple[int, int]]:
+    """The last sign of life of each node that fell silent, before it did so first: its last renewal
+    in the play, where Leases count, else the sign that was read.
+    """
+    cluster, counts = question.cluster, question.settings.leases_count
+    kubelets, signs = branch.world.kubelets, dict[str, tuple[int, int]]()
+    for name in sorted({*kubelets.last_renewals, *kubelets.silent}):
+        renewed = kubelets.last_renewals.get(name)
+        if renewed is not None and counts:
+            signs[name] = renewed
+        elif renewed is None and (node := cluster.nodes.get(name)) is not None:
+            at_ns = sign_of_life(node, cluster, question.now_ns, counts).at_ns
+            if at_ns is not None:
+                signs[name] = (at_ns, at_ns)
+    return signs
 
 
 def events_of(acts: Sequence[Act]) -> tuple[ScenarioEvent, ...]:

@@ -1,0 +1,133 @@
+"""Holds the instants that `what-if` tells of nodes over coins: whatever the phase of the monitor
+pass and of pod-gc and the order of a zone's queue, each lies in the range that was told of it, and
+one without a range is where it was told.
+
+A coin is another play of the same question. Its next monitor pass begins at a drawn instant; its
+nodes have each other's names, since the names decide who is first in a queue; and a Node that is
+deleted is so up to a period of pod-gc later.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.what_if.acts import read_acts
+from kubectl_nodelife.outlook.what_if.answer import make_answer
+from kubectl_nodelife.outlook.what_if.document import NodeFuture
+from kubectl_nodelife.outlook.what_if.question import Question, play
+from tests.what_if.stand import ALL_KINDS, NOW_NS, Document, cluster_of, workload
+
+COINS = 4
+SLACK_S = 0.25
+"""Rounds of the eviction loop, requests, and the drift of passes."""
+FIELDS = ("unknownSeconds", "taintedSeconds", "firstDeletionSeconds", "lastDeletionSeconds")
+_UNTIL_S = 900
+_GC_S = 20.0
+
+
+class Case(NamedTuple):
+    """A cluster, and acts with `{}` where a Node is deleted so many seconds later."""
+
+    nodes: tuple[str, ...]
+    pods: tuple[tuple[str, tuple[str, ...], int], ...]
+    words: str
+
+    def renamed(self, names: dict[str, str]) -> Case:
+        """The same, with other names of nodes."""
+        pods = tuple((w, tuple(names[n] for n in on), tolerates) for w, on, tolerates in self.pods)
+        words = " ".join(names.get(word, word) for word in self.words.split())
+        return Case(tuple(names[n] for n in self.nodes), pods, words)
+
+
+def case_of(seed: int) -> Case:
+    """Some nodes of one zone are lost, for good or for a while, or one of them is deleted."""
+    rng = random.Random(f"widths {seed}")
+    nodes = tuple(f"{zone}{number}" for zone in "ab" for number in range(1, 7))
+    pods = tuple(
+        (f"w{n}", tuple(rng.choices(nodes, k=rng.randint(1, 4))), rng.choice((0, 30, 120)))
+        for n in range(rng.randint(1, 4))
+    )
+    lost = rng.sample(nodes[:6], rng.choice((1, 1, 2, 3)))
+    acts = [f"lose node {' '.join(lost)} --for 10m", f"lose node {' '.join(lost)}"]
+    acts += [f"delete node {lost[0]} --at {{}}s"] * 2
+    acts += [f"lose node {lost[0]} --for 5m --and delete node {nodes[6]} --at {{}}s"]
+    return Case(nodes, pods, rng.choice(acts))
+
+
+def futures(
+    case: Case, later_s: float = 0.0, next_pass_s: float | None = None
+) -> dict[str, NodeFuture]:
+    """What is told of the nodes, in a play with this phase of the monitor pass."""
+    objects: list[Document] = []
+    for name, on, tolerates in case.pods:
+        objects += workload(name, list(on), "ReplicaSet", tolerates=tolerates)
+    cluster = cluster_of(objects, case.nodes)
+    settings = make_settings("newest", {"kube-api-qps": "-1"})
+    words = case.words.replace("{}", f"{later_s:g}").split()
+    acts = read_acts(words, cluster, beta_zone_labels_only=False)
+    next_ns = None if next_pass_s is None else NOW_NS + round(next_pass_s * SECOND_NS)
+    asked = Question(cluster, settings, NOW_NS, ALL_KINDS, acts, _UNTIL_S * SECOND_NS)
+    plays = play(asked._replace(next_pass_ns=next_ns))
+    answer = make_answer(plays, acts, settings, source={}, moment={}, warnings=())
+    return {node.name: node for node in answer.nodes}
+
+
+def instants(node: NodeFuture) -> dict[str, float | None]:
+    """By the names of the document's fields."""
+    return {
+        "unknownSeconds": node.unknown_seconds,
+        "taintedSeconds": node.tainted_seconds,
+        "firstDeletionSeconds": node.first_deletion_seconds,
+        "lastDeletionSeconds": node.last_deletion_seconds,
+    }
+
+
+def misses(told: NodeFuture, real: NodeFuture, later_s: float) -> list[str]:
+    """The instants of `real`, which happens so much later, that were told otherwise."""
+    found = []
+    for field, at in instants(real).items():
+        ranged, exact = told.ranges.get(field), instants(told)[field]
+        low = ranged.earliest_seconds if ranged is not None else exact
+        high = ranged.latest_seconds if ranged is not None else exact
+        if at is None or low is None or high is None:
+            if (at is None) != (exact is None):
+                found.append(f"{told.name} {field}: {exact}, and {at}")
+        elif not low - SLACK_S <= at - later_s <= high + SLACK_S:
+            found.append(f"{told.name} {field}: {low} to {high}, and {at - later_s}")
+    return found
+
+
+def coin_misses(seed: int) -> list[str]:
+    """What the coins of a seed show otherwise than it was told."""
+    case = case_of(seed)
+    told = futures(case)
+    found = []
+    for coin in range(COINS):
+        rng = random.Random(f"coin {seed}/{coin}")
+        zone_a, zone_b = list(case.nodes[:6]), list(case.nodes[6:])
+        shuffled = [*rng.sample(zone_a, 6), *rng.sample(zone_b, 6)]
+        names = dict(zip(case.nodes, shuffled, strict=True))
+        later_s = round(rng.uniform(0, _GC_S), 3) if "{}" in case.words else 0.0
+        other = futures(case.renamed(names), later_s, rng.uniform(0.001, 5.0))
+        for name, node in told.items():
+            if names[name] in other:
+                is_deleted = f"delete node {name} " in case.words
+                found += misses(node, other[names[name]], later_s * is_deleted)
+    return found
+
+
+def test_each_instant_of_a_node_lies_in_the_range_that_was_told(seeds: range) -> None:
+    for seed in seeds:
+        assert coin_misses(seed) == [], (seed, case_of(seed).words)
+
+
+def test_an_instant_that_is_told_too_narrowly_is_caught() -> None:
+    """Without their ranges, or with narrower ones, the coins of some seeds lie outside."""
+    told = futures(Case(("a1", "a2", "b1"), (("web", ("a1",), 30),), "lose node a1"))["a1"]
+    other = futures(Case(("a1", "a2", "b1"), (("web", ("a1",), 30),), "lose node a1"), 0.0, 2.0)
+    bare = NodeFuture(**{**{f: getattr(told, f) for f in told.__struct_fields__}, "ranges": {}})
+    assert not misses(told, other["a1"], 0.0)
+    assert len(misses(bare, other["a1"], 0.0)) == len(FIELDS)
