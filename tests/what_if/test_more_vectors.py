@@ -426,3 +426,9 @@ def test_which_node_a_long_pass_comes_to_last_is_not_known() -> None:
         assert span.latest_seconds - span.earliest_seconds == NEAR(
             5.001 + max(unknown) - min(unknown), abs=0.01
         )
+
+
+def test_which_of_the_nodes_of_a_zone_is_tainted_first_is_not_known() -> None:
+    said = ask("lose node a1 a2", WEB).assumed
+    assert "in any order: a1, a2 are tainted one after another" in said
+    assert not [text for text in ask("lose node a1", WEB).assumed if "order" in text]

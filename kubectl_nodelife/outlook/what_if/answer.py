@@ -23,6 +23,7 @@ from kubectl_nodelife.outlook.what_if.document import (
     BudgetFuture,
     Difference,
     Horizon,
+    NodeFuture,
     OtherCourse,
     PendingEvents,
     PlayExtreme,
@@ -91,6 +92,7 @@ def make_answer(
     services = list(_services(without, after))
     zones = list(zone_futures(without, after, plays.present.setting.cluster))
     drains = after.drains()
+    nodes = node_futures(before, after, acts)
     differences = _differences(plays, acts)
     return WhatIf(
         source=source,
@@ -105,7 +107,7 @@ def make_answer(
         workloads=workloads,
         services=services,
         zones=zones,
-        nodes=node_futures(before, after, acts),
+        nodes=nodes,
         budgets=list(_budgets(before, after)),
         writes=_writes(plays, acts),
         already_down=_already_down(before),
@@ -116,7 +118,7 @@ def make_answer(
         differences=differences[:MOST_DIFFERENCES],
         truncated=max(0, len(differences) - MOST_DIFFERENCES),
         not_evaluated=[UnreadKindNote(kind=kind, means=means) for kind, means in plays.unread],
-        assumed=[*plays.assumed, *ASSUMED],
+        assumed=[*plays.assumed, *_unknown_orders(nodes), *ASSUMED],
         warnings=[*warnings, *_warnings(acts, before, plays)],
     )
 
@@ -125,6 +127,19 @@ def _writes(plays: Plays, acts: Sequence[Act]) -> list[WriteSpans]:
     if not any(act.is_setting for act in acts):
         return []
     return write_spans(plays.baseline.records, plays.future.records)
+
+
+def _unknown_orders(nodes: Sequence[NodeFuture]) -> Iterator[str]:
+    """Of nodes that wait together for the tokens of their zone any may be the first: their taints
+    have a wider range than the pass that calls them Unknown.
+    """
+    together: dict[str, list[str]] = {}
+    for node in nodes:
+        unknown, tainted = (node.ranges.get(f"{each}Seconds") for each in ("unknown", "tainted"))
+        if unknown and tainted and tainted.width_s > unknown.width_s + 1:
+            together.setdefault(node.zone, []).append(node.name)
+    for names in together.values():
+        yield f"in any order: {first_names(names, _NAMED)} are tainted one after another"
 
 
 def _warnings(acts: Sequence[Act], before: PlayReading, plays: Plays) -> Iterator[str]:

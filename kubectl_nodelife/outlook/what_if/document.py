@@ -251,6 +251,11 @@ class InstantRange(_Document, frozen=True):
     earliest_seconds: float
     latest_seconds: float
 
+    @property
+    def width_s(self) -> float:
+        """How much of it is chance, seconds."""
+        return self.latest_seconds - self.earliest_seconds
+
 
 class NodeFuture(_Document, frozen=True):
     """The course of a node: when it is lost, called Unknown, tainted, loses pods, is Ready again.
