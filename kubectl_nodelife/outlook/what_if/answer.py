@@ -35,10 +35,10 @@ from kubectl_nodelife.outlook.what_if.document import (
     WhyChanged,
     WorkloadFuture,
 )
+from kubectl_nodelife.outlook.what_if.node_futures import node_futures
 from kubectl_nodelife.outlook.what_if.play_reading import (
     PlayReading,
     act_of_each,
-    node_futures,
     zone_futures,
 )
 from kubectl_nodelife.outlook.what_if.question import Plays, given_flags
@@ -91,8 +91,7 @@ def make_answer(
     workloads = list(_workloads(without, before, after, ranges, plays.present))
     services = list(_services(without, after))
     zones = list(zone_futures(without, after, plays.present.setting.cluster))
-    drains = after.drains()
-    nodes = node_futures(before, after, acts)
+    drains, nodes = after.drains(), node_futures(before, after, acts)
     differences = _differences(plays, acts)
     return WhatIf(
         source=source,
