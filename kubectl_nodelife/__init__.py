@@ -57,4 +57,4 @@ asyncio, os, logging or click in there. Only `report` and `cli` print.
 - `commands`     one file for each verb: parse, plug together, call, report
 """
 
-__version__ = "0.2.0"
+__version__ = "1.0.0rc1"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from release.source import ReleaseError
+from release.source import ReleaseError, tag_of
 
 NO_ADDRESS = "https://kubectl-nodelife.invalid"
 _NO_SUM = "0" * 64
@@ -36,7 +36,7 @@ def render(
     """
     head, *platforms = re.split(r"(?m)^(?=    - selector:)", template)
     head = "".join(line for line in head.splitlines(True) if not line.lstrip().startswith("#"))
-    head = re.sub(r"(?m)^(  version: )v\S+$", rf"\g<1>v{version}", head)
+    head = re.sub(r"(?m)^(  version: )v\S+$", rf"\g<1>{tag_of(version)}", head)
     place_of_home = f"  homepage: {homepage}\n" if homepage else ""
     head = re.sub(r"(?m)^  homepage: \S+\n", lambda _: place_of_home, head)
     written, filled = "", set()

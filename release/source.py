@@ -54,10 +54,12 @@ def export(root: Path, commit: Commit, into: Path, homepage: str = "") -> None:
     index shows both. Without one they are left out.
     """
     with tarfile.open(fileobj=io.BytesIO(_git(root, "archive", commit.hash))) as tar:
-        tar.extractall(into, filter="data")
+        # As filter="data", which Python knows from 3.11.4 on; Debian 12 has 3.11.2.
+        tar.extraction_filter = getattr(tarfile, "data_filter", lambda member, path: member)
+        tar.extractall(into)
     note = into / PACKAGE / "build_info.py"
     _fill(note, 'COMMIT = ""\n', f'COMMIT = "{commit.hash}"\n')
-    files = f"{homepage.rstrip('/')}/blob/v{version_of(into)}"
+    files = f"{homepage.rstrip('/')}/blob/{tag_of(version_of(into))}"
     if homepage:
         urls = f"project_urls =\n    Homepage = {homepage}\n    Changelog = {files}/CHANGELOG.md\n"
         _fill(into / "setup.cfg", "\nkeywords = ", f"\n{urls}keywords = ")
@@ -80,6 +82,11 @@ def version_of(source: Path) -> str:
     if found is None:
         raise ReleaseError(f"{PACKAGE}/__init__.py has no line __version__")
     return found[1]
+
+
+def tag_of(version: str) -> str:
+    """The tag of a version, which krew wants semantic: `v1.0.0-rc.1` of Python's `1.0.0rc1`."""
+    return "v" + re.sub(r"(?<=\d)rc(?=\d+$)", "-rc.", version)
 
 
 def build(source: Path, commit: Commit, out: Path) -> tuple[Path, Path]:

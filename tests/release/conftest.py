@@ -17,11 +17,11 @@ from release import archive, contents, source
 from release.__main__ import WHEELS, write
 from release.manifest import archive_name
 from release.platforms import PLATFORMS
-from release.source import Commit
+from release.source import Commit, tag_of
 from tests.release.users import OLD
 
 ROOT = Path(__file__).parents[2]
-BASE_URL = f"https://example.com/v{__version__}"
+BASE_URL = f"https://example.com/{tag_of(__version__)}"
 HOMEPAGE = "https://example.com/kubectl-nodelife"
 
 

@@ -20,7 +20,7 @@ from release.checks import MANIFEST, SUMS, check, read_manifest, sha256, write_s
 from release.contents import Contents
 from release.manifest import archive_name, render
 from release.platforms import PLATFORMS
-from release.source import PACKAGE, Commit, ReleaseError
+from release.source import PACKAGE, Commit, ReleaseError, tag_of
 from tests.release.conftest import BASE_URL, HOMEPAGE
 
 ROOT = Path(__file__).parents[2]
@@ -288,7 +288,7 @@ TREE_FAULTS: dict[str, tuple[Callable[[Planted], object], str]] = {
     ),
     "sdist of junk": (
         lambda p: p.raw(p.sdist, b"junk"),
-        "kubectl_nodelife-0.2.0.tar.gz: cannot be read",
+        f"{PACKAGE}-{__version__}.tar.gz: cannot be read",
     ),
     "sdist with less": (
         lambda p: p.put(f"{PACKAGE}-{__version__}/setup.cfg", None, p.sdist),
@@ -363,7 +363,7 @@ FOLDER_FAULTS: dict[str, tuple[Callable[[Planted], object], str]] = {
         "no home page",
     ),
     "another version": (
-        lambda p: p.manifest(f"version: v{__version__}", "version: v0.1.0"),
+        lambda p: p.manifest(f"version: {tag_of(__version__)}", "version: v0.1.0"),
         "version is not that of",
     ),
     "address in another version's folder": (
@@ -372,7 +372,7 @@ FOLDER_FAULTS: dict[str, tuple[Callable[[Planted], object], str]] = {
     ),
     "addresses in another version's folder": (
         lambda p: [p.manifest(f"{BASE_URL}/{n}", f"https://example.com/v0.1.0/{n}") for n in NAMES],
-        f"{NAME}: its address has no folder v{__version__}",
+        f"{NAME}: its address has no folder {tag_of(__version__)}",
     ),
     "no address": (
         lambda p: p.manifest("https://example.com/v", "https://kubectl-nodelife.invalid/v"),

@@ -24,6 +24,7 @@ from kubectl_nodelife import __version__
 from release.checks import sha256
 from release.manifest import archive_name, render
 from release.platforms import BY_NAME, PLATFORMS
+from release.source import tag_of
 from tests.release.users import (
     KUBECTL,
     OLD,
@@ -147,7 +148,7 @@ def test_upgrade_under_a_running_daemon(
         try:
             index.publish(__version__, all_archives(release))
             user.ok("kubectl", "krew", "upgrade", "nodelife")
-            assert [p.name for p in store.iterdir()] == [f"v{__version__}"]
+            assert [p.name for p in store.iterdir()] == [tag_of(__version__)]
             assert f"v{__version__}" in user.ok("kubectl", "nodelife", "version")
             # No command fails while the old daemon, without files, hands over to the new version.
             rounds = itertools.cycle((["status"], ["changes"], ["explain", "node", "a1"]))
@@ -171,7 +172,7 @@ def test_each_platform_is_installed_by_its_name(
         "--archive", release / archive_name(name),
         KREW_OS=platform.system, KREW_ARCH=platform.arch,
     )  # fmt: skip
-    home = user.home / ".krew/store/nodelife" / f"v{__version__}" / "nodelife"
+    home = user.home / ".krew/store/nodelife" / tag_of(__version__) / "nodelife"
     assert (home / "kubectl-nodelife").stat().st_mode & 0o111 == 0o111
     assert (home / "licenses/certifi").is_dir()
     assert next(home.rglob(f"*{platform.suffix('3.14')}"), None) is not None

@@ -13,9 +13,10 @@ import pytest
 import yaml
 
 from kubectl_nodelife import __version__
-from release.krew_rules import Manifest, archive_faults, manifest_faults
+from release.krew_rules import SEMVER, Manifest, archive_faults, manifest_faults
 from release.manifest import render
 from release.platforms import PYTHONS
+from release.source import tag_of
 
 ROOT = Path(__file__).parents[2]
 MANIFEST: dict[str, Any] = yaml.safe_load((ROOT / "krew-manifest.yaml").read_text())
@@ -46,8 +47,17 @@ def test_a_home_page_is_named_only_where_there_is_one() -> None:
 
 
 def test_the_manifest_is_of_this_version() -> None:
-    assert MANIFEST["spec"]["version"] == f"v{__version__}"
-    assert all(f"/v{__version__}/" in platform["uri"] for platform in MANIFEST["spec"]["platforms"])
+    tag = tag_of(__version__)
+    assert MANIFEST["spec"]["version"] == tag
+    assert all(f"/{tag}/" in platform["uri"] for platform in MANIFEST["spec"]["platforms"])
+
+
+@pytest.mark.parametrize(
+    ("version", "tag"),
+    [("1.0.0", "v1.0.0"), ("1.0.0rc1", "v1.0.0-rc.1"), ("1.2.10rc12", "v1.2.10-rc.12")],
+)
+def test_a_tag_is_a_semantic_version(version: str, tag: str) -> None:
+    assert tag_of(version) == tag and SEMVER.fullmatch(tag)
 
 
 BREAKS: dict[str, Callable[[dict[str, Any]], object]] = {

@@ -18,7 +18,7 @@ from release.contents import Contents
 from release.lock import Pin
 from release.manifest import archive_name
 from release.platforms import BY_NAME, PLATFORMS
-from release.source import Commit, ReleaseError
+from release.source import Commit, ReleaseError, tag_of
 from release.wheels import Package
 from tests.release.conftest import HOMEPAGE
 
@@ -58,7 +58,7 @@ def test_the_wheel_says_where_it_comes_from_and_how_it_is_used(release: Path) ->
         "License-File: LICENSE",
     ):
         assert f"\n{line}\n" in text
-    assert f"]({HOMEPAGE}/blob/v{__version__}/docs/installing.md)" in text
+    assert f"]({HOMEPAGE}/blob/{tag_of(__version__)}/docs/installing.md)" in text
     assert not re.search(r"\]\((?!https:)", text)
     page = next(f.content for n, f in tree.items() if n.endswith("/kubectl-nodelife-status.1"))
     assert b"its pods deleted; each zone's brake.\n.SH SYNOPSIS" in page
