@@ -136,6 +136,8 @@ def test_keys_explain_a_node_and_filter() -> None:
                 "return document.getElementById('what-if-answer').innerText"
                 f".includes('what if node {name} is lost')"
             )
+            answer = await window.text("#what-if-answer")
+            assert f"kubectl nodelife what-if lose node {name} --context sandbox" in answer
             await window.keys(ESCAPE)
             await window.until("return document.getElementById('panel').hidden")
             await window.keys("/", *"zone=c")

@@ -24,12 +24,12 @@ export function objectOf(hash) {
 
 const quoted = (word) => (/^[\w./:@-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
+const led = (context) => (context ? ["--context", quoted(context)] : []);
+
 /** The same in a terminal. */
 export function commandFor(object, context) {
-  const words = ["kubectl nodelife explain", object.word, quoted(object.name)];
-  if (object.namespace) words.push("-n", quoted(object.namespace));
-  if (context) words.push("--context", quoted(context));
-  return words.join(" ");
+  const namespace = object.namespace ? ["-n", quoted(object.namespace)] : [];
+  return ["kubectl nodelife explain", object.word, quoted(object.name), ...namespace, ...led(context)].join(" ");
 }
 
 export class Panel {
@@ -99,7 +99,7 @@ export class Panel {
       if (answer.status === 401) { this.refused(); return; }
       if (answer.status === 429) { show(said("Another question is being played; try again soon.")); return; }
       const told = await answer.json();
-      show(...(told.error ? wrong(told.error) : changed(told, acts)));
+      show(...(told.error ? wrong(told.error) : changed(told, [acts, ...led(this.context())].join(" "))));
     } catch {
       show(said(SILENT));
     }
