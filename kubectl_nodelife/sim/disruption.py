@@ -88,7 +88,8 @@ class DisruptionController:
             self._agenda.forget(self, self._sync)
             for key in list(self._due):
                 self._due.discard(key)
-                self._sync_soon(self._ledgers[key])
+                if (ledger := self._ledgers.get(key)) is not None:  # else the budget is gone
+                    self._sync_soon(ledger)
 
     @property
     def ledgers(self) -> Mapping[Key, BudgetLedger]:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.profiles import SWITCHES, parse_profile
+from kubectl_nodelife.engine.profiles import NEWEST, SWITCHES, parse_profile
 from kubectl_nodelife.kubelet.releases import rules_for
 from tests.real_code import deployments, owners, status_manager, status_sequences
 from tests.real_code.generator import generate, with_failing_writes
@@ -92,6 +92,8 @@ def test_a_seed_agrees_with_the_real_controllers(seed: int, program: Path, tmp_p
 def test_a_changed_row_of_the_switches_differs_from_the_real_controllers(
     rule: str, seed_of_row: int, program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if RELEASE != NEWEST:
+        pytest.skip("the seeds of the rows make these situations in the newest release alone")
     document = generate(seed_of_row)
     scenario = tmp_path / "scenario.json"
     scenario.write_text(json.dumps(document))

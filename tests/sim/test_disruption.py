@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.kube.meta import LabelSelector, ObjectMeta
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import PodDisruptionBudget, PodDisruptionBudgetSpec
 from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.disruption import DisruptionController
@@ -73,3 +74,12 @@ def test_a_budget_that_comes_later_is_found() -> None:
     assert guards(controller, there) == ["b1"]
     api.put("PodDisruptionBudget", budget("one", "b2", "web"))
     assert guards(controller, there) == ["b1", "b2"]
+
+
+def test_a_budget_that_goes_while_its_sync_is_due_is_not_synced() -> None:
+    """A remedy is played on a present in which the budget is taken away, and then time is given."""
+    api, controller = following(budget("one", "b1", "web"), budget("one", "b2", "web"))
+    api.put("Pod", pod("one", "p", {"app": "web"}))
+    api.drop("PodDisruptionBudget", ("one", "b1"))
+    controller.take_time(SECOND_NS)
+    assert list(controller.ledgers) == [("one", "b2")]
