@@ -315,9 +315,7 @@ def _start(context: str) -> subprocess.Popen[str]:
     )
 
 
-def _answer_of(
-    child: subprocess.Popen[str], name: str, seconds: float
-) -> ClusterAnswer:
+def _answer_of(child: subprocess.Popen[str], name: str, seconds: float) -> ClusterAnswer:
     import subprocess
 
     from kubectl_nodelife.report.clusters import ClusterAnswer

@@ -52,8 +52,7 @@ _KEPT_NS: Final = 60 * SECOND_NS
 
 
 class FailedWrite(msgspec.Struct, frozen=True):
-    """A write that was not applied: when it was decided, what came of it, and when that was known.
-    """
+    """A write that was not applied: when it was decided, what came of it, and when it was known."""
 
     action: Action
     decided_ns: int

@@ -279,9 +279,7 @@ class Engine:
             return self._condition_readers.get(kind, self._readers_of_all)
         return self._watchers.get(change.kind, ())
 
-    def _take_in(
-        self, events: Iterable[Event], now_ns: int
-    ) -> list[Change | Outcome | WritesDone]:
+    def _take_in(self, events: Iterable[Event], now_ns: int) -> list[Change | Outcome | WritesDone]:
         """Bring the cache up to date with all events, before a controller decides on one of them.
 
         Upstream's handlers only queue names, and workers read the cache when their turn comes: what

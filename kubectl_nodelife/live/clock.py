@@ -189,9 +189,7 @@ class MonotonicClock:
     It differs from the API server's clock as soon as that one is set.
     """
 
-    def __init__(
-        self, begin_ns: Callable[[], int], steady: Callable[[], int] = steady_ns
-    ) -> None:
+    def __init__(self, begin_ns: Callable[[], int], steady: Callable[[], int] = steady_ns) -> None:
         """`begin_ns`: asked once, at the first use."""
         self._begin_ns = begin_ns
         self._steady = steady

@@ -310,9 +310,7 @@ def volume_health(pod: Pod) -> Iterator[str]:
     v1.37 by the gate CSIVolumeHealth, KEP-1432). No controller acts on it. The driver's message may
     hold anything, and is not told."""
     for volume in pod.status.volume_health[:_MOST_VOLUMES]:
-        said = [
-            c.status + (f" ({c.reason})" if c.reason else "") for c in volume.health_conditions
-        ]
+        said = [c.status + (f" ({c.reason})" if c.reason else "") for c in volume.health_conditions]
         if said:
             at = volume.last_transition_time
             since = f" since {format_time(at)}" if at is not None else ""

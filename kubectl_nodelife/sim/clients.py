@@ -306,4 +306,3 @@ def _pool_of(action: Action) -> str:
     if action.controller == POD_GC and isinstance(action, PodAction) and action.if_node_gone:
         return POD_GC
     return ""
-

@@ -48,9 +48,7 @@ def replay(plan: DrainPlan, snapshot: PlanSnapshot, waves: WaveOptions | None = 
 def _check_pods(plan: DrainPlan, snapshot: PlanSnapshot, findings: Findings) -> None:
     listed = Counter((pod.node, pod.namespace, pod.name) for pod in plan.pods())
     there = Counter(
-        (node.name, *pod.key)
-        for node in plan.nodes
-        for pod in snapshot.cache.pods_on(node.name)
+        (node.name, *pod.key) for node in plan.nodes for pod in snapshot.cache.pods_on(node.name)
     )
     for node_name, namespace, name in (listed - there) | (there - listed):
         count = listed[(node_name, namespace, name)]

@@ -237,4 +237,3 @@ class Stand(StandCluster):
     def sets_for(self, cache: Cache, node: Node) -> Collection[DaemonSet]:
         """DaemonSet placement."""
         return self.daemon_sets
-

@@ -55,5 +55,3 @@ def test_both_decide_the_same(seeds: range, monkeypatch: pytest.MonkeyPatch) -> 
     for seed in seeds:
         assert decisions(seed) == found[seed], f"seed {seed}: {plan_of(seed)}"
     assert any("ClaimNode" in entry for entry in found[seeds.start])
-
-

@@ -152,6 +152,7 @@ def test_a_mark_of_an_unknown_run_holds_its_node_and_no_other(text: str) -> None
 
 # What stands on the Lease
 
+
 def test_a_document_of_other_types_is_refused_with_a_line() -> None:
     for spec in ({"drain": [1]}, {"work": "x"}, {"target": {"a": 1}}, {"canaryImage": 5}):
         with pytest.raises(BadInput):
