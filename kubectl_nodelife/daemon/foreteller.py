@@ -64,15 +64,18 @@ class Foreteller:
 
 
 def _under_way(outlook: Outlook) -> Generator[None, None, object]:
-    """Which nodes are silent and which wait, and the zones' states; None where none changes."""
+    """Which nodes are silent, come back or wait, and the zones' states; None: none changes."""
     silent: dict[str, str] = {}
+    coming_back: dict[str, str] = {}
     for number, node in enumerate(list(outlook.cache.nodes.values())):
         if outlook.is_silent(node):
             silent[node.name] = outlook.zone_of(node)
+        elif outlook.comes_back(node):
+            coming_back[node.name] = outlook.zone_of(node)
         if number % _STEP == 0:
             yield
-    if not outlook.zones_change(Counter(silent.values())):
+    if not outlook.zones_change(Counter(silent.values()), Counter(coming_back.values())):
         return None
     zones = outlook.memory.zones
     waiting = {name for queue in zones.queues.values() for name in queue.waiting()}
-    return silent, waiting, dict(zones.states)
+    return silent, coming_back, waiting, dict(zones.states)

@@ -37,6 +37,7 @@ from kubectl_nodelife.kube.wellknown import (
     SILENT_REASONS,
     TAINT_NODE_NOT_READY,
     TAINT_NODE_UNREACHABLE,
+    UNKNOWN,
 )
 from kubectl_nodelife.outlook.due_writes import eviction_due, ready_since, taints_due
 from kubectl_nodelife.outlook.eviction_forecast import (
@@ -293,7 +294,9 @@ class Outlook:
         where it cannot be played, or where a daemon has not played it yet."""
         if not self.plays:
             return self._foretold
-        return self.foretell() if self.zones_change(self.silent_by_zone()) else None
+        coming_back = Counter(map(self.zone_of, filter(self.comes_back, self.cache.nodes.values())))
+        changes = self.zones_change(self.silent_by_zone(), coming_back)
+        return self.foretell() if changes else None
 
     def silent_by_zone(self) -> Counter[str]:
         """How many nodes are silent, by zone key."""
@@ -303,14 +306,21 @@ class Outlook:
         """True if it counts as ready in its zone, and its next sign of life should have come."""
         return node.is_ready and self._is_late(node) and not is_excluded(node, self.settings)
 
-    def zones_change(self, silent: Mapping[str, int]) -> bool:
-        """True if a zone has another state once so many of its ready nodes, by key, are lost."""
+    def comes_back(self, node: Node) -> bool:
+        """True if it counts as lost in its zone though its kubelet renews, and so posts it soon."""
+        ready = node.ready()
+        is_lost = ready is not None and ready.status == UNKNOWN
+        return is_lost and not self._is_late(node) and not is_excluded(node, self.settings)
+
+    def zones_change(self, silent: Mapping[str, int], coming_back: Mapping[str, int]) -> bool:
+        """True if a zone has another state once so many of its ready nodes, by key, are lost, and
+        so many of the others are back."""
         zones, threshold = self.memory.zones, self.settings.unhealthy_zone_threshold
-        return any(
-            compute_zone_state(ready - silent.get(key, 0), lost + silent.get(key, 0), threshold)
-            != zones.states.get(key)
-            for key, (ready, lost) in zones.counts().items()
-        )
+        for key, (ready, lost) in zones.counts().items():
+            more = silent.get(key, 0) - coming_back.get(key, 0)
+            if compute_zone_state(ready - more, lost + more, threshold) != zones.states.get(key):
+                return True
+        return False
 
     def foretell(self, falls_silent: Node | None = None) -> Foretold | None:
         """A play of the present, in which that node reports no more. Returns as `foretell` does."""
@@ -520,9 +530,9 @@ class Outlook:
         foretold = self.foretold
         if foretold is None or not foretold.changes_by(zone, self.now_ns, today.turn):
             return today
-        return place.foretold(
-            foretold, zone, self.now_ns, rate, any_is_next=self.memory.requeues_untainted
-        )
+        requeues, is_tainted = self.memory.requeues_untainted, name in foretold.tainted_ns
+        at = (foretold, zone, self.now_ns, rate)
+        return place.foretold(*at, any_is_next=requeues, is_tainted=is_tainted)
 
     def timers(self, node: Node) -> list[EvictionTimer]:
         """The pods of the node that wait for their deletion, the next one first.

@@ -39,21 +39,30 @@ class TaintQueuePosition(msgspec.Struct, frozen=True):
         return replace(self, turn=Range(self.fewest_before * per_node_ns, latest_ns))
 
     def foretold(
-        self, foretold: Foretold, zone: str, now_ns: int, rate: float, *, any_is_next: bool
+        self,
+        foretold: Foretold,
+        zone: str,
+        now_ns: int,
+        rate: float,
+        *,
+        any_is_next: bool,
+        is_tainted: bool,
     ) -> TaintQueuePosition:
         """Its turn in a zone whose rate changes before it comes. `rate`: now; `any_is_next`: those
-        that join the queue later may come before it."""
+        that join the queue later may come before it; `is_tainted`: it is tainted in the play, so
+        that of those before it the others have left the queue, being back."""
         changes = foretold.zones[zone]
         times, state = changes.taints_ns, changes.states[-1]
-        last = len(times) - 1 if any_is_next else self.most_before
-        if self.most_before >= len(times) or (any_is_next and state.rate <= 0):
+        most = min(self.most_before, len(times) - 1) if is_tainted else self.most_before
+        last = len(times) - 1 if any_is_next else most
+        if most >= len(times) or (any_is_next and state.rate <= 0):
             held = f"its turn does not come by {clock_time(foretold.until_ns)}"
             if state.rate <= 0:
                 held = f"its zone stops ({state.state}) before its turn is sure"
             return replace(self, turn=None, held=held)
         then = changes.rate_at(times[last], rate)
         slack_ns = EVICTION_LOOP_PERIOD_NS + (round(SECOND_NS / then) if then > 0 else 0)
-        low_ns = max(0, times[self.fewest_before] - foretold.spread_ns - now_ns)
+        low_ns = max(0, times[min(self.fewest_before, most)] - foretold.spread_ns - now_ns)
         high_ns = max(0, times[last] + foretold.spread_ns + slack_ns - now_ns)
         return replace(self, turn=Range(low_ns, high_ns))
 

@@ -77,6 +77,8 @@ KUBELET_STATUS = {
     "volume_health_in_seconds": (38, None),
     "fifty_requests": (27, None),
     "listing_blinds_reconcile": (15, 18),
+    "claims_never_differ": (36, None),
+    "lost_condition_differs": (33, None),
 }
 
 DAEMON_SET = {
