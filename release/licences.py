@@ -54,7 +54,7 @@ def expression(package: Package) -> str:
     metadata = BytesParser().parsebytes(package.metadata, headersonly=True)
     classifiers = [
         line.rpartition("::")[2].strip()
-        for line in metadata.get_all("Classifier", [])
+        for line in map(str, metadata.get_all("Classifier", []))  # a Header where bytes are damaged
         if line.startswith("License ::")
     ]
     said = [metadata.get("License-Expression"), metadata.get("License"), *classifiers]

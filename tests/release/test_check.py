@@ -427,6 +427,14 @@ def test_an_archive_of_other_packages_than_the_locks_is_found(planted: Planted) 
     assert any("click: 8.0.0 inside, " in line for line in planted.check())
 
 
+def test_a_licence_whose_bytes_are_damaged_is_a_line(planted: Planted) -> None:
+    """The standard library gives a Header, and no text, of a line that is not ASCII."""
+    name = next(n for n in planted.trees[NAME] if "/click-" in n and n.endswith("/METADATA"))
+    content = planted.trees[NAME].pop(name).content
+    planted.put(name, b"Classifier: L\xffcense :: ?\n" + content)
+    assert all("\n" not in line for line in planted.check())
+
+
 def test_any_damage_is_a_line_and_no_traceback(planted: Planted) -> None:
     """Bytes changed, cut and put in at chance places, with all sums made right again."""
     chance = random.Random(23)
