@@ -16,6 +16,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from bench import BenchFailed, Stopwatch
@@ -103,9 +104,16 @@ def _ours(plane: ControlPlane, fleet: Fleet, lost: list[str], each: int) -> dict
         figures |= _requests(plane) if lost else {}
         if lost:
             figures |= _burst(plane, fleet, lost, each, daemon.process.pid)
+            if figures["TaintedNodes"] < len(lost):  # why, before the daemon is gone
+                status = daemon.run("daemon", "status").stdout
+                raise BenchFailed(f"{figures}\n{status}\n{_end_of_logs(folder)}")
         return figures
     finally:
         daemon.stop()
+
+
+def _end_of_logs(folder: Path) -> str:
+    return "\n".join(path.read_text()[-5_000:] for path in folder.rglob("*.log"))
 
 
 def _real(plane: ControlPlane, fleet: Fleet, lost: list[str], each: int) -> dict[str, Any]:
