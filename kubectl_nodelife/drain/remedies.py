@@ -102,10 +102,7 @@ def members_of(snapshot: PlanSnapshot, budget: PodDisruptionBudget) -> list[Pod]
 
 def _mend(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     """As many of the budget's pods as are missing become Ready."""
-    budget = stuck.budgets()[0]
-    status = budget.status
-    missing = status.desired_healthy + 1 - status.current_healthy
-    unready = [pod for pod in members_of(stuck.snapshot, budget) if not pod.ready()]
+    missing, unready = _missing(stuck, stuck.budgets()[0])
     if 0 < missing <= len(unready):
         names = first_names([f"{pod.name} ({_trouble(pod)})" for pod in unready[:missing]], 3)
         text = f"mend {names}, so that {missing} more of the budget's pods are Ready"
@@ -117,8 +114,7 @@ def _let_go(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     are missing. By hand, or by draining the one node that they are on first.
     """
     budget, now_ns = stuck.budgets()[0], stuck.snapshot.now_ns
-    missing = budget.status.desired_healthy + 1 - budget.status.current_healthy
-    unready = [pod for pod in members_of(stuck.snapshot, budget) if not pod.ready()]
+    missing, unready = _missing(stuck, budget)
     going = [pod for pod in unready if pod.spec.node_name and controller_of(pod.metadata)]
     going = [
         pod
@@ -138,6 +134,12 @@ def _let_go(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     terminating = tuple(after for _, after in marked if after is not None)
     gone = tuple(pod for pod, after in marked if after is None)
     yield RemedyCandidate(text, risk, terminating, gone)
+
+
+def _missing(stuck: StuckPod, budget: PodDisruptionBudget) -> tuple[int, list[Pod]]:
+    """How many more of its pods must be Ready for the budget to spare one; those that are not."""
+    missing = budget.status.desired_healthy + 1 - budget.status.current_healthy
+    return missing, [pod for pod in members_of(stuck.snapshot, budget) if not pod.ready()]
 
 
 def _trouble(pod: Pod) -> str:
@@ -278,16 +280,11 @@ def _uncordoned(node: Node) -> tuple[Taint, ...]:
 
 def _keep_answering(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     """One pod more behind each webhook whose pods are all on nodes that are drained."""
-    snapshot = stuck.snapshot
-    called = {
-        (at.namespace, at.name)
-        for _, webhook in Admission(snapshot).webhooks
-        if (at := webhook.client_config.service) is not None
-    }
+    snapshot, admission = stuck.snapshot, Admission(stuck.snapshot)
     for service in snapshot.all_of(Service):
         pods = snapshot.pods_by_namespace.get(service.namespace, ())
         behind = [pod for pod in pods if selects(service, pod) and pod.ready()]
-        if service.key not in called or not behind:
+        if not behind or not admission.calls(service.key):
             continue
         nodes = {pod.spec.node_name for pod in behind}
         scaled = scaled_up(behind[0], 1, snapshot) if nodes <= stuck.planned else None
@@ -427,6 +424,11 @@ class _Tried(NamedTuple):
     stuck: Collection[str]
 
 
+def _stuck_in(play: Play) -> Collection[str]:
+    """The uids of the pods that do not go; one never asked for because it is gone is none."""
+    return {uid for uid, actor in play.world.actors.items() if not actor.gone}
+
+
 class _Unblocking:
     """Pods that do not go for one reason. A change is tried on the plan: the nodes that it drains
     before theirs are drained in the play, too.
@@ -522,9 +524,8 @@ class _Unblocking:
                 return tried.stuck
         snapshot = self._scope.snapshot.changed(change.objects, change.without)
         play = self._play(snapshot, self._options)
-        stuck = {uid for uid, actor in play.world.actors.items() if not actor.gone}
-        self._tried.append(_Tried(change, self._nodes, stuck))
-        return stuck
+        self._tried.append(_Tried(change, self._nodes, _stuck_in(play)))
+        return self._tried[-1].stuck
 
     def _play(self, snapshot: PlanSnapshot, options: DrainOptions, *, slow: bool = False) -> Play:
         scope = Scope(snapshot, self._nodes)
@@ -532,9 +533,7 @@ class _Unblocking:
         return play_kubectl(scope, options, timing, self._named)
 
     def _all_gone(self, play: Play) -> bool:
-        """True if every one of the pods is gone, or was never asked for because it is gone."""
-        actors = play.world.actors
-        return all(uid not in actors or actors[uid].gone for uid in self._uids)
+        return self._uids.isdisjoint(_stuck_in(play))
 
     def _nothing_helps(self, stuck: StuckPod, tried: list[str]) -> str:
         if stuck.gate == "kubelet-unreachable":

@@ -15,7 +15,6 @@ from typing import Final
 from kubectl_nodelife.engine.actions import Action, SetZoneState
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, NO_EXECUTE, TRUE
@@ -38,15 +37,17 @@ def foretell(
     now_ns: int,
     zone_of: Callable[[Node], str],
     silent: Mapping[str, int],
+    is_late: Callable[[Node], bool],
     *,
     next_pass_ns: int | None = None,
     falls_silent: Node | None = None,
 ) -> Foretold | None:
     """The play's answer; None where it cannot be played: objects that decide cannot be read.
 
-    `zone_of`: a node's zone key. `silent`: how many nodes are, by zone key. `next_pass_ns`: when
-    the running controller begins its next pass, None: not known. `falls_silent`: a node that
-    reports no more from now on, if it still does.
+    `zone_of`: a node's zone key. `silent`: how many nodes are, by zone key. `is_late`: whether a
+    node's next sign of life should have come. `next_pass_ns`: when the running controller begins
+    its next pass, None: not known. `falls_silent`: a node that reports no more from now on, if it
+    still does.
     """
     if cache.quarantine.unreadable or not settings.taint_mode:
         return None
@@ -56,8 +57,7 @@ def foretell(
     if not any(nodes_alone.all("Lease")) and settings.leases_count:
         return None
     for node in cache.nodes.values():
-        sign = sign_of_life(node, cache, now_ns, settings.leases_count)
-        if node is falls_silent or sign.is_late(now_ns):
+        if node is falls_silent or is_late(node):
             nodes_alone.fill(cache.pods_on(node.name), now_ns)
     present = join(nodes_alone, settings, now_ns, _KINDS, next_pass_ns=next_pass_ns)
     branch = present.begin(HORIZON_NS, controllers=(_LIFECYCLE,))

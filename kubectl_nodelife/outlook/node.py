@@ -327,7 +327,8 @@ class Outlook:
         from kubectl_nodelife.outlook.foretelling import foretell  # plays are loaded where needed
 
         return foretell(
-            *(self.cache, self.settings, self.now_ns, self.zone_of, self.silent_by_zone()),
+            *(self.cache, self.settings, self.now_ns, self.zone_of),
+            *(self.silent_by_zone(), self._is_late),
             next_pass_ns=self.next_pass_ns,
             falls_silent=falls_silent,
         )
