@@ -10,6 +10,7 @@ a pass that marks them lasts as long as its requests, and zones are judged at it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import chain
 from typing import Final
 
 from kubectl_nodelife.engine.actions import Action, SetZoneState
@@ -51,15 +52,14 @@ def foretell(
     """
     if cache.quarantine.unreadable or not settings.taint_mode:
         return None
-    nodes_alone = Cache()
-    leases = (obj for obj in cache.all("Lease") if _is_of_node(obj))
-    nodes_alone.fill([*cache.nodes.values(), *leases], now_ns)
-    if not any(nodes_alone.all("Lease")) and settings.leases_count:
+    leases = [obj for obj in cache.all("Lease") if _is_of_node(obj)]
+    if not leases and settings.leases_count:
         return None
-    for node in cache.nodes.values():
-        if node is falls_silent or is_late(node):
-            nodes_alone.fill(cache.pods_on(node.name), now_ns)
-    present = join(nodes_alone, settings, now_ns, _KINDS, next_pass_ns=next_pass_ns)
+    nodes = cache.nodes.values()
+    marked = (cache.pods_on(node.name) for node in nodes if node is falls_silent or is_late(node))
+    lifecycle = Cache()
+    lifecycle.fill([*nodes, *leases, *chain.from_iterable(marked)], now_ns)
+    present = join(lifecycle, settings, now_ns, _KINDS, next_pass_ns=next_pass_ns)
     branch = present.begin(HORIZON_NS, controllers=(_LIFECYCLE,))
     ready = falls_silent.ready() if falls_silent is not None else None
     if falls_silent is not None and (ready is None or ready.status == TRUE):
@@ -70,8 +70,8 @@ def foretell(
     branch.play()
     spread_ns = 0 if next_pass_ns is not None else settings.node_monitor_period_ns
     foretold = _read(branch, silent, zone_of, now_ns, spread_ns)
-    clients = branch.world.clients
-    if clients is not None and clients.longest_wait_ns and not clients.pace.is_seen:
+    clients, comes = branch.world.clients, any(zone.states for zone in foretold.zones.values())
+    if comes and clients is not None and clients.longest_wait_ns and not clients.pace.is_seen:
         faster.play()
         return foretold.as_early_as(_read(faster, silent, zone_of, now_ns, spread_ns))
     return foretold
