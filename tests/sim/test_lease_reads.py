@@ -119,6 +119,21 @@ def test_the_hold_up_costs_the_zones_their_states() -> None:
     assert states == [("Initial", "Normal", 0), ("Initial", "Normal", 150)]
 
 
+def test_after_the_hold_up_the_new_queue_is_filled_as_any_other() -> None:
+    """Six silent nodes wait for their taints: in the order in which the pass looks at them."""
+    told = story(
+        objects=[node(f"n{i}") for i in range(1, 13)],
+        events=[stop("20s", *(f"n{i}" for i in range(1, 7))), leases("80s", "stale"),
+                leases("130s", "current")],
+        flags={"node-eviction-rate": "0.03"},
+        profile="v1.37",
+        controllers=["node-lifecycle"],
+        duration="6m",
+    )  # fmt: skip
+    added = found(told, "AddTaint", effect="NoExecute")
+    assert [r.object.name for r in added if r.at > 130] == ["n1", "n2", "n3", "n4", "n5", "n6"]
+
+
 @pytest.mark.parametrize("code", [401, 403, 429, 500, 503, "unreachable"])
 def test_a_read_that_fails_keeps_the_node(code: int | str) -> None:
     reads = [{"kind": "Lease", "code": code, "until": "4m"}]

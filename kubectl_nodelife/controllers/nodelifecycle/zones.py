@@ -186,18 +186,19 @@ class Zones:
             self.queues[zone] = RateLimitedTimedQueue(bucket)
             self.evictions.setdefault(zone, 0)
 
-    def queued_earlier_ns(self, zone: str, node: str) -> int:
+    def queued_earlier_ns(self, zone: str, node: Node) -> int:
         """By how many ns before others of its pass the node comes into the queue: 0 as a rule.
 
         A zone all of whose nodes are excluded has no statistics, so it loses its state in each pass
         and gets a new queue, with a token, in the next. Upstream's eight workers fill that in an
         order of chance, so that each node has its turn; here the chance is drawn from the number of
-        the queue. A queue that outlives the pass which made it is filled as any other.
+        the queue. A node that counts lets its zone keep its state, and the queue outlives the pass
+        that made it: that is filled as any other.
         """
         times = self.remade.get(zone, 0)
-        if not times or zone not in self._made_anew:
+        if not times or zone not in self._made_anew or not is_excluded(node, self._settings):
             return 0
-        drawn = blake2b(f"{times}/{zone}/{node}".encode(), digest_size=2).digest()
+        drawn = blake2b(f"{times}/{zone}/{node.name}".encode(), digest_size=2).digest()
         return int.from_bytes(drawn, "big")
 
     def change_settings(self, settings: Settings, now_ns: int) -> None:
