@@ -9,7 +9,6 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from tests.upgrade.fault_plan import Plan
 from tests.upgrade.simulation import faults_found
 from tests.upgrade.stand import Stand
-from tests.upgrade.stand_cluster import START_NS
 from tests.upgrade.vector_cases import FAILED, HELD, REBOOTED, SETTLING, TARGET, WORKING, words
 
 SAFE = {"mode": "run", "command": "true", "rerunSafe": True}
@@ -102,17 +101,6 @@ def test_the_same_try_is_run_again_for_each_leader_that_dies() -> None:
     s.settle()
     assert words(s.did).count("StartWork") == 4 and s.mark_of("x").try_ == 1
     assert s.state("x") == WORKING and not s.document.failed
-
-
-def test_after_exit_code_75_the_clock_of_the_try_goes_on() -> None:
-    s = died_with_it()
-    started = format_time(START_NS)
-    again = format_time(START_NS + 20 * 60 * SECOND_NS)
-    s.mark("x", WORKING, work=WorkMark(started=started, code=75, again=again, waits=1))
-    s.run(28 * 60, every=30)
-    assert words(s.did).count("StartWork") == 1 and s.state("x") == WORKING
-    s.run(4 * 60, every=30)
-    assert s.state("x") == FAILED
 
 
 def test_leaders_that_die_at_many_actions_fail_no_node_though_each_has_one_try() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
-from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, WorkMark
+from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.kube.meta import ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.node import Taint
@@ -21,7 +21,7 @@ from kubectl_nodelife.kube.storage import (
     VolumeAttachmentSource,
     VolumeAttachmentSpec,
 )
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time
+from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.kube.workload import Condition, Job, JobStatus
 from tests.upgrade.stand import Stand
 from tests.upgrade.stand_cluster import RUN, START_NS
@@ -191,25 +191,6 @@ def test_22_paused_while_draining_is_given_back_at_its_deadline_without_entry() 
     assert not {"EvictPod", "StartWork"} & set(words(s.did))
 
 
-def test_23_exit_75_and_a_new_leader_go_on_with_the_same_try_at_its_time() -> None:
-    s = Stand(nodes=["x"], maxUnavailable=5)
-    s.add_nodes("x", "y")
-    again = format_time(START_NS + 60 * SECOND_NS)
-    started = format_time(START_NS - 20 * 60 * SECOND_NS)
-    s.mark("x", WORKING, work=WorkMark(started=started, code=75, again=again, waits=1))
-    s.lead(2)
-    s.run(50)
-    assert s.state("x") == WORKING and "StartWork" not in words(s.did)
-    assert s.mark_of("x").epoch == 2
-    s.run(20)
-    started_work = [a for a in s.did if type(a).__name__ == "StartWork"]
-    assert [a.try_ for a in started_work] == [1]  # type: ignore[attr-defined]
-    s.run(29 * 60, every=30)
-    assert s.state("x") == WORKING and not s.document.failed
-    s.run(60, every=30)
-    assert "StopWork" in words(s.did), "the clock began anew with the leader, and ran from there"
-
-
 def test_24_run_and_a_new_leader_without_a_target() -> None:
     s = Stand(nodes=["x"], maxUnavailable=5)
     s.add_nodes("x", "y")
@@ -285,13 +266,11 @@ def test_26_a_job_that_died_with_the_reboot_that_it_made() -> None:
     assert s.state("x") == SETTLING
 
 
-def test_27_exit_75_is_tried_again_after_a_minute() -> None:
+def test_27_exit_75_is_a_failed_try_as_any_other() -> None:
     s = working()
     s.ends("x", 75)
-    s.run(55)
-    assert words(s.did).count("StartWork") == 1
-    s.run(10)
-    assert words(s.did).count("StartWork") == 2 and s.mark_of("x").try_ == 1
+    s.settle()
+    assert s.mark_of("x").try_ == 2 and words(s.did).count("StartWork") == 2
 
 
 def test_27_exit_1_is_tried_again_and_fails_the_second_time() -> None:

@@ -78,7 +78,7 @@ class WorkRunner:
         return "".join(filter(str.isprintable, last.strip()))[:_SHOWN_LETTERS]
 
     def start(self, key: WorkKey, variables: Mapping[str, str]) -> None:
-        """Begin a try with these variables in its environment; once more after a code of 75."""
+        """Begin a try with these variables in its environment."""
         if key in self._running:
             return
         self._stopped.discard(key)

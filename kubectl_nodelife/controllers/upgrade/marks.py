@@ -112,17 +112,10 @@ class NodeBefore(_Mark, frozen=True):
 
 
 class WorkMark(_Mark, frozen=True):
-    """The work of one try. `started`, `ended`, `again`: RFC 3339, the API server's clock.
-
-    `code`: the exit code, once it ended; `again`: when it is tried again after exit code 75, the
-    `waits`-th time.
-    """
+    """The work of one try. `started`, `ended`: RFC 3339, the API server's clock."""
 
     started: str = ""
     ended: str = ""
-    code: int | None = None
-    again: str = ""
-    waits: int = 0
 
 
 class NodeMark(_Mark, frozen=True, kw_only=True):
@@ -193,7 +186,7 @@ def decode_mark(text: str) -> NodeMark:
     """The mark that the annotation's text says. Raises UnreadableMark."""
     try:
         mark = _decoder.decode(text)
-        for stamp in (mark.since, mark.deadline, mark.work.started, mark.work.again):
+        for stamp in (mark.since, mark.deadline, mark.work.started):
             if stamp:
                 parse_time(stamp)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:

@@ -34,7 +34,7 @@ from kubectl_nodelife.controllers.upgrade.policy import WorkMode
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import CreateJob, StartWork, StopWork, WorkDone
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time, parse_time
+from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import Job
 
 UNKNOWN: Final = "unknown whether it ran"
@@ -51,13 +51,13 @@ def run_again(
 ) -> None:
     """The same try once more: written first, begun once that is seen.
 
-    `new_clock`: it has the whole time of a try. Only a leader's death asks for that, so that it
-    costs no try; after exit code 75 the try's clock goes on.
+    `new_clock`: it has the whole time of a try. A leader's death asks for it, so that it costs no
+    try.
     """
     gate = holding(p, but=HOLDS_CLAIMS_ALONE)
     if not gate and not p.is_aborting:
         intend(seen, p.stamp)
-        fresh = replace(mark.work, started=p.stamp, code=None, again="")
+        fresh = replace(mark.work, started=p.stamp)
         again = p.entered(mark, mark.state) if new_clock else mark
         p.update_mark(node, replace(again, work=fresh), because)
 
@@ -111,7 +111,7 @@ def _is_for(job: Job, node: Node, mark: NodeMark) -> bool:
 
 def finish(p: UpgradePass, node: Node, mark: NodeMark, because: str) -> None:
     """The work is done: what it did is checked from here on."""
-    ended = replace(mark.work, again="", ended=p.stamp)
+    ended = replace(mark.work, ended=p.stamp)
     p.advance(node, replace(mark, work=ended), NodeEvent.WORK_DONE, because)
 
 
@@ -182,10 +182,6 @@ def has_rebooted(node: Node, mark: NodeMark) -> bool:
     return bool(now and before) and now != before
 
 
-TRY_AGAIN: Final = 75
-"""EX_TEMPFAIL of sysexits.h: not now, and no failure."""
-FIRST_WAIT_NS: Final = MINUTE_NS
-LONGEST_WAIT_NS: Final = 10 * MINUTE_NS
 RUN_AGAIN: Final = f"{UNKNOWN}; run again, for that does no harm"
 
 
@@ -206,9 +202,6 @@ def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
 
 
 def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
-    if mark.work.again:
-        _after_wait(p, node, mark, seen)
-        return
     if seen.begun != mark.work.started:
         _after_change_of_leader(p, node, mark, seen)
         return
@@ -222,35 +215,15 @@ def _by_command(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) 
     record_end(p, node, mark, seen, report.code)
     if report.code == 0 or is_met(p, node, mark):
         finish(p, node, mark, f"the work ended with exit code {report.code}")
-    elif report.code == TRY_AGAIN:
-        wait_ns = min(FIRST_WAIT_NS << mark.work.waits, LONGEST_WAIT_NS)
-        again = format_time(p.clock_ns + wait_ns)
-        waiting = replace(mark.work, code=TRY_AGAIN, again=again, waits=mark.work.waits + 1)
-        p.update_mark(node, replace(mark, work=waiting), f"exit code 75: again at {again}")
     else:
         why = f"exit code {report.code}" + (f": {report.message}" if report.message else "")
         next_try(p, node, mark, why)
-
-
-def _after_wait(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
-    """Exit code 75: the same try goes on at its time."""
-    if is_met(p, node, mark):
-        finish(p, node, mark, "the target is met")
-        return
-    p.progress(node.name, mark).waits_for = f"exit code 75: again at {mark.work.again}"
-    due_ns = parse_time(mark.work.again) - p.clock_ns
-    if due_ns > 0:
-        p.wake(p.now_ns + due_ns)
-    else:
-        run_again(p, node, mark, seen, "tried again after exit code 75")
 
 
 def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None:
     """The try was begun by another leader."""
     if is_met(p, node, mark):
         finish(p, node, mark, "the target is met")
-    elif mark.work.code is not None:
-        next_try(p, node, mark, f"exit code {mark.work.code}")
     elif p.policy.target:
         p.progress(node.name, mark).waits_for = f"{UNKNOWN}; its target is watched for"
     elif p.policy.work.rerun_safe:
@@ -346,8 +319,7 @@ def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgre
         finish(p, node, mark, "the target is met")
         return
     gate = holding(p, but=HOLDS_CLAIMS_ALONE)
-    by_command = p.policy.work.mode is WorkMode.RUN and not mark.work.again
-    if by_command and seen.begun != mark.work.started and mark.work.code is None:
+    if p.policy.work.mode is WorkMode.RUN and seen.begun != mark.work.started:
         if p.policy.work.rerun_safe and not (gate or p.is_aborting):
             run_again(p, node, mark, seen, RUN_AGAIN, new_clock=True)
         else:
