@@ -25,7 +25,7 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     why_undrainable,
 )
 from kubectl_nodelife.controllers.upgrade.counts import NodeCounts, ZoneCounts, limits_of, zone_hold
-from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReading, NodeReadings
+from kubectl_nodelife.controllers.upgrade.fleet import NodeReading, read_node
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, readable_mark
 from kubectl_nodelife.controllers.upgrade.policy import (
     UpgradePolicy,
@@ -91,8 +91,11 @@ class _Planning:
         self._policy = policy
         self._options = drain_options(policy)
         self._windows = _windows(policy)
-        self._readings = NodeReadings(policy, lambda node: not is_excluded(node, settings))
-        readings = [self._readings.of(snapshot.nodes[name]) for name in sorted(snapshot.nodes)]
+        self._readings = {
+            name: read_node(node, policy, counts=not is_excluded(node, settings))
+            for name, node in sorted(snapshot.nodes.items())
+        }
+        readings = list(self._readings.values())
         self._selected = [reading.node for reading in readings if reading.is_selected]
         self._snapshot = _with_budget_statuses(snapshot, [node.name for node in self._selected])
         self._facts = DrainFacts.of(self._snapshot, self._options)
@@ -133,7 +136,7 @@ class _Planning:
         return self._snapshot.silent_kubelet(node.name) is None
 
     def _decide(self, node: Node) -> PlannedNode:
-        reading, policy = self._readings.of(node), self._policy
+        reading, policy = self._readings[node.name], self._policy
         pods = self._snapshot.cache.pods_on(node.name)
         verdict = drain_answer(node_drain(node.name, pods, self._facts), self._facts)
         reason = _state_in_a_run(reading)
@@ -164,8 +167,7 @@ class _Planning:
 
     def _dark_zones(self, claimed: Sequence[PlannedNode]) -> Iterator[str]:
         """Zones of which no node can go, however well the others are."""
-        readings = map(self._readings.of, self._snapshot.nodes.values())
-        sizes = Counter(reading.zone for reading in readings if reading.counts)
+        sizes = Counter(reading.zone for reading in self._readings.values() if reading.counts)
         for zone in sorted({node.zone for node in claimed} & sizes.keys()):
             alone = ZoneCounts(sizes[zone], not_ready=0, ours=0)
             threshold = self._settings.unhealthy_zone_threshold

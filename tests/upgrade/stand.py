@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state
 from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_RUN,
@@ -60,7 +61,6 @@ class Stand(StandCluster):
             {"work": {"mode": "run", "command": "true"}, "canaryImage": "pause", **policy}
         )
         self.verdicts: dict[str, DrainVerdict] = {}
-        self.zone_states: dict[str, str] = {}
         self.short_of_room: Callable[[str, Collection[str]], str] = lambda name, leaving: ""
         self.refuse: dict[str, tuple[int, str]] = {}
         self.blind = ""
@@ -213,7 +213,7 @@ class Stand(StandCluster):
             drain=self.verdict,
             room=self.shortage,
             daemon_sets=self.sets_for,
-            zone_state=lambda zone, ready, down: self.zone_states.get(zone, "Normal"),
+            zone_state=lambda zone, ready, down: compute_zone_state(ready, down, 0.55),
             counts_in_zone=lambda node: True,
             grace_period_ns=GRACE_NS,
         )

@@ -12,9 +12,10 @@ from collections.abc import Collection
 import pytest
 
 from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state
-from kubectl_nodelife.controllers.upgrade.fleet_counts import FleetCounts
-from kubectl_nodelife.controllers.upgrade.upgrade_pass import ObservedNodes, UpgradePass
-from kubectl_nodelife.kube.node import zone_key
+from kubectl_nodelife.controllers.upgrade import fleet
+from kubectl_nodelife.controllers.upgrade.document import RunDocument
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.node import Lease, zone_key
 from tests.upgrade.fault_plan import plan_of
 from tests.upgrade.simulation import Fleet
 
@@ -26,23 +27,28 @@ def decisions(seed: int) -> list[str]:
 
 
 def look_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    look = ObservedNodes.look
+    look = fleet.Fleet.look
 
     def look_anew(
-        nodes: ObservedNodes, p: UpgradePass, changed: Collection[str] | None = None
+        nodes: fleet.Fleet,
+        cache: Cache,
+        lease: Lease,
+        document: RunDocument,
+        now_ns: int,
+        changed: Collection[str] | None = None,
     ) -> None:
         nodes.forget()
-        look(nodes, p)
+        look(nodes, cache, lease, document, now_ns)
 
-    monkeypatch.setattr(ObservedNodes, "look", look_anew)
-    monkeypatch.setattr(FleetCounts, "zone_states", states_of_all)
+    monkeypatch.setattr(fleet.Fleet, "look", look_anew)
+    monkeypatch.setattr(fleet.Fleet, "zone_states", states_of_all)
 
 
-def states_of_all(fleet: FleetCounts) -> dict[str, str]:
+def states_of_all(of: fleet.Fleet) -> dict[str, str]:
     """The zones by one count over all nodes."""
     counts: dict[str, list[int]] = {}
-    for node in fleet._cache.nodes.values():
-        if fleet._ports.counts_in_zone(node):
+    for node in of._cache.nodes.values():
+        if of._ports.counts_in_zone(node):
             ready = node.ready()
             is_ready = ready is not None and ready.status == "True"
             counts.setdefault(zone_key(node.metadata.labels), [0, 0])[not is_ready] += 1

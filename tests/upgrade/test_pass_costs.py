@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.controllers.upgrade import fleet_counts
+from kubectl_nodelife.controllers.upgrade import fleet
 from kubectl_nodelife.controllers.upgrade.counts import NodeCounts
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from tests.upgrade.stand import Stand
@@ -15,7 +15,7 @@ from tests.upgrade.stand import Stand
 def test_a_pass_reads_and_counts_the_nodes_that_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     added: list[str] = []
-    skipped, add = fleet_counts.why_skipped, NodeCounts._add
+    skipped, add = fleet.why_skipped, NodeCounts._add
 
     def reading(node: Any, *more: Any, **named: Any) -> str:
         read.append(node.name)
@@ -25,7 +25,7 @@ def test_a_pass_reads_and_counts_the_nodes_that_changed(monkeypatch: pytest.Monk
         added.append(node.name)
         add(counts, node, sign)
 
-    monkeypatch.setattr(fleet_counts, "why_skipped", reading)
+    monkeypatch.setattr(fleet, "why_skipped", reading)
     monkeypatch.setattr(NodeCounts, "_add", adding)
     s = Stand(maxUnavailable=1)
     names = [f"n{i:02}" for i in range(40)]

@@ -311,7 +311,7 @@ def show_course(course: Course) -> int:
 
 
 def _ports(policy: UpgradePolicy, look: DrainLook) -> UpgradePorts:
-    from kubectl_nodelife.controllers.upgrade.fleet_counts import claims_of
+    from kubectl_nodelife.controllers.upgrade.fleet import claims_of
     from kubectl_nodelife.controllers.upgrade.ports import READS
     from kubectl_nodelife.upgrade.ports import make_ports
 

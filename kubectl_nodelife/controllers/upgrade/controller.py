@@ -22,7 +22,7 @@ from kubectl_nodelife.controllers.upgrade.document import (
     document_of,
 )
 from kubectl_nodelife.controllers.upgrade.draining import drain
-from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
+from kubectl_nodelife.controllers.upgrade.fleet import Fleet
 from kubectl_nodelife.controllers.upgrade.leaving import annotation_off, fail, release_by_hand
 from kubectl_nodelife.controllers.upgrade.marks import (
     IN_FLIGHT,
@@ -42,7 +42,6 @@ from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
     NAME,
     PASS_NS,
     REFUSED_NS,
-    ObservedNodes,
     UpgradePass,
 )
 from kubectl_nodelife.controllers.upgrade.working import work
@@ -93,9 +92,9 @@ class UpgradeController:
     ) -> None:
         self.policy, self.ports, self.epoch, self.began_ns = policy, ports, epoch, began_ns
         self.host = HostState()
-        self.memory = UpgradeMemory(began_ns, NodeReadings(policy, ports.counts_in_zone))
+        self.memory = UpgradeMemory(began_ns)
         self.memory.claims.update(ports.planned_claims)
-        self._nodes = ObservedNodes(self.memory, epoch)
+        self.fleet = Fleet(policy, ports, self.memory, epoch)
         self.superseded = ""
         self.is_over = False
         self.last: UpgradePass | None = None
@@ -182,6 +181,11 @@ class UpgradeController:
             return []
         if not isinstance(lease, Lease) or document is None:
             return []
+        self.fleet.look(cache, lease, document, now_ns, changed)
+        self._changed.clear()
+        self.superseded = self.fleet.superseded
+        if self.superseded:
+            return []
         p = UpgradePass(
             cache,
             self.host,
@@ -189,17 +193,13 @@ class UpgradeController:
             self.policy,
             self.ports,
             self.memory,
+            self.fleet,
             lease,
             document,
             self.epoch,
         )
-        self._nodes.look(p, changed)
-        self._changed.clear()
-        self.superseded = self._nodes.superseded
-        if self.superseded:
-            return []
         before, self.last = self.last, p
-        p.fleet.begin_from(document.base_counts)
+        self.fleet.counts.begin_from(document.base_counts)
         gates.evaluate(p)
         if gates.BLIND in p.gates and not (gates.is_merely_cold(p) and _end_at_once(p)):
             _stand_still(p)

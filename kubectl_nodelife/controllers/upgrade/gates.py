@@ -10,6 +10,7 @@ from operator import is_
 from typing import Final
 
 from kubectl_nodelife.controllers.upgrade.document import RunPhase
+from kubectl_nodelife.controllers.upgrade.fleet import NORMAL
 from kubectl_nodelife.controllers.upgrade.marks import NodeState
 from kubectl_nodelife.controllers.upgrade.memory import EvictedPod
 from kubectl_nodelife.controllers.upgrade.policy import closes_ns, opens_ns, parse_window
@@ -33,7 +34,6 @@ EVICTED_NS: Final = 30 * MINUTE_NS
 REPLACED_NS: Final = 10 * MINUTE_NS
 DISPLACED_PERCENT: Final = 10
 PASSES: Final = 2
-NORMAL: Final = "Normal"
 
 
 def evaluate(p: UpgradePass) -> None:

@@ -180,7 +180,7 @@ def end(p: UpgradePass, *, is_left: bool) -> None:
     """The run is over once nothing is in flight and nothing is left to claim."""
     if p.flying or p.awaited or p.next != p.document:
         return
-    left = tuple(sorted([*p.names_in(*LEFT_TO_A_PERSON), *p.forged]))
+    left = tuple(sorted([*p.names_in(*LEFT_TO_A_PERSON), *p.fleet.forged]))
     if p.phase is RunPhase.ABORTING:
         p.edit(phase=RunPhase.ABORTED, step=Step(), left=left)
     elif p.phase is RunPhase.RUNNING and not is_left and not p.document.asked:

@@ -30,7 +30,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.controllers.upgrade.claims import pool_name, zone_name
-from kubectl_nodelife.controllers.upgrade.fleet_counts import claims_of
+from kubectl_nodelife.controllers.upgrade.fleet import claims_of
 from kubectl_nodelife.controllers.upgrade.marks import LABEL_RUN, TAINT_UNPROVEN, NodeMark
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.errors import BadInput

@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from kubectl_nodelife.controllers.upgrade.claims import UpgradeCandidate
-from kubectl_nodelife.controllers.upgrade.fleet_counts import NodeReadings
 from kubectl_nodelife.controllers.upgrade.marks import NodeMark
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey, WorkReport
 from kubectl_nodelife.engine.actions import (
@@ -32,7 +31,6 @@ from kubectl_nodelife.engine.actions import (
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settlement import is_newer
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 
 ObjectKey = tuple[str, tuple[str, str]]
@@ -220,15 +218,13 @@ class EvictedPods:
 class UpgradeMemory:
     """All that one leader remembers. A new leader, and a new epoch, begin with a new one."""
 
-    def __init__(self, began_ns: int, readings: NodeReadings) -> None:
+    def __init__(self, began_ns: int) -> None:
         self.began_ns = began_ns
-        self.readings = readings
         self.pending = PendingWrites()
         self.nodes: dict[str, NodeProgress] = {}
         self.work: dict[str, dict[int, WorkProgress]] = {}
         self.proofs: dict[str, ProofProgress] = {}
         self.containers: dict[str, frozenset[str]] = {}
-        self.seen: dict[str, Node] = {}
         self.claims: dict[str, tuple[str, str]] = {}
         """uid -> (InternalIP, provider id) at the plan, else as they were first seen."""
         self.marks: dict[str, tuple[str, str | None]] = {}

@@ -1,12 +1,6 @@
-"""The nodes of the cluster as one leader sees them, kept from one pass to the next.
+"""Nodes whose object goes while they are worked on, and the newcomers that take their place.
 
-A pass looks again at the nodes that may be others than at the pass before: those whose object is
-another one, those on which a write is or was under way, those with a mark of an epoch that is not
-ours, and those of which the leader remembers a state that they no longer bear. `forget` makes the
-next pass look at all of them; that this decides nothing else is what the tests compare.
-
-The second half follows nodes whose object goes while they are worked on, and the newcomers that
-take their place. An annotation goes with its object, so the run's document keeps the mark of a node
+An annotation goes with its object, so the run's document keeps the mark of a node
 that went. It is waited for until the deadline of its state; the newcomer is marked by one PATCH on
 first progress, before ordinary pods come. A newcomer that runs such pods already is never cordoned.
 A node that an autoscaler took away has no newcomer in its place.
@@ -228,7 +222,7 @@ def follow_scale_down(p: UpgradePass) -> None:
     _count_without_gone(p)
     for name, reading in p.readings.items():
         if reading.is_leaving and name not in leaving:
-            scopes = tuple(scope.key for scope in p.fleet.scopes_of(name))
+            scopes = tuple(scope.key for scope in p.fleet.counts.node(name).scopes)
             leaving[name] = (reading.node.uid, scopes)
 
 

@@ -1,0 +1,470 @@
+"""The nodes of the cluster as one leader sees them: read, counted, and kept from one pass to the
+next.
+
+A pass looks again at the nodes that may be others than at the pass before: those whose object is
+another one, those on which a write is or was under way, those with a mark of an epoch that is not
+ours, those of which the leader remembers a state that they no longer bear, those that the last pass
+claimed, and those whose Lease ran out or may be renewed again. `forget` makes the next pass look at
+all of them; that this decides nothing else is what the tests compare.
+
+Nodes that the run has out of service are unavailable whatever they show, and count for their zone
+as going down; claims of one pass lower the numbers one after another.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from kubectl_nodelife.controllers.upgrade.claims import (
+    is_control_plane,
+    is_selected,
+    pool_name,
+    why_skipped,
+    zone_name,
+)
+from kubectl_nodelife.controllers.upgrade.counts import (
+    CLUSTER,
+    CountedNode,
+    NodeCounts,
+    NodeScope,
+    ZoneCounts,
+    is_deleted_by_others,
+    limits_of,
+    pool_scope,
+    why_unavailable,
+    zone_hold,
+    zone_scope,
+)
+from kubectl_nodelife.controllers.upgrade.document import RunDocument
+from kubectl_nodelife.controllers.upgrade.marks import (
+    ANNOTATION,
+    TAINT_OUTDATED,
+    TAKEN,
+    NodeMark,
+    NodeState,
+    UnreadableMark,
+    decode_mark,
+    is_beyond_epoch,
+    left_by_another,
+    mark_of,
+)
+from kubectl_nodelife.controllers.upgrade.memory import UpgradeMemory
+from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
+from kubectl_nodelife.controllers.upgrade.ports import UpgradePorts
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.node import Lease, Node, zone_key
+from kubectl_nodelife.kube.wellknown import (
+    NO_SCHEDULE,
+    PREFER_NO_SCHEDULE,
+    TAINT_NODE_UNSCHEDULABLE,
+)
+
+STALE: Final = "its Lease is not renewed"
+NORMAL: Final = "Normal"
+_GOING_DOWN: Final = frozenset({NodeState.DRAINING, NodeState.WORKING, NodeState.SETTLING})
+
+T = TypeVar("T")
+
+
+class NodeReading(NamedTuple):
+    """A node's own account of itself. `zone` is as shown, `zone_key` the lifecycle controller's.
+
+    `mark`: its annotation, None where it has none; `is_readable`: whether that could be read.
+    `counted`: how it counts while its Lease is renewed. `skipped`: why it is left out then, ""
+    where it is not. `is_down`: it is not Ready. `counts`: it counts in its zone.
+    """
+
+    node: Node
+    pool: str
+    zone: str
+    zone_key: str
+    is_control_plane: bool
+    is_selected: bool
+    is_down: bool
+    counts: bool
+    counted: CountedNode
+    mark: NodeMark | None
+    is_readable: bool
+    skipped: str
+    is_outdated: bool
+    is_leaving: bool
+
+    def counted_now(self, *, is_fresh: bool) -> CountedNode:
+        """How it counts. `is_fresh`: its Lease is renewed; where it is not Ready it counts less."""
+        if is_fresh or self.is_down:
+            return self.counted
+        return self.counted._replace(unavailable=STALE)
+
+
+def read_node(node: Node, policy: UpgradePolicy, *, counts: bool) -> NodeReading:
+    """What the node says of itself. `counts`: it counts in its zone."""
+    pool, zone, on_control_plane = pool_name(node, policy), zone_name(node), is_control_plane(node)
+    why = why_unavailable(node)
+    try:
+        mark, is_readable = mark_of(node), True
+    except UnreadableMark:
+        mark, is_readable = None, False
+    return NodeReading(
+        node,
+        pool,
+        zone,
+        zone_key(node.metadata.labels),
+        on_control_plane,
+        is_selected(node, policy),
+        not node.is_ready,
+        counts,
+        CountedNode(node.name, pool, zone, why, control_plane=on_control_plane),
+        mark,
+        is_readable,
+        why_skipped(node, policy),
+        node.has_taint(TAINT_OUTDATED, PREFER_NO_SCHEDULE),
+        is_deleted_by_others(node),
+    )
+
+
+class Fleet:
+    """`nodes`, their `readings`, the run's `marks`, and `strangers`: the nodes with marks that are
+    not ours to touch, and why; each in the order of names. All show writes that are under way as
+    done. `forged`: those of the strangers with an epoch that has had no leader.
+
+    `counts`: of the nodes in each scope. `unavailable`: why a node is not available, by name.
+    `superseded`: why this leader must end, "" while it leads.
+    """
+
+    def __init__(
+        self, policy: UpgradePolicy, ports: UpgradePorts, memory: UpgradeMemory, epoch: int
+    ) -> None:
+        self.superseded = ""
+        self.forged: list[str] = []
+        self._policy, self._ports, self._memory, self._epoch = policy, ports, memory, epoch
+        self._cache, self._now_ns = Cache(), 0
+        self._fresh_until_ns: dict[str, int] = {}
+        """Until when the Lease of each node is fresh, as far as its renewals were looked at."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Look at every node in the next pass, and count them all anew."""
+        self.nodes: dict[str, Node] = {}
+        self.readings: dict[str, NodeReading] = {}
+        self.marks: dict[str, NodeMark] = {}
+        self.strangers: dict[str, str] = {}
+        self.counts = NodeCounts(limits_of(self._policy))
+        self.unavailable: dict[str, str] = {}
+        self._down: set[str] = set()
+        self._stale: set[str] = set()
+        self._ours: set[str] = set()
+        self._size: Counter[str] = Counter()
+        self._claimed: set[str] = set()
+        """Nodes that the last pass counted as claimed, or as going down."""
+        self._busy: set[str] = set()
+        self._beyond: set[str] = set()
+        self._is_in_order = True
+        self._soonest_ns = -1
+        """Until then no Lease that is fresh can become stale."""
+        self._looked_for: tuple[Any, ...] = ()
+
+    # Looking
+
+    def look(
+        self,
+        cache: Cache,
+        lease: Lease,
+        document: RunDocument,
+        now_ns: int,
+        changed: Collection[str] | None = None,
+    ) -> None:
+        """Read nodes and marks for a pass, with the writes under way laid over them.
+
+        `changed`: the nodes that may be other objects than at the last pass; None: any may, as at
+        the first.
+        """
+        self._cache, self._now_ns, self.forged = cache, now_ns, []
+        if self._looked_for != self._what_all_depend_on(document):
+            self.forget()
+        busy = self._memory.pending.names_of("Node")
+        anew = self._may_differ(busy, changed)
+        self._busy = busy
+        self._claimed.clear()
+        for name in sorted(anew):
+            self._uncount(name)
+            shown = cache.nodes.get(name)
+            if shown is not None:
+                self._look_at(shown, lease, document, is_busy=name in busy)
+            else:
+                self._drop(name)
+        self._memory.looked_at |= anew
+        self._looked_for = self._what_all_depend_on(document)
+        if not self._is_in_order:
+            self.nodes, self.readings = _by_name(self.nodes), _by_name(self.readings)
+            self.marks, self.strangers = _by_name(self.marks), _by_name(self.strangers)
+            self._is_in_order = True
+        if now_ns > self._soonest_ns:
+            fresh = self.readings.keys() - self._down - self._stale
+            self._soonest_ns = min((self._fresh_until_ns[n] for n in fresh), default=now_ns)
+
+    def _what_all_depend_on(self, document: RunDocument) -> tuple[Any, ...]:
+        """The facts that each node is judged by beside its own object."""
+        return document.run, document.proof_only, dict(self._memory.hands_off)
+
+    def _may_differ(self, busy: set[str], changed: Collection[str] | None) -> set[str]:
+        """The nodes that must be looked at, and those that are gone."""
+        readings, shown = self.readings, self._cache.nodes
+        if changed is None or not readings:
+            changed = readings.keys() | shown.keys()
+        anew = set()
+        for name in changed:
+            reading = readings.get(name)
+            if (reading.node if reading is not None else None) is not shown.get(name):
+                anew.add(name)
+        unmarked = {name for name in self._memory.nodes if name not in self.marks}
+        again = busy | self._busy | self._beyond | unmarked | self._claimed | self._stale
+        if self._now_ns > self._soonest_ns:
+            again |= {name for name in readings.keys() - self._down if not self.is_fresh(name)}
+        return anew | again & shown.keys()
+
+    def _drop(self, name: str) -> None:
+        """The node is gone."""
+        for by_name in (self.nodes, self.readings, self.marks, self.strangers):
+            by_name.pop(name, None)
+        self._beyond.discard(name)
+        self.counts.remove(name)
+
+    def _look_at(self, shown: Node, lease: Lease, document: RunDocument, *, is_busy: bool) -> None:
+        """Read one node anew: whose mark it bears, what of it changed and not by us, and how it
+        counts.
+        """
+        memory, name, node = self._memory, shown.name, shown
+        if is_busy:
+            laid_over = memory.pending.laid_over("Node", ("", name), shown, self._now_ns)
+            assert isinstance(laid_over, Node)
+            node = laid_over
+        reading = self.readings.get(name)
+        if reading is None or reading.node is not node:
+            counts = self._ports.counts_in_zone(node)
+            reading = read_node(node, self._policy, counts=counts)
+        self._put(self.nodes, name, node)
+        self._put(self.readings, name, reading)
+        if reading.is_readable:
+            if shown.uid not in memory.claims:
+                memory.claims[shown.uid] = claims_of(shown)
+            self._note_edits(shown)
+            self._note_taints(node)
+        mark = reading.mark
+        self._beyond.discard(name)
+        if mark is not None and is_beyond_epoch(mark, document.run, self._epoch):
+            self._beyond.add(name)
+            self._look_at_epoch(name, mark.epoch, lease)
+        stranger = self._why_strange(reading, document)
+        ours = mark if mark is not None and not stranger and mark.run == document.run else None
+        self._put(self.strangers, name, stranger or None)
+        self._put(self.marks, name, ours)
+        if ours is not None:
+            memory.last_marks[name] = (node.uid, ours)
+        elif mark is None and not stranger and name in memory.nodes and not is_busy:
+            self._forget_marked(node)
+        self._count(name, reading, ours)
+
+    def _why_strange(self, reading: NodeReading, document: RunDocument) -> str:
+        """Why the node's mark is not ours to touch; "" where it is, or there is none."""
+        mark, run, name = reading.mark, document.run, reading.node.name
+        if not reading.is_readable:
+            return f"annotation {ANNOTATION} cannot be read"
+        if name in self._memory.hands_off:
+            return self._memory.hands_off[name]
+        if document.proof_only and left_by_another(reading.node, run) is not None:
+            return ""  # of a run that is over: to be proven as it is
+        return f"annotation {ANNOTATION} of run {mark.run}" if mark and mark.run != run else ""
+
+    def _put(self, by_name: dict[str, T], name: str, value: T | None) -> None:
+        """Keep the value under the node's name; None: keep none."""
+        if value is None:
+            by_name.pop(name, None)
+        else:
+            self._is_in_order &= name in by_name
+            by_name[name] = value
+
+    def _look_at_epoch(self, name: str, epoch: int, lease: Lease) -> None:
+        """A mark of a greater epoch than ours: another leads, if the Lease knows of it."""
+        led = max(self._epoch, lease.spec.lease_transitions or 0)
+        if epoch <= led:
+            self.superseded = f"node {name} has epoch {epoch}, ours is {self._epoch}"
+        else:
+            self.forged.append(name)
+            self._memory.hands_off[name] = (
+                f"annotation {ANNOTATION} has epoch {epoch}, and the run's Lease is at {led}: "
+                "forged, or of another cluster"
+            )
+
+    def _forget_marked(self, node: Node) -> None:
+        """A node that has lost its mark is none of ours any more; one that went may come back."""
+        uid, _ = self._memory.last_marks.get(node.name, ("", None))
+        if uid == node.uid:
+            self._memory.forget(node.name)
+
+    def _note_edits(self, shown: Node) -> None:
+        """An annotation that changed, and not by us: the run leaves the node alone from then on.
+
+        A write of ours whose answer was lost may show late, and so may one of an earlier epoch.
+        """
+        memory, name = self._memory, shown.name
+        text = (shown.metadata.annotations or {}).get(ANNOTATION)
+        uid, known = memory.marks.get(name, (shown.uid, text))
+        by_us = text in memory.sent_marks.get(name, ())
+        if uid == shown.uid and text != known and not by_us and not self._is_older(text):
+            what = "was removed" if text is None else "was edited"
+            memory.hands_off[name] = f"annotation {ANNOTATION} {what} by another client"
+        memory.marks[name] = (shown.uid, text)
+
+    def _is_older(self, text: str | None) -> bool:
+        """True if the annotation is of an earlier epoch."""
+        return text is not None and decode_mark(text).epoch < self._epoch
+
+    def _note_taints(self, node: Node) -> None:
+        """Which nodes lose the cordon's taint: the lifecycle controller acts (P2)."""
+        tainted = self._memory.cordon_tainted
+        if node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE):
+            tainted.add(node.name)
+        elif node.name in tainted:
+            tainted.discard(node.name)
+            self._memory.cordon_taint_lost_ns[node.name] = self._now_ns
+
+    # Counting
+
+    def _uncount(self, name: str) -> None:
+        """The node is not counted as it was."""
+        if (old := self.readings.get(name)) is not None:
+            self._size[old.zone_key] -= old.counts
+        for names in (self._down, self._ours, self._stale):
+            names.discard(name)
+        self.unavailable.pop(name, None)
+
+    def _count(self, name: str, reading: NodeReading, mark: NodeMark | None) -> None:
+        """The node counts as it is now."""
+        self._size[reading.zone_key] += reading.counts
+        is_fresh = reading.is_down or self.is_fresh(name)
+        counted = reading.counted_now(is_fresh=is_fresh)
+        if reading.is_down:
+            self._down.add(name)
+        elif not is_fresh:
+            self._stale.add(name)
+        else:
+            self._soonest_ns = min(self._soonest_ns, self._fresh_until_ns[name])
+        if counted.unavailable:
+            self.unavailable[name] = counted.unavailable
+        if mark is not None and mark.state in TAKEN:
+            counted = counted._replace(claimed=True)
+            if mark.state in _GOING_DOWN:
+                self._ours.add(name)
+        self.counts.put(counted)
+
+    def base_counts(self) -> dict[str, int]:
+        """The numbers now, for the document of a run that begins, or `--rebase`.
+
+        The cluster is always among them, also where all its nodes are of the control plane.
+        """
+        return {CLUSTER.key: 0, **{s.key: n for s, n in self.counts.totals().items()}}
+
+    def is_fresh(self, name: str) -> bool:
+        """True if the node's Lease was renewed within the grace period, as we saw it."""
+        now_ns = self._now_ns
+        if now_ns <= self._fresh_until_ns.get(name, -1):
+            return True
+        beat = self._cache.heartbeat(name)
+        seen = beat.renewal(now_ns) if beat is not None else None
+        if seen is None:
+            return False
+        until_ns = self._fresh_until_ns[name] = seen[1] + self._ports.grace_period_ns
+        return now_ns <= until_ns
+
+    def claim(self, name: str) -> None:
+        """The node is taken out of service in this pass."""
+        self.counts.claim(name)
+        self.goes_down(name)
+
+    def goes_down(self, name: str) -> None:
+        """The node's zone loses it in this pass."""
+        self._ours.add(name)
+        self._claimed.add(name)
+
+    # Zones
+
+    def zone_hold(self, name: str) -> str:
+        """Why the zone brake holds the node; "" where it does not."""
+        node = self.readings[name]
+        if not node.counts:
+            return ""
+        down = self._in_zone(node.zone_key, self._down - self._ours - {name})
+        ours = self._in_zone(node.zone_key, self._ours)
+        return self._zone_hold(ZoneCounts(self._size[node.zone_key], down, ours))
+
+    def _zone_hold(self, zone: ZoneCounts) -> str:
+        threshold, reserve = self._ports.zone_threshold, self._ports.zone_reserve
+        return zone_hold(zone, threshold, reserve, allow_dark=self._policy.allow_dark_zone)
+
+    def zone_states(self) -> dict[str, str]:
+        """The state of each zone of counted nodes, by the node lifecycle controller's rule."""
+        readings = (self.readings[name] for name in self._down)
+        down = Counter(reading.zone_key for reading in readings if reading.counts)
+        state = self._ports.zone_state
+        return {z: state(z, size - down[z], down[z]) for z, size in self._size.items() if size}
+
+    def down_in(self, zone: str) -> str:
+        """How many nodes of a zone are not Ready, and of how many."""
+        return f"{self._in_zone(zone, self._down)} of {self._size[zone]} nodes are not Ready"
+
+    def broken_by_others(self, name: str, flying: Mapping[str, NodeMark]) -> bool:
+        """True if the node's zone is disrupted even if all of ours in flight are thought Ready."""
+        zone = self.readings[name].zone_key
+        size, down = self._size[zone], self._in_zone(zone, self._down - flying.keys())
+        return self._ports.zone_state(zone, size - down, down) != NORMAL
+
+    def _in_zone(self, zone: str, names: Iterable[str]) -> int:
+        """How many of the nodes count in the zone."""
+        readings = (self.readings[name] for name in names if name in self.readings)
+        return sum(node.counts and node.zone_key == zone for node in readings)
+
+    # Budgets
+
+    def slots_of(self, name: str) -> int:
+        """The least number of slots in any scope of the node."""
+        scopes = self.counts.node(name).scopes
+        return min((self.counts.budget(scope).slots for scope in scopes), default=1)
+
+    def floor_holds_without(self, name: str) -> bool:
+        """True if every floor still holds once this node, which is available, no longer is."""
+        node = self.counts.node(name)
+        budgets = map(self.counts.budget, node.scopes)
+        return not node.available or all(b.available - 1 >= b.floor for b in budgets)
+
+    def most_unavailable(self, pool: str) -> int:
+        """How many nodes of the pool may be unavailable at once."""
+        return self.counts.budget(pool_scope(pool)).most_unavailable
+
+    def most_out(self, scope: NodeScope) -> int:
+        """How many nodes of the scope may be unavailable at once, by both of its limits."""
+        budget = self.counts.budget(scope)
+        return min(budget.most_unavailable, budget.base - budget.floor)
+
+    def most_out_of_zone(self, name: str) -> int:
+        """How many nodes of the node's zone may be out at once, by its limits and the zone brake
+        while all others are well. What is replaced goes, and counts in its zone no more.
+        """
+        node = self.readings[name]
+        most, size = self.most_out(zone_scope(node.pool, node.zone)), self._size[node.zone_key]
+        brakes = node.counts and self._policy.work.mode is not WorkMode.REPLACE
+        held = (n for n in range(min(most, size)) if self._zone_hold(ZoneCounts(size, 0, n)))
+        return next(held, most) if brakes else most
+
+
+def claims_of(node: Node) -> tuple[str, str]:
+    """(InternalIP, provider id), as the node reports them now; "" for none."""
+    addresses = {a.type: a.address for a in reversed(node.status.addresses)}
+    return addresses.get("InternalIP", ""), node.spec.provider_id
+
+
+def _by_name(named: dict[str, T]) -> dict[str, T]:
+    """The same, in the order of names."""
+    names = sorted(named)
+    return named if names == list(named) else {name: named[name] for name in names}
