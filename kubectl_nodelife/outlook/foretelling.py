@@ -4,22 +4,25 @@ Terms of an explanation and the rate of a zone say where a time comes from; whet
 things go on depends on more than they name: nodes that are silent together stop their zone or wait
 before this one, and those that wait today are served before it joins them. So the controller itself
 is played, with the kubelets that are late silent on, and no other act. Their pods are played, too:
-a pass that marks them lasts as long as its requests, and zones are judged at its end.
+a pass that marks them lasts as long as its requests, and zones are judged at its end. The end of a
+pass that lasts longer than is played is reckoned.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
-from kubectl_nodelife.engine.actions import Action, SetZoneState
+from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetZoneState
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Lease, Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, NO_EXECUTE, TRUE
+from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.foretold import Foretold, ForetoldState, ForetoldZone
+from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss
 from kubectl_nodelife.sim.events import KubeletEvent, ScenarioEvent, Targets
 from kubectl_nodelife.sim.fields import FieldPath
 from kubectl_nodelife.sim.present import Branch, join
@@ -39,16 +42,16 @@ def foretell(
     zone_of: Callable[[Node], str],
     silent: Mapping[str, int],
     is_late: Callable[[Node], bool],
-    *,
+    after: Mapping[str, ZoneAfterLoss],
     next_pass_ns: int | None = None,
     falls_silent: Node | None = None,
 ) -> Foretold | None:
     """The play's answer; None where it cannot be played: objects that decide cannot be read.
 
     `zone_of`: a node's zone key. `silent`: how many nodes are, by zone key. `is_late`: whether a
-    node's next sign of life should have come. `next_pass_ns`: when the running controller begins
-    its next pass, None: not known. `falls_silent`: a node that reports no more from now on, if it
-    still does.
+    node's next sign of life should have come. `after`: the zones that have another state, by key,
+    once the silent ones are lost. `next_pass_ns`: when the running controller begins its next pass,
+    None: not known. `falls_silent`: a node that reports no more from now on, if it still does.
     """
     if cache.quarantine.unreadable or not settings.taint_mode:
         return None
@@ -68,42 +71,72 @@ def foretell(
         branch.add([ScenarioEvent(0, stops, FieldPath("the present", ""))])
     faster = branch.fork_under(FAST)
     branch.play()
-    spread_ns = 0 if next_pass_ns is not None else settings.node_monitor_period_ns
-    foretold = _read(branch, silent, zone_of, now_ns, spread_ns)
+    lost = [n for n in nodes if n.is_ready and (n is falls_silent or is_late(n))]
+    asked = _Asked(
+        *(silent, after, len(lost), sum(cache.count_on(node.name) for node in lost), zone_of),
+        *(now_ns, 0 if next_pass_ns is not None else settings.node_monitor_period_ns),
+    )
+    foretold = _read(branch, asked)
     clients, comes = branch.world.clients, any(zone.states for zone in foretold.zones.values())
     if comes and clients is not None and clients.longest_wait_ns and not clients.pace.is_seen:
         faster.play()
-        return foretold.as_early_as(_read(faster, silent, zone_of, now_ns, spread_ns))
+        return foretold.as_early_as(_read(faster, asked))
     return foretold
 
 
-def _read(
-    branch: Branch,
-    silent: Mapping[str, int],
-    zone_of: Callable[[Node], str],
-    now_ns: int,
-    spread_ns: int,
-) -> Foretold:
+class _Asked(NamedTuple):
+    """`silent`, `after`: as of `foretell`. `lost`: how many nodes the next pass over silent ones
+    finds lost, with so many `pods` on them. `spread_ns`: as of `Foretold`."""
+
+    silent: Mapping[str, int]
+    after: Mapping[str, ZoneAfterLoss]
+    lost: int
+    pods: int
+    zone_of: Callable[[Node], str]
+    now_ns: int
+    spread_ns: int
+
+    def state(self, state: str, rate: float, at_ns: int) -> ForetoldState:
+        """One that is taken at that instant in the play."""
+        low_ns = max(self.now_ns, at_ns - self.spread_ns)
+        return ForetoldState(state, rate, low_ns, at_ns + self.spread_ns)
+
+
+def _read(branch: Branch, asked: _Asked) -> Foretold:
     states: dict[str, list[ForetoldState]] = {}
     tainted_ns: dict[str, int] = {}
     taints: dict[str, list[int]] = {}
+    until_ns, begins_ns = asked.now_ns + HORIZON_NS, None
     for at_ns, action in branch.timeline.entries:
         if isinstance(action, SetZoneState) and action.from_ != action.to:
-            low_ns, high_ns = max(now_ns, at_ns - spread_ns), at_ns + spread_ns
-            step = ForetoldState(action.to, action.rate, low_ns, high_ns)
+            step = asked.state(action.to, action.rate, at_ns)
             states.setdefault(action.zone, []).append(step)
+        if begins_ns is None and isinstance(action, SetNodeConditions):
+            begins_ns = at_ns
         kind, (_, name) = action.target
         if kind == "Node" and name not in tainted_ns and _adds_no_execute(action):
             tainted_ns[name] = at_ns
             node = branch.world.api.store.nodes[name]
-            taints.setdefault(zone_of(node), []).append(at_ns)
+            taints.setdefault(asked.zone_of(node), []).append(at_ns)
+    pace = branch.world.clients.pace if branch.world.clients is not None else None
+    takes_ns = pace.pass_ns(asked.lost, asked.pods) if pace is not None else 0
+    if begins_ns is not None and begins_ns + takes_ns > until_ns:
+        for key, zone in asked.after.items():
+            step = asked.state(zone.state, zone.rate, begins_ns + takes_ns)
+            states.setdefault(key, [step])
+    before = {
+        key: pace.tainted_in(takes_ns, zone.before, zone.lost)
+        for key, zone in asked.after.items()
+        if pace is not None
+    }
     zones = {
         key: ForetoldZone(
-            silent.get(key, 0), tuple(states.get(key, ())), tuple(taints.get(key, ()))
+            *(asked.silent.get(key, 0), tuple(states.get(key, ())), tuple(taints.get(key, ()))),
+            *(Range(takes_ns, takes_ns), before.get(key, 0)),
         )
-        for key in silent.keys() | states.keys() | taints.keys()
+        for key in asked.silent.keys() | states.keys() | taints.keys()
     }
-    return Foretold(now_ns + HORIZON_NS, spread_ns, zones, tainted_ns)
+    return Foretold(until_ns, asked.spread_ns, zones, tainted_ns)
 
 
 def _adds_no_execute(action: Action) -> bool:

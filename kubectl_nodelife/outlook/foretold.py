@@ -1,12 +1,21 @@
-"""What was read off a play of the present: the states that zones take, and the taints of nodes."""
+"""What was read off a play of the present: the states that zones take, and the taints of nodes.
+
+A zone is judged when the pass that finds its nodes lost has written all it has to write.
+"""
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
-from kubectl_nodelife.kube.times import human_duration
+from kubectl_nodelife.kube.names import counted
+from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.eviction_forecast import Range
 from kubectl_nodelife.outlook.paced_evictions import clock_time
+
+LATE_NS: Final = SECOND_NS
+"""A brake that comes later than that is said to."""
 
 
 class ForetoldState(msgspec.Struct, frozen=True):
@@ -28,11 +37,15 @@ class ForetoldState(msgspec.Struct, frozen=True):
 
 class ForetoldZone(msgspec.Struct, frozen=True):
     """`silent`: how many of its ready nodes that count are late. `states`: those it takes, in
-    order; `taints_ns`: when nodes of it get their NoExecute taints, in order."""
+    order; `taints_ns`: when nodes of it get their NoExecute taints, in order. `pass_takes`: how
+    long the pass takes that finds silent nodes lost, those of other zones too; `tainted_before`:
+    how many of its own may be tainted until that ends."""
 
     silent: int = 0
     states: tuple[ForetoldState, ...] = ()
     taints_ns: tuple[int, ...] = ()
+    pass_takes: Range = Range(0, 0)
+    tainted_before: int = 0
 
     def rate_at(self, at_ns: int, rate: float) -> float:
         """The rate at an instant; `rate`: now."""
@@ -46,21 +59,39 @@ class ForetoldZone(msgspec.Struct, frozen=True):
         return self
 
     def as_early_as(self, faster: ForetoldZone) -> ForetoldZone:
-        """The same, with states that may come as early as in another play."""
+        """The same, with a pass as short and states as early as they are in another play."""
         lows = {step.state: step.low_ns for step in reversed(faster.states)}
         states = [
             msgspec.structs.replace(s, low_ns=min(s.low_ns, lows.get(s.state, s.low_ns)))
             for s in self.states
         ]
-        return msgspec.structs.replace(self, states=tuple(states))
+        takes = Range(faster.pass_takes.low_ns, self.pass_takes.high_ns)
+        return msgspec.structs.replace(self, states=tuple(states), pass_takes=takes)
 
-    def in_words(self, nodes: int, now_ns: int | None) -> str:
-        """What becomes of a zone of so many nodes, "" for nothing else. `now_ns` None: with times
-        instead of durations, so that the sentence stays as it is while time goes by."""
+    def in_words(self, nodes: int, state: str, now_ns: int | None) -> str:
+        """What becomes of a zone of so many nodes in that state, "" for nothing else. `now_ns`
+        None: with times instead of durations, so that the sentence stays while time goes by."""
         if not self.states:
             return ""
         steps = ", ".join(f"{s.state} ({s.rate:g}/s) {s.when(now_ns)}" for s in self.states)
-        return f"{self.silent} of {nodes} silent: {steps} if none reports" if self.silent else steps
+        if not self.silent:
+            return steps
+        until = pass_in_words(self.pass_takes, state, self.tainted_before)
+        return f"{self.silent} of {nodes} silent: {until}{steps} if none reports"
+
+
+def pass_in_words(takes: Range, state: str, tainted: int) -> str:
+    """How long a pass takes that finds nodes lost, and of a zone in that state what may be done to
+    its nodes until then, "" where it is short; words follow. `tainted`: so many nodes at most."""
+    if takes.high_ns < LATE_NS:
+        return ""
+    low, high = human_duration(takes.low_ns), human_duration(takes.high_ns)
+    lasts = low if low == high else f"{low}-{high}"
+    may = f" and up to {counted(tainted, 'node')} may be tainted" if tainted else ""
+    return (
+        f"the pass that finds them lost takes about {lasts}, until it ends the zone counts as "
+        f"{state}{may}; then "
+    )
 
 
 class Foretold(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle import NodeLifecycleController
 from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, lost_after_ns
-from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state, is_excluded
+from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache, Heartbeat
@@ -55,6 +55,7 @@ from kubectl_nodelife.outlook.paced_evictions import (
     paced_deletions,
 )
 from kubectl_nodelife.outlook.taint_queue import TaintQueuePosition, places_in
+from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss, zones_after
 
 CLOCKS_APART_NS: Final = 20 * SECOND_NS
 """Clocks that are right differ by the interval of their signs, 10 s, and by a list's duration."""
@@ -294,13 +295,13 @@ class Outlook:
         where it cannot be played, or where a daemon has not played it yet."""
         if not self.plays:
             return self._foretold
-        coming_back = Counter(map(self.zone_of, filter(self.comes_back, self.cache.nodes.values())))
-        changes = self.zones_change(self.silent_by_zone(), coming_back)
-        return self.foretell() if changes else None
+        return self.foretell() if self.zones_change(*self._by_zone()) else None
 
-    def silent_by_zone(self) -> Counter[str]:
-        """How many nodes are silent, by zone key."""
-        return Counter(map(self.zone_of, filter(self.is_silent, self.cache.nodes.values())))
+    def _by_zone(self) -> tuple[Counter[str], Counter[str]]:
+        """How many nodes are silent and how many come back, by zone key."""
+        silent = Counter(map(self.zone_of, filter(self.is_silent, self.cache.nodes.values())))
+        back = Counter(map(self.zone_of, filter(self.comes_back, self.cache.nodes.values())))
+        return silent, back
 
     def is_silent(self, node: Node) -> bool:
         """True if it counts as ready in its zone, and its next sign of life should have come."""
@@ -312,25 +313,24 @@ class Outlook:
         is_lost = ready is not None and ready.status == UNKNOWN
         return is_lost and not self._is_late(node) and not is_excluded(node, self.settings)
 
-    def zones_change(self, silent: Mapping[str, int], coming_back: Mapping[str, int]) -> bool:
-        """True if a zone has another state once so many of its ready nodes, by key, are lost, and
-        so many of the others are back."""
-        zones, threshold = self.memory.zones, self.settings.unhealthy_zone_threshold
-        for key, (ready, lost) in zones.counts().items():
-            more = silent.get(key, 0) - coming_back.get(key, 0)
-            if compute_zone_state(ready - more, lost + more, threshold) != zones.states.get(key):
-                return True
-        return False
+    def zones_change(
+        self, silent: Mapping[str, int], coming_back: Mapping[str, int]
+    ) -> dict[str, ZoneAfterLoss]:
+        """The zones that have another state once so many of their ready nodes, by key, are lost,
+        and so many of the others are back."""
+        zones = self.memory.zones
+        losses = {key: silent.get(key, 0) - coming_back.get(key, 0) for key in zones.counts()}
+        after = zones_after(self.memory, self.settings, losses)
+        return {key: each for key, each in after.items() if each.state != zones.states.get(key)}
 
     def foretell(self, falls_silent: Node | None = None) -> Foretold | None:
         """A play of the present, in which that node reports no more. Returns as `foretell` does."""
         from kubectl_nodelife.outlook.foretelling import foretell  # plays are loaded where needed
 
+        silent, back = self._by_zone()
         return foretell(
-            *(self.cache, self.settings, self.now_ns, self.zone_of),
-            *(self.silent_by_zone(), self._is_late),
-            next_pass_ns=self.next_pass_ns,
-            falls_silent=falls_silent,
+            *(self.cache, self.settings, self.now_ns, self.zone_of, silent, self._is_late),
+            *(self.zones_change(silent, back), self.next_pass_ns, falls_silent),
         )
 
     def node(self, node: Node) -> NodeOutlook:

@@ -21,17 +21,12 @@ from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.kube.wellknown import LIFECYCLE_CONDITIONS, TRUE
 from kubectl_nodelife.outlook.eviction_forecast import Range
+from kubectl_nodelife.outlook.foretold import ForetoldZone
 from kubectl_nodelife.outlook.node import NodeOutlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.view import ClusterView
-from kubectl_nodelife.outlook.zone import (
-    LossByZone,
-    ZoneAfterLoss,
-    ZoneBrake,
-    ZoneOutlook,
-    zone_brakes,
-    zones,
-)
+from kubectl_nodelife.outlook.zone import LossByZone, ZoneBrake, ZoneOutlook, zone_brakes, zones
+from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss
 
 
 def lifecycle_conditions(node: Node) -> list[str]:
@@ -258,11 +253,6 @@ def _seconds(duration_ns: int | None) -> float | None:
 
 
 def _zone(zone: ZoneOutlook, brake: ZoneBrake, now_ns: int) -> dict[str, Any]:
-    coming = [
-        {"state": each.state, "rate": each.rate}
-        | _span("", Range(max(0, each.low_ns - now_ns), max(0, each.high_ns - now_ns)))
-        for each in zone.foretold.states
-    ]
     return {
         "name": zone.name,
         "state": zone.state,
@@ -274,7 +264,20 @@ def _zone(zone: ZoneOutlook, brake: ZoneBrake, now_ns: int) -> dict[str, Any]:
         "because": zone.why,
         "metrics": zone.metrics(),
         "brake": _brake(brake),
-        **({"silent": zone.foretold.silent, "foretold": coming} if coming else {}),
+        **(_foretold(zone.foretold, now_ns) if zone.foretold.states else {}),
+    }
+
+
+def _foretold(foretold: ForetoldZone, now_ns: int) -> dict[str, Any]:
+    coming = [
+        {"state": each.state, "rate": each.rate}
+        | _span("", Range(max(0, each.low_ns - now_ns), max(0, each.high_ns - now_ns)))
+        for each in foretold.states
+    ]
+    return {
+        "silent": foretold.silent,
+        "foretold": coming,
+        "passTakes": _span("", foretold.pass_takes) | {"taintedBefore": foretold.tainted_before},
     }
 
 

@@ -1,9 +1,8 @@
 """One zone's outlook: its state, the eviction rate that applies, the nodes waiting for a taint; and
-what becomes of these when more of its nodes are lost, and what its brake holds then.
+what its brake holds when more of its nodes are lost.
 
-The loss follows `ComputeZoneState`, `setLimiterInZone` and `handleDisruption` of
-pkg/controller/nodelifecycle with the lost nodes counted as not ready. The zone is judged when the
-pass that finds them lost has written all of that: nodes are tainted at the earlier rate until then.
+The zone is judged when the pass that finds them lost has written all of that: nodes are tainted at
+the earlier rate until then.
 """
 
 from __future__ import annotations
@@ -12,23 +11,15 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
-from kubectl_nodelife.controllers.nodelifecycle.zones import (
-    FULL,
-    PARTIAL,
-    compute_zone_state,
-    eviction_rate,
-    is_excluded,
-)
+from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
 from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node, zone_display
-from kubectl_nodelife.kube.times import SECOND_NS, human_duration
-from kubectl_nodelife.outlook.foretold import Foretold, ForetoldZone
+from kubectl_nodelife.kube.times import human_duration
+from kubectl_nodelife.outlook.foretold import LATE_NS, Foretold, ForetoldZone
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
-
-_LATE_NS = SECOND_NS
-"""A brake that comes later than that is said to."""
+from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss, zone_after, zone_rule
 
 _STAYS_STOPPED = "; it was stopped, and a rate of 1 does not start it again, as in upstream"
 """The end of what is said of a rate: a stopped limiter calls its own 1, so that 1 is no change. See
@@ -57,7 +48,7 @@ class ZoneOutlook(msgspec.Struct, frozen=True):
 
     def coming(self, now_ns: int | None) -> str:
         """What becomes of it while no silent node reports, "" for nothing; see `in_words`."""
-        return self.foretold.in_words(self.nodes, now_ns)
+        return self.foretold.in_words(self.nodes, self.state, now_ns)
 
     def metrics(self) -> dict[str, float]:
         """Upstream's metrics of the zone, by their names there without the prefix.
@@ -134,53 +125,6 @@ def _zone(
     )
 
 
-def zone_rule(settings: Settings, state: str, size: int, not_ready: int, dark: bool) -> str:
-    """The rule that decides the rate of a zone in that state, with its numbers. `dark`: no zone has
-    a ready node."""
-    threshold = f"{settings.unhealthy_zone_threshold:g}"
-    share = f"{not_ready} of {size} not ready"
-    if size == 0:
-        return "all its nodes are excluded from the statistics"
-    if dark and settings.taint_mode:
-        return f"{share}, and no zone has a ready node: nothing is tainted, taints are taken off"
-    if dark:
-        return f"{share}, and no zone has a ready node: no pod is evicted, the queues are emptied"
-    if state == FULL:
-        does = "tainted" if settings.taint_mode else "evicted"
-        return f"{share}, while other zones have ready nodes: {does} at the normal rate, by design"
-    if state == PARTIAL:
-        limit = settings.large_cluster_size_threshold
-        if size > limit:
-            return f"{share} (at least 3, share >= {threshold}) and {size} > {limit} nodes: slowed"
-        return f"{share} (at least 3, share >= {threshold}) and {size} <= {limit} nodes: stopped"
-    return f"{share}: below 3 nodes or below a share of {threshold}"
-
-
-class ZoneAfterLoss(msgspec.Struct, frozen=True):
-    """A zone with `lost` more nodes lost. `rate`: nodes a second, then; `before`: now.
-
-    `all_dark`: no node of any zone would be ready. `why`: the rule that applies then.
-    """
-
-    lost: int
-    state: str
-    rate: float
-    before: float
-    all_dark: bool
-    why: str
-
-    @property
-    def effect(self) -> str:
-        """The effect of the loss on the brake, in words that `losing it` stands before."""
-        if self.all_dark:
-            return "makes all zones dark, which stops every zone"
-        if self.rate < self.before:
-            return f"slows this zone to {self.rate:g}/s" if self.rate else "stops this zone"
-        if self.rate > self.before:
-            return f"lets this zone go at {self.rate:g}/s again"
-        return "leaves this zone stopped" if not self.rate else f"leaves it at {self.rate:g}/s"
-
-
 class ZoneBrake(msgspec.Struct, frozen=True):
     """How far a zone is from being slowed or stopped, and what that would hold and what not.
 
@@ -208,7 +152,7 @@ class ZoneBrake(msgspec.Struct, frozen=True):
             nodes = "1 more node" if self.after.lost == 1 else f"{self.after.lost} more nodes"
             begins = f"losing {nodes} {self.after.effect}"
         clauses = [begins]
-        if self.late_ns >= _LATE_NS and self.tainted_before:
+        if self.late_ns >= LATE_NS and self.tainted_before:
             nodes = counted(self.tainted_before, "node")
             clauses.append(
                 f"lost at once they take a pass of {human_duration(self.late_ns)}, "
@@ -222,24 +166,6 @@ class ZoneBrake(msgspec.Struct, frozen=True):
             timers = f"timers of {running} pods run" if running > 1 else "timer of 1 pod runs"
             clauses.append(f"the {timers} on, whatever the brake")
         return "; ".join(clauses)
-
-
-def zone_after(memory: Memory, settings: Settings, zone: str, lost: int) -> ZoneAfterLoss:
-    """The zone when so many of its ready nodes are lost."""
-    counts = memory.zones.counts()
-    ready, not_ready = counts.get(zone, (0, 0))
-    size = ready + not_ready
-    state = compute_zone_state(ready - lost, not_ready + lost, settings.unhealthy_zone_threshold)
-    elsewhere = any(count[0] for key, count in counts.items() if key != zone)
-    all_dark = state == FULL and not elsewhere
-    return ZoneAfterLoss(
-        lost=lost,
-        state=state,
-        rate=0.0 if all_dark else eviction_rate(state, size, settings),
-        before=memory.zones.rate(zone) if zone in memory.zones.queues else 0.0,
-        all_dark=all_dark,
-        why=zone_rule(settings, state, size, not_ready + lost, all_dark),
-    )
 
 
 def first_brake(memory: Memory, settings: Settings, zone: ZoneOutlook) -> ZoneAfterLoss | None:
