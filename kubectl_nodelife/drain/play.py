@@ -122,6 +122,11 @@ class DrainedBranch(KubectlRequests):
         return self._world.scheduler.placement
 
     @property
+    def not_made(self) -> dict[str, str]:
+        """Uids of pods in whose place StatefulSets make none, as the run leaves them: and why."""
+        return {lost.uid: why for lost, why in self._world.owners.not_made()}
+
+    @property
     def nodes(self) -> Mapping[str, Node]:
         """The nodes, as the run has them."""
         return self._api.store.nodes

@@ -46,7 +46,7 @@ from kubectl_nodelife.workloads.admission import GATE_NAMESPACE, GATE_WEBHOOK
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
 from kubectl_nodelife.workloads.budgets import EvictionRefused
 from kubectl_nodelife.workloads.owners import NEVER as NOT_REPLACED
-from kubectl_nodelife.workloads.owners import ordinal_of, owner_chain
+from kubectl_nodelife.workloads.owners import owner_chain
 
 ALTERNATIVES = 5
 """How many landing places are listed for a pod."""
@@ -63,6 +63,7 @@ class Judge:
     def __init__(self, play: Play, unread: Unread) -> None:
         self._play = play
         self._world = play.world
+        self._not_made = play.world.not_made
         self._snapshot = play.scope.snapshot
         self._options = play.options
         self._admission = play.scope.admission
@@ -238,36 +239,11 @@ class Judge:
             read = self._snapshot.was_read("PodDisruptionBudget")
             none = "no budget guards it" if read else "no budgets were read"
             plan.reason = f"goes at the first try; {none}"
-        if actor.gone and actor.replacement is None:
-            plan.reason += self._why_not_made(actor)
+        if actor.gone and actor.replacement is None and (why := self._not_made.get(actor.uid)):
+            plan.reason += f"; {why}"
         if plan.gate == "none" and self._stranded(actor):
             plan.gate = "local-volume"
             plan.reason += "; its replacement waits for a volume on this node"
-
-    def _why_not_made(self, actor: PlannedPod) -> str:
-        """Why its owner makes none in its place; "" where nothing else is to be said of that."""
-        workload = actor.workload
-        if workload is None or not workload.keeps_names:
-            return ""
-        before = [
-            pod
-            for pod in self._snapshot.pods
-            if pod.namespace == workload.namespace
-            and (owner := controller_of(pod.metadata)) is not None
-            and owner.uid == workload.uid
-            and ordinal_of(pod.name) < ordinal_of(actor.pod.name)
-            and not pod.ready()
-        ]
-        if not before:
-            return ""
-        first = min(before, key=lambda pod: ordinal_of(pod.name))
-        waiting = (status.state.waiting for status in first.status.container_statuses or ())
-        state = next((w.reason for w in waiting if w is not None and w.reason), "not Ready")
-        where = f" on {first.spec.node_name}" if first.spec.node_name else ""
-        return (
-            f"; {first.name}{where} is {state}, and StatefulSet {workload.name} (OrderedReady) "
-            "makes none after it"
-        )
 
     def _waits(self, actor: PlannedPod, target: PodDeletion[PlannedPod]) -> str:
         count = len(target.refused)

@@ -16,6 +16,7 @@ from kubectl_nodelife.kube.taints import parse_taint
 from kubectl_nodelife.kube.workload import Event, PodDisruptionBudget
 from kubectl_nodelife.outlook.absent_node import absent_sections, orphan_section
 from kubectl_nodelife.outlook.audit.audit_pods import context_of, pod_findings, waits_for
+from kubectl_nodelife.outlook.audit.document import with_late_taints
 from kubectl_nodelife.outlook.daemonset.document import daemon_sets
 from kubectl_nodelife.outlook.daemonset.summary import set_sections
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
@@ -298,7 +299,7 @@ def finding_section(view: ClusterView, pod: Pod) -> ExplainedQuestion:
 
 def _findings(view: ClusterView, pod: Pod) -> Iterator[str]:
     context = context_of(view.settings, view.now_ns)
-    found = list(pod_findings(pod, _node_of(view, pod), context))
+    found = list(with_late_taints(view, pod_findings(pod, _node_of(view, pod), context)))
     for finding in found:
         yield f"{finding.name}: {finding.because}."
         yield f"It means: {finding.note.meaning}."

@@ -127,6 +127,10 @@ def _eviction(finding: PodFinding, now_ns: int) -> str:
     eviction = finding.eviction
     if eviction is None:
         return ""
+    if finding.taint_due_ns is not None:
+        late = human_duration(now_ns - finding.taint_due_ns)
+        since = f"overdue since {format_time(finding.taint_due_ns)} ({late})"
+        return f"; {eviction.because.partition(':')[0]}, which is {since}"
     if eviction.due_ns is None:
         return f"; {eviction.because.partition(':')[0]}"
     if finding.is_overdue:

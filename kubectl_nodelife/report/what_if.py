@@ -23,6 +23,7 @@ from kubectl_nodelife.outlook.what_if.sentences import (
     down_words,
     gained,
     gained_at,
+    why_not_back,
 )
 from kubectl_nodelife.outlook.what_if.write_spans import WriteSpans
 from kubectl_nodelife.report.ages import human_duration
@@ -61,7 +62,7 @@ class WhatIfPage:
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The verdict, and what differs; then what the answer stands on."""
         answer = self._answer
-        yield answer.verdict.text
+        yield "\n".join([answer.verdict.text, *why_not_back(answer.workloads)])
         yield Table(_WORKLOADS, [_workload_row(w) for w in answer.workloads])
         yield Table(_SERVICES, [_service_row(s) for s in answer.services])
         yield Table(_ZONES, [row for zone in answer.zones for row in _zone_rows(zone)])

@@ -10,7 +10,7 @@ controller, static pods to their kubelet.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 
 from msgspec.structs import replace
@@ -22,6 +22,7 @@ from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
+from kubectl_nodelife.kube.workload import Job
 from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, template_of
 from kubectl_nodelife.sim.clients import in_turn
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
@@ -36,6 +37,7 @@ from kubectl_nodelife.workloads.owners import (
     back_off_ns,
     counts_as_ended,
     is_active,
+    only_failed,
     ordinal_of,
     replacement_of,
     successor,
@@ -44,6 +46,8 @@ from kubectl_nodelife.workloads.owners import (
 _HASH_LABELS = ("pod-template-hash", "controller-revision-hash")
 _NOT_HERE = frozenset({"DaemonSet", "Node"})
 
+LET_GO_NS = 60 * SECOND_NS
+"""A Job that has not let a pod go for so long before the play does not in the play, either."""
 SHORTEST_LIFE_NS = SECOND_NS
 """A pod that is lost as soon as it was made is not replaced before that: virtual time must advance
 where a pod that tolerates its node's taint for 0 s is made and evicted again and again.
@@ -77,6 +81,8 @@ class WorkloadControllers:
         self.on_successor: Callable[[Pod, Pod], None] | None = None
         self._waiting: dict[str, int] = {}
         """By the owner's uid: how many pods wait for its controller's client."""
+        self._left: set[str] = set()
+        """The uids of pods that their Jobs did not let go long before the play, nor do in it."""
         self._active: dict[str, int] = {}
         self._made: dict[str, int] = {}
         self._missing: dict[str, dict[int, Lost]] = {}
@@ -101,7 +107,9 @@ class WorkloadControllers:
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
         for pod in self._api.store.pods.values():
-            if pod.status.phase == FAILED or pod.metadata.finalizers:
+            if self._is_left(pod):
+                self._left.add(pod.uid)
+            elif pod.status.phase == FAILED or pod.metadata.finalizers:
                 self._clear_away(pod, None)
 
     def rule_of(self, pod: Pod) -> Replacement:
@@ -178,11 +186,23 @@ class WorkloadControllers:
             return
         if owner.kind == "Job":
             job = self._api.store.find("Job", pod.namespace, owner.name)
-            if JOB_TRACKING in pod.metadata.finalizers and counts_as_ended(pod, job):
+            tracked = JOB_TRACKING in pod.metadata.finalizers and pod.uid not in self._left
+            if tracked and counts_as_ended(pod, job):
                 self._agenda.add(at_ns + JOB_BATCH_NS, OWNER, self._let_go, (pod, cause))
         failed = pod.status.phase == FAILED and pod.metadata.deletion_timestamp is None
         if owner.kind == "StatefulSet" and failed and self.rule_of(pod).when != NEVER:
             self._agenda.add(at_ns, OWNER, self._delete_failed, (pod, cause))
+
+    def _is_left(self, pod: Pod) -> bool:
+        """True if its Job has not let the pod go for long, though it counts as ended: its
+        controller does not work, and nothing shows that it will."""
+        deleted_ns, owner = pod.metadata.deletion_timestamp, controller_of(pod.metadata)
+        if deleted_ns is None or deleted_ns + LET_GO_NS > self._api.now_ns:
+            return False
+        if owner is None or owner.kind != "Job":
+            return False
+        job = self._api.store.find("Job", pod.namespace, owner.name)
+        return not (isinstance(job, Job) and only_failed(job))
 
     def _delete_failed(self, failed: tuple[Pod, Action | None], at_ns: int) -> None:
         pod, cause = failed
@@ -270,13 +290,36 @@ class WorkloadControllers:
         if not missing:
             return
         first = min(missing)
-        pods = self._api.store.pods_of(owner_uid)
-        if any(ordinal_of(pod.name) < first and not is_healthy(pod) for pod in pods):
+        if self._first_unhealthy(owner_uid, first) is not None:
             return
         lost = missing.pop(first)
         if not missing:
             del self._missing[owner_uid]
         self._replace(lost, at_ns)
+
+    def _first_unhealthy(self, owner_uid: str, before: int) -> Pod | None:
+        """The StatefulSet's first pod of a lower ordinal that is not Ready."""
+        pods = self._api.store.pods_of(owner_uid)
+        earlier = [p for p in pods if ordinal_of(p.name) < before and not is_healthy(p)]
+        return min(earlier, key=lambda pod: ordinal_of(pod.name), default=None)
+
+    def not_made(self) -> Iterator[tuple[Pod, str]]:
+        """Each pod in whose place its StatefulSet makes none, and why: an earlier is not Ready."""
+        for owner_uid, missing in self._missing.items():
+            first = self._first_unhealthy(owner_uid, min(missing))
+            if first is None:
+                continue
+            waiting = (each.state.waiting for each in first.status.container_statuses or ())
+            state = next((w.reason for w in waiting if w is not None and w.reason), "not Ready")
+            where = f" on {first.spec.node_name}" if first.spec.node_name else ""
+            for lost, _, _ in missing.values():
+                owner = controller_of(lost.metadata)
+                assert owner is not None
+                yield (
+                    lost,
+                    f"{first.name}{where} is {state}, and StatefulSet {owner.name} (OrderedReady) "
+                    "makes none after it",
+                )
 
     def _replace(self, gone: Lost, at_ns: int) -> None:
         lost, rule, _ = gone

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.cli import main
-from tests.wild.reports import FOLDER, Report
+from tests.wild.reports import FOLDER, Report, first_lines
 
 Capture = pytest.CaptureFixture[str]
 ORDERED, BUDGET = "drain-14-statefulset-ordered", "drain-32-replicaset-gone"
@@ -28,6 +28,17 @@ def test_a_stateful_set_that_stops_at_its_first_pod(capsys: Capture) -> None:
         assert pods[name]["goneSeconds"] is not None and pods[name]["endSeconds"] is None
         assert "db-0 on a2 is CrashLoopBackOff" in pods[name]["reason"]
         assert "StatefulSet db (OrderedReady) makes none after it" in pods[name]["reason"]
+
+
+def test_what_if_says_too_why_a_stateful_set_stops(capsys: Capture) -> None:
+    said = first_lines(
+        Report(ORDERED, capsys).ask("what-if", "drain", "a1", dump="cluster.json", now=False)
+    )
+    assert "db is down, to the end" in said
+    because = (
+        "db-0 on a2 is CrashLoopBackOff, and StatefulSet db (OrderedReady) makes none after it"
+    )
+    assert f"default/db-1, default/db-2: {because}" in said
 
 
 def test_a_budget_is_not_counted_anew_without_an_event(capsys: Capture) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from tests.wild.reports import Report, first_lines
+from tests.wild.reports import FOLDER, Report, first_lines
 
 Capture = pytest.CaptureFixture[str]
+HELD = FOLDER / "node-15-finalizer-on-lost-node" / "dump.json"
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 
 
 @pytest.mark.parametrize(
@@ -108,7 +113,45 @@ def test_a_job_lets_go_of_a_pod_that_has_failed(capsys: Capture) -> None:
 
 def test_a_repeated_delete_is_no_deletion(capsys: Capture) -> None:
     report = Report("node-15-finalizer-on-lost-node", capsys)
-    oos = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
-    told = report.ask("what-if", "taint", "node", "ip-5", oos, "-o", "json", dump="dump.json")
+    words = ("what-if", "taint", "node", "ip-5", OUT_OF_SERVICE)
+    told = report.ask(*words, "-o", "json", dump="dump.json")
     (node,) = (n for n in told.document["nodes"] if n["name"] == "ip-5")
     assert node["evicted"] == 2
+    said = first_lines(report.ask(*words, dump="dump.json"))
+    assert "default/batch-x: held by a finalizer: batch.kubernetes.io/job-tracking" in said
+
+
+@pytest.mark.parametrize("act", ["delete node ip-5", f"taint node ip-5 {OUT_OF_SERVICE}"])
+def test_a_finalizer_of_nobody_here_holds_a_pod(tmp_path: Path, capsys: Capture, act: str) -> None:
+    cluster = json.loads(HELD.read_text())
+    for item in cluster["items"]:
+        if item["metadata"]["name"] in ("db-0", "batch-x"):
+            item["metadata"]["finalizers"] = ["example.com/x"]
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps(cluster))
+    said = first_lines(Report("", capsys).ask("what-if", *act.split(), dump=str(dump)))
+    assert "default/batch-x, default/db-0: held by a finalizer: example.com/x" in said
+
+
+def test_a_job_that_did_not_let_go_before_does_not_now(tmp_path: Path, capsys: Capture) -> None:
+    """The pod counts as ended since it was deleted; where the Job waits for it to have failed, it
+    lets go once pod-gc has made it so (`onlyReplaceFailedPods`)."""
+    cluster = json.loads(HELD.read_text())
+    (pod,) = (item for item in cluster["items"] if item["metadata"]["name"] == "batch-x")
+    uid = pod["metadata"]["ownerReferences"][0]["uid"]
+    cluster["items"].append(
+        {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {
+                "name": "batch",
+                "namespace": "default",
+                "uid": uid,
+            },
+            "spec": {"podReplacementPolicy": "Failed"},
+        }
+    )
+    dump = tmp_path / "dump.json"
+    dump.write_text(json.dumps(cluster))
+    act = ("what-if", "taint", "node", "ip-5", OUT_OF_SERVICE)
+    assert "held by" not in first_lines(Report("", capsys).ask(*act, dump=str(dump)))

@@ -49,6 +49,18 @@ def test_the_table_and_the_audit_say_overdue_too(report: Report) -> None:
     assert "see why taint-eviction does not delete it" in said
 
 
+def test_an_audit_says_that_the_taint_of_a_node_is_overdue(report: Report) -> None:
+    said = report.ask("audit", "-A", dump=TAINT_MISSING).out
+    for since in ("06:00:10Z (5h59m)", "06:00:20Z (5h59m)"):
+        assert f"the node's NoExecute taint, which is overdue since 2026-09-20T{since}" in said
+    assert "Do: see why node-lifecycle does not taint its node" in said
+    assert "Do: nothing" not in said
+    told = report.ask("explain", "pod", "web-7c-a", dump=TAINT_MISSING).out
+    assert "Do: see why node-lifecycle does not taint its node" in told
+    (first, _) = report.ask("audit", "-A", "-o", "json", dump=TAINT_MISSING).document["findings"]
+    assert first["eviction"]["taintOverdueSince"] == "2026-09-20T06:00:20Z"
+
+
 def test_status_and_diverge_agree(report: Report) -> None:
     for dump, due in ((TAINT_MISSING, "06:00:10"), (PODS_LEFT, "06:05:05")):
         assert due in report.ask("diverge", dump=dump).out

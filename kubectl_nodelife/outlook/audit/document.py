@@ -4,11 +4,12 @@ request for each of them, or why it is refused.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
@@ -78,8 +79,9 @@ def pod_audit(view: ClusterView, seen: AuditInput) -> PodAudit:
     """The audit of what was seen."""
     found = audit(seen, view.settings, view.now_ns)
     if any(f.is_overdue for f in found.findings) and is_at_work(seen.pods, view.now_ns):
-        waiting = tuple(msgspec.structs.replace(f, now_ns=0) for f in found.findings)
-        found = msgspec.structs.replace(found, findings=waiting)
+        waiting = tuple(replace(f, now_ns=0) for f in found.findings)
+        found = replace(found, findings=waiting)
+    found = replace(found, findings=tuple(with_late_taints(view, found.findings)))
     return PodAudit(
         audit=found,
         source=view.source,
@@ -91,12 +93,22 @@ def pod_audit(view: ClusterView, seen: AuditInput) -> PodAudit:
     )
 
 
+def with_late_taints(view: ClusterView, findings: Iterable[PodFinding]) -> Iterator[PodFinding]:
+    """The findings; of pods whose node should have been tainted long ago with that moment."""
+    for finding in findings:
+        node = view.cache.nodes.get(finding.pod.spec.node_name)
+        due_ns = None
+        if node is not None and finding.awaits_taint:
+            due_ns = view.outlook.node(node).taint_overdue_ns
+        yield finding if due_ns is None else replace(finding, taint_due_ns=due_ns)
+
+
 def only(audit: AuditResult, classes: Collection[str]) -> AuditResult:
     """The audit with the findings of these classes alone; all where none is named."""
     if not classes:
         return audit
     kept = tuple(f for f in audit.findings if f.name in classes)
-    return msgspec.structs.replace(audit, findings=kept)
+    return replace(audit, findings=kept)
 
 
 def finding_document(finding: PodFinding, now_ns: int) -> dict[str, Any]:
@@ -128,6 +140,9 @@ def _eviction_document(finding: PodFinding, now_ns: int) -> dict[str, Any] | Non
     if eviction is None:
         return None
     due_ns = eviction.due_ns
+    if finding.taint_due_ns is not None:
+        overdue = format_time(finding.taint_due_ns)
+        return {"inSeconds": None, "taintOverdueSince": overdue, "because": eviction.because}
     if finding.is_overdue and due_ns is not None:
         overdue = format_time(due_ns)
         return {"inSeconds": None, "overdueSince": overdue, "because": eviction.because}

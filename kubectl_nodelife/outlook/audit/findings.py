@@ -63,8 +63,8 @@ STARTING_REASONS: Final = frozenset({"ContainerCreating", "PodInitializing"})
 
 _MAY_BE_EVICTED: Final = frozenset({STALE_READY, MARKED_NODE_DOWN})
 _NOT_EVICTED: Final = (
-    "see why taint-eviction does not delete it (disabled, stopped or stuck: 'kubectl nodelife "
-    "diverge' says more); the kubelet undoes the mark when the node is back"
+    "see why {} (disabled, stopped or stuck: 'kubectl nodelife diverge' says more); the kubelet"
+    " undoes the mark when the node is back"
 )
 _FINALIZER_OWNERS: Final = {
     "batch.kubernetes.io/job-tracking": "the Job controller, which has not counted this pod yet",
@@ -109,6 +109,7 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     `since_ns`: it can be so since then at the earliest; `since_field` says where that is written.
     `because` is this pod's own sentence; meaning, remedy and risk are those of the class. `now_ns`:
     the moment of the audit, 0 where nothing depends on it, or taint-eviction is seen at work.
+    `taint_due_ns`: since when its node should have a NoExecute taint, where that is overdue.
     """
 
     name: str
@@ -123,6 +124,14 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     advice: ForceAdvice | None = None
     classification: Classification | None = None
     now_ns: int = 0
+    taint_due_ns: int | None = None
+
+    @property
+    def awaits_taint(self) -> bool:
+        """True if it is evicted once its node gets a NoExecute taint, which it has not yet."""
+        eviction = self.eviction
+        tainted = no_execute_taints(self.node.taints)
+        return eviction is not None and eviction.due_ns is None and not tainted
 
     @property
     def is_overdue(self) -> bool:
@@ -162,8 +171,10 @@ class PodFinding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def what_to_do(self) -> str:
         """The remedy for this pod, or else the one of its class."""
+        if self.name == MARKED_NODE_DOWN and self.taint_due_ns is not None:
+            return _NOT_EVICTED.format("node-lifecycle does not taint its node")
         if self.name == MARKED_NODE_DOWN and self.is_overdue:
-            return _NOT_EVICTED
+            return _NOT_EVICTED.format("taint-eviction does not delete it")
         return self.remedy or self.note.remedy
 
     @property

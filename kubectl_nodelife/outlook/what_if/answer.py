@@ -261,6 +261,7 @@ def _workload(
         pending=reading.pending.get(workload, []),
         stuck=reading.stuck.get(workload, []),
         not_started=reading.not_started.get(workload, []),
+        held_up=reading.held_up.get(workload, []),
         at_risk=AtRisk(**reading.at_risk[workload]),
         series=[
             Point(at=reading.seconds(level.at_ns) or 0.0, ready=level.ready, serving=level.serving)

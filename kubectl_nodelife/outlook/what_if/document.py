@@ -135,7 +135,7 @@ class AtRisk(_Document, frozen=True):
 
 
 class PendingPod(_Document, frozen=True):
-    """A pod without a node at the end."""
+    """A pod that is not where it should be at the end: it has no node, or does not start."""
 
     pod: str
     why: str
@@ -170,7 +170,8 @@ class Point(_Document, frozen=True):
 
 class WorkloadFuture(_Document, frozen=True):
     """The course of a workload. `back_seconds` None: not within the horizon. `not_started`: pods
-    that are bound at the end and wait for a volume. `wanted`: replicas of its spec where that was
+    that are bound at the end and wait for a volume; `held_up`: those that are not made again, and
+    those that do not go. `wanted`: replicas of its spec where that was
     read, else as many pods as there were (`wanted_from`). `without_acts`: its course if nothing is
     done; `with_settings_of_today`: with the same acts, where settings are changed beside others.
     """
@@ -195,6 +196,7 @@ class WorkloadFuture(_Document, frozen=True):
     pending: list[PendingPod]
     stuck: list[str]
     not_started: list[PendingPod]
+    held_up: list[PendingPod]
     at_risk: AtRisk
     series: list[Point]
     low: PlayExtreme

@@ -108,10 +108,12 @@ class PlayReading:
         self.collected: Counter[ServedObject] = Counter()
         self.nodes: dict[str, dict[str, Any]] = {}
         self.gone: dict[str, float] = {}
+        self._asked_to_go: dict[str, Key] = {}
         self._count_deletions()
         self.pending: dict[ServedObject, list[PendingPod]] = {}
         self.stuck: dict[ServedObject, list[str]] = {}
         self.not_started: dict[ServedObject, list[PendingPod]] = {}
+        self.held_up: dict[ServedObject, list[PendingPod]] = {}
         self.at_risk: defaultdict[ServedObject, Counter[str]] = defaultdict(Counter)
         self.on_node: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.held: Counter[str] = Counter()
@@ -153,14 +155,13 @@ class PlayReading:
         return sorted({c for each in found for c in each if c.kind != SERVICE})
 
     def _count_deletions(self) -> None:
-        deleted: set[str] = set()
         for record in self.played.records:
             if record.error or record.object.kind not in ("Pod", "Node"):
                 continue
             if record.object.kind == "Node":
                 self._note_node(record)
-            elif is_eviction(record) and record.object.uid not in deleted:
-                deleted.add(record.object.uid)
+            elif is_eviction(record) and record.object.uid not in self._asked_to_go:
+                self._asked_to_go[record.object.uid] = (record.object.namespace, record.object.name)
                 workload = self.played.levels.workload_of.get(record.object.uid)
                 if workload is None or self._is_ignored(workload):
                     continue
@@ -248,6 +249,9 @@ class PlayReading:
         for key, holder in sorted(self.played.volume_on.items()):
             waits = PendingPod(pod="/".join(key), why=f"volume attached to {holder}")
             self.not_started.setdefault(workload_of[cluster.pods[key].uid], []).append(waits)
+        for pod, why in self._held_up():
+            held_up = PendingPod(pod="/".join(pod.key), why=why)
+            self.held_up.setdefault(workload_of[pod.uid], []).append(held_up)
         for node in sorted(self.played.silent):
             for pod in sorted(cluster.pods_on(node), key=lambda pod: pod.key):
                 workload = workload_of.get(pod.uid)
@@ -262,6 +266,22 @@ class PlayReading:
                 self.at_risk[workload][kept_by] += 1
                 self.on_node[node][kept_by] += 1
                 self.held[self.zone_of(node)] += kept_by == "brake"
+
+    def _held_up(self) -> Iterator[tuple[Pod, str]]:
+        """The pods that are not made again, and those that were asked to go and do not: why."""
+        played = self.played
+        yield from played.not_made
+        for key in sorted(self._asked_to_go.values()):
+            pod = played.cluster.pod(*key)
+            if pod is None or not pod.metadata.finalizers or pod.uid not in self._asked_to_go:
+                continue
+            deleted_ns, runs_on = (
+                pod.metadata.deletion_timestamp,
+                pod.spec.node_name in played.silent,
+            )
+            is_over = deleted_ns is not None and deleted_ns <= played.end_ns
+            if is_over and (not runs_on or pod.status.phase in TERMINAL_PHASES):
+                yield pod, f"held by a finalizer: {', '.join(pod.metadata.finalizers)}"
 
 
 def is_eviction(record: Record) -> bool:

@@ -23,6 +23,7 @@ from kubectl_nodelife.engine.settings import Settings, SettingsError, make_setti
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.what_if.acts import TOLERATION_SECONDS, Act
 from kubectl_nodelife.outlook.what_if.service_levels import ServiceLevels
@@ -80,8 +81,9 @@ class Played(msgspec.Struct, frozen=True):
     was not so: then `due` is what was to come. `silent`: the nodes whose kubelets are silent at the
     end, and their last sign of life; `last_signs`: between which instants that of each node came
     before it first fell silent, where that is known; `no_room`: why pods have no node then;
-    `volume_on`: which node has a volume for which a pod that is bound waits. `budgets`: those whose
-    status changed, as it went.
+    `volume_on`: which node has a volume for which a pod that is bound waits; `not_made`: in
+    whose place a StatefulSet makes no pod, and why. `budgets`: those whose status changed, as it
+    went.
     """
 
     start_ns: int
@@ -96,6 +98,7 @@ class Played(msgspec.Struct, frozen=True):
     last_signs: dict[str, tuple[int, int]]
     no_room: dict[Key, str]
     volume_on: dict[Key, str]
+    not_made: list[tuple[Pod, str]]
     budgets: dict[Key, BudgetLedger]
     due: list[DueThing]
     waited_ns: int = 0
@@ -345,6 +348,7 @@ def _played(
         _last_signs(branch, question),
         {key: str(world.scheduler.placement.no_room(pods[key])) for key in sorted(levels.unbound)},
         dict(volumes.waits) if isinstance(volumes, AttachedVolumes) else {},
+        list(world.owners.not_made()),
         {key: world.disruption.ledgers[key] for key in sorted(world.disruption.changed)},
         [DueThing(at_ns, whose) for at_ns, whose in branch.due()],
         world.clients.longest_wait_ns if world.clients is not None else 0,

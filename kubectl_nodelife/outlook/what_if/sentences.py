@@ -97,6 +97,17 @@ def outcome_words(facts: OutcomeFacts) -> str:
     return "no workload loses a pod that serves"
 
 
+def why_not_back(workloads: Sequence[WorkloadFuture]) -> list[str]:
+    """Why pods are not where they should be at the end: a sentence for each of the first causes."""
+    pods_of: dict[str, list[str]] = {}
+    for workload in workloads:
+        pending = workload.pending if len(workload.pending) > workload.without_acts.pending else ()
+        for each in (*workload.held_up, *workload.not_started, *pending):
+            pods_of.setdefault(each.why, []).append(each.pod)
+    lines = [f"{first_names(pods, _NAMED)}: {why}" for why, pods in pods_of.items()]
+    return lines[:_NAMED]
+
+
 def _drain_words(drains: Sequence[DrainFuture]) -> Iterator[str]:
     """The drains that do not end, by how."""
     says = {
