@@ -107,9 +107,9 @@ class WorkloadControllers:
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
         for pod in self._api.store.pods.values():
-            if self._is_left(pod):
-                self._left.add(pod.uid)
-            elif pod.status.phase == FAILED or pod.metadata.finalizers:
+            if pod.status.phase == FAILED or pod.metadata.finalizers:
+                if self._is_left(pod):
+                    self._left.add(pod.uid)
                 self._clear_away(pod, None)
 
     def rule_of(self, pod: Pod) -> Replacement:
