@@ -60,7 +60,7 @@ class _AuditOrRepair(click.Command):
 )
 @output_flags()
 @where_flags("profile", "assignments")
-@several_clusters()
+@several_clusters("pods that are not what they say")
 def audit_command(
     all_namespaces: bool,
     classes: tuple[str, ...],

@@ -28,7 +28,7 @@ _QUESTION = "drain_plan"
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if the drain cannot finish.")
 @output_flags(*FORMATS)
 @where_flags("no_daemon", "profile")
-@several_clusters()
+@several_clusters("nodes that this drain does not empty")
 def drain_plan(
     nodes: tuple[str, ...],
     read: str,

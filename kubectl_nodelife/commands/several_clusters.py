@@ -1,12 +1,12 @@
 """Asks one question of several clusters: `--contexts a,b,'prod-*'` and `--all-contexts`.
 
-Each cluster is asked by a process of its own, which runs this same command line for one context and
-returns its page in parts; here they become one page (`report/clusters.py`), one list of
-documents, one exit code. So a cluster that hangs, wants a login or is gone costs its own line and
-delays no other. What `kubectl config get-contexts` lists can be named, also by a pattern.
+All are asked at once, each by a thread of this process (`asking_clusters.py`) that runs the same
+verb for one context; what they write becomes one page (`report/clusters.py`), one list of
+documents, one exit code. What has not answered in time is left, so a cluster that hangs, wants a
+login or is gone delays no other. What `kubectl config get-contexts` lists can be named, also by a
+pattern.
 
-Credential plugins never get the terminal (`live/plugin.py`), so that those of several clusters may
-run at once. Nothing heavy is imported before several clusters are asked for.
+Nothing heavy is imported before several clusters are asked for.
 """
 
 from __future__ import annotations
@@ -23,26 +23,24 @@ from kubectl_nodelife.errors import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_NO,
-    EXIT_UNREACHABLE,
     BadInput,
-    NodelifeError,
 )
 from kubectl_nodelife.report.formats import Output
+from kubectl_nodelife.report.screen import this_screen
 
 TYPE_CHECKING = False  # as typing's, without importing typing: `status` is on the quick path
 if TYPE_CHECKING:
-    import subprocess
-    from concurrent.futures import Future
+    from typing import NoReturn
 
+    from kubectl_nodelife.commands.asking_clusters import AskedCluster, ClusterAnswer, Verb
     from kubectl_nodelife.live.kubeconfig import KubeConfig
-    from kubectl_nodelife.report.clusters import ClusterAnswer
+    from kubectl_nodelife.report.clusters import ClustersPage
 
 _TIMEOUT: Final = "--cluster-timeout"
+_MOST: Final = 1024
+_DRAWN_EVERY_S: Final = 1.0
 
-CONTEXT_VARIABLE: Final = "NODELIFE_ANSWER_FOR_CONTEXT"
-"""Names to a process that is started here the one context that it answers for."""
-
-_FORMAT_OF_CHILD: Final = {
+_FORMAT_OF_ONE: Final = {
     "table": "parts",
     "wide": "parts-wide",
     "markdown": "parts",
@@ -53,30 +51,39 @@ _FORMAT_OF_CHILD: Final = {
 
 
 class SeveralClusters(NamedTuple):
-    """The flags as given. `cluster_timeout`: how long one may take, as text."""
+    """The flags as given. `cluster_timeout`: how long all of them together may take, as text."""
 
     contexts: str | None = None
     all_contexts: bool = False
-    parallel: int = 8
-    cluster_timeout: str = "10s"
+    parallel: int = _MOST
+    cluster_timeout: str = "5s"
 
 
-def several_clusters() -> Callable[[Callback], Callback]:
+def several_clusters(
+    trouble: str = "", well_by: Sequence[str] = ()
+) -> Callable[[Callback], Callback]:
     """Give a command the flags of this file. Stands next to the function, below all other flags.
 
-    The command's function must take `output`, and `where` or `connection`.
+    The command's function must take `output`, and `where` or `connection`. `trouble`: what its
+    pages count as such (`trouble()` of the page), "" where they do not judge. `well_by`: arguments
+    without any of which a cluster that has none is but named; empty: all are shown.
     """
 
     def decorate(callback: Callback) -> Callback:
         @functools.wraps(callback)
         def for_each_cluster(*args: Any, **kwargs: Any) -> Any:
             given = SeveralClusters(*(kwargs.pop(name) for name in SeveralClusters._fields))
-            context = os.environ.get(CONTEXT_VARIABLE)
-            if context is not None:
-                return callback(*args, **_for_one(kwargs, context))
             if given.contexts is None and not given.all_contexts:
                 return callback(*args, **kwargs)
-            return _ask_all(given, kwargs)
+            from kubectl_nodelife.report.clusters import ClustersPage
+
+            page = functools.partial(
+                ClustersPage,
+                trouble=trouble,
+                well=not well_by or any(kwargs[name] for name in well_by),
+                only_trouble=bool(kwargs.get("trouble")),
+            )
+            return _ask_all(given, callback, kwargs, page)
 
         decorated: Callback = for_each_cluster
         for option in reversed(_options()):
@@ -94,25 +101,24 @@ def _options() -> Sequence[Callable[[Callback], Callback]]:
         click.option("--all-contexts", is_flag=True, help="Ask the cluster of each context."),
         click.option(
             "--parallel",
-            type=click.IntRange(1, 64),
-            default=8,
+            type=click.IntRange(1, _MOST),
+            default=_MOST,
             metavar="N",
-            help="How many clusters are asked at once (8).",
+            help="How many clusters are asked at once, where memory is short (all).",
         ),
         click.option(
             _TIMEOUT,
-            default="10s",
+            default="5s",
             metavar="DURATION",
-            help="How long one of several clusters may take (10s).",
+            help="How long several clusters may take together (5s).",
         ),
     )
 
 
-def _for_one(kwargs: Mapping[str, Any], context: str) -> dict[str, Any]:
-    """The arguments of a command that answers for one of several contexts."""
+def _for_one(kwargs: Mapping[str, Any], context: str, form: str) -> dict[str, Any]:
+    """The arguments of a command that answers for one of several contexts, in that format."""
     changed = dict(kwargs)
-    output: Output = changed["output"]
-    changed["output"] = Output(_FORMAT_OF_CHILD[output.format], output.headers)
+    changed["output"] = Output(form, changed["output"].headers)
     if "where" in changed:
         where = changed["where"]
         changed["where"] = where._replace(connection=where.connection._replace(context=context))
@@ -122,25 +128,103 @@ def _for_one(kwargs: Mapping[str, Any], context: str) -> dict[str, Any]:
     return changed
 
 
-def _ask_all(given: SeveralClusters, kwargs: Mapping[str, Any]) -> int:
+def _ask_all(
+    given: SeveralClusters,
+    verb: Callable[..., object],
+    kwargs: Mapping[str, Any],
+    page: Callable[[Sequence[ClusterAnswer]], ClustersPage],
+) -> int:
     """Ask, show, and return the exit code. Raises BadInput."""
+    from kubectl_nodelife.commands.asking_clusters import ask_all, leave, notes_of
     from kubectl_nodelife.commands.flags import duration_ns
     from kubectl_nodelife.report import terminal
-    from kubectl_nodelife.report.clusters import ClustersPage
 
     connection, output = _connection_of(kwargs), kwargs["output"]
     _refuse_contradictions(given, kwargs, connection, output)
     seconds = duration_ns(given.cluster_timeout, _TIMEOUT) / 1e9
     clusters = _clusters(given, connection, by_namespace=kwargs.get("all_namespaces") is False)
-    answers = _ask_in_parallel(clusters, given.parallel, seconds)
-    for answer in answers:
-        for line in answer.notes:
-            terminal.note(f"{answer.context}: {line}")
+
+    def ask_one(context: str) -> object:
+        return verb(**_for_one(kwargs, context, _FORMAT_OF_ONE[output.format]))
+
+    if kwargs.get("watch"):
+        if "trouble" not in kwargs or not this_screen().width or output.format == "json":
+            return _watch(clusters, verb, kwargs)
+        kwargs = {**kwargs, "watch": False}
+        ask_at_daemon = _only_by_daemon(ask_one, connection)
+        _draw(lambda: page(ask_all(clusters, ask_at_daemon, given.parallel, seconds)), output)
+    answers = ask_all(clusters, ask_one, given.parallel, seconds)
+    for line in notes_of(answers):
+        terminal.note(line)
     if output.format == "name":
-        terminal.write("".join(_prefixed(answer) for answer in answers))
+        terminal.write("".join(_led_by(answer.context, answer.text) for answer in answers))
     else:
-        output.show(ClustersPage(answers))
-    return exit_code_of([answer.code for answer in answers])
+        output.show(page(answers))
+    return leave(exit_code_of([answer.code for answer in answers]))
+
+
+def _only_by_daemon(verb: Verb, connection: Connection) -> Verb:
+    """The verb where a daemon watches the context's cluster: to look anew each second is no way to
+    watch one."""
+    from kubectl_nodelife.commands import ask
+
+    def by_daemon(context: str) -> object:
+        if ask.ask(connection._replace(context=context), "hello") is None:
+            raise ask.no_daemon()
+        return verb(context)
+
+    return by_daemon
+
+
+def _draw(page: Callable[[], ClustersPage], output: Output) -> NoReturn:
+    """Draw what all answer, each second."""
+    import time
+
+    from kubectl_nodelife.report.live_line import LiveScreen
+
+    screen = LiveScreen()
+    while True:
+        screen.show(output.render(page()))
+        time.sleep(_DRAWN_EVERY_S)
+
+
+def _watch(clusters: Sequence[AskedCluster], verb: Callable[..., object], kwargs: Any) -> int:
+    """Show what each cluster's watch writes as it comes, its context before it; the exit code once
+    all have ended. Raises BadInput."""
+    from kubectl_nodelife.commands import ask
+    from kubectl_nodelife.commands.asking_clusters import WrittenText, leave, watch_all
+    from kubectl_nodelife.report import terminal
+
+    form = kwargs["output"].format
+    ask.refuse_whole_documents(form)
+    codes = []
+    for news in watch_all(clusters, lambda context: verb(**_for_one(kwargs, context, form))):
+        if not isinstance(news, WrittenText):
+            codes.append(news.code)
+            terminal.note(f"{news.context}: {news.error or 'no more lines come'}")
+        elif news.on_stderr:
+            terminal.note(f"{news.cluster.name}: {news.text}")
+        elif form == "json":
+            terminal.write(_with_contexts(news.text, news.cluster.name))
+        else:
+            terminal.write(_led_by(news.cluster.name, news.text))
+        terminal.flush()
+    return leave(exit_code_of(codes))
+
+
+def _with_contexts(text: str, context: str) -> str:
+    """The documents of the text, one a line, each with its context."""
+    import json
+
+    from kubectl_nodelife.report.clusters import with_context
+    from kubectl_nodelife.report.terminal import escape_json
+
+    lines, decoder, text = [], json.JSONDecoder(), text.strip()
+    while text:
+        document, end = decoder.raw_decode(text)
+        lines.append(json.dumps(with_context(document, context)))
+        text = text[end:].lstrip()
+    return escape_json("".join(f"{line}\n" for line in lines))
 
 
 def exit_code_of(codes: Sequence[int]) -> int:
@@ -151,8 +235,9 @@ def exit_code_of(codes: Sequence[int]) -> int:
     return codes[0] if len(set(codes)) == 1 else EXIT_FAILED
 
 
-def _prefixed(answer: ClusterAnswer) -> str:
-    return "".join(f"{answer.context}\t{name}\n" for name in answer.text.splitlines())
+def _led_by(context: str, text: str) -> str:
+    """The lines of the text, each behind the context and a tab."""
+    return "".join(f"{context}\t{line}\n" for line in text.splitlines())
 
 
 def _connection_of(kwargs: Mapping[str, Any]) -> Connection:
@@ -172,7 +257,7 @@ def _refuse_contradictions(
         f"{flag} and --cluster": connection.cluster,
         f"{flag} and --server": connection.server,
         f"{flag} and -f": where.filename if where is not None else kwargs.get("filename"),
-        f"{flag} and --watch": kwargs.get("watch"),
+        f"{flag} and --each": getattr(kwargs.get("asked"), "each", None),
     }
     for both, contradicts in one.items():
         if contradicts:
@@ -189,39 +274,35 @@ def _refuse_contradictions(
             on=f"{flag} and {credential}",
             remedy=f"leave {credential} away: each context has its own user",
         )
-    if output.format not in _FORMAT_OF_CHILD:
-        formats = ", ".join(_FORMAT_OF_CHILD)
+    if output.format not in _FORMAT_OF_ONE:
+        formats = ", ".join(_FORMAT_OF_ONE)
         raise BadInput("is for one cluster", on=f"-o {output.format}", remedy=f"use {formats}")
-
-
-class _Cluster(NamedTuple):
-    """A cluster: the contexts that mean it, in the order in which they are tried. `error`: why its
-    context leads nowhere."""
-
-    names: tuple[str, ...]
-    error: NodelifeError | None = None
 
 
 def _clusters(
     given: SeveralClusters, connection: Connection, *, by_namespace: bool
-) -> list[_Cluster]:
+) -> list[AskedCluster]:
     """The clusters of the contexts that are meant, each once; `by_namespace`: once for each
     namespace of a context. Raises BadInput."""
+    from msgspec.structs import replace
+
+    from kubectl_nodelife.commands.asking_clusters import AskedCluster
     from kubectl_nodelife.live.kubeconfig import kubeconfig_files, load_kubeconfig
     from kubectl_nodelife.live.target import resolve
 
     files = kubeconfig_files(connection.kubeconfig, os.environ)
     config = load_kubeconfig(files, must_exist=bool(connection.kubeconfig))
-    found: dict[object, _Cluster] = {}
+    found: dict[object, AskedCluster] = {}
     for name in _contexts(given, config):
         try:
             target = resolve(config, connection._replace(context=name))
         except BadInput as error:
-            found[name] = _Cluster((name,), error)
+            found[name] = AskedCluster((name,), error)
             continue
-        key = repr((target.cluster, target.namespace if by_namespace else ""))
+        cluster = replace(target.cluster, server=target.server, extensions=())
+        key = repr((cluster, target.namespace if by_namespace else ""))
         names = (*found[key].names, name) if key in found else (name,)
-        found[key] = _Cluster(names)
+        found[key] = AskedCluster(names)
     return list(found.values())
 
 
@@ -246,100 +327,3 @@ def _contexts(given: SeveralClusters, config: KubeConfig) -> list[str]:
     if not chosen:
         raise BadInput("names no context", on="--contexts", remedy=f"known: {', '.join(known)}")
     return list(chosen)
-
-
-def _ask_in_parallel(
-    clusters: Sequence[_Cluster], parallel: int, seconds: float
-) -> list[ClusterAnswer]:
-    """The clusters' answers, in the order of the clusters."""
-    from concurrent.futures import ThreadPoolExecutor, as_completed
-
-    from kubectl_nodelife.report.live_line import progress_bar
-
-    children: list[subprocess.Popen[str]] = []
-    with ThreadPoolExecutor(parallel) as pool:
-        asked: list[Future[ClusterAnswer]] = [
-            pool.submit(_ask_one, cluster, seconds, children) for cluster in clusters
-        ]
-        try:
-            with progress_bar("asking clusters", len(asked)) as step:
-                for done, _ in enumerate(as_completed(asked), 1):
-                    step(done)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for child in children:
-                _end(child)
-            raise
-    return [answer.result() for answer in asked]
-
-
-def _ask_one(
-    cluster: _Cluster,
-    seconds: float,
-    children: list[subprocess.Popen[str]],
-) -> ClusterAnswer:
-    """The answer by the first of the cluster's contexts that gives one, else the first's error."""
-    from kubectl_nodelife.report.clusters import ClusterAnswer
-
-    name = ", ".join(cluster.names)
-    if cluster.error is not None:
-        return ClusterAnswer(name, cluster.error.exit_code, "", error=str(cluster.error))
-    failed = None
-    for context in cluster.names:
-        child = _start(context)
-        children.append(child)
-        answer = _answer_of(child, name, seconds)
-        if not answer.error:
-            return answer
-        failed = failed or answer
-    assert failed is not None
-    return failed
-
-
-def _start(context: str) -> subprocess.Popen[str]:
-    """This command line again, for one context."""
-    import subprocess
-    import sys
-
-    from kubectl_nodelife.daemon.spawning import own_command
-
-    return subprocess.Popen(
-        [*own_command(), *sys.argv[1:]],
-        env={**os.environ, CONTEXT_VARIABLE: context},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,  # so that it ends together with the plugins that it has started
-    )
-
-
-def _answer_of(child: subprocess.Popen[str], name: str, seconds: float) -> ClusterAnswer:
-    import subprocess
-
-    from kubectl_nodelife.report.clusters import ClusterAnswer
-
-    try:
-        text, stderr = child.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        _end(child)
-        error = f"no answer within {seconds:g}s; give it longer by {_TIMEOUT}"
-        return ClusterAnswer(name, EXIT_UNREACHABLE, "", error=error)
-    lines = stderr.splitlines()
-    if child.returncode in (EXIT_DONE, EXIT_NO):
-        return ClusterAnswer(name, child.returncode, text, notes=tuple(lines))
-    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    error = (errors or lines or [f"it ended with exit code {child.returncode}"])[-1]
-    return ClusterAnswer(name, child.returncode, "", error=error)
-
-
-def _end(child: subprocess.Popen[str]) -> None:
-    """End the process and all that it has started."""
-    import signal
-
-    try:
-        os.killpg(child.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    child.wait()

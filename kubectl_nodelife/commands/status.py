@@ -78,7 +78,7 @@ def _most_shown(all_nodes: bool) -> int | None:
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if a node is in trouble.")
 @output_flags()
 @where_flags("no_daemon", "profile", "assignments")
-@several_clusters()
+@several_clusters("nodes in trouble", well_by=("all_nodes", "nodes"))
 def status(
     nodes: tuple[str, ...],
     selector: str | None,

@@ -10,6 +10,7 @@ import click
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
+from kubectl_nodelife.commands.several_clusters import several_clusters
 from kubectl_nodelife.commands.what_if_flags import QuestionFlags, acts_and_dumps, question_flags
 from kubectl_nodelife.errors import EXIT_INTERRUPTED, EXIT_NO, BadInput
 from kubectl_nodelife.report import terminal
@@ -28,6 +29,7 @@ _OF_ONE_QUESTION = ("timeline", "html")
 @question_flags
 @output_flags(*FORMATTERS, *_OF_ONE_QUESTION)
 @where_flags("no_daemon", "profile", "assignments")
+@several_clusters("workloads with an outage")
 def what_if(words: tuple[str, ...], asked: QuestionFlags, output: Output, where: Where) -> int:
     """What would happen if a node, a zone or the link were lost, drained, tainted, set otherwise?
 

@@ -15,6 +15,8 @@ WebSocket (v2.portforward.k8s.io), several ports in one connection; the protocol
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 import time
 from collections import Counter
@@ -269,6 +271,8 @@ def describe(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     text: Any = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    if text.startswith("Connect call failed"):  # asyncio's, with the address in it
+        text = os.strerror(getattr(error, "errno", 0) or errno.ECONNREFUSED)
     return " ".join(str(text).split())
 
 

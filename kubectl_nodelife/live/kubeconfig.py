@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -155,13 +156,19 @@ def _read(path: str, must_exist: bool) -> KubeConfig | None:
         return None
     except OSError as error:
         raise BadInput(f"cannot read this kubeconfig: {error.strerror}", on=path) from None
+    return _parsed(text, path, "" if os.path.isabs(path) else os.getcwd())
+
+
+@functools.lru_cache(maxsize=8)
+def _parsed(text: bytes, path: str, cwd: str) -> KubeConfig:
+    """The file's content, once: verbs that ask many clusters read it for each. Raises BadInput."""
     try:
         document = next(load_documents(text, _LOADER), None)
     except yaml.YAMLError as error:
         raise BadInput(f"this kubeconfig is not YAML: {_one_line(error)}", on=path) from None
     if document is None:
         return KubeConfig(files=(path,))
-    folder = os.path.dirname(os.path.abspath(path))
+    folder = os.path.dirname(os.path.join(cwd, path))
     try:
         return _convert(document, folder, path)
     except (msgspec.ValidationError, ValueError) as error:

@@ -9,7 +9,7 @@ from typing import Final
 
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import format_time, human_duration
-from kubectl_nodelife.outlook.audit.classes import NOTE, NOTES, QUIET
+from kubectl_nodelife.outlook.audit.classes import NOTE, NOTES, QUIET, WRONG
 from kubectl_nodelife.outlook.audit.document import PodAudit
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
@@ -52,6 +52,10 @@ class AuditPage:
         """pod/NAMESPACE/NAME of each pod with a finding."""
         pods = (f"pod/{f.pod.namespace}/{f.pod.name}" for f in self._answer.audit.findings)
         return dict.fromkeys(pods)
+
+    def trouble(self) -> int:
+        """How many findings are more than a note."""
+        return sum(f.note.severity == WRONG for f in self._answer.audit.findings)
 
 
 class RepairPage:

@@ -1,8 +1,11 @@
-"""Puts the answers of several clusters on one page: a table of each kind, CONTEXT first.
+"""Puts the answers of several clusters on one page: what is wrong and where, then a table of each
+kind, CONTEXT first.
 
-Each answer is made by a process that asked one cluster (`commands/several_clusters.py`). Tables
-with the same columns become one. The first table says how each cluster was asked, how old its
-answer is, or why there is none. The document is a List of the clusters' documents.
+Each answer is of one cluster (`commands/asking_clusters.py`). The first line says how many of those
+that answered have trouble, and how many did not answer. Clusters in trouble come first, and where
+those that are well are not asked for, they are but named. Tables with the same columns become one.
+At the end stand the errors, folded by their cause. The document is a List of the clusters'
+documents.
 """
 
 from __future__ import annotations
@@ -11,45 +14,85 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report.ages import human_duration
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.screen import BAD, GOOD, ColoredText
 from kubectl_nodelife.report.table import UNKNOWN, Column, Table, columns
 
-_CLUSTERS = columns("context | source | age | server* | answer")
+_CLUSTERS = columns("context | source | age | server*")
 _CONTEXT = Column("context")
 
 
 class ClusterAnswer(NamedTuple):
     """The answer of one cluster. `context`: the name, or names, by which it is known; `code`: the
     exit code; `text`: what it wrote to stdout, `notes`: the lines of its stderr; `error`: why there
-    is no answer."""
+    is no answer, `cause` the same without what is of this cluster alone, and without `remedy`."""
 
     context: str
     code: int
     text: str
     error: str = ""
     notes: tuple[str, ...] = ()
+    cause: str = ""
+    remedy: str = ""
 
 
 class ClustersPage:
-    """The answers of several clusters as one page. Their texts are parts of pages or documents."""
+    """The answers of several clusters as one page. Their texts are parts of pages or documents.
 
-    def __init__(self, answers: Sequence[ClusterAnswer]) -> None:
+    `trouble`: of what a cluster in trouble has some, such as "nodes in trouble"; "": nothing is
+    judged. `well`: those without any are shown, and not only named. `only_trouble`: not even that.
+    """
+
+    def __init__(
+        self,
+        answers: Sequence[ClusterAnswer],
+        trouble: str = "",
+        *,
+        well: bool = True,
+        only_trouble: bool = False,
+    ) -> None:
         self._answers = answers
+        self._trouble = trouble
+        self._well = well and not only_trouble
+        self._only_trouble = only_trouble
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The clusters; then the tables, and what stands between them for each cluster."""
-        made = {a.context: json.loads(a.text) if a.text else {} for a in self._answers}
-        rows = [_cluster_row(a, made[a.context].get("source")) for a in self._answers]
-        yield Table(_CLUSTERS, rows)
-        yield from _merged({context: parts.get("blocks", []) for context, parts in made.items()})
+        """What is wrong and where; the clusters; then the tables, and what stands between them for
+        each cluster; last those that are well, and those that did not answer."""
+        parts = {a.context: json.loads(a.text) if a.text else {} for a in self._answers}
+        answered = [a for a in self._answers if not a.error]
+        answered.sort(key=lambda answer: -_troubles(parts[answer.context]))
+        shown = [a for a in answered if self._well or not _is_well(parts[a.context])]
+        yield self._headline(answered, parts)
+        yield Table(_CLUSTERS, [_cluster_row(a, parts[a.context].get("source")) for a in shown])
+        yield from _merged({a.context: parts[a.context].get("blocks", []) for a in shown})
+        if (well := [a.context for a in answered if a not in shown]) and not self._only_trouble:
+            are = "is" if len(well) == 1 else "are"
+            yield f"{counted(len(well), 'cluster')} {are} well: {_listed(well)}"
+        if unanswered := list(_causes(self._answers)):
+            yield "\n".join(["No answer:", *unanswered])
+
+    def _headline(self, answered: Sequence[ClusterAnswer], parts: dict[str, Any]) -> str:
+        silent = len(self._answers) - len(answered)
+        if not answered:
+            return f"None of {counted(silent, 'cluster')} answered"
+        rest = f"; {silent} did not answer" if silent else ""
+        many = counted(len(answered), "answering cluster")
+        if not self._trouble:
+            return f"{counted(len(answered), 'cluster')} answered{rest}"
+        troubled = {a.context: n for a in answered if (n := _troubles(parts[a.context]))}
+        if not troubled:
+            return f"None of {many} has {self._trouble}{rest}"
+        has = "has" if len(troubled) == 1 else "have"
+        named = _listed(f"{context} ({n})" for context, n in troubled.items())
+        return f"{len(troubled)} of {many} {has} {self._trouble}: {named}{rest}"
 
     def document(self) -> object:
         """A List; `source.context` says of which cluster each item is. A cluster without an answer
         stands in `unanswered`."""
-        items = [_with_context(json.loads(a.text), a.context) for a in self._answers if a.text]
+        items = [with_context(json.loads(a.text), a.context) for a in self._answers if a.text]
         unanswered = [{"context": a.context, "error": a.error} for a in self._answers if a.error]
         return {"apiVersion": "v1", "kind": "List", "items": items, "unanswered": unanswered}
 
@@ -58,9 +101,34 @@ class ClustersPage:
         return ()
 
 
+def _listed(clusters: Iterable[str]) -> str:
+    """The clusters in prose: those with several contexts as `a = b`."""
+    return ", ".join(name.replace(", ", " = ") for name in clusters)
+
+
+def _troubles(parts: dict[str, Any]) -> int:
+    return int(parts.get("trouble") or 0)
+
+
+def _is_well(parts: dict[str, Any]) -> bool:
+    """True where the cluster was seen just now, and nothing is wrong with it."""
+    seen = not (parts.get("source") or {}).get("standsStill")
+    return seen and parts.get("trouble") == 0
+
+
+def _causes(answers: Iterable[ClusterAnswer]) -> Iterable[str]:
+    """A line for each reason why clusters did not answer, the most frequent first."""
+    causes: dict[str, list[ClusterAnswer]] = {}
+    for answer in answers:
+        if answer.error:
+            causes.setdefault(answer.cause or answer.error, []).append(answer)
+    for cause, ofs in sorted(causes.items(), key=lambda each: -len(each[1])):
+        remedies = {answer.remedy for answer in ofs}
+        advice = f"; {remedies.pop()}" if len(remedies) == 1 and all(remedies) else ""
+        yield f"  {cause} ({len(ofs)}): {_listed(a.context for a in ofs)}{advice}"
+
+
 def _cluster_row(answer: ClusterAnswer, source: Any) -> list[object]:
-    if answer.error:
-        return [answer.context, None, None, None, ColoredText(answer.error, BAD)]
     source = source if isinstance(source, dict) else {}
     age = source.get("age")
     is_age = isinstance(age, int | float)
@@ -69,11 +137,10 @@ def _cluster_row(answer: ClusterAnswer, source: Any) -> list[object]:
         source.get("kind") or UNKNOWN,
         human_duration(round(age * SECOND_NS)) if is_age else None,
         source.get("server"),
-        ColoredText("answered", GOOD),
     ]
 
 
-def _with_context(document: Any, context: str) -> Any:
+def with_context(document: Any, context: str) -> Any:
     """The document with the context in its source."""
     if isinstance(document, dict):
         source = document.get("source")

@@ -207,6 +207,10 @@ class DrainPage:
         done = (NEVER, REFUSED)
         return (f"node/{node.name}" for node in self._plan.nodes if node.verdict not in done)
 
+    def trouble(self) -> int:
+        """How many nodes the drain does not empty."""
+        return sum(node.verdict in (NEVER, REFUSED) for node in self._plan.nodes)
+
 
 # --- for people ----------------------------------------------------------------------------------
 

@@ -148,6 +148,7 @@ class _LedPage:
         self._page = page
         self._flags = flags
         self.names = page.names
+        self.trouble = getattr(page, "trouble", lambda: None)
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         for block in self._page.blocks(wide=wide):
@@ -202,7 +203,8 @@ def _page(blocks: Iterable[Block], headers: bool, screen: Screen, *, wide: bool)
 
 
 def _parts(answer: Page, *, wide: bool) -> str:
-    """`{"source": …, "blocks": [text | {"columns": […], "rows": [[cell | [tone, cell]]]}]}`."""
+    """`{"source": …, "blocks": [text | {"columns": […], "rows": [[cell | [tone, cell]]]}],
+    "trouble": N}`, which is null where the page does not judge."""
     import msgspec
 
     blocks = [
@@ -211,7 +213,9 @@ def _parts(answer: Page, *, wide: bool) -> str:
     ]
     document = msgspec.to_builtins(answer.document())
     source = document.get("source") if isinstance(document, dict) else None
-    return msgspec.json.encode({"source": source, "blocks": blocks}).decode()
+    trouble = getattr(answer, "trouble", None)
+    parts = {"source": source, "blocks": blocks, "trouble": None if trouble is None else trouble()}
+    return msgspec.json.encode(parts).decode()
 
 
 def _paragraph(text: str, screen: Screen) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kubectl_nodelife.report import terminal
+from kubectl_nodelife.report.screen import sink
 
 _CLEAR = "\r\x1b[K"
 _FEWEST_ROWS = 4
@@ -102,7 +103,7 @@ class LiveScreen:
 def progress_bar(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """Yield a function that receives how much is done; `total` where that is known."""
     stream = sys.stderr
-    if stream is None or not stream.isatty():
+    if stream is None or not stream.isatty() or sink.get() is not None:
         yield lambda done: None
         return
     began = time.monotonic()

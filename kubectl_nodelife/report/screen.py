@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import sys
+from contextvars import ContextVar
 
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Final, TextIO
 
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
@@ -45,6 +47,24 @@ ENDLESS: Final = Screen()
 """No limit to the width, and no colours: a file, a pipe."""
 
 
+class Sink:
+    """What takes a task's output where it is one of several whose outputs become one.
+
+    `write` is given texts for stdout, `note` lines for stderr.
+    """
+
+    __slots__ = ("note", "warned", "write")
+
+    def __init__(self, write: Callable[[str], object], note: Callable[[str], object]) -> None:
+        self.write = write
+        self.note = note
+        self.warned: set[str] = set()
+
+
+sink: ContextVar[Sink | None] = ContextVar("sink", default=None)
+"""Of this task and what it starts; None: stdout and stderr themselves."""
+
+
 class ColoredText(str):
     """Text of a cell with its meaning, one of GOOD, WARN and BAD."""
 
@@ -69,6 +89,8 @@ def choose_color(choice: str) -> None:
 
 def this_screen() -> Screen:
     """The screen that stdout leads to."""
+    if sink.get() is not None:
+        return ENDLESS
     return Screen(columns_of(sys.stdout), _shows_color(is_terminal()))
 
 

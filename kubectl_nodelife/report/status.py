@@ -122,6 +122,10 @@ class StatusPage:
         """node/NAME of each."""
         return (f"node/{n.outlook.node.name}" for n in self._status.nodes)
 
+    def trouble(self) -> int:
+        """How many nodes are in trouble."""
+        return sum(n.in_trouble() for n in self._status.nodes)
+
 
 def _left_out(nodes: Sequence[NodeEntry]) -> str:
     """How many nodes stand in no row, and what shows them."""

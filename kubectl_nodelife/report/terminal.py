@@ -11,7 +11,7 @@ import functools
 import sys
 from contextvars import ContextVar
 
-from kubectl_nodelife.report.screen import END, SEQUENCES, columns_of, this_screen
+from kubectl_nodelife.report.screen import END, SEQUENCES, columns_of, sink, this_screen
 
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
 if TYPE_CHECKING:
@@ -143,6 +143,9 @@ def write(text: str) -> None:
 
     Raises OSError (BrokenPipeError if the reader went away); `cli.main` knows what to do.
     """
+    if (elsewhere := sink.get()) is not None:
+        elsewhere.write(text if not text or text.endswith("\n") else f"{text}\n")
+        return
     if text and sys.stdout is not None:
         sys.stdout.write(cleaned(text))
         if not text.endswith("\n"):
@@ -190,6 +193,9 @@ def flush() -> None:
 def note(text: str) -> None:
     """Put one line on stderr: an error, a warning, what is being done; on a terminal it is broken
     between words. Never raises OSError."""
+    if (elsewhere := sink.get()) is not None:
+        elsewhere.note(in_text(text))
+        return
     if sys.stderr is None:
         return
     try:
@@ -202,7 +208,8 @@ def note(text: str) -> None:
 
 def was_warned(text: str) -> bool:
     """True if that warning was put on stderr already."""
-    return text in _warned
+    elsewhere = sink.get()
+    return text in (_warned if elsewhere is None else elsewhere.warned)
 
 
 def warn(text: str) -> None:
@@ -210,7 +217,8 @@ def warn(text: str) -> None:
     unless `choose_verbose` was called, or it names a command, of which half may do harm."""
     if was_warned(text):
         return
-    _warned.add(text)
+    elsewhere = sink.get()
+    (_warned if elsewhere is None else elsewhere.warned).add(text)
     if len(text) > WARNING_LENGTH and not _verbose and "kubectl " not in text:
         kept = text[: WARNING_LENGTH - len(_MORE)]
         words = kept.rpartition(" ")[0]  # unless a long name is cut: where it ends is not the point

@@ -91,6 +91,10 @@ class WhatIfPage:
             if workload.outage in _TONES:
                 yield f"workload/{workload.namespace}/{workload.kind}/{workload.name}"
 
+    def trouble(self) -> int:
+        """How many workloads have an outage."""
+        return sum(1 for _ in self.names())
+
 
 class RankingPage:
     """A `WhatIfRanking` as an answer."""

@@ -5,6 +5,7 @@ A list that RBAC forbids is no error: the verb says what it cannot answer withou
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
 import os
@@ -12,10 +13,12 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
 
+from kubectl_nodelife.commands.cluster.where import answer_by
 from kubectl_nodelife.commands.flags import Connection
 from kubectl_nodelife.daemon.cluster_view import clock_warning
 from kubectl_nodelife.daemon.paths import config_file
 from kubectl_nodelife.daemon.settings import RequestedSettings, load_config
+from kubectl_nodelife.errors import Unreachable
 from kubectl_nodelife.live.auth import Session
 from kubectl_nodelife.live.client import ApiError, Client
 from kubectl_nodelife.live.clock import SKEW_WARNED_NS, steady_ns
@@ -40,13 +43,19 @@ async def bulk_client(target: Target) -> AsyncIterator[Client]:
     """A client to read much with; its clock may be asked afterwards.
 
     The collector is off: a first read makes objects that stay, or go by counting references.
+    Whatever is still going on at the moment of `answer_by` is ended, credential plugins included.
+    Raises Unreachable then.
     """
     for warning in connection_warnings(target):
         terminal.warn(warning)
     client = Client(Session(target, os.environ))
+    by = answer_by.get()
     gc.disable()
     try:
-        yield client
+        async with asyncio.timeout(None if by is None else by - time.monotonic()):
+            yield client
+    except TimeoutError:
+        raise Unreachable("no answer in time", on=target.server) from None
     finally:
         gc.enable()
         gc.freeze()

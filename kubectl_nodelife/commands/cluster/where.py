@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 import click
@@ -12,6 +13,9 @@ import click
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
 from kubectl_nodelife.commands.flags import Callback, Connection, connection_flags, lead_to
 from kubectl_nodelife.errors import BadInput
+
+answer_by: ContextVar[float | None] = ContextVar("answer by", default=None)
+"""When looks at a cluster must be over, in seconds of the monotonic clock; None: no limit."""
 
 
 class Where(NamedTuple):
