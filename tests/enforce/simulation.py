@@ -188,6 +188,11 @@ class Run:
             loop.run_until_complete(self._play())
         finally:
             self.server.close()
+            unended = asyncio.all_tasks(loop)
+            for task in unended:
+                task.cancel()
+            if unended:
+                loop.run_until_complete(asyncio.wait(unended))
             loop.close()
         rules = Rules(grace_s=GRACE_S, delay_s=MOST_DELAY_S / 2)
         # a thief does not wait: who held the Lease may write until he would have renewed it

@@ -97,6 +97,8 @@ def _begin_pass(memory: Memory, cache: Cache, now_ns: int) -> Iterator[Action | 
     memory.doubts.clear()
     silent = set(memory.silent)
     look_at = memory.look_at | memory.retry | set(_expired(memory, now_ns))
+    if memory.reads_leases and cache.leases_seen_until() is not None:
+        look_at |= silent  # a GET of their Leases shows writes that the watch does not
     unplaced = _place(memory, cache)
     look_at |= memory.zones.nodes_of_stateless()
     changed = sorted(look_at | memory.gone)
