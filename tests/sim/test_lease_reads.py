@@ -120,9 +120,13 @@ def test_the_hold_up_costs_the_zones_their_states() -> None:
 
 
 def test_after_the_hold_up_the_new_queue_is_filled_as_any_other() -> None:
-    """Six silent nodes wait for their taints: in the order in which the pass looks at them."""
+    """Six silent nodes wait for their taints: in the order in which the pass looks at them. One of
+    them counts in no zone.
+    """
+    nodes = [node(f"n{i}") for i in range(1, 13)]
+    nodes[3]["metadata"]["labels"]["node.kubernetes.io/exclude-disruption"] = ""
     told = story(
-        objects=[node(f"n{i}") for i in range(1, 13)],
+        objects=nodes,
         events=[stop("20s", *(f"n{i}" for i in range(1, 7))), leases("80s", "stale"),
                 leases("130s", "current")],
         flags={"node-eviction-rate": "0.03"},
@@ -132,6 +136,20 @@ def test_after_the_hold_up_the_new_queue_is_filled_as_any_other() -> None:
     )  # fmt: skip
     added = found(told, "AddTaint", effect="NoExecute")
     assert [r.object.name for r in added if r.at > 130] == ["n1", "n2", "n3", "n4", "n5", "n6"]
+
+
+def test_a_lost_nodes_lease_that_is_written_to_unseen_holds_all_up() -> None:
+    """The watch is stale; only the GET of a pass shows the write. All are tainted anew after it."""
+    told = story(
+        objects=[*NODES, node("n4")],
+        events=[stop("20s", "n1", "n2"), leases("80s", "stale"), touch("100s", "n1"),
+                leases("110s", "current")],
+        profile="v1.37",
+        controllers=["node-lifecycle"],
+        duration="3m",
+    )  # fmt: skip
+    added = found(told, "AddTaint", effect="NoExecute")
+    assert [(r.object.name, round(r.at)) for r in added] == [("n1", 60), ("n2", 70), ("n2", 110)]
 
 
 @pytest.mark.parametrize("code", [401, 403, 429, 500, 503, "unreachable"])

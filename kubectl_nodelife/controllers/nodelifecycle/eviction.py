@@ -68,7 +68,7 @@ def _queue_for_tainting(
     anew = memory.requeues_untainted and not node.has_taint(wanted.key, wanted.effect)
     if anew:
         queue.remove(node.name)
-    earlier_ns = memory.zones.queued_earlier_ns(zone, node)
+    earlier_ns = memory.zones.queued_earlier_ns(zone, node.name)
     standing = anew and not earlier_ns
     if queue.add(node.name, node.uid, now_ns - earlier_ns, standing=standing) and not waited:
         queued = QueueNode(

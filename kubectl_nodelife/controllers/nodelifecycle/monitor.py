@@ -312,7 +312,7 @@ def _classify(memory: Memory, cache: Cache) -> Generator[Action | TurnPart, None
         memory.zones.forget(name)
     for name in added:
         memory.zones.ensure(memory.zones.place(cache.nodes[name]))
-    memory.zones.ensure_stateless()
+    memory.zones.ensure_stateless(cache.nodes)
     for name in added:
         memory.known[name] = cache.nodes[name]
     for name in deleted:

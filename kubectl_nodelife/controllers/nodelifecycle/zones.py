@@ -6,7 +6,7 @@ Follows `ComputeZoneState`, `setLimiterInZone`, `ReducedQPSFunc`, `addPodEvictor
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from copy import copy
 from hashlib import blake2b
 
@@ -107,7 +107,7 @@ class Zones:
         self.evictions: dict[str, int] = {}
         self.members: dict[str, int] = {}
         self.remade: dict[str, int] = {}
-        self._made_anew: list[str] = []
+        self._short_lived: set[str] = set()
         self._slots: list[str | None] = []
         self._walks = 0
         self._beta_only = settings.profile.has("beta_zone_labels_only")
@@ -186,19 +186,18 @@ class Zones:
             self.queues[zone] = RateLimitedTimedQueue(bucket)
             self.evictions.setdefault(zone, 0)
 
-    def queued_earlier_ns(self, zone: str, node: Node) -> int:
+    def queued_earlier_ns(self, zone: str, node: str) -> int:
         """By how many ns before others of its pass the node comes into the queue: 0 as a rule.
 
         A zone all of whose nodes are excluded has no statistics, so it loses its state in each pass
         and gets a new queue, with a token, in the next. Upstream's eight workers fill that in an
         order of chance, so that each node has its turn; here the chance is drawn from the number of
-        the queue. A node that counts lets its zone keep its state, and the queue outlives the pass
-        that made it: that is filled as any other.
+        the queue. A queue that outlives the pass which made it is filled as any other.
         """
         times = self.remade.get(zone, 0)
-        if not times or zone not in self._made_anew or not is_excluded(node, self._settings):
+        if not times or zone not in self._short_lived:
             return 0
-        drawn = blake2b(f"{times}/{zone}/{node.name}".encode(), digest_size=2).digest()
+        drawn = blake2b(f"{times}/{zone}/{node}".encode(), digest_size=2).digest()
         return int.from_bytes(drawn, "big")
 
     def change_settings(self, settings: Settings, now_ns: int) -> None:
@@ -217,11 +216,19 @@ class Zones:
         """Zones that have nodes but no state, in order."""
         return sorted(zone for zone in self.members if zone not in self.states)
 
-    def ensure_stateless(self) -> None:
-        """A pass begins: each zone that has lost its state gets Initial and a new queue."""
-        self._made_anew = self.stateless()
-        for zone in self._made_anew:
+    def ensure_stateless(self, nodes: Mapping[str, Node]) -> None:
+        """A pass begins: each zone that has lost its state gets Initial and a new queue, for this
+        pass alone where none of its nodes counts. `nodes`: all, by name.
+        """
+        made_anew = self.stateless()
+        for zone in made_anew:
             self.ensure(zone)
+        counting = {
+            place.zone
+            for name, place in (self._places.items() if made_anew else ())
+            if name in nodes and not is_excluded(nodes[name], self._settings)
+        }
+        self._short_lived = set(made_anew) - counting
 
     def nodes_of_stateless(self) -> set[str]:
         """The nodes of zones that are about to get a new queue, which none of them is in."""
