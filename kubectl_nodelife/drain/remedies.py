@@ -74,6 +74,11 @@ class StuckPod(NamedTuple):
     planned: frozenset[str]
     times: TimesToReady
 
+    def open_nodes(self) -> list[Node]:
+        """The nodes of the plan that take new pods until the drain cordons them."""
+        nodes = (self.snapshot.nodes[name] for name in sorted(self.planned))
+        return [node for node in nodes if not node.spec.unschedulable]
+
     def budgets(self) -> list[PodDisruptionBudget]:
         """The budgets that match it."""
         meta = self.pod.metadata
@@ -168,8 +173,36 @@ def _scale(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     if stuck.times.time_to_ready(stuck.pod) is None:
         return
     scaled = scaled_up(stuck.pod, more, stuck.snapshot)
-    if scaled is not None:
-        yield RemedyCandidate(scaled.command, _SCALED, scaled.objects)
+    if scaled is None:
+        return
+    open_nodes = stuck.open_nodes()
+    yield RemedyCandidate(scaled.command, _SCALED, _on(open_nodes, scaled.objects, stuck.snapshot))
+    if open_nodes:
+        cordoned = (
+            replace(node, spec=replace(node.spec, unschedulable=True)) for node in open_nodes
+        )
+        names = " ".join(shlex.quote(node.name) for node in open_nodes)
+        text = f"kubectl cordon {names} && {scaled.command}"
+        yield RemedyCandidate(text, _SCALED, (*scaled.objects, *cordoned))
+
+
+def _on(
+    nodes: Collection[Node], objects: Iterable[KubeObject], snapshot: PlanSnapshot
+) -> tuple[KubeObject, ...]:
+    """The same with pods on the first of these nodes that takes them: until a drain cordons those,
+    the scheduler may choose them."""
+    names, placement = (
+        {node.name for node in nodes},
+        snapshot.branch(MIDDLE).world.scheduler.placement,
+    )
+    placed = []
+    for obj in objects:
+        if isinstance(obj, Pod):
+            fitting = placement.candidates(obj, len(snapshot.nodes))
+            chosen = next((name for name in fitting if name in names), "")
+            obj = replace(obj, spec=replace(obj.spec, node_name=chosen))
+        placed.append(obj)
+    return tuple(placed)
 
 
 _SCALED: Final = "it takes room, and lasts until a user scales down"

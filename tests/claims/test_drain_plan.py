@@ -21,10 +21,10 @@ ALL = (
     "PersistentVolumeClaim,PersistentVolume,StorageClass,HorizontalPodAutoscaler,PriorityClass"
 )
 NOW = ("--now", "2026-01-01T12:00:00Z")
-ADVISED = (8, 34, 175, 290, 642)
+ADVISED = (8, 34, 175, 290, 642, 1344, 1720)
 """Seeds of which a plan gives advice that is a command: pods more where a silent node has room
 (175), of a node that kubectl never comes to (290), where other nodes of the command are cordoned
-(642).
+(642), and where a pod more must find them cordoned (1344, 1720).
 """
 
 TOGETHER = (21, 64, 79)
@@ -163,6 +163,12 @@ class Followed(NamedTuple):
 def followed(change: str, items: list[Document]) -> Followed | None:
     """What the command of an advice does; None for advice that is no command."""
     words = shlex.split(change.partition(", ")[0])
+    if words[:2] == ["kubectl", "cordon"]:
+        names, words = words[2 : words.index("&&")], words[words.index("&&") + 1 :]
+        items = copy.deepcopy(items)
+        for item in items:
+            if item["kind"] == "Node" and item["metadata"]["name"] in names:
+                item["spec"]["unschedulable"] = True
     if words[-2:] == ["once", "drained"]:
         before = {"nodes": words[2:-2]}
         drain = {"at": "0s", "drain": {**before, "ignoreDaemonSets": True}}
