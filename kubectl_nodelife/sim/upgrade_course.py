@@ -35,7 +35,7 @@ from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
 from kubectl_nodelife.controllers.upgrade.marks import (
     ANNOTATION,
     CONTROLLER,
-    TAKEN,
+    IN_FLIGHT,
     NodeState,
     decode_mark,
 )
@@ -493,7 +493,7 @@ class _States:
             self.fates[word].add(name)
 
     def _left(self, entered: tuple[str, int] | None, at_ns: int) -> None:
-        if entered is not None and entered[0] in {*TAKEN, NodeState.SOAKING}:
+        if entered is not None and entered[0] in IN_FLIGHT:
             seconds = _seconds(at_ns - entered[1])
             self.longest[entered[0]] = max(seconds, self.longest.get(entered[0], 0.0))
 

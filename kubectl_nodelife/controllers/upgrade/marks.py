@@ -78,6 +78,14 @@ TAKEN: Final = frozenset(
 """Out of service by us: these are unavailable, whatever the node shows."""
 IN_FLIGHT: Final = TAKEN | {NodeState.SOAKING}
 """A growth step waits for these."""
+LIMITS: Final[Mapping[NodeState, str]] = {
+    NodeState.DRAINING: "drain_timeout_ns",
+    NodeState.WORKING: "work_timeout_ns",
+    NodeState.SETTLING: "return_timeout_ns",
+    NodeState.PROVING: "prove_timeout_ns",
+    NodeState.SOAKING: "node_soak_ns",
+}
+"""The field of the policy that says how long a node may be in the state; in others without end."""
 
 
 class CordonOwner(StrEnum):

@@ -27,6 +27,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     CLAIMS,
     GIVES_ITS_REASON,
     IN_FLIGHT,
+    LIMITS,
     TAKEN,
     NodeEvent,
     NodeMark,
@@ -293,14 +294,7 @@ class UpgradePass:
 
     def deadline_ns(self, state: NodeState) -> int:
         """How long a node may be in the state; 0: without end."""
-        policy = self.policy
-        return {
-            NodeState.DRAINING: int(policy.drain_timeout_ns),
-            NodeState.WORKING: int(policy.work_timeout_ns),
-            NodeState.SETTLING: int(policy.return_timeout_ns),
-            NodeState.PROVING: int(policy.prove_timeout_ns),
-            NodeState.SOAKING: int(policy.node_soak_ns),
-        }.get(state, 0)
+        return int(getattr(self.policy, LIMITS[state])) if state in LIMITS else 0
 
     def note_failed(self, name: str, because: str) -> None:
         """The document names the node as failed; more failures than are tolerated pause the run."""
