@@ -13,7 +13,7 @@ from kubectl_nodelife.engine.actions import Action, EvictPod, NodeMarkPatch, Rec
 from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.upgrade_course import Course, CourseStep, LowPoint
-from kubectl_nodelife.upgrade.forecast import CLAIM, PlannedNode, UpgradePlan
+from kubectl_nodelife.upgrade.findings import CLAIM, PlannedNode, UpgradePlan
 
 Json = dict[str, Any]
 

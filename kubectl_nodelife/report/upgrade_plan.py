@@ -26,7 +26,7 @@ from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.html import render_page
 from kubectl_nodelife.report.table import Column, Table
 from kubectl_nodelife.sim.upgrade_course import CourseStep, NodeTurn
-from kubectl_nodelife.upgrade.forecast import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
+from kubectl_nodelife.upgrade.findings import CLAIM, REFUSED_BY, PlannedNode, UpgradePlan
 
 _MANY: Final = 40
 """Of more nodes the plain page shows only those that are not done as planned."""

@@ -1,6 +1,13 @@
 """The plan of an upgrade: which nodes are done, in which order, when, and how low the cluster gets.
 
-The run itself is played (`forecast.py`): the controller decides there when each node is claimed.
+There is no second set of rules: the run itself is played, by the upgrade controller on a copy of
+the cluster. The virtual cluster of every scenario begins with the objects that were read, its
+controllers join, `upgrade start` is given, and the course is read off the records. Assumed is only
+what cannot be known: how long the work takes and pods need to stop, that all work succeeds, and
+that nothing else fails meanwhile. It is played once, with what is expected. How much less or more
+time it may take follows from how much less or more each phase of each node may, in the order in
+which they were played.
+
 Nodes that cannot be done are planned by the drain planner one by one, for the sentence and the
 cheapest change that unblocks them.
 """
@@ -8,15 +15,19 @@ cheapest change that unblocks them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers import make_controllers
 from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
 from kubectl_nodelife.controllers.upgrade.claiming import CONTROL_PLANE
 from kubectl_nodelife.controllers.upgrade.claims import (
+    SLACK,
+    PhaseTimes,
+    expected_work_ns,
     high_estimate_ns,
     measured,
     phase_times,
@@ -24,7 +35,12 @@ from kubectl_nodelife.controllers.upgrade.claims import (
     why_too_few,
     why_undrainable,
 )
-from kubectl_nodelife.controllers.upgrade.counts import NodeCounts, ZoneCounts, limits_of, zone_hold
+from kubectl_nodelife.controllers.upgrade.counts import (
+    NodeCounts,
+    ZoneCounts,
+    limits_of,
+    zone_hold,
+)
 from kubectl_nodelife.controllers.upgrade.fleet import NodeReading, read_node
 from kubectl_nodelife.controllers.upgrade.marks import ANNOTATION, readable_mark
 from kubectl_nodelife.controllers.upgrade.policy import (
@@ -34,21 +50,29 @@ from kubectl_nodelife.controllers.upgrade.policy import (
     longest_ns,
     parse_window,
 )
+from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.drain.results import NEVER, REFUSED, Remedy
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.kinds import KINDS
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.names import counted
-from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.times import format_duration
+from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS, format_duration
 from kubectl_nodelife.kube.workload import PodDisruptionBudget
-from kubectl_nodelife.sim.run import Progress
-from kubectl_nodelife.sim.upgrade_course import Course
+from kubectl_nodelife.sim.events import ScenarioEvent
+from kubectl_nodelife.sim.fields import FieldPath
+from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.sim.run import Progress, run
+from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS, Given, Scenario, Setting, assemble
+from kubectl_nodelife.sim.upgrade_course import Course, NodeTurn
+from kubectl_nodelife.sim.upgrade_reading import REBOOT, REPLACE, UpgradeEvent, WorkAssumptions
+from kubectl_nodelife.sim.upgrade_run import MakeDecider
 from kubectl_nodelife.upgrade.drain_answers import DrainFacts, drain_answer, node_drain
-from kubectl_nodelife.upgrade.findings import find
-from kubectl_nodelife.upgrade.forecast import (
+from kubectl_nodelife.upgrade.findings import (
     CLAIM,
     HOLD,
     REFUSED_BY,
@@ -57,10 +81,9 @@ from kubectl_nodelife.upgrade.forecast import (
     PreflightFinding,
     UpgradeEstimate,
     UpgradePlan,
-    estimate,
-    forecast,
+    find,
 )
-from kubectl_nodelife.upgrade.ports import drain_options
+from kubectl_nodelife.upgrade.ports import decider_for, drain_options
 
 MOST_EXPLAINED: Final = 20
 """So many undrainable nodes are looked into for what unblocks them."""
@@ -286,3 +309,138 @@ def _with_budget_statuses(snapshot: PlanSnapshot, names: Sequence[str]) -> PlanS
 def _has_status(snapshot: PlanSnapshot, budget: PodDisruptionBudget) -> bool:
     found = snapshot.find("PodDisruptionBudget", *budget.key)
     return found is budget
+
+
+LONGEST_NS: Final = 366 * 24 * HOUR_NS
+"""No run is played for longer."""
+
+_PLACE: Final = FieldPath("the plan")
+
+
+def forecast(
+    snapshot: PlanSnapshot, policy: UpgradePolicy, settings: Settings, progress: Progress
+) -> Course:
+    """The course of the policy's run on the cluster of the snapshot. `progress`: is called with the
+    number of nodes that are done in it so far.
+    """
+    # The Lease of a run under way is not taken over: what is planned is another one.
+    objects = (
+        obj
+        for obj in snapshot.cache.everything()
+        if not (isinstance(obj, Lease) and obj.key == policy.lease_key)
+    )
+    what = UpgradeEvent(policy, work_of(policy, expected_work_ns(policy)))
+    setting = setting_of(objects, what, settings, snapshot.now_ns, snapshot.kinds_read)
+    decider = decider_for(settings, snapshot.kinds_read, snapshot.release)
+    return play(setting, settings, decider, progress)
+
+
+def play(
+    setting: Setting,
+    settings: Settings,
+    decider: MakeDecider,
+    progress: Progress = lambda done: None,
+) -> Course:
+    """The course of the setting's upgrade, played until it is over or stands still for good."""
+    names = setting.scenario.controllers
+    controllers = make_controllers(settings, names, pass_drift_ns=PASS_DRIFT_NS)
+    course = run(setting, controllers, make_decider=decider, until_upgraded=progress).course
+    assert course is not None
+    return course
+
+
+def setting_of(
+    objects: Iterable[KubeObject],
+    what: UpgradeEvent,
+    settings: Settings,
+    now_ns: int,
+    kinds_read: Collection[str] | None = None,
+) -> Setting:
+    """The joined present of these objects, and the run that begins, or goes on, at its first
+    instant. `kinds_read`: the kinds of which it has all that there are, None for every kind.
+    """
+    scenario = Scenario(
+        file="",
+        name="upgrade plan",
+        profile=settings.profile,
+        join=True,
+        time_ns=now_ns,
+        duration_ns=LONGEST_NS,
+        events=(ScenarioEvent(0, what, _PLACE),),
+    )
+    kinds = frozenset(kind.name for kind in KINDS) if kinds_read is None else frozenset(kinds_read)
+    given = Given(objects, kinds, now_ns, settings.profile)
+    return assemble(scenario, given).under(settings)
+
+
+def work_of(policy: UpgradePolicy, work_ns: int) -> WorkAssumptions:
+    """The effect of the policy's work on a machine, in so much time."""
+    mode = REPLACE if policy.work.mode is WorkMode.REPLACE else REBOOT
+    return WorkAssumptions(mode=mode, duration_ns=work_ns)
+
+
+def estimate(
+    played: Course,
+    times: tuple[PhaseTimes, PhaseTimes, PhaseTimes],
+    verdicts: Mapping[str, DrainVerdict],
+    options: DrainOptions,
+    cold_ns: int,
+) -> UpgradeEstimate:
+    """The ends of what was played: its course, with each phase of each node at its least and its
+    longest.
+
+    `times`: of a node's phases at least, as expected, at most. `cold_ns`: what passes before the
+    run begins.
+    """
+    least, expected, most = times
+    shorter_ns = longer_ns = 0.0
+    for number, step in enumerate(played.steps):
+        turns = [turn for turn in played.turns.values() if turn.step == number]
+        whole = [turn for turn in turns if turn.drained_ns is not None]
+        took_ns = sum(_end_of(turn) - turn.tried_ns for turn in whole)
+        if not took_ns:
+            continue
+        saved_ns = sum(_saved_ns(t, least, expected, verdicts[t.name]) for t in whole)
+        added_ns = sum(_added_ns(t, expected, most, verdicts[t.name], options) for t in whole)
+        lasted_ns = max(_end_of(turn) for turn in turns) - step.start_ns
+        shorter_ns += lasted_ns * min(saved_ns, took_ns) / took_ns
+        longer_ns += lasted_ns * added_ns / took_ns
+    cold, end = cold_ns / SECOND_NS, played.end_ns / SECOND_NS
+    high = cold + end + longer_ns / SECOND_NS
+    return UpgradeEstimate(cold + end - shorter_ns / SECOND_NS, high * SLACK, cold)
+
+
+def _end_of(turn: NodeTurn) -> int:
+    """When the node was in service again."""
+    return turn.released_ns or turn.done_ns or turn.claimed_ns
+
+
+def _saved_ns(
+    turn: NodeTurn, least: PhaseTimes, expected: PhaseTimes, verdict: DrainVerdict
+) -> int:
+    """How much sooner than when it was played the node may be in service again: in a drain that
+    ends, nothing is given back to be tried again.
+    """
+    assert turn.drained_ns is not None
+    drain_ns = turn.drained_ns - turn.tried_ns
+    quick_ns = int((verdict.low_seconds + 1.0) * SECOND_NS)
+    settling_ns = 0
+    if turn.worked_ns is not None and turn.settled_ns is not None:
+        settling_ns = max(0, turn.settled_ns - turn.worked_ns - least.settle_ns)
+    work_ns = expected.work_ns - least.work_ns
+    return max(0, drain_ns - quick_ns) + work_ns + settling_ns
+
+
+def _added_ns(
+    turn: NodeTurn,
+    expected: PhaseTimes,
+    most: PhaseTimes,
+    verdict: DrainVerdict,
+    options: DrainOptions,
+) -> int:
+    """How much later it may be, within the time limit of its drain."""
+    assert turn.drained_ns is not None
+    drain_ns = turn.drained_ns - turn.claimed_ns
+    slow_ns = max(int(1.1 * drain_ns) + 10 * SECOND_NS, int(verdict.high_seconds * SECOND_NS))
+    slow_ns = min(slow_ns, options.timeout_ns or slow_ns)
+    return max(0, slow_ns - drain_ns) + sum(most) - sum(expected)

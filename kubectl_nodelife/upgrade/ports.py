@@ -21,6 +21,7 @@ from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
 from kubectl_nodelife.controllers.daemonset.placement import Placement
 from kubectl_nodelife.controllers.daemonset.template import PodTemplate
 from kubectl_nodelife.controllers.nodelifecycle.zones import compute_zone_state, is_excluded
+from kubectl_nodelife.controllers.upgrade.controller import UpgradeController
 from kubectl_nodelife.controllers.upgrade.counts import why_unavailable
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, Leaving, PodKey, UpgradePorts
@@ -39,6 +40,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.room import Room
+from kubectl_nodelife.sim.upgrade_run import MakeDecider
 from kubectl_nodelife.upgrade.drain_answers import (
     DrainFacts,
     LeavingPods,
@@ -384,3 +386,17 @@ def _without_pods(cache: Cache) -> Iterable[KubeObject]:
     for kind, store in cache.objects.items():
         if kind != "Lease":
             yield from store.values()
+
+
+def decider_for(
+    settings: Settings, kinds_read: Collection[str] | None = None, release: Release | None = None
+) -> MakeDecider:
+    """Makes upgrade controllers. `kinds_read`: the kinds of which the virtual cluster has all that
+    there is, None for every kind.
+    """
+
+    def make(policy: UpgradePolicy, epoch: int, began_ns: int) -> UpgradeController:
+        ports = make_ports(policy, settings, kinds_read, release)
+        return UpgradeController(policy, ports, epoch, began_ns)
+
+    return make

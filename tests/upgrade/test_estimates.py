@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kubectl_nodelife.upgrade.forecast import UpgradeEstimate
+from kubectl_nodelife.upgrade.findings import UpgradeEstimate
 from tests.drain.build import Json, budget, owned, replica_set
 from tests.upgrade.test_plan import NAMES, blue, plan
 

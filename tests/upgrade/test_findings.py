@@ -17,7 +17,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
 from kubectl_nodelife.controllers.upgrade.policy import policy_from
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time
-from kubectl_nodelife.upgrade.forecast import UpgradePlan
+from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from tests.acts.program import nodelife
 from tests.drain.build import (

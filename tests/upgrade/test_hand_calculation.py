@@ -15,7 +15,8 @@ from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS
 from kubectl_nodelife.sim.upgrade_reading import UpgradeEvent, WorkAssumptions
-from kubectl_nodelife.upgrade.forecast import decider_for, play, setting_of
+from kubectl_nodelife.upgrade.plan import play, setting_of
+from kubectl_nodelife.upgrade.ports import decider_for
 from tests.sim.documents import node
 
 NODES = {"a": 167, "b": 167, "c": 166}

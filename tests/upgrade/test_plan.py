@@ -14,7 +14,7 @@ from kubectl_nodelife.kube import value_checks
 from kubectl_nodelife.outlook.upgrade_plan import upgrade_plan_document
 from kubectl_nodelife.report.formats import render
 from kubectl_nodelife.report.upgrade_plan import UpgradePlanPage, headline, page
-from kubectl_nodelife.upgrade.forecast import UpgradePlan
+from kubectl_nodelife.upgrade.findings import UpgradePlan
 from kubectl_nodelife.upgrade.plan import make_upgrade_plan
 from tests.drain.build import Json, budget, namespace, node, replica_set, snapshot, stateful_set
 

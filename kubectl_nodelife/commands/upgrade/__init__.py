@@ -15,7 +15,7 @@ from kubectl_nodelife.commands.groups import LazyGroup
 
 VERBS: Final[dict[str, tuple[str, str]]] = {
     "preview": (
-        "preview:preview",
+        "start:preview",
         "Say what a newer release of Kubernetes changes for this cluster's nodes.",
     ),
     "plan": (
@@ -23,7 +23,7 @@ VERBS: Final[dict[str, tuple[str, str]]] = {
         "Show what an upgrade would do, how long it takes, and how low the cluster gets.",
     ),
     "start": ("start:start", "Show the plan, ask, and lead the run to its end."),
-    "status": ("status:status", "Show a run: leader, gates, each node's state and why."),
+    "status": ("orders:status", "Show a run: leader, gates, each node's state and why."),
     "pause": ("orders:pause", "Pause a run: nothing more is taken out of service."),
     "resume": ("orders:resume", "End a pause, and forgive the failures so far."),
     "abort": ("orders:abort", "End a run in good order."),

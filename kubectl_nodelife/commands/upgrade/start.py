@@ -1,5 +1,6 @@
 """`kubectl nodelife upgrade plan`: what an upgrade will do, how long, how low the cluster gets;
-`start`: show the plan, ask, and lead the run; `prove`: only the proof, on nodes as they are.
+`start`: show the plan, ask, and lead the run; `prove`: only the proof, on nodes as they are;
+`preview`: what a newer release changes for this cluster's nodes.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from kubectl_nodelife.commands.cluster.file_size import max_file_size, strict_files
-from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Connection, Output, connection_flags, output_flags
 from kubectl_nodelife.commands.upgrade.flags import policy_flags, policy_of, split_dumps
 from kubectl_nodelife.commands.upgrade.run import (
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
     from kubectl_nodelife.kube.node import Lease, Node
     from kubectl_nodelife.sim.upgrade_course import Course
-    from kubectl_nodelife.upgrade.forecast import UpgradePlan
+    from kubectl_nodelife.upgrade.findings import UpgradePlan
 
 
 FORMATS: Final = ("table", "wide", "json", "yaml", "name", "html", "markdown")
@@ -269,8 +270,7 @@ def _prepare(
 
 def _check_target(look: DrainLook, policy: UpgradePolicy) -> None:
     """Raises Refused where the cluster's versions do not allow the target."""
-    from kubectl_nodelife.upgrade.findings import version_skew
-    from kubectl_nodelife.upgrade.forecast import REFUSED_BY
+    from kubectl_nodelife.upgrade.findings import REFUSED_BY, version_skew
 
     for finding in version_skew(look.settings, policy):
         if finding.severity == REFUSED_BY:
@@ -373,3 +373,46 @@ def _is_confirmed(nodes: tuple[str, ...], server: str, lead: LeadFlags) -> bool:
     act = ActFlags(yes=lead.yes, dry_run="none", max_writes=0, insecure=lead.insecure)
     many = f"{len(nodes)} nodes" if len(nodes) > 1 else f"node {nodes[0]}"
     return is_confirmed_act(act, f"Taint {many} of {server} and run a canary there?", server)
+
+
+@click.command("preview")
+@click.argument("release", required=False, metavar="v1.N")
+@output_flags("table", "wide", "json", "yaml", "name", "markdown")
+@where_flags("profile", "assignments")
+def preview(release: str | None, output: Output, where: Where) -> int:
+    """Say what upgrading the control plane changes for nodes, taints, pods, DaemonSets and drains.
+
+    Of all that differs between the cluster's release and the one named (by default the next), only
+    what concerns something here is shown, and what it concerns. Changes of kubelets are those that
+    come when the nodes follow. Nothing is written.
+
+    \b
+    Examples:
+      kubectl nodelife upgrade preview
+      kubectl nodelife upgrade preview v1.38 -o wide
+      kubectl nodelife upgrade preview v1.37 -f dump.json
+    """
+    from kubectl_nodelife.commands.cluster.look import KindsToRead, look
+    from kubectl_nodelife.engine.profiles import Profile, parse_profile
+    from kubectl_nodelife.kube.kinds import kind_named
+    from kubectl_nodelife.outlook.releases import KINDS
+    from kubectl_nodelife.outlook.releases import preview as previewed
+    from kubectl_nodelife.report.releases import PreviewPage
+
+    view = look(where, KindsToRead(KINDS, needed=("Node",)))
+    for warning in view.warnings:
+        terminal.warn(warning)
+    for kind in view.unread:
+        terminal.warn(f"{kind_named(kind).resource} were not read: what concerns them is left out")
+    before = view.settings.profile
+    try:
+        target = Profile(before.minor + 1) if release is None else parse_profile(release)
+    except ValueError as error:
+        raise BadInput(str(error)) from None
+    if target.minor <= before.minor:
+        what = f"{target.name} is not newer than the cluster's {before.name}"
+        raise BadInput(what, remedy="name a newer release")
+    if (stand_in := target.stands_in()) is not None:
+        terminal.warn(stand_in)
+    output.show(PreviewPage(previewed(view.objects, view.settings, target)))
+    return 0
