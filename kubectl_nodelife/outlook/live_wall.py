@@ -7,10 +7,12 @@ changes only when what it says changes, not because time passes.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
@@ -18,21 +20,35 @@ from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NextAction, node_verdict
+from kubectl_nodelife.outlook.situation import (
+    SAME_SECONDS,
+    Coming,
+    Hurt,
+    Judged,
+    Situation,
+    blind,
+    hurt_steps,
+    situation,
+)
 from kubectl_nodelife.outlook.view import ClusterView
+from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneBrake, ZoneOutlook, zone_brakes, zones
-
-SAME_SECONDS: Final = 0.5
-"""An instant that moves by no more than that is not sent again."""
 
 _NUMBERS: Final = {state: number for number, state in enumerate(WORST_FIRST)}
 _QUIET: Final = frozenset({"healthy", "cordoned"})
 _STEP: Final = 64
 _MARGIN_NS: Final = 5 * SECOND_NS
+_HURT_SECONDS: Final = 5.0
+_LEAST_RENEWING: Final = 3
+_UNHEARD_SECONDS: Final = 5.0
+_WINDOW_NS: Final = 30 * SECOND_NS
+_MOST_GAP_SECONDS: Final = 11.0
 
 
 class WallZone(msgspec.Struct, frozen=True, rename="camel"):
     """A zone in a line. `rate`: nodes a second. `because`: the rule that decides it; `brake`: what
-    becomes of it while silent nodes report no more, else what losing more nodes does.
+    becomes of it while silent nodes report no more, else what losing more nodes does. `silent`:
+    ready nodes whose sign of life is late; `coming`: the states that it takes then.
     """
 
     name: str
@@ -44,6 +60,8 @@ class WallZone(msgspec.Struct, frozen=True, rename="camel"):
     queued: int
     because: str
     brake: str
+    silent: int = 0
+    coming: list[Coming] = []
 
 
 class LiveNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -51,7 +69,8 @@ class LiveNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     `zone`, `state`: places in the frame's lists; -1: in no zone yet. `pods`: None where they were
     not read. `waiting`: how many of them have a timer that deletes them. `action`: what comes next,
-    between the instants `low_s` and `high_s`; None: not while things stay as they are.
+    between the instants `low_s` and `high_s`; None: not while things stay as they are. `leaving`:
+    pods of a node in trouble that are Terminating.
     """
 
     name: str
@@ -62,14 +81,15 @@ class LiveNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
     action: str = ""
     low_s: float | None = None
     high_s: float | None = None
+    leaving: int = 0
 
     def shows_the_same(self, other: LiveNode) -> bool:
         """True if it is the same but for what instants move by within themselves."""
         moved = (_moved(self.low_s, other.low_s), _moved(self.high_s, other.high_s))
         if max(moved) > SAME_SECONDS:
             return False
-        mine = (self.zone, self.state, self.pods, self.waiting, self.action)
-        return mine == (other.zone, other.state, other.pods, other.waiting, other.action)
+        still = replace(self, low_s=None, high_s=None)
+        return still == replace(other, low_s=None, high_s=None)
 
 
 class LiveFrame(msgspec.Struct, frozen=True):
@@ -81,6 +101,7 @@ class LiveFrame(msgspec.Struct, frozen=True):
     zones: list[WallZone]
     nodes: dict[str, LiveNode]
     warnings: list[str]
+    situation: Situation | None = None
 
     def snapshot(self) -> dict[str, Any]:
         """The first document."""
@@ -93,6 +114,7 @@ class LiveFrame(msgspec.Struct, frozen=True):
             "zones": self.zones,
             "nodes": list(self.nodes.values()),
             "warnings": self.warnings,
+            "situation": self.situation,
         }
 
     def follows(self, before: LiveFrame) -> bool:
@@ -125,7 +147,12 @@ def delta(before: LiveFrame, after: LiveFrame) -> tuple[LiveFrame, dict[str, Any
         value = getattr(after, field)
         if value != getattr(before, field):
             changes[field] = value
-    known = msgspec.structs.replace(after, nodes=rows)
+    known = replace(after, nodes=rows)
+    now, then = after.situation, before.situation
+    if now is not None and then is not None and now.shows_the_same(then):
+        known = replace(known, situation=then)
+    elif now != then:
+        changes["situation"] = now
     return known, {"now": after.now_s, **changes} if changes else {}
 
 
@@ -141,11 +168,38 @@ class _Quiet(msgspec.Struct, gc=False):
     unknown_after_ns: int
 
 
+class UsualGap:
+    """How long nothing may come of a cluster whose nodes renew, before that is the link's silence:
+    kubelets renew each ten seconds, and where they do so apart from each other news comes more
+    often. Learnt from the longest gap of the last half minute."""
+
+    def __init__(self) -> None:
+        self._since_ns = 0
+        self._longest_s = 0.0
+        self._before_s: float | None = None
+
+    def note(self, age_s: float, now_ns: int) -> None:
+        """So long ago anything was heard."""
+        if now_ns - self._since_ns > _WINDOW_NS:
+            self._before_s = self._longest_s if self._since_ns else None
+            self._since_ns, self._longest_s = now_ns, 0.0
+        self._longest_s = max(self._longest_s, age_s)
+
+    @property
+    def most_s(self) -> float:
+        """From when on it is not usual."""
+        if self._before_s is None:
+            return _MOST_GAP_SECONDS
+        longest_s = max(self._before_s, self._longest_s)
+        return min(_MOST_GAP_SECONDS, 2.0 + 1.5 * longest_s)
+
+
 class LiveWall:
     """Makes one frame after another, and judges only the nodes that may have changed.
 
     A healthy node keeps its row until its next sign of life would be late; a new sign of life only
-    moves that further away. All other nodes are judged each time.
+    moves that further away. All other nodes are judged each time. While the cluster is not seen no
+    node is judged: silence then says nothing about it.
     """
 
     def __init__(self) -> None:
@@ -154,11 +208,24 @@ class LiveWall:
         self._settings: Settings | None = None
         self._rows: dict[str, LiveNode] = {}
         self._quiet: dict[str, _Quiet] = {}
+        self._judged: list[Judged] = []
+        self._frame: LiveFrame | None = None
+        self._heard_ns = 0
+        self._gap = UsualGap()
+        self._hurt, self._hurt_until_ns = Hurt(), 0
+        self._trouble: list[tuple[str, str, int]] = []
         self.judged = 0
 
-    def steps(self, view: ClusterView) -> Generator[None, None, LiveFrame]:
+    def steps(
+        self, view: ClusterView, works: Sequence[WorkInProgress] = ()
+    ) -> Generator[None, None, LiveFrame]:
         """The frame of the cluster as it is shown now, a node or some a step."""
         outlook = view.outlook
+        if self._frame is not None and (unseen := self._unseen(view)) is not None:
+            return self._as_last_seen(view, self._frame, unseen)
+        self._heard_ns = outlook.now_ns - round(_age_s(view) * SECOND_NS)
+        self._gap.note(_age_s(view), outlook.now_ns)
+        self._judged = []
         found = zones(outlook.memory, outlook.settings, outlook.foretold)
         self._begin(outlook, found)
         places = {zone.key: number for number, zone in enumerate(found)}
@@ -183,15 +250,58 @@ class LiveWall:
             rows[name] = known[name] if row == known.get(name) else row
             yield
         self._rows = rows
+        yield from self._look_whom_it_hurts(outlook)
+        unseen = str(view.source.get("standsStill") or "")
         source = {key: value for key, value in view.source.items() if key != "age"}
-        return LiveFrame(
+        silent = Counter(of_node.zone for of_node, v in self._judged if v.state == "silent")
+        self._frame = LiveFrame(
             now_s=self.instant(outlook.now_ns),
             source=source,
             profile=outlook.settings.profile.name,
-            zones=wall_zones(found, zone_brakes(outlook, list(found))),
+            zones=wall_zones(found, zone_brakes(outlook, list(found)), silent, self.instant),
             nodes=rows,
             warnings=list(view.warnings),
+            situation=situation(
+                *(outlook, self._judged, found, self._hurt, works, self.instant, unseen)
+            ),
         )
+        return self._frame
+
+    def _unseen(self, view: ClusterView) -> str | None:
+        """Why the cluster is not seen; "" where that is so short that it need not be said, None
+        where it is seen. Leases of all nodes that fall silent together, without news of any other
+        kind, are the link's silence: so many nodes do not stop within the same seconds."""
+        if because := view.source.get("standsStill"):
+            return str(because)
+        renewing, unheard_s = len(self._quiet), _age_s(view)
+        if renewing < _LEAST_RENEWING or unheard_s < self._gap.most_s:
+            return None
+        server = view.source.get("server") or "the API server"
+        return (
+            f"nothing comes from {server}: the link to it is down, or all nodes fell silent at once"
+            if unheard_s > _UNHEARD_SECONDS
+            else ""
+        )
+
+    def _as_last_seen(self, view: ClusterView, last: LiveFrame, unseen: str) -> LiveFrame:
+        """No node gets worse while the cluster is not seen."""
+        source = {key: value for key, value in view.source.items() if key != "age"}
+        frame = replace(last, source=source, warnings=list(view.warnings))
+        if not unseen:
+            return replace(frame, now_s=self.instant(view.outlook.now_ns))
+        then = last.situation.sentence.rstrip(".") if last.situation is not None else ""
+        return replace(frame, situation=blind(unseen, then, self.instant(self._heard_ns)))
+
+    def _look_whom_it_hurts(self, outlook: Outlook) -> Generator[None, None, None]:
+        """Again when other nodes are in trouble, or after a while: it goes through their pods."""
+        lost = [(o.node.name, v.state, len(o.pods)) for o, v in self._judged if v.state not in FINE]
+        if not lost:
+            self._hurt = Hurt()
+        elif lost != self._trouble or outlook.now_ns > self._hurt_until_ns:
+            operators = outlook.settings.gate("TaintTolerationComparisonOperators")
+            self._hurt = yield from hurt_steps(outlook.cache, self._judged, operators)
+            self._hurt_until_ns = outlook.now_ns + round(_HURT_SECONDS * SECOND_NS)
+        self._trouble = lost
 
     def _begin(self, outlook: Outlook, found: Sequence[ZoneOutlook]) -> None:
         """Forget what was found under other settings, or with other zones."""
@@ -216,6 +326,11 @@ class LiveWall:
             quiet = _quiet(outlook, of_node)
             if quiet is not None:
                 self._quiet[node.name] = quiet
+        leaving, in_trouble = 0, verdict.state not in FINE
+        if in_trouble or of_node.untaint_in is not None:
+            self._judged.append((of_node, verdict))
+        if in_trouble and pods_read:
+            leaving = sum(pod.metadata.deletion_timestamp is not None for pod in of_node.pods)
         low_s, high_s = self._within(outlook.now_ns, verdict.next)
         return LiveNode(
             name=node.name,
@@ -226,6 +341,7 @@ class LiveWall:
             action=verdict.next.action if verdict.next is not None else "",
             low_s=low_s,
             high_s=high_s,
+            leaving=leaving,
         )
 
     def _within(
@@ -283,8 +399,14 @@ def _moved(one: float | None, other: float | None) -> float:
     return abs(one - other)
 
 
-def wall_zones(found: Sequence[ZoneOutlook], brakes: Mapping[str, ZoneBrake]) -> list[WallZone]:
-    """The zones in lines, in their order. `brakes`: by zone key."""
+def wall_zones(
+    found: Sequence[ZoneOutlook],
+    brakes: Mapping[str, ZoneBrake],
+    silent: Mapping[str, int],
+    instant: Callable[[int], float],
+) -> list[WallZone]:
+    """The zones in lines, in their order. `brakes`, `silent` (how many nodes): by zone key;
+    `instant`: an instant by the stream's clock."""
     return [
         WallZone(
             name=zone.name,
@@ -296,6 +418,18 @@ def wall_zones(found: Sequence[ZoneOutlook], brakes: Mapping[str, ZoneBrake]) ->
             queued=len(zone.queued),
             because=zone.why,
             brake=zone.coming(None) or brakes[zone.key].sentence,
+            silent=silent.get(zone.key, 0),
+            coming=[
+                Coming(
+                    f"{step.state} ({step.rate:g}/s)", instant(step.low_ns), instant(step.high_ns)
+                )
+                for step in zone.foretold.states
+            ],
         )
         for zone in found
     ]
+
+
+def _age_s(view: ClusterView) -> float:
+    """How many seconds ago anything was heard of the cluster; 0 where that is not counted."""
+    return float(view.source.get("age") or 0.0)

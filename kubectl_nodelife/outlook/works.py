@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.upgrade.marks import UnreadableMark, mark_of
-from kubectl_nodelife.drain.results import KEPT
+from kubectl_nodelife.drain.results import KEPT, READY
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node
@@ -154,10 +154,17 @@ def _emptied(cache: Cache, names: Collection[str]) -> Iterator[WorkInProgress]:
         if node is None or not node.spec.unschedulable or not pods:
             continue
         going = sum(pod.metadata.deletion_timestamp is not None for pod in pods)
-        verb = "is" if going == 1 else "are"
-        sentence = f"cordoned; {counted(len(pods), 'pod')} left to move, {going} {verb} Terminating"
+        sentence = f"cordoned; {_left_to_move(len(pods) - going, going)}"
         command = f"kubectl nodelife drain-plan {shlex.quote(name)}"
         yield WorkInProgress("Node", name, 0, len(pods), sentence, command)
+
+
+def _left_to_move(waiting: int, going: int) -> str:
+    """How many pods are still to be evicted, and how many were and are not gone yet."""
+    leaving = f"{counted(going, 'pod')} {'is' if going == 1 else 'are'} Terminating"
+    if not waiting:
+        return f"no pod left to evict, {leaving}"
+    return f"{counted(waiting, 'pod')} left to evict, {leaving}"
 
 
 def moving(cache: Cache, node: str) -> list[Pod]:
@@ -250,7 +257,7 @@ class FollowedWorks:
             for what, (because, since_ns) in of_work.waits.items()
         ]
         if len(waits) > MOST_WAITS:
-            more = Wait(f"{len(waits) - MOST_WAITS} more", "see the command")
+            more = Wait(f"{len(waits) - MOST_WAITS} more", "which the command names")
             waits = [*waits[:MOST_WAITS], more]
         return replace(
             work,
@@ -289,8 +296,10 @@ def _since_ns(cache: Cache, work: WorkInProgress, now_ns: int) -> int:
 
 
 def details_of_drain(plan: Json) -> WorkDetails:
-    """Of a DrainPlan of what is left; pods that never go first, then those that go last."""
-    pods = [pod for wave in plan["waves"] for pod in wave["pods"] if pod["verdict"] != KEPT]
+    """Of a DrainPlan of what is left; pods that never go first, then those that go last. It waits
+    for none that goes at the first try."""
+    every = (pod for wave in plan["waves"] for pod in wave["pods"])
+    pods = [pod for pod in every if pod["verdict"] not in (KEPT, READY)]
     pods.sort(key=lambda pod: -inf if pod["goneSeconds"] is None else -pod["goneSeconds"])
     return WorkDetails(
         _within(plan["estimate"]),

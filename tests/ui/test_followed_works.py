@@ -56,7 +56,7 @@ def test_a_drain_is_followed_from_its_first_deletion_to_its_last_pod() -> None:
     assert (begun.done, begun.total, begun.since_s) == (0, 4, 70.0)
     stuck = only(works, cluster(3), 200)  # an eviction that is refused leaves no trace
     assert (stuck.done, stuck.total, stuck.since_s) == (1, 4, 70.0)
-    assert "0 are Terminating" in stuck.sentence
+    assert "0 pods are Terminating" in stuck.sentence
     assert works.works(cluster(0), 210 * S, instant) == []
     assert works.works(cluster(3), 220 * S, instant) == []  # cordoned alone is none
 

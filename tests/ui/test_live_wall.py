@@ -160,7 +160,7 @@ def test_only_what_differs_is_told() -> None:
     known, told = delta(before, after)
     assert told == {"now": 2.0, "nodes": [lost], "gone": ["b"]}
     assert known == after
-    assert msgspec.json.encode(lost) == b'["a",0,1,3,2,"DeletePod x/y",30.0,30.0]'
+    assert msgspec.json.encode(lost) == b'["a",0,1,3,2,"DeletePod x/y",30.0,30.0,0]'
 
 
 def test_small_moves_are_told_when_they_add_up() -> None:
@@ -199,5 +199,5 @@ def test_works_are_nodes_that_are_emptied_and_sets_that_roll_out(tmp_path: Path)
     cache.set("DaemonSet", wanted.key, wanted)
     found = {work.kind: work for work in works_of(cache)}
     assert found["DaemonSet"].done == 2 and found["DaemonSet"].total == 4
-    assert "1 is Terminating" in found["Node"].sentence
+    assert "no pod left to evict, 1 pod is Terminating" in found["Node"].sentence
     assert isinstance(cache.nodes[node.name], Node)

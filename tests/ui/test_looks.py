@@ -76,7 +76,7 @@ def works(now_s: float) -> list[WorkInProgress]:
             *(now_s - 60, (now_s + 30, now_s + 60), (now_s + 40, now_s + 90)),
         ),
         WorkInProgress(
-            *("Node", "node-00001", 2, 5, "cordoned; 3 pods left to move, 1 is Terminating"),
+            *("Node", "node-00001", 2, 5, "cordoned; 2 pods left to evict, 1 pod is Terminating"),
             *("kubectl nodelife drain-plan node-00001", ""),
             *(now_s - 125, (now_s - 30, now_s - 20), None, [wait], [budget]),
         ),

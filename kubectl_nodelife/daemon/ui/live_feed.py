@@ -117,7 +117,7 @@ class LiveFeed:
     async def _frame(self) -> None:
         try:
             view = self._look()
-            frame = await sliced(self._wall.steps(view))
+            frame = await sliced(self._wall.steps(view, self._works))
         except NodelifeError as error:  # not even the nodes were read
             self._published = None
             self.broadcast.whisper(WAITING, {"what": str(error)})

@@ -2,7 +2,7 @@
 // another: its key says what that is. Marks with their rings are drawn once each and kept.
 
 import { ring, shape, sharp, turned } from "./shapes.js";
-import { shown, when } from "./text.js";
+import { counted, left, shown } from "./text.js";
 
 const ROUND_UP = 512; // a canvas grows by so many pixels, since another size empties it
 const MOST_KEPT = 5000;
@@ -65,6 +65,16 @@ export class Grid {
   }
 }
 
+const DUE = { SetNodeCondition: "Unknown", AddTaint: "tainted", RemoveTaint: "taint off" };
+
+/** What is due, in a word or two, and in how much time. */
+function due({ action, waiting, low, high }, now) {
+  const word = action.split(" ", 1)[0];
+  const what = word === "DeletePod" ? `${counted(Math.max(1, waiting), "pod")} leave` : DUE[word] ?? word;
+  const time = left(low, high, now);
+  return `${what} ${time === "now" ? time : `in ${time}`}`;
+}
+
 /** What cells look like. `colours`: of shapes.js. */
 export class Painter {
   colours = null; style = "chip"; now = 0; stale = false; chosen = ""; marks = new Map(); fitted = new Map();
@@ -83,7 +93,8 @@ export class Painter {
   };
 
   line(node) {
-    return node.low === null ? node.word : when(node.low, node.high, this.now);
+    if (node.low !== null) return due(node, this.now);
+    return node.leaving ? `${node.word}, ${node.leaving} Terminating` : node.action ? `${node.word}, held` : node.word;
   }
 
   paint = (context, node, x, y, wide, high, key) => {
@@ -125,7 +136,7 @@ export class Painter {
 
   chip(context, node, x, y, wide, high) {
     const middle = y + high / 2;
-    context.font = "12.5px system-ui, sans-serif";
+    context.font = "13px system-ui, sans-serif";
     context.textBaseline = "middle";
     shape(context, node.word, x + 15, middle, node.low !== null ? 6 : 8, this.colour(node));
     if (node.low !== null) this.clock(context, node, x + 15, middle, 12);

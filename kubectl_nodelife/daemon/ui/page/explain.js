@@ -2,7 +2,7 @@
 
 import { byId, on, stretch } from "./rows.js";
 import { ask, post } from "./session.js";
-import { counted, duration, fullName, make, shown } from "./text.js";
+import { counted, duration, fullName, led, make, quoted, shown } from "./text.js";
 
 const KINDS = { node: "Node", pod: "Pod", daemonset: "DaemonSet", zone: "Zone" };
 const EVERY_MS = 5000;
@@ -21,10 +21,6 @@ export function objectOf(hash) {
     return null;
   }
 }
-
-const quoted = (word) => (/^[\w./:@-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
-
-const led = (context) => (context ? ["--context", quoted(context)] : []);
 
 /** The same in a terminal. */
 export function commandFor(object, context) {

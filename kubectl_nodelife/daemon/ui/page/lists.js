@@ -88,9 +88,9 @@ function settled(model, now, past) {
 
 const nextRows = new Rows(byId("next-list"));
 
-/** The past's rows first, then what comes, on one line of time. */
+/** What comes, then what has come of late, on one line of time. */
 export function next(model, nodes, now, span) {
-  const rows = [...settled(model, now, span * PAST), ...upcoming(nodes).filter((row) => row.low - now <= span)];
+  const rows = [...upcoming(nodes).filter((row) => row.low - now <= span), ...settled(model, now, span * PAST)];
   const ahead = rows.filter((row) => !row.outcome).length;
   byId("next-none").hidden = ahead > 0;
   write(byId("next-none"), `Nothing within ${duration(span)}.`);

@@ -4,6 +4,7 @@ import { Panel, objectOf } from "./explain.js";
 import { Happened, rangeOf } from "./happened.js";
 import { addressOf, legend, next, table, works } from "./lists.js";
 import { Model } from "./model.js";
+import { situated } from "./now.js";
 import { byId, on, write } from "./rows.js";
 import { ask, keep, post, session } from "./session.js";
 import { forgetPalette } from "./shapes.js";
@@ -84,6 +85,7 @@ function draw() {
     if (!wall.update(model, nodes, clock)) wake();
     if (!performance.getEntriesByName("wall").length) performance.mark("wall");
     head();
+    situated(model, clock().now);
     legend(model, nodes);
   } else if (!wall.draw()) wake();
   lists(nodes, began);
@@ -96,6 +98,8 @@ function lists(nodes, at) {
   if (at - listed.at < 1000 && (listed.version === model.version || at - listed.at < 250)) return;
   const { now } = clock();
   listed = { at, version: model.version };
+  situated(model, now);
+  wall.tick();
   next(model, nodes, now, Number(byId("zoom").value));
   works(model, now);
   happened.update(model, now);

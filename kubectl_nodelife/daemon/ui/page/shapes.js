@@ -16,7 +16,6 @@ function lines(c, x, y, r, ...paths) {
 }
 
 const FILLED = {
-  healthy: (c, x, y, r) => c.arc(x, y, r * 0.8, 0, TURN),
   "not-ready": (c, x, y, r) => polygon(c, x, y + r * 0.15, r, 3, -TURN / 4),
   overdue: (c, x, y, r) => polygon(c, x, y, r, 8, TURN / 16),
   pressure: (c, x, y, r) => polygon(c, x, y, r, 4),
@@ -24,6 +23,7 @@ const FILLED = {
 };
 
 const DRAWN = {
+  healthy: (c, x, y, r) => c.arc(x, y, r * 0.65, 0, TURN),
   unreachable: (...at) => lines(...at, [[-0.7, -0.7], [0.7, 0.7]], [[0.7, -0.7], [-0.7, 0.7]]),
   silent: (c, x, y, r) => { c.arc(x, y, r * 0.7, TURN * 0.1, TURN * 0.9); },
   evicting: (...at) => lines(...at, [[0, -0.8], [0, 0.7]], [[-0.6, 0.1], [0, 0.75], [0.6, 0.1]]),

@@ -43,6 +43,22 @@ export function when(low, high, now) {
   return `in ${duration(Math.max(0, low - now))} to ${duration(high - now)}`;
 }
 
+/** A countdown: 38s, or 9-14s for what cannot be known more closely. */
+export function left(low, high, now) {
+  if (high - now <= 0.5) return "now";
+  if (high - low < 1) return duration(high - now);
+  return `${duration(Math.max(0, low - now))} to ${duration(high - now)}`;
+}
+
+/** The time of day of an instant, in seconds since the epoch. */
+export const clockTime = (at) => new Date(at * 1000).toLocaleTimeString("en-GB");
+
 export const fullName = ({ namespace, name }) => [namespace, name].filter(Boolean).join("/");
 
 export const counted = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+
+/** A word as a shell takes it. */
+export const quoted = (word) => (/^[\w./:@-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+
+/** The words that lead a command to a context. */
+export const led = (context) => (context ? ["--context", quoted(context)] : []);

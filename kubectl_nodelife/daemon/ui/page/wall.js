@@ -3,12 +3,13 @@
 import { Grid, Painter } from "./cells.js";
 import { write } from "./rows.js";
 import { palette } from "./shapes.js";
-import { counted, make, shown, when } from "./text.js";
+import { counted, duration, make, shown, when } from "./text.js";
 
 const CHIPS = 150; // up to so many nodes each has its name beside it
 const DOTS = 1000; // from so many on healthy nodes are dots
-const CHIP = { width: 148, height: 34 };
-const SIDE = { trouble: 28, cell: 21, dot: 7 };
+const CHIP = { width: 184, height: 38 };
+const SIDE = { trouble: 28, many: 12, cell: 21, dot: 7 };
+const MANY = 150; // so many in trouble in a zone are shown by small marks
 const DRAWN_MS = 6; // what is left is drawn in the next frame
 
 export class Wall {
@@ -37,6 +38,7 @@ export class Wall {
       if (!byZone.has(node.zoneName)) byZone.set(node.zoneName, []);
       byZone.get(node.zoneName).push(node);
     }
+    if (nodes.length < model.nodes.size) for (const [name, members] of byZone) if (!members.length) byZone.delete(name); // a filter
     for (const [name, block] of this.blocks) {
       if (!byZone.has(name)) { block.section.remove(); this.blocks.delete(name); }
     }
@@ -57,13 +59,14 @@ export class Wall {
     const title = make("span", {}, name || "no zone");
     const tag = make("span", { class: "tag" });
     const numbers = make("p");
+    const bar = make("div", { class: "bar", "aria-hidden": "true" }, make("span"), make("span", { class: "late" }), make("i"));
     const brake = make("p", { class: "dim" });
     const grids = [0, 1].map(() => {
       const canvas = make("canvas", { "aria-hidden": "true" });
       return new Grid(canvas, make("div", { class: "cells" }, canvas));
     });
-    const section = make("div", { class: "zone" }, make("h3", {}, title, tag), numbers, brake, ...grids.map((grid) => grid.box));
-    const made = { name, tag, numbers, brake, section, grids, nodes: [] };
+    const section = make("div", { class: "zone" }, make("h3", {}, title, tag), numbers, bar, brake, ...grids.map((grid) => grid.box));
+    const made = { name, tag, numbers, bar, brake, coming: false, section, grids, nodes: [] };
     this.blocks.set(name, made);
     this.root.append(section);
     return made;
@@ -73,9 +76,31 @@ export class Wall {
     if (!zone) { block.tag.hidden = true; return; }
     block.section.dataset.state = zone.state;
     write(block.tag, shown(zone.state || "Initial"));
-    const queue = zone.queued ? `, ${counted(zone.queued, "node")} in the queue` : "";
-    write(block.numbers, `${zone.notReady} of ${counted(zone.nodes, "node")} not ready (threshold ${Math.round(zone.threshold * 100)} %), ${zone.rate}/s${queue}`);
-    write(block.brake, shown(zone.brake));
+    const { nodes, notReady, silent, queued, rate, threshold } = zone;
+    const queue = queued ? `; ${counted(queued, "node")} in the queue${rate ? `: ${duration(queued / rate)}` : ", which stands"}` : "";
+    const quiet = silent ? `, ${silent} silent` : "";
+    write(block.numbers, `${nodes - notReady - silent} of ${counted(nodes, "node")} ready${quiet}, ${notReady} not ready; ${rate ? `taints one each ${duration(1 / rate)}` : "taints none"}${queue}`);
+    const share = (count) => `${(100 * count) / Math.max(1, nodes)}%`;
+    const [lost, late, mark] = block.bar.children;
+    lost.style.width = share(notReady);
+    late.style.width = share(silent);
+    mark.style.left = `${threshold * 100}%`;
+    this.foretell(block, zone);
+  }
+
+  /** What becomes of the zone, counted down; else what losing more of it does. */
+  foretell(block, { coming, silent, nodes, brake }) {
+    const { now } = this.clock();
+    block.coming = coming.length > 0;
+    write(block.brake, shown(block.coming ? `${silent ? `${silent} of ${nodes} silent: ` : ""}${coming.map((step) => `${step.says} ${when(step.lowS, step.highS, now)}`).join(", ")}${silent ? " if none reports" : ""}` : brake));
+  }
+
+  /** Count down what becomes of zones. */
+  tick() {
+    for (const block of this.blocks.values()) {
+      const zone = block.coming && this.model.zones.find(({ name }) => name === block.name);
+      if (zone) this.foretell(block, zone);
+    }
   }
 
   /** Give each node its cell, and draw; whether all of it is drawn. */
@@ -96,7 +121,9 @@ export class Wall {
       first.take(nodes, width / Math.max(1, Math.floor(width / CHIP.width)), CHIP.height, width);
       second.take([], 1, 1, width);
     } else {
-      first.take(nodes.filter((node) => !node.isFine), SIDE.trouble, SIDE.trouble, width);
+      const trouble = nodes.filter((node) => !node.isFine);
+      const side = trouble.length > MANY ? SIDE.many : SIDE.trouble;
+      first.take(trouble, side, side, width);
       second.take(nodes.filter((node) => node.isFine), SIDE[style], SIDE[style], width);
     }
   }
@@ -138,7 +165,8 @@ export class Wall {
   says(node) {
     const pods = node.pods === null ? "pods unknown" : counted(node.pods, "pod");
     const next = node.action ? `; ${shown(node.action)} ${when(node.low, node.high, this.clock().now)}` : "";
-    return `${shown(node.name)}: ${node.word}, ${pods}${next}`;
+    const leaving = node.leaving ? `, ${node.leaving} of them Terminating` : "";
+    return `${shown(node.name)}: ${node.word}, ${pods}${leaving}${next}`;
   }
 
   key(event) {

@@ -1,0 +1,421 @@
+"""What a cluster's nodes are in, in a sentence: what happens and since when, what Kubernetes does
+next, whom that hurts, and what one types now.
+
+Made of the verdicts on nodes, the outlook on zones and the works in progress, which `status` and
+the live page have: nothing is judged anew here.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from math import inf
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
+from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, PARTIAL
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_forecast
+from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
+from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict
+from kubectl_nodelife.outlook.works import WorkInProgress
+from kubectl_nodelife.outlook.zone import ZoneOutlook
+from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH
+
+PEACE, OURS, WORSE, GONE, BLIND = "peace", "ours", "worse", "gone", "blind"
+"""How bad it is: nothing; what people do; it may get worse; nodes are lost; not seen."""
+
+_LOST_STATES = frozenset({"overdue", "unreachable", "not-ready"})
+SAME_SECONDS: Final = 0.5
+"""An instant that moves by no more than that is not sent again."""
+
+_MOST_NAMES: Final = 3
+_MOST_COMING: Final = 4
+_MOST_PODS: Final = 20_000
+
+Judged = tuple[NodeOutlook, NodeVerdict]
+
+
+class Coming(msgspec.Struct, frozen=True, rename="camel"):
+    """What comes between two instants, by the stream's clock."""
+
+    says: str
+    low_s: float
+    high_s: float
+
+
+class Option(msgspec.Struct, frozen=True):
+    """A command that one may type, and what it does."""
+
+    command: str
+    effect: str
+
+
+class Situation(msgspec.Struct, frozen=True, rename="camel"):
+    """See the module. `since_s`: by the stream's clock, None: not known. `coming`: the soonest
+    first; empty: nothing while things stay as they are. `hurts`: "" for nobody. `advice`: what to
+    do, or why there is nothing to do; `options`: commands, the first of which one types now."""
+
+    level: str
+    sentence: str
+    since_s: float | None = None
+    coming: list[Coming] = []
+    hurts: str = ""
+    advice: str = ""
+    options: list[Option] = []
+
+    def shows_the_same(self, other: Situation) -> bool:
+        """True if it is the same but for what instants move by within themselves."""
+        if len(self.coming) != len(other.coming) or not _close(self.since_s, other.since_s):
+            return False
+        pairs = zip(self.coming, other.coming, strict=True)
+        if any(not (_close(a.low_s, b.low_s) and _close(a.high_s, b.high_s)) for a, b in pairs):
+            return False
+        says = [each.says for each in self.coming] == [each.says for each in other.coming]
+        return says and replace(self, since_s=None, coming=[]) == replace(
+            other, since_s=None, coming=[]
+        )
+
+
+def _close(one: float | None, other: float | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return abs(one - other) <= SAME_SECONDS
+
+
+class Hurt(msgspec.Struct, frozen=True):
+    """Pods of lost and silent nodes that their taints delete. `all_of`: workloads of which no pod
+    is elsewhere, `part_of`: the others, the worst first. `first_after_s`: from a taint to the first
+    deletion. `stuck`: pods that are Terminating on nodes where no kubelet ends them."""
+
+    pods: int = 0
+    all_of: tuple[str, ...] = ()
+    part_of: tuple[str, ...] = ()
+    first_after_s: int | None = None
+    stuck: int = 0
+
+    def in_words(self) -> str:
+        """Whom it hurts, "" for nobody."""
+        clauses = []
+        if self.pods:
+            workloads = len(self.all_of) + len(self.part_of)
+            clauses.append(f"{counted(self.pods, 'pod')} of {counted(workloads, 'workload')}")
+        if self.all_of:
+            have = "has" if len(self.all_of) == 1 else "have"
+            names = first_names(self.all_of, _MOST_NAMES)
+            clauses.append(f"{names} {have} no pod on any other node")
+        if self.part_of:
+            clauses.append(f"partly {first_names(self.part_of, _MOST_NAMES)}")
+        if self.stuck:
+            are = "is" if self.stuck == 1 else "are"
+            clauses.append(
+                f"{counted(self.stuck, 'pod')} {are} Terminating on nodes whose kubelet is silent, "
+                "and nobody removes them"
+            )
+        return "; ".join(clauses)
+
+
+def hurt_steps(
+    cache: Cache, judged: Sequence[Judged], operators: bool
+) -> Generator[None, None, Hurt]:
+    """Whom the loss of these nodes hurts, a step a node; of the first `_MOST_PODS` pods."""
+    here: Counter[tuple[str, str, str]] = Counter()
+    everywhere: dict[tuple[str, str, str], int] = {}
+    first_after_s: int | None = None
+    pods = stuck = seen = 0
+    for outlook, verdict in judged:
+        if verdict.state not in _LOST_STATES | {"silent"} or seen > _MOST_PODS:
+            continue
+        for pod in cache.pods_on(outlook.node.name):
+            seen += 1
+            if pod.metadata.deletion_timestamp is not None:
+                stuck += verdict.state != "silent" and not is_daemon_pod(pod)
+                continue
+            after_s = _deleted_after(pod, operators)
+            if after_s is None:
+                continue
+            pods += 1
+            first_after_s = after_s if first_after_s is None else min(first_after_s, after_s)
+            key, uid = _workload(pod)
+            here[key] += 1
+            if key not in everywhere:
+                everywhere[key] = len(cache.pods_of(uid)) if uid else 1
+        yield
+    worst = sorted(here, key=lambda key: (-here[key] / max(1, everywhere[key]), key))
+    return Hurt(
+        pods,
+        tuple(_called(key) for key in worst if here[key] >= everywhere[key]),
+        tuple(
+            f"{_called(key)} ({here[key]} of {everywhere[key]} pods)"
+            for key in worst
+            if here[key] < everywhere[key]
+        ),
+        first_after_s,
+        stuck,
+    )
+
+
+def _deleted_after(pod: Pod, operators: bool) -> int | None:
+    """How many seconds after its node's taint it is deleted; None: never."""
+    if pod.status.phase in TERMINAL_PHASES or is_daemon_pod(pod) or is_mirror_pod(pod):
+        return None
+    return eviction_forecast(pod, LOST[:1], comparison_operators=operators).after_seconds
+
+
+def _workload(pod: Pod) -> tuple[tuple[str, str, str], str]:
+    """Namespace, kind and name of what owns it, and the owner's uid; itself where nothing does."""
+    owner = controller_of(pod.metadata)
+    if owner is None:
+        return (pod.namespace, "Pod", pod.name), ""
+    hash_ = (pod.metadata.labels or {}).get(LABEL_POD_TEMPLATE_HASH, "")
+    name = owner.name.removesuffix(f"-{hash_}") if hash_ else owner.name
+    return (pod.namespace, owner.kind, name), owner.uid
+
+
+def _called(workload: tuple[str, str, str]) -> str:
+    namespace, _, name = workload
+    return f"{namespace}/{name}"
+
+
+def situation(
+    outlook: Outlook,
+    judged: Sequence[Judged],
+    of: Sequence[ZoneOutlook],
+    hurt: Hurt,
+    works: Sequence[WorkInProgress],
+    instant: Callable[[int], float],
+    unseen: str,
+) -> Situation:
+    """The situation of nodes that are not healthy. `instant`: an instant by the stream's clock;
+    `unseen`: why the cluster is not seen now, "" where it is."""
+    now_ns = outlook.now_ns
+    trouble = [each for each in judged if each[1].state not in FINE]
+    back = [each for each in judged if each[0].untaint_in is not None]
+    happens = list(_happening(trouble, of)) + _are_back(back)
+    if unseen:
+        return blind(unseen, _joined(happens), instant(now_ns))
+    if not happens:
+        return _in_peace(works, len(outlook.cache.nodes))
+    coming = sorted(_coming(outlook, judged, of, hurt), key=lambda each: each[1])
+    lost = any(verdict.state in _LOST_STATES for _, verdict in trouble)
+    return Situation(
+        GONE if lost else WORSE if trouble else PEACE,
+        f"{_joined(happens)}.",
+        _since(trouble, now_ns, instant),
+        [Coming(says, instant(low), instant(high)) for says, low, high in coming[:_MOST_COMING]],
+        hurt.in_words(),
+        *_to_do(trouble, of, hurt, bool(coming)),
+    )
+
+
+def blind(because: str, then: str, since_s: float) -> Situation:
+    """The situation while the cluster is not seen. `then`: what happened when it last was."""
+    says = f"Not seen now: {because}. All is shown as it was then{': ' if then else ''}{then}."
+    checked = Option("kubectl nodelife daemon status", "says what the daemon reads, and what not")
+    advice = "No node is called worse until news comes."
+    return Situation(BLIND, says, since_s, advice=advice, options=[checked])
+
+
+def _joined(happens: Sequence[str]) -> str:
+    text = "; ".join(happens[:_MOST_NAMES])
+    return text[:1].upper() + text[1:]
+
+
+def _in_peace(works: Sequence[WorkInProgress], nodes: int) -> Situation:
+    """No node is in trouble; people may be at work."""
+    if not works:
+        says = f"None of {counted(nodes, 'node')} is in trouble."
+        return Situation(PEACE, says, advice="Nothing to do.")
+    work = works[0]
+    more = f"; {len(works) - 1} more in progress" if len(works) > 1 else ""
+    name = f"{work.namespace}/{work.name}".removeprefix("/")
+    what = {"Node": "is drained", "DaemonSet": "rolls out"}.get(work.kind, "are upgraded")
+    kind = {"Node": "node ", "DaemonSet": "DaemonSet "}.get(work.kind, "")
+    says = f"{kind}{name} {what}: {work.sentence}{more}."
+    coming = [Coming("it ends", *work.expected)] if work.expected is not None else []
+    waits = first_names([f"{w.what}: {w.because}" for w in work.waits], 1)
+    advice = f"It waits for {waits}." if waits else "Nothing to do: it goes on by itself."
+    shown = Option(work.command, "says what it still waits for")
+    return Situation(OURS, says[:1].upper() + says[1:], work.since_s, coming, "", advice, [shown])
+
+
+def _happening(trouble: Sequence[Judged], of: Sequence[ZoneOutlook]) -> Iterator[str]:
+    """Zones first, then the nodes that no zone's words are about, the worst first."""
+    told: set[str] = set()
+    dark = [zone for zone in of if zone.nodes and zone.not_ready == zone.nodes]
+    if len(dark) > 1 and len(dark) == sum(zone.nodes > 0 for zone in of):
+        told = {zone.key for zone in of}
+        yield "no zone has a ready node: Kubernetes taints nothing, and takes its taints off"
+    for zone in of:
+        silent = sum(v.state == "silent" and o.zone == zone.key for o, v in trouble)
+        name = f"zone {zone.name or '<none>'}"
+        if zone.key in told:
+            continue
+        if zone.state == FULL and zone.not_ready:
+            yield f"{name} is dark: {zone.not_ready} of {zone.nodes} nodes are not ready"
+        elif zone.state == PARTIAL and zone.not_ready:
+            goes = f"goes on at {zone.rate:g} nodes a second" if zone.rate else "is stopped there"
+            yield f"{name}: {zone.not_ready} of {zone.nodes} nodes are not ready, tainting {goes}"
+        elif silent > 1 and (zone.foretold.states or silent + zone.not_ready == zone.nodes):
+            yield f"{name}: {silent} of {zone.nodes} nodes are silent"
+        else:
+            continue
+        told.add(zone.key)
+    states: dict[str, list[str]] = {}
+    for outlook, verdict in trouble:
+        if outlook.zone not in told:
+            states.setdefault(verdict.state, []).append(outlook.node.name)
+    for state in sorted(states, key=WORST_FIRST.index):
+        names = states[state]
+        word = {"pressure": "under pressure"}.get(state, state)
+        if len(names) == 1:
+            yield f"{names[0]} is {word}"
+        else:
+            yield f"{len(names)} nodes are {word} ({first_names(names, _MOST_NAMES)})"
+
+
+def _are_back(back: Sequence[Judged]) -> list[str]:
+    if not back:
+        return []
+    names = [outlook.node.name for outlook, _ in back]
+    are = "is" if len(names) == 1 else "are"
+    return [f"{first_names(names, _MOST_NAMES)} {are} back: the next pass takes the taints off"]
+
+
+def _since(trouble: Sequence[Judged], now_ns: int, instant: Callable[[int], float]) -> float | None:
+    """Since the oldest last sign of life of a node that is silent or lost."""
+    ages_ns = [
+        outlook.sign_age_ns
+        for outlook, verdict in trouble
+        if verdict.state in _LOST_STATES | {"silent"} and outlook.sign_age_ns is not None
+    ]
+    return instant(now_ns - max(ages_ns)) if ages_ns else None
+
+
+def _coming(
+    outlook: Outlook, judged: Sequence[Judged], of: Sequence[ZoneOutlook], hurt: Hurt
+) -> Iterator[tuple[str, int, int]]:
+    """What comes: (in words, between which two instants). One of each kind of act and zone."""
+    now_ns = outlook.now_ns
+    groups: dict[tuple[str, str], list[tuple[int, int, Judged]]] = {}
+    for each in judged:
+        upcoming = each[1].next
+        if upcoming is None or upcoming.in_seconds is None:
+            continue
+        middle_ns = round(upcoming.in_seconds * SECOND_NS)
+        span = upcoming.within
+        low, high = (middle_ns, middle_ns) if span is None else (span.low_ns, span.high_ns)
+        kind = upcoming.action.partition(" ")[0]
+        groups.setdefault((kind, each[0].zone), []).append((low, high, each))
+    by_key = {zone.key: zone for zone in of}
+    for (kind, key), members in groups.items():
+        low, high, first = min(members, key=lambda member: member[:2])
+        zone = by_key.get(key)
+        if kind == "AddTaint" and zone is not None and len(members) > 1:
+            high = min(high, _one_more(outlook, zone, low))
+        yield _act(kind, members, first), now_ns + low, now_ns + high
+    for zone in of:
+        for step in zone.foretold.states:
+            words = f"zone {zone.name or '<none>'} becomes {step.state}: {_at_rate(step.rate)}"
+            yield words, step.low_ns, step.high_ns
+    yield from _after_taints(outlook, of, groups.keys(), hurt)
+
+
+def _one_more(outlook: Outlook, zone: ZoneOutlook, low_ns: int) -> int:
+    """By when, ns from now, the first of those that wait is tainted: which one is chance."""
+    foretold = outlook.foretold
+    if foretold is not None and zone.foretold.taints_ns:
+        first_ns = zone.foretold.taints_ns[0] + foretold.spread_ns + EVICTION_LOOP_PERIOD_NS
+        return max(low_ns, first_ns - outlook.now_ns)
+    per_node_ns = round(SECOND_NS / zone.rate) if zone.rate else 0
+    return low_ns + per_node_ns + EVICTION_LOOP_PERIOD_NS
+
+
+def _after_taints(
+    outlook: Outlook, of: Sequence[ZoneOutlook], acts: Iterable[tuple[str, str]], hurt: Hurt
+) -> Iterator[tuple[str, int, int]]:
+    """The first taint of zones whose nodes do not wait for it yet, and the first pods after it."""
+    foretold = outlook.foretold
+    for zone in of if foretold is not None else ():
+        if not zone.foretold.taints_ns or ("DeletePod", zone.key) in acts:
+            continue
+        assert foretold is not None
+        first_ns = max(outlook.now_ns, zone.foretold.taints_ns[0] - foretold.spread_ns)
+        last_ns = zone.foretold.taints_ns[0] + foretold.spread_ns + EVICTION_LOOP_PERIOD_NS
+        if ("AddTaint", zone.key) not in acts:
+            many = counted(len(zone.foretold.taints_ns), "node")
+            yield f"the first of {many} of zone {zone.name} is tainted", first_ns, last_ns
+        if hurt.first_after_s is not None:
+            after_ns = hurt.first_after_s * SECOND_NS
+            yield "the first pods are deleted", first_ns + after_ns, last_ns + after_ns
+
+
+def _at_rate(rate: float) -> str:
+    return f"one node is tainted each {1 / rate:g} s" if rate else "no node is tainted there"
+
+
+def _act(kind: str, members: Sequence[tuple[int, int, Judged]], first: Judged) -> str:
+    """The soonest act of its kind in a zone, and how many more of them come."""
+    outlook, verdict = first
+    name, many = outlook.node.name, len(members)
+    assert verdict.next is not None
+    if kind == "SetNodeCondition":
+        more = "" if many == 1 else f", the first of {many} nodes"
+        return f"{name} becomes Unknown{more}"
+    if kind == "AddTaint":
+        if many == 1:
+            return f"{name} gets its NoExecute taint"
+        return f"the next of {many} nodes is tainted (which one is chance)"
+    if kind == "DeletePod":
+        pods = sum(len(member[2][0].timers) for member in members)
+        more = f", the first of {pods} pods on {counted(many, 'node')}" if pods > 1 else ""
+        return f"pod {verdict.next.action.partition(' ')[2]} on {name} is deleted{more}"
+    return f"{verdict.next.action} on {name}" + (f" and {many - 1} more" if many > 1 else "")
+
+
+def _soonest(judged: Judged) -> tuple[float, int]:
+    """A key that puts what comes soonest first, else what is worst."""
+    upcoming = judged[1].next
+    seconds = upcoming.in_seconds if upcoming is not None else None
+    return inf if seconds is None else seconds, WORST_FIRST.index(judged[1].state)
+
+
+def _to_do(
+    trouble: Sequence[Judged], of: Sequence[ZoneOutlook], hurt: Hurt, comes: bool
+) -> tuple[str, list[Option]]:
+    """What to do, and the commands."""
+    if not trouble:
+        return "Nothing to do: Kubernetes takes the taints off by itself.", []
+    outlook, verdict = min(trouble, key=_soonest)
+    several = Counter(o.zone for o, _ in trouble)[outlook.zone] > 1
+    zone = next((zone for zone in of if zone.key == outlook.zone), None)
+    what = f"node {shlex.quote(outlook.node.name)}"
+    if several and zone is not None and zone.name:
+        what = f"zone {shlex.quote(zone.name)}"
+    why = Option(f"kubectl nodelife explain {what}", "says why, and what follows when")
+    lose = Option(f"kubectl nodelife what-if lose {what}", "plays what is lost if it stays away")
+    if verdict.state == "silent":
+        kubelets = "their kubelets report" if several else "its kubelet reports"
+        return f"Nothing is lost if {kubelets} again before that.", [why, lose]
+    if verdict.state == "pressure":
+        return "The kubelet evicts pods itself until the pressure is gone.", [why]
+    if hurt.stuck and not comes:
+        return "Terminating pods go when the node is back, or once they are forced away.", [
+            Option(why.command, "says whether they may be, and what to verify first")
+        ]
+    if zone is not None and zone.state == PARTIAL and not zone.rate:
+        return "Nothing to do: Kubernetes taints no more nodes there, so pods stay.", [why]
+    if comes:
+        return "Pods move by themselves at that time; a node that is back before keeps them.", [
+            why,
+            lose,
+        ]
+    return "Nothing more happens by itself.", [why]

@@ -1,0 +1,141 @@
+"""The sentence of the live page, held against what then happens to a zone of the lab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.commands.answering.status import finished
+from kubectl_nodelife.daemon.cluster_view import look
+from kubectl_nodelife.engine.events import Gone
+from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveWall
+from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
+from kubectl_nodelife.outlook.situation import Situation
+from kubectl_nodelife.outlook.works import WorkInProgress
+from tests.daemon.lab import CLUSTER, SECOND, T0, Lab, lease, make_lab, node, pod, run
+from tests.daemon.test_foreteller import DARK, LIT, foreteller_of, twelve_fall_silent
+
+
+def framed(wall: LiveWall, lab: Lab, foretold: object = None, works: object = ()) -> LiveFrame:
+    view = look(lab.watcher, lab.journal, CLUSTER, foretold)  # type: ignore[arg-type]
+    made: LiveFrame = finished(wall.steps(view, works))  # type: ignore[arg-type]
+    return made
+
+
+def said(frame: LiveFrame) -> Situation:
+    assert frame.situation is not None
+    return frame.situation
+
+
+def states(frame: LiveFrame) -> dict[str, str]:
+    return {name: WORST_FIRST[row.state] for name, row in frame.nodes.items()}
+
+
+def test_a_silent_zone_is_one_sentence_and_its_clock_comes_true(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab, wall = make_lab(tmp_path), LiveWall()
+        peace = "None of 15 nodes is in trouble."
+        nodes = [*(node(name) for name in DARK), *(node(name, zone="b") for name in LIT)]
+        pods = [
+            pod("web-1", "a0", owner="web"), pod("web-2", "b1", owner="web"),
+            pod("db-1", "a1", owner="db"), pod("cache-1", "b2", owner="cache"),
+        ]  # fmt: skip
+        await lab.begin(*nodes, *pods, *map(lease, [*DARK, *LIT]))
+        await lab.after(60, *DARK, *LIT)
+        assert said(framed(wall, lab)) == Situation("peace", peace, advice="Nothing to do.")
+        foreteller, _ = foreteller_of(lab)
+        await lab.after(20, *LIT)
+        await foreteller.take()
+        told = said(framed(wall, lab, foreteller.foretold))
+        assert told.sentence == "Zone a: 12 of 12 nodes are silent." and told.level == "worse"
+        assert told.since_s is not None and wall.epoch_s + told.since_s == (T0 / SECOND) + 60
+        assert told.hurts.startswith("2 pods of 2 workloads; default/db has no pod on any other")
+        assert told.hurts.endswith("partly default/web (1 of 2 pods)")
+        assert told.options[0].command == "kubectl nodelife explain zone a"
+        lows = [each.low_s for each in told.coming]
+        assert lows == sorted(lows)
+        (full,) = [each for each in told.coming if "FullDisruption" in each.says]
+        (unknown,) = [each for each in told.coming if "Unknown" in each.says]
+        assert "the first of 12 nodes" in unknown.says
+        zones = lab.watcher.host.lifecycle.memory.zones  # type: ignore[union-attr]
+        while zones.states[":\0:a"] == "Normal":
+            await lab.after(1, *LIT)
+        at_s = lab.now / SECOND - wall.epoch_s
+        assert full.low_s <= at_s <= full.high_s + 1
+
+    run(story())
+
+
+def test_a_link_that_is_silent_makes_no_node_worse(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab, wall = make_lab(tmp_path), LiveWall()
+        nodes = [node(name) for name in DARK]
+        await lab.begin(*nodes, *map(lease, DARK))
+        await lab.after(60, *DARK)
+        before = framed(wall, lab)
+        assert set(states(before).values()) == {"healthy"}
+        heard_s = lab.watcher.last_news_ns / SECOND
+        for _ in range(30):
+            await lab.after(1)
+            frame = framed(wall, lab)
+            assert states(frame) == states(before) and frame.zones == before.zones
+        told = said(frame)
+        assert told.level == "blind" and "the link to it is down, or all nodes" in told.sentence
+        assert told.since_s is not None and abs(wall.epoch_s + told.since_s - heard_s) < 2
+        await lab.after(20, *DARK[:4])  # it was the nodes
+        assert states(framed(wall, lab))["a11"] != "healthy"
+
+    run(story())
+
+
+def test_nodes_of_which_some_go_on_are_silent_and_not_the_link(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab, wall = make_lab(tmp_path), LiveWall()
+        await twelve_fall_silent(lab, 1)
+        for _ in range(20):
+            await lab.after(1, *LIT)
+            frame = framed(wall, lab)
+        assert said(frame).level == "worse" and states(frame)["a1"] == "silent"
+
+    run(story())
+
+
+def test_what_people_do_is_said_where_nothing_else_is(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab, wall = make_lab(tmp_path), LiveWall()
+        await lab.begin(node("a"), lease("a"))
+        await lab.after(60, "a")
+        drained = WorkInProgress(
+            "Node", "a", 2, 5, "cordoned", "the command", expected=(70.0, 90.0)
+        )
+        told = said(framed(wall, lab, works=[drained]))
+        assert told.level == "ours" and told.sentence == "Node a is drained: cordoned."
+        assert (told.coming[0].low_s, told.options[0].command) == (70.0, "the command")
+
+    run(story())
+
+
+def test_pods_that_nobody_removes_are_told(tmp_path: Path) -> None:
+    """A lost node whose pods were deleted: its kubelet ends none of them."""
+
+    async def story() -> None:
+        lab, wall = make_lab(tmp_path), LiveWall()
+        names = ["a", "b", "c", "d"]
+        web = pod("web-1", "a", tolerates_s=5)
+        await lab.begin(*map(node, names), web, *map(lease, names))
+        await lab.after(60, *names)
+        await lab.after(70, *names[1:])
+        lost = node("a", "Unknown")
+        await lab.see(
+            lost, replace(web, metadata=replace(web.metadata, deletion_timestamp=lab.now))
+        )
+        await lab.after(30, *names[1:])
+        frame = framed(wall, lab)
+        assert frame.nodes["a"].leaving == 1
+        told = said(frame)
+        assert "1 pod is Terminating on nodes whose kubelet is silent" in told.hurts
+        await lab.see(Gone("Pod", web.key))
+        assert framed(wall, lab).nodes["a"].leaving == 0
+
+    run(story())
