@@ -150,7 +150,7 @@ ASLEEP = """
   window.asleep = 0;
   performance.now = () => now() + window.asleep;
 """
-DUE = "document.querySelector('#next-list li:last-child .when')?.textContent ?? ''"
+DUE = "document.querySelector('#next-list li:nth-child(2) .when')?.textContent ?? ''"
 BANNER = "return document.getElementById('banner').textContent"
 
 
