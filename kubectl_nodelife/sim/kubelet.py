@@ -27,7 +27,7 @@ from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, whole_seconds
-from kubectl_nodelife.kube.wellknown import SILENT_REASONS
+from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, SILENT_REASONS
 from kubectl_nodelife.sim.api import CLUSTER, Api, deletion
 from kubectl_nodelife.sim.events import ReportedCondition
 from kubectl_nodelife.sim.kubelet_clients import LAST_REPORT, REPORT, KubeletClients
@@ -199,11 +199,13 @@ class Kubelets:
 
     def _start_all(self) -> None:
         first_ns = self._api.now_ns + (self.terms.lease_renew_phase_ns or 0)
-        alive = []
+        alive, since_ns = [], first_ns - self.terms.renew_every_ns
         for node in self._api.store.nodes.values():
             kubelet = self._kubelets[node.name] = self._make(node.name, own_conditions(node))
             if node.is_ready:
-                self._schedule(kubelet, first_ns, None)
+                given = self._api.store.get("Lease", (NAMESPACE_NODE_LEASE, node.name)) is not None
+                renewed = not given and since_ns <= self._api.now_ns
+                self._schedule(kubelet, first_ns, None, renewed_before=renewed)
                 alive.append(node.name)
         self._agenda.add(first_ns, KUBELET, self._first_posts, tuple(alive))
 
@@ -350,8 +352,15 @@ class Kubelets:
         if kubelet.alive and kubelet.first_ns == first_ns:
             self._post(kubelet, None)
 
-    def _schedule(self, kubelet: Kubelet, first_ns: int, cause: Action | None) -> None:
-        kubelet.alive = True
+    def _schedule(
+        self,
+        kubelet: Kubelet,
+        first_ns: int,
+        cause: Action | None,
+        *,
+        renewed_before: bool = False,
+    ) -> None:
+        kubelet.alive, kubelet.renewed_before = True, renewed_before
         self.silent.discard(kubelet.name)
         kubelet.first_ns = first_ns
         self._next_post(kubelet, first_ns, cause)
@@ -377,9 +386,10 @@ class Kubelets:
     def _heartbeats(
         self, kubelet: Kubelet, stop_ns: int | None, cause: Action | None
     ) -> Heartbeats:
+        before_ns = kubelet.every_ns if kubelet.renewed_before else 0
         return Heartbeats(
             kubelet.name,
-            kubelet.first_ns,
+            kubelet.first_ns - before_ns,
             kubelet.every_ns,
             stop_ns,
             kubelet.post_ns,

@@ -112,9 +112,12 @@ class MachineFacts(msgspec.Struct, frozen=True):
 class Kubelet:
     """One kubelet: whether it is alive, since when and how often it renews, when it posts next, and
     the conditions that it sees. `facts`: what it reports of its machine; None: what the Node shows.
+    `renewed_before`: its Lease is there before its first renewal, which follows an earlier one.
     """
 
-    __slots__ = ("alive", "conditions", "every_ns", "facts", "first_ns", "name", "post_ns")
+    __slots__ = (
+        "alive", "conditions", "every_ns", "facts", "first_ns", "name", "post_ns", "renewed_before",
+    )  # fmt: skip
 
     def __init__(self, name: str, conditions: dict[str, NodeCondition], every_ns: int) -> None:
         self.name = name
@@ -124,6 +127,7 @@ class Kubelet:
         self.alive = False
         self.first_ns = 0
         self.post_ns = 0
+        self.renewed_before = False
 
     def last_renewal(self, now_ns: int) -> tuple[int, int] | None:
         """Between which instants the last one before this instant comes, by the present schedule;

@@ -44,6 +44,16 @@ def test_a_silent_node_whose_lease_was_touched(release: str, expected: dict[str,
     assert lost(*events, profile=release) == expected
 
 
+@pytest.mark.parametrize(("release", "expected"), [("v1.36", {"n1": 50}), ("v1.37", {})])
+def test_a_lease_is_there_before_its_first_renewal_on_schedule(
+    release: str, expected: dict[str, int]
+) -> None:
+    """A node that is Ready at the start has renewed it: it can be touched."""
+    kubelet = {"leaseRenewPhase": "3.3s"}
+    events = [stop("1s", "n1"), touch("2s", "n1")]
+    assert lost(*events, profile=release, kubelet=kubelet) == expected
+
+
 @pytest.mark.parametrize(
     ("then", "at"),
     [
