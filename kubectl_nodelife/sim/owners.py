@@ -48,9 +48,10 @@ _NOT_HERE = frozenset({"DaemonSet", "Node"})
 
 LET_GO_NS = 60 * SECOND_NS
 """A Job that has not let a pod go for so long before the play does not in the play, either."""
-SHORTEST_LIFE_NS = SECOND_NS
-"""A pod that is lost as soon as it was made is not replaced before that: virtual time must advance
-where a pod that tolerates its node's taint for 0 s is made and evicted again and again.
+LOST_AT_ONCE_NS = SECOND_NS
+"""How long after a pod is replaced that is lost in the very instant in which it was made: virtual
+time must advance where one that tolerates its node's taint for 0 s is made and evicted again and
+again. Another is replaced at once, however short its life.
 """
 
 Place = Callable[[Pod], str | None]
@@ -147,7 +148,8 @@ class WorkloadControllers:
         rule = self.rule_of(old)
         at_ns: int | None
         uid = old.metadata.uid
-        at_ns = max(self._api.now_ns + self.delay_ns, self._made.get(uid, 0) + SHORTEST_LIFE_NS)
+        lost_at_once = self._made.get(uid) == self._api.now_ns
+        at_ns = self._api.now_ns + (LOST_AT_ONCE_NS if lost_at_once else self.delay_ns)
         lost = new is None if rule.when == WHEN_GONE else was
         if rule.delay_ns and lost:
             at_ns = self._back_off(owner, rule, at_ns, cause)

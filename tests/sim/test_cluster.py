@@ -259,6 +259,18 @@ def test_a_pod_that_is_evicted_as_soon_as_it_is_made_does_not_stop_time() -> Non
     assert times(found(told, "CreatePod")) == [5, 6, 7, 8, 9, 10, 11, 12]
 
 
+def test_a_pod_whose_life_was_short_is_replaced_at_once() -> None:
+    told = story(
+        **QUIET,
+        objects=[node("a"), node("b"), owner("ReplicaSet", "own"),
+                 pod("p", "a", owner=("ReplicaSet", "own"))],
+        events=[{"at": "5s", "drain": {"nodes": ["a"]}}, {"at": "5.5s", "drain": {"nodes": ["b"]}}],
+    )  # fmt: skip
+    first, second = found(told, "CreatePod")
+    evicted = found(told, "SetPodCondition", name=first.object.name, type="DisruptionTarget")
+    assert [second.at] == [record.at for record in evicted]
+
+
 def test_a_pod_of_the_same_name_is_seen_to_go_before_it_comes_again() -> None:
     """Else a timer of the old pod, on a tainted node, would take the new one with it."""
     told = story(
