@@ -85,22 +85,20 @@ def _workload(name: str, chance: random.Random, nodes: list[str]) -> Iterator[Js
     owner = {"apiVersion": VERSIONS[kind], "kind": kind, "name": name, "uid": uid}
     for i in range(replicas):
         node = nodes[(i + len(name)) % len(nodes)]
-        yield _pod(owner, f"{name}-{i}", labels, {**spec, "nodeName": node})
+        yield pod_of(owner, f"{name}-{i}", labels, {**spec, "nodeName": node})
 
 
-def _pod(owner: Json, name: str, labels: Json, spec: Json) -> Json:
-    """A Ready pod of the owner."""
-    if owner["kind"] == "StatefulSet":
-        labels = {**labels, "statefulset.kubernetes.io/pod-name": name}
+def pod_of(owner: Json | None, name: str, labels: Json, spec: Json) -> Json:
+    """A Ready pod of the owner, or of nobody."""
+    meta: Json = {"name": name, "namespace": "default", "labels": labels}
+    if owner is not None:
+        if owner["kind"] == "StatefulSet":
+            meta["labels"] = {**labels, "statefulset.kubernetes.io/pod-name": name}
+        meta["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "labels": labels,
-            "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
-        },
+        "metadata": meta,
         "spec": spec,
         "status": {
             "phase": "Running",

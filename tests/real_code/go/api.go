@@ -15,11 +15,15 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	appsdefaults "k8s.io/kubernetes/pkg/apis/apps/v1"
 	coredefaults "k8s.io/kubernetes/pkg/apis/core/v1"
+	podstorage "k8s.io/kubernetes/pkg/registry/core/pod/storage"
 )
 
 type kindInfo struct {
@@ -39,10 +43,11 @@ var kinds = map[string]kindInfo{
 	"statefulsets":           {"StatefulSet", "apps/v1", true, func() metav1.Object { return &appsv1.StatefulSet{} }},
 	"replicationcontrollers": {"ReplicationController", "v1", true, func() metav1.Object { return &v1.ReplicationController{} }},
 	"persistentvolumeclaims": {"PersistentVolumeClaim", "v1", true, func() metav1.Object { return &v1.PersistentVolumeClaim{} }},
+	"poddisruptionbudgets":   {"PodDisruptionBudget", "policy/v1", true, func() metav1.Object { return &policyv1.PodDisruptionBudget{} }},
 	"leases":                 {"Lease", "coordination.k8s.io/v1", true, func() metav1.Object { return &coordv1.Lease{} }},
 }
 
-var resourceOf = map[string]string{"Node": "nodes", "Pod": "pods", "DaemonSet": "daemonsets", "ControllerRevision": "controllerrevisions", "Deployment": "deployments", "ReplicaSet": "replicasets", "StatefulSet": "statefulsets", "ReplicationController": "replicationcontrollers", "Lease": "leases", "Event": "events"}
+var resourceOf = map[string]string{"Node": "nodes", "Pod": "pods", "DaemonSet": "daemonsets", "ControllerRevision": "controllerrevisions", "Deployment": "deployments", "ReplicaSet": "replicasets", "StatefulSet": "statefulsets", "ReplicationController": "replicationcontrollers", "PodDisruptionBudget": "poddisruptionbudgets", "Lease": "leases", "Event": "events"}
 
 const templateGeneration = "deprecated.daemonset.template.generation"
 
@@ -85,23 +90,25 @@ type write struct {
 }
 
 type api struct {
-	t0       time.Time
-	failing  []failing
-	reads    []failing
-	held     chan struct{} // while the watch of Leases stands still: closed when it goes on
-	mu       sync.Mutex
-	rv       int64
-	uids     int64
-	stores   map[string]map[string]entry
-	history  map[string][]watchEvent
-	watchers map[string][]*watcher
-	rnd      *rand.Rand
-	lag      func() time.Duration // how long after a write watchers see it
-	slow     func() time.Duration // half of what a write takes
-	lastSeen map[string]time.Time // order is kept
-	onWrite  []func(w write)      // under the lock: must not block
-	admit    func(p *v1.Pod)      // admission
-	requests map[string]int
+	t0        time.Time
+	failing   []failing
+	reads     []failing
+	held      chan struct{} // while the watch of Leases stands still: closed when it goes on
+	mu        sync.Mutex
+	rv        int64
+	uids      int64
+	stores    map[string]map[string]entry
+	history   map[string][]watchEvent
+	watchers  map[string][]*watcher
+	rnd       *rand.Rand
+	lag       func() time.Duration // how long after a write watchers see it
+	slow      func() time.Duration // half of what a write takes
+	lastSeen  map[string]time.Time // order is kept
+	onWrite   []func(w write)      // under the lock: must not block
+	admit     func(p *v1.Pod)      // admission
+	requests  map[string]int
+	evictions *podstorage.EvictionREST
+	onAnswer  func(kind, namespace, name, action string, detail map[string]any) // of evictions
 }
 
 func newAPI(seed int64, lag func(*rand.Rand) time.Duration) *api {
@@ -130,28 +137,7 @@ func (a *api) decode(resource string, b []byte) (metav1.Object, error) {
 	if err := json.Unmarshal(b, o); err != nil {
 		return nil, fail(400, metav1.StatusReasonBadRequest, "%v", err)
 	}
-	switch t := o.(type) { // the same form for all: kind and apiVersion are put on when encoding
-	case *v1.Node:
-		t.TypeMeta = metav1.TypeMeta{}
-	case *v1.Pod:
-		t.TypeMeta = metav1.TypeMeta{}
-	case *v1.Event:
-		t.TypeMeta = metav1.TypeMeta{}
-	case *appsv1.DaemonSet:
-		t.TypeMeta = metav1.TypeMeta{}
-	case *appsv1.ControllerRevision:
-		t.TypeMeta = metav1.TypeMeta{}
-	case *appsv1.Deployment:
-		t.TypeMeta = metav1.TypeMeta{}
-	case *appsv1.ReplicaSet:
-		t.TypeMeta = metav1.TypeMeta{}
-	case *appsv1.StatefulSet:
-		t.TypeMeta = metav1.TypeMeta{}
-	case *v1.ReplicationController:
-		t.TypeMeta = metav1.TypeMeta{}
-	case *coordv1.Lease:
-		t.TypeMeta = metav1.TypeMeta{}
-	}
+	o.(runtime.Object).GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{}) // the same form for all: both are put on when encoding
 	return o, nil
 }
 
@@ -308,6 +294,8 @@ func (a *api) create(agent, resource string, o metav1.Object, raw bool) (metav1.
 	case *v1.ReplicationController:
 		coredefaults.SetObjectDefaults_ReplicationController(t)
 		t.Generation = 1
+	case *policyv1.PodDisruptionBudget:
+		t.Generation = 1
 	}
 	return a.put(resource, o, &write{agent: agent, verb: "create"}), nil
 }
@@ -405,6 +393,14 @@ func (a *api) change(agent, verb, resource, ns, name, sub string, w write, make 
 		t.Status = was.Status
 		appsdefaults.SetObjectDefaults_ReplicaSet(t)
 		if !apiequality.Semantic.DeepEqual(t.Spec, was.Spec) {
+			t.Generation++
+		}
+	}
+	if t, is := o.(*policyv1.PodDisruptionBudget); is {
+		was := old.obj.(*policyv1.PodDisruptionBudget)
+		if sub == "status" {
+			t.Spec, t.Labels = was.Spec, was.Labels
+		} else if t.Status = was.Status; !apiequality.Semantic.DeepEqual(t.Spec, was.Spec) {
 			t.Generation++
 		}
 	}

@@ -122,6 +122,8 @@ func (w *world) play(e event) {
 		for _, name := range w.pick(e.Uncordon.Nodes, e.Uncordon.Selector) {
 			w.changeNode(name, func(n *v1.Node) { n.Spec.Unschedulable = false })
 		}
+	case e.Drain != nil:
+		go w.drain(e.Drain, w.pick(e.Drain.Nodes, e.Drain.Selector))
 	case e.Apply != nil:
 		w.apply(e.Apply)
 	case e.Delete != nil:

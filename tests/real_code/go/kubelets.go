@@ -58,6 +58,7 @@ type world struct {
 	starting map[string]types.UID
 	nodesNew chan struct{} // closed at the next change of a node
 	gc       bool
+	rec      *recorder
 }
 
 func newWorld(a *api, s *scenario, gc bool) *world {
@@ -118,7 +119,7 @@ func comes(at time.Time) { time.Sleep(time.Until(at) + time.Nanosecond) }
 
 func stamp() metav1.Time { return metav1.Time{Time: time.Now().Truncate(time.Second)} }
 
-// begin makes the kubelets of the first nodes; those of Ready ones renew at t0 plus the phase on the grid, and have no Lease before.
+// begin makes the kubelets of the first nodes; those of Ready ones renew once now, and at t0 plus the phase on the grid.
 func (w *world) begin(t0 time.Time) {
 	w.a.mu.Lock()
 	var nodes []*v1.Node
@@ -145,6 +146,9 @@ func (w *world) begin(t0 time.Time) {
 			go w.beat(k, k.life, t0.Add(w.s.phase), true)
 		}
 		w.mu.Unlock()
+		if isReady(n) {
+			w.renew(n.Name)
+		}
 	}
 	for _, p := range pods {
 		w.end(p, p.DeletionTimestamp.Add(-time.Second*time.Duration(*p.DeletionGracePeriodSeconds)))

@@ -36,6 +36,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/daemon"
 	"k8s.io/kubernetes/pkg/controller/deployment"
+	"k8s.io/kubernetes/pkg/controller/disruption"
 	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
 	"k8s.io/kubernetes/pkg/controller/podgc"
 	"k8s.io/kubernetes/pkg/controller/replicaset"
@@ -70,6 +71,7 @@ type event struct {
 	}
 	Controllers      *struct{ Leases string }
 	Cordon, Uncordon *targets
+	Drain            *drainCommand
 	Apply            json.RawMessage
 	Delete           *struct{ Kind, Name, Namespace string }
 	at               time.Duration
@@ -293,21 +295,23 @@ func (o orderedIndexer) ByIndex(index, node string) ([]interface{}, error) {
 }
 
 var (
-	seed      = flag.Int64("seed", 1, "of the names and of the watches' lag")
-	lagMin    = flag.Duration("lag-min", time.Millisecond, "the least time from a write until watchers see it")
-	lagMax    = flag.Duration("lag-max", 4*time.Millisecond, "the longest")
-	writeMin  = flag.Duration("write-min", 0, "the least time that a write takes the controllers; node-lifecycle's take none")
-	writeMax  = flag.Duration("write-max", 0, "the longest")
-	drift     = flag.Duration("drift", time.Millisecond, "by how much each monitor pass begins late")
-	order     = flag.Bool("order", true, "nodes of one monitor pass are taken in the order of their names; else by chance, as upstream")
-	quarant   = flag.Duration("quarantine", 40*time.Second+200*time.Millisecond, "of pod-gc; upstream's 40s end in the very moment of a run, and it is chance whether that run takes notice")
-	admission = flag.Bool("admission", true, "the plugin DefaultTolerationSeconds acts on pods that are made or changed")
-	collect   = flag.Bool("gc", true, "what a deleted DaemonSet owned is deleted")
-	verbose   = flag.Int("log", -1, "log of the controllers on stderr, at this verbosity")
-	dump      = flag.String("dump", "", "a file for the objects that there are at -dump-at, as kubectl get -o json prints them")
-	dumpAt    = flag.Duration("dump-at", 0, "when, after the start")
-	statuses  = flag.Bool("status", false, "play sequences of a kubelet's status manager instead of a scenario")
-	limit     = flag.Duration("limit", 5*time.Minute, "real time after which a run is given up")
+	seed          = flag.Int64("seed", 1, "of the names and of the watches' lag")
+	lagMin        = flag.Duration("lag-min", time.Millisecond, "the least time from a write until watchers see it")
+	lagMax        = flag.Duration("lag-max", 4*time.Millisecond, "the longest")
+	writeMin      = flag.Duration("write-min", 0, "the least time that a write takes the controllers; node-lifecycle's take none")
+	writeMax      = flag.Duration("write-max", 0, "the longest")
+	drift         = flag.Duration("drift", time.Millisecond, "by how much each monitor pass begins late")
+	order         = flag.Bool("order", true, "nodes of one monitor pass are taken in the order of their names; else by chance, as upstream")
+	quarant       = flag.Duration("quarantine", 40*time.Second+200*time.Millisecond, "of pod-gc; upstream's 40s end in the very moment of a run, and it is chance whether that run takes notice")
+	admission     = flag.Bool("admission", true, "the plugin DefaultTolerationSeconds acts on pods that are made or changed")
+	collect       = flag.Bool("gc", true, "what a deleted DaemonSet owned is deleted")
+	verbose       = flag.Int("log", -1, "log of the controllers on stderr, at this verbosity")
+	dump          = flag.String("dump", "", "a file for the objects that there are at -dump-at, as kubectl get -o json prints them")
+	dumpAt        = flag.Duration("dump-at", 0, "when, after the start")
+	kubectlStarts = flag.Duration("kubectl-starts", 60*time.Millisecond, "from the start of kubectl to its first request")
+	kubectlTakes  = flag.Duration("kubectl-takes", 10*time.Millisecond, "a request of kubectl's")
+	statuses      = flag.Bool("status", false, "play sequences of a kubelet's status manager instead of a scenario")
+	limit         = flag.Duration("limit", 5*time.Minute, "real time after which a run is given up")
 )
 
 func play(s *scenario, out string) {
@@ -332,6 +336,7 @@ func play(s *scenario, out string) {
 			a.admit = func(p *v1.Pod) { defaultTolerations(p, s.notReadySecs, s.unreachSecs) }
 		}
 		w := newWorld(a, s, *collect)
+		a.evictions = newEvictions(a)
 		podNodes := map[string]string{}
 		note := func(o metav1.Object) {
 			if p, is := o.(*v1.Pod); is && p.Spec.NodeName != "" {
@@ -363,6 +368,7 @@ func play(s *scenario, out string) {
 			}
 		}
 		rec := &recorder{t0: t0, records: []record{}}
+		w.rec, a.onAnswer = rec, rec.note
 		w.begin(t0)
 		a.mu.Lock()
 		a.onWrite = append(a.onWrite, rec.written)
@@ -415,6 +421,11 @@ func play(s *scenario, out string) {
 		if s.has("ReplicationController") {
 			c := replication.NewReplicationManager(ctx, core.Pods(), core.ReplicationControllers(), client("replication"), replication.BurstReplicas)
 			runs = append(runs, func() { c.Run(ctx, 5) })
+		}
+		if s.has("PodDisruptionBudget") {
+			c := client("disruption")
+			d := disruption.NewDisruptionController(ctx, core.Pods(), f.Policy().V1().PodDisruptionBudgets(), core.ReplicationControllers(), f.Apps().V1().ReplicaSets(), f.Apps().V1().Deployments(), f.Apps().V1().StatefulSets(), c, mapper(), noScales{}, c.Discovery())
+			runs = append(runs, func() { runDisruption(ctx, d) })
 		}
 		if s.has("StatefulSet") {
 			c := statefulset.NewStatefulSetController(ctx, core.Pods(), f.Apps().V1().StatefulSets(), core.PersistentVolumeClaims(), f.Apps().V1().ControllerRevisions(), client("statefulset"))

@@ -7,6 +7,7 @@ import (
 	"math"
 	"sort"
 	"strings"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -23,10 +24,21 @@ type record struct {
 
 type recorder struct {
 	t0      time.Time
+	mu      sync.Mutex
 	records []record
 }
 
+// note takes down what no write shows: what kubectl does.
+func (r *recorder) note(kind, namespace, name, action string, detail map[string]any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := math.Round(time.Since(r.t0).Seconds()*1000) / 1000
+	r.records = append(r.records, record{at, kubectl, action, map[string]any{"kind": kind, "namespace": namespace, "name": name}, detail})
+}
+
 func (r *recorder) written(w write) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if w.agent == me || w.resource == "leases" {
 		return
 	}

@@ -15,7 +15,9 @@ import (
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
@@ -60,12 +62,19 @@ func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		body, _ = io.ReadAll(r.Body)
 		r.Body.Close()
 	}
+	if w.agent == kubectl {
+		time.Sleep(*kubectlTakes / 2)
+		defer time.Sleep(*kubectlTakes / 2)
+	}
 	t, ok := parsePath(r.URL.Path)
+	if list, is := discovered[r.URL.Path]; is {
+		return w.raw(r, 200, []byte(list))
+	}
 	if !ok {
 		return w.answer(r, nil, "", fail(404, metav1.StatusReasonNotFound, "the server could not find the requested resource %s", r.URL.Path))
 	}
 	q := r.URL.Query()
-	if r.Method != "GET" && w.agent != "node-lifecycle" && t.resource != "events" && w.a.slow != nil { // node-lifecycle writes under its queue's lock: it cannot wait in a bubble
+	if r.Method != "GET" && w.agent != "node-lifecycle" && w.agent != kubectl && t.resource != "events" && w.a.slow != nil { // node-lifecycle writes under its queue's lock: it cannot wait in a bubble
 		w.a.mu.Lock()
 		before, after := w.a.slow(), w.a.slow()
 		w.a.mu.Unlock()
@@ -127,8 +136,11 @@ func (w wire) serve(r *http.Request, t target, q url.Values, body []byte) (*http
 			}
 			return w.watch(r, t, q)
 		}
-		return w.list(r, t)
+		return w.list(r, t, q)
 	case "POST":
+		if t.sub == "eviction" {
+			return w.evict(r, t, body)
+		}
 		o, err := w.a.decode(t.resource, body)
 		if err != nil {
 			return w.answer(r, nil, "", err.(*apiError))
@@ -199,12 +211,20 @@ func (a *api) patch(agent string, t target, ctype string, body []byte) (metav1.O
 	})
 }
 
-func (w wire) list(r *http.Request, t target) (*http.Response, error) {
+func (w wire) list(r *http.Request, t target, q url.Values) (*http.Response, error) {
+	selector, err := labels.Parse(q.Get("labelSelector"))
+	if err != nil {
+		return nil, err
+	}
+	node, ofNode := strings.CutPrefix(q.Get("fieldSelector"), "spec.nodeName=")
 	w.a.mu.Lock()
 	defer w.a.mu.Unlock()
 	var names []string
 	for k, e := range w.a.stores[t.resource] {
-		if t.ns == "" || e.obj.GetNamespace() == t.ns {
+		if p, is := e.obj.(*v1.Pod); is && ofNode && p.Spec.NodeName != node {
+			continue
+		}
+		if (t.ns == "" || e.obj.GetNamespace() == t.ns) && selector.Matches(labels.Set(e.obj.GetLabels())) {
 			names = append(names, k)
 		}
 	}

@@ -1,0 +1,81 @@
+"""Seeded drains do here what they do with the real kubectl, Eviction API and disruption controller.
+
+Like `test_real_code.py`, whose program plays them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.sim.kubectl import drain
+from tests.real_code import drains
+from tests.real_code.judge import FIRST, play_real, simulate
+from tests.real_code.test_real_code import program
+
+__all__ = ["program"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One item a seed."""
+    if "seed_of_a_drain" in metafunc.fixturenames:
+        metafunc.parametrize("seed_of_a_drain", range(metafunc.config.getoption("--seeds")))
+
+
+def test_a_drain_goes_as_the_real_one(seed_of_a_drain: int, program: Path, tmp_path: Path) -> None:
+    """In one of upstream's own runs."""
+    document = drains.generate(seed_of_a_drain)
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(document))
+    ours, apart = simulate(document), list[str]()
+    for flags in drains.RUNS:
+        real = play_real(program, path, tmp_path / "real.json", flags)
+        apart = list(drains.differences(document, real, ours))
+        if not apart:
+            return
+    pytest.fail(f"files in {tmp_path}\n" + "\n".join(apart))
+
+
+def test_another_pause_before_a_retry_is_noticed(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kubectl asks again after 5 s."""
+    document = refused_once()
+    path = tmp_path / "scenario.json"
+    path.write_text(json.dumps(document))
+    real = play_real(program, path, tmp_path / "real.json", FIRST)
+    assert not list(drains.differences(document, real, simulate(document)))
+    monkeypatch.setattr(drain, "EVICTION_RETRY_NS", 6 * SECOND_NS)
+    assert list(drains.differences(document, real, simulate(document)))
+
+
+@pytest.mark.parametrize("change", ["later", "less", "another end"])
+def test_a_difference_is_noticed(change: str) -> None:
+    document = refused_once()
+    ours: Any = simulate(document)
+    same = json.loads(json.dumps(ours))
+    assert not list(drains.differences(document, ours, same))
+    told = [r for r in same["records"] if (r["detail"] or {}).get("reason") == "EvictionRefused"]
+    if change == "later":
+        told[0]["at"] += 0.3
+    elif change == "less":
+        same["records"].remove(told[0])
+    else:
+        same["final"]["podList"][0]["terminating"] ^= True
+    assert list(drains.differences(document, ours, same))
+
+
+def refused_once() -> dict[str, Any]:
+    """The first seed of a drain of which an eviction is refused before it is accepted."""
+    for seed in range(100):
+        document = drains.generate(seed)
+        facts = drains.facts(simulate(document), document)
+        refused = {key[1]: min(times) for key, times in facts.items() if key[0] == "refused"}
+        accepted = {key[1]: max(times) for key, times in facts.items() if key[0] == "evicted"}
+        if any(accepted.get(owner, 0) > at for owner, at in refused.items()):
+            return document
+    raise AssertionError("no seed has one")
