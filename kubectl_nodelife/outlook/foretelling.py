@@ -108,7 +108,7 @@ def _read(branch: Branch, asked: _Asked) -> Foretold:
     taints: dict[str, list[int]] = {}
     until_ns, begins_ns = asked.now_ns + HORIZON_NS, None
     for at_ns, action in branch.timeline.entries:
-        if isinstance(action, SetZoneState) and action.from_ != action.to:
+        if isinstance(action, SetZoneState):  # of all zones, where none has a ready node any more
             step = asked.state(action.to, action.rate, at_ns)
             states.setdefault(action.zone, []).append(step)
         if begins_ns is None and isinstance(action, SetNodeConditions):

@@ -131,6 +131,9 @@ def test_a_lie_in_the_first_line_is_caught(
 
 # --- zones and turns --------------------------------------------------------------------------
 
+ALL_DARK = (911, 2158)
+"""Seeds in which the last ready node is lost: a zone that was dark already stops as all do."""
+
 
 def lies_of_zones(told: dict[str, Any], records: list[dict[str, Any]]) -> list[str]:
     """What `status` foretells of zones and of nodes that wait, and the play does not bear out."""
@@ -141,7 +144,6 @@ def lies_of_zones(told: dict[str, Any], records: list[dict[str, Any]]) -> list[s
             for record in records
             if record["action"] == "SetZoneState"
             and record["detail"]["zone"].replace(":\0:", "/").strip("/") == zone["name"]
-            and record["detail"]["from"] != record["detail"]["to"]
         ]
         told_states = zone.get("foretold", [])
         if [state for _, state in states] != [each["state"] for each in told_states]:
@@ -164,7 +166,7 @@ def test_what_status_foretells_of_zones_and_turns_is_so(
     tmp_path: Path, capsys: Capture, seeds: range
 ) -> None:
     told_of = 0
-    for seed in range(8 * seeds.start, 8 * seeds.stop):
+    for seed in (*ALL_DARK, *range(8 * seeds.start, 8 * seeds.stop)):
         cluster = random_cluster(seed)
         words = ("--profile", cluster.profile, "-o", "json")
         told = json.loads(asked(capsys, "status", "-f", cluster.write(tmp_path), *words))
