@@ -24,6 +24,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     outdated,
     unproven,
 )
+from kubectl_nodelife.controllers.upgrade.memory import ProofProgress
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
@@ -261,7 +262,7 @@ CHECKS: Final[dict[str, Check]] = {
 
 def open_for_proof(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """The swap, one PATCH: cordon off if it is ours, `unproven` on, `outdated` off."""
-    proof = p.memory.proofs[node.name] = p.new_proof()
+    proof = p.memory.proofs[node.name] = ProofProgress(p.now_ns)
     ours = mark.cordon is CordonOwner.OURS
     there = node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE)
     proof.taint_seen, proof.missing_taint = there and ours, ours and not there

@@ -36,7 +36,7 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     patch_marks,
     transition,
 )
-from kubectl_nodelife.controllers.upgrade.memory import NodeProgress, ProofProgress, UpgradeMemory
+from kubectl_nodelife.controllers.upgrade.memory import NodeProgress, UpgradeMemory
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy
 from kubectl_nodelife.controllers.upgrade.ports import HostState, PodKey, UpgradePorts
 from kubectl_nodelife.engine.actions import (
@@ -46,6 +46,7 @@ from kubectl_nodelife.engine.actions import (
     DeleteJob,
     FailWithoutMark,
     MarkNode,
+    NodeAction,
     NodeMarkPatch,
     RecordEvent,
     UpdateRun,
@@ -195,10 +196,6 @@ class UpgradePass:
         """The changes that were seen of the node in its present state."""
         return self.memory.progress(name, (mark.state, mark.try_, mark.epoch), self.now_ns)
 
-    def new_proof(self) -> ProofProgress:
-        """The progress of a proof that begins now."""
-        return ProofProgress(self.now_ns)
-
     def clock_stands(self, name: str, mark: NodeMark) -> bool:
         """True if the node's clock stands and nothing of it fails, for what it waits for is not its
         own fault: its zone was broken by others, or the proof shows another's.
@@ -225,6 +222,12 @@ class UpgradePass:
         """Decide the action. On its object nothing more is decided until its outcome is known."""
         self.actions.append(action)
         self.memory.pending.sent(action)
+
+    def act_on(self, node: Node, word: type[NodeAction], because: str, **fields: Any) -> None:
+        """Decide an action of that class on the node."""
+        self.emit(
+            word(controller=NAME, because=because, node=node.name, node_uid=node.uid, **fields)
+        )
 
     def delete(self, obj: KubeObject, because: str, node: str = "") -> None:
         """DELETE a canary, or a Job of a node, where no write on it is under way."""

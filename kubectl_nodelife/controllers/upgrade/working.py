@@ -73,19 +73,15 @@ def start(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> Non
     progress = p.progress(node.name, mark)
     if p.is_over(progress.armed_ns, p.policy.work_timeout_ns):
         progress.armed_ns = p.now_ns  # no command begins with its time over already
-    seconds = int(p.policy.work_timeout_ns) // SECOND_NS
     variables = work_variables(p, node, mark)
-    p.emit(
-        StartWork(
-            controller="upgrade",
-            because=f"try {mark.try_} of {p.policy.tries}{withheld_suffix(variables.withheld)}",
-            node=node.name,
-            node_uid=node.uid,
-            try_=mark.try_,
-            mode=p.policy.work.mode,
-            env=variables.values,
-            timeout_seconds=seconds,
-        )
+    p.act_on(
+        node,
+        StartWork,
+        f"try {mark.try_} of {p.policy.tries}{withheld_suffix(variables.withheld)}",
+        try_=mark.try_,
+        mode=p.policy.work.mode,
+        env=variables.values,
+        timeout_seconds=int(p.policy.work_timeout_ns) // SECOND_NS,
     )
 
 
@@ -142,15 +138,7 @@ def stop(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgress) -> None
     if p.policy.work.mode is WorkMode.JOB:
         _delete_job(p, node, mark)
     if seen.sent and (seen.report is None or seen.report.code is None):
-        p.emit(
-            StopWork(
-                controller="upgrade",
-                because="its time is over",
-                node=node.name,
-                node_uid=node.uid,
-                try_=mark.try_,
-            )
-        )
+        p.act_on(node, StopWork, "its time is over", try_=mark.try_)
 
 
 def record_end(
@@ -159,16 +147,7 @@ def record_end(
     """A record of the work's end, once a try."""
     if not seen.reported:
         seen.reported = True
-        p.emit(
-            WorkDone(
-                controller="upgrade",
-                because="the work ended",
-                node=node.name,
-                node_uid=node.uid,
-                try_=mark.try_,
-                code=code,
-            )
-        )
+        p.act_on(node, WorkDone, "the work ended", try_=mark.try_, code=code)
 
 
 def is_met(p: UpgradePass, node: Node, mark: NodeMark) -> bool:
