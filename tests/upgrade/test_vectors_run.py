@@ -208,6 +208,27 @@ def test_prove_leaves_no_mark_and_takes_each_node_once() -> None:
         assert s.went_through(name) == [SETTLING, PROVING]
 
 
+def test_prove_takes_its_nodes_of_all_pools_and_zones_at_once() -> None:
+    s = Stand(grown=False, nodes=["x", "y"], work={"mode": "nothing"})
+    s.add_nodes("x", zone="a")
+    s.add_nodes("y", zone="b", labels={"pool": "blue"})
+    s.write(proof_only=True)
+    s.settle()
+    assert s.state("x") == s.state("y") == SETTLING
+    s.run(90)
+    assert s.document.phase is RunPhase.FINISHED and len(s.document.given_back) == 2
+
+
+def test_prove_takes_no_node_while_a_gate_holds() -> None:
+    s = Stand(nodes=["x"], work={"mode": "nothing"}, gate="false")
+    s.add_nodes("x", "y", "z")
+    s.write(proof_only=True)
+    s.gate_command, s.gate_runs = "it failed", 1
+    s.run(60)
+    assert s.state("x") == "" and not s.claimed() and s.document.phase is RunPhase.RUNNING
+    assert s.controller.holds["x"] == ("command", "it failed")
+
+
 def test_prove_that_fails_leaves_no_mark_and_is_told_by_the_document() -> None:
     s = Stand(nodes=["x"], work={"mode": "nothing"})
     s.add_nodes("x", "y", "z")

@@ -13,7 +13,7 @@ wait for at most drain-timeout once the others are done: a run ends.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -48,8 +48,6 @@ from kubectl_nodelife.controllers.upgrade.marks import (
     NodeMark,
     NodeState,
     absent_shield,
-    has_our_cordon,
-    left_by_another,
     outdated,
     patch_marks,
 )
@@ -69,35 +67,34 @@ _OURS: Final = "nodelife.dev/"
 
 def claim_node(p: UpgradePass, node: Node) -> None:
     """One PATCH: cordon, annotation, label, shield. The cordon is ours if this turned it on."""
-    proof_only = p.document.proof_only
-    free = CordonOwner.NONE if proof_only else CordonOwner.OURS
-    cordon = CordonOwner.THEIRS if node.spec.unschedulable else free
-    shields = p.policy.shield and not proof_only
-    annotations, labels = absent_shield(node) if shields else ({}, {})
-    earlier = left_by_another(node, p.document.run) if proof_only else None
-    mark = NodeMark(
+    cordon = CordonOwner.THEIRS if node.spec.unschedulable else CordonOwner.OURS
+    annotations, labels = absent_shield(node) if p.policy.shield else ({}, {})
+    mark = new_mark(p, node, cordon, shield=(*annotations, *labels))
+    p.fleet.claim(node.name)
+    p.claimed.append(node.name)
+    p.advance(
+        node,
+        mark,
+        NodeEvent.CLAIMED,
+        "claimed for its upgrade",
+        annotations=annotations,
+        labels=labels,
+        unschedulable=True if cordon is CordonOwner.OURS else None,
+    )
+
+
+def new_mark(p: UpgradePass, node: Node, cordon: CordonOwner, **fields: Any) -> NodeMark:
+    """The mark of a node that is claimed now. Of what was seen of it before nothing counts."""
+    p.memory.named.discard(node.name)
+    p.memory.forget(node.name)
+    p.memory.sent_marks.pop(node.name, None)
+    return NodeMark(
         run=p.document.run,
         state=NodeState.DRAINING,
         claimed=p.stamp,
         cordon=cordon,
-        shield=earlier.shield if earlier else (*annotations, *labels),
         before=_before(p, node),
-        earlier=replace(earlier, before=NodeBefore()) if earlier else None,
-    )
-    p.memory.named.discard(node.name)
-    p.memory.forget(node.name)
-    p.memory.sent_marks.pop(node.name, None)
-    if not proof_only:
-        p.fleet.claim(node.name)
-        p.claimed.append(node.name)
-    p.advance(
-        node,
-        mark,
-        NodeEvent.CLAIMED_FOR_PROOF if proof_only else NodeEvent.CLAIMED,
-        "claimed for its upgrade" if not proof_only else "claimed for its proof",
-        annotations=dict(annotations),
-        labels=dict(labels),
-        unschedulable=True if cordon is CordonOwner.OURS else None,
+        **fields,
     )
 
 
@@ -120,7 +117,7 @@ def _before(p: UpgradePass, node: Node) -> NodeBefore:
 
 def mark_outdated(p: UpgradePass, names: Iterable[str]) -> None:
     """A soft taint on what is still to be done, so that pods do not move there."""
-    if not p.policy.mark_outdated or p.document.proof_only:
+    if not p.policy.mark_outdated:
         return
     for name in names:
         node = p.nodes[name]
@@ -138,8 +135,6 @@ BY_ROOM: Final = "room"
 
 def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
     """The hold on the claim of a named node now; None where there is none."""
-    if p.document.proof_only:
-        return next((ClaimHold(*gate) for gate in p.gates.items()), None)
     because = p.fleet.counts.hold(candidate.name)
     return ClaimHold(SLOTS, because) if because else what_else_holds(p, candidate)
 
@@ -250,8 +245,6 @@ SOAK: Final = "soak"
 def claim(p: UpgradePass) -> bool:
     """Claim what may be claimed. Returns whether anything is left to claim or to wait for."""
     candidates = _candidates(p)
-    if p.document.proof_only:
-        _note_unproven(p)
     flying = _flying(p)
     pool = _pool_in_turn(p, candidates, flying)
     if pool is None:
@@ -296,8 +289,7 @@ def _candidates(p: UpgradePass) -> list[UpgradeCandidate]:
 def _judge_candidates(p: UpgradePass) -> None:
     """Judge each node that was looked at anew; all of them where what they share has changed."""
     memory, document = p.memory, p.document
-    failed = document.failed if document.proof_only else ()
-    judged_by = (document.run, document.given_back, document.proof_only, failed, p.control_planes)
+    judged_by = (document.run, document.given_back, p.control_planes)
     if memory.candidates_by != judged_by:
         memory.candidates_by = judged_by
         memory.candidates.clear()
@@ -309,16 +301,6 @@ def _judge_candidates(p: UpgradePass) -> None:
             why = f"pool {pool or '(none)'} is not in --pools"
         memory.candidates[name] = why or UpgradeCandidate(name, pool, p.readings[name].zone)
     memory.looked_at.clear()
-
-
-def _note_unproven(p: UpgradePass) -> None:
-    """A node that was to be proven and is no candidate is not proven, and the document says so."""
-    known = {*p.next.given_back, *p.next.failed}
-    left = tuple(name for name in p.skipped if name not in known and name not in p.marks)
-    if left and not p.is_under_way("Lease", p.policy.lease_key):
-        p.edit(failed=(*p.next.failed, *left))
-        for name in left:
-            p.fail_without_mark(name, p.nodes[name].uid, f"not proven: {p.skipped[name]}")
 
 
 def pool_in_turn_of(p: UpgradePass, name: str) -> str:
@@ -362,8 +344,6 @@ def _pool_in_turn(
 
 def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) -> None:
     """Give the candidates of the pool their costs; those that cannot be drained now leave."""
-    if p.document.proof_only:
-        return
     kept, costs, now_ns = [], p.memory.costs, p.now_ns
     for candidate in reversed(candidates):
         if candidate.pool != pool:
@@ -386,8 +366,8 @@ def _ask_costs(p: UpgradePass, pool: str, candidates: list[UpgradeCandidate]) ->
 
 
 def _begin_pool(p: UpgradePass, pool: str) -> None:
-    """Each pool begins with step 0; a proof alone has no steps."""
-    width = 0 if p.document.proof_only else step_width(0, p.policy.canary_width)
+    """Each pool begins with step 0."""
+    width = step_width(0, p.policy.canary_width)
     kept = {n: e for n, e in p.next.step.nodes.items() if n in p.awaited}
     p.edit(step=Step(pool=pool, k=0, window=width, nodes=kept))
 
@@ -494,7 +474,7 @@ def _choose(
     p: UpgradePass, stage: ClaimStage, candidates: list[UpgradeCandidate], in_pool: dict[str, str]
 ) -> None:
     step = p.next.step
-    if not stage.wanted and not p.document.proof_only:
+    if not stage.wanted:
         return
     first = frozenset(p.policy.canary_nodes if step.k == 0 and step.window else ())
     open_ones = [
@@ -503,19 +483,16 @@ def _choose(
         if (c.zone in stage.zones or c.name in first) and not p.is_busy(c.name)
     ]
     order = claim_order(open_ones, p.policy.canary_nodes)
-    if p.document.proof_only:
-        chosen = [c.name for c in order]
-    else:
-        chosen, held = choose_claims(
-            order,
-            p.fleet.counts,
-            lambda c: _hold_or_reserve(p, c),
-            stage.wanted,
-            len(in_pool),
-            p.policy.max_parallel,
-        )
-        p.holds.update(held)
-        pass_over_roomless(p, held)
+    chosen, held = choose_claims(
+        order,
+        p.fleet.counts,
+        lambda c: _hold_or_reserve(p, c),
+        stage.wanted,
+        len(in_pool),
+        p.policy.max_parallel,
+    )
+    p.holds.update(held)
+    pass_over_roomless(p, held)
     if not chosen:
         return
     kept = p.next.step.nodes
@@ -539,18 +516,10 @@ def why_no_candidate(p: UpgradePass, node: Node) -> str:
         return p.strangers[name]
     if name in p.document.given_back:
         return p.document.given_back[name]
-    if p.document.proof_only and name in p.document.failed:
-        return "not proven"
-    policy, is_fresh = p.policy, p.fleet.is_fresh(name)
-    if p.document.proof_only:  # on nodes as they are: what is not Ready is waited for
-        left = left_by_another(node, p.document.run)
-        ours = left is not None and has_our_cordon(node, left)
-        policy = replace(policy, target=(), unhealthy="include", include_cordoned=ours)
-    if is_fresh and policy is p.policy:
-        why = p.readings[name].skipped
-    else:
-        why = why_skipped(node, policy, lease_is_fresh=is_fresh)
-    if not why and p.readings[name].is_control_plane and not p.document.proof_only:
+    reading = p.readings[name]
+    is_fresh = p.fleet.is_fresh(name)
+    why = reading.skipped if is_fresh else why_skipped(node, p.policy, lease_is_fresh=False)
+    if not why and reading.is_control_plane:
         why = why_too_few(p.control_planes)
     if not why and _is_too_new(p, node):
         return "made after the start of the run, which has no target"
@@ -560,7 +529,7 @@ def why_no_candidate(p: UpgradePass, node: Node) -> str:
 def _is_too_new(p: UpgradePass, node: Node) -> bool:
     """Without a target a node that came later may be what the upgrade brings about."""
     born = node.metadata.creation_timestamp
-    if p.policy.target or p.document.proof_only or born is None or not p.document.started:
+    if p.policy.target or born is None or not p.document.started:
         return False
     return born > parse_time(p.document.started)
 

@@ -57,7 +57,7 @@ from kubectl_nodelife.controllers.upgrade.newcomers import (
 )
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, node_info
 from kubectl_nodelife.controllers.upgrade.ports import READS, HostState, UpgradePorts, WorkReport
-from kubectl_nodelife.controllers.upgrade.proving import prove
+from kubectl_nodelife.controllers.upgrade.proving import claim_for_proof, prove
 from kubectl_nodelife.controllers.upgrade.settling import settle, soak
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import (
     HELD_NS,
@@ -308,7 +308,8 @@ class UpgradeController:
         if not p.document.base_counts:
             p.edit(base_counts=p.next.base_counts or p.fleet.base_counts())
             return  # nothing is claimed before it is known from how many nodes is counted
-        is_left = claiming.claim(p) if p.phase is not RunPhase.ABORTING else False
+        claim = claim_for_proof if p.document.proof_only else claiming.claim
+        is_left = claim(p) if p.phase is not RunPhase.ABORTING else False
         leaving.end(p, is_left=is_left)
 
     def _report_refused(self, p: UpgradePass) -> None:

@@ -3,6 +3,8 @@
 Steps P1 to P7, in order. What a step shows that is not the node's fault (a dead controller, a
 scheduler that does not schedule, a quota) never fails a node: it closes the gate `proof`, and the
 node's clock stands.
+
+A run of `upgrade prove` begins here, and takes its nodes at once; it has neither steps nor limits.
 """
 
 from __future__ import annotations
@@ -11,6 +13,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from kubectl_nodelife.controllers.upgrade.claiming import new_mark
+from kubectl_nodelife.controllers.upgrade.claims import why_skipped
+from kubectl_nodelife.controllers.upgrade.document import RunPhase
 from kubectl_nodelife.controllers.upgrade.leaving import (
     canary_of,
     delete_canary,
@@ -28,13 +33,17 @@ from kubectl_nodelife.controllers.upgrade.manifests import (
 from kubectl_nodelife.controllers.upgrade.marks import (
     TAINT_UNPROVEN,
     CordonOwner,
+    NodeBefore,
     NodeEvent,
     NodeMark,
+    has_our_cordon,
     is_cordoned_meanwhile,
+    left_by_another,
     shield_off,
     unproven,
 )
 from kubectl_nodelife.controllers.upgrade.memory import ProofProgress
+from kubectl_nodelife.controllers.upgrade.newcomers import named
 from kubectl_nodelife.controllers.upgrade.upgrade_pass import UpgradePass
 from kubectl_nodelife.engine.actions import CreateCanary
 from kubectl_nodelife.kube.node import Node
@@ -57,6 +66,73 @@ NO_IMAGE: Final = frozenset(
         "RegistryUnavailable",
     }
 )
+
+
+def claim_for_proof(p: UpgradePass) -> bool:
+    """Take all nodes that `upgrade prove` names at once, each once the document names it, and none
+    while a gate holds. Returns whether one is left to claim or to wait for.
+
+    Nodes are taken as they are: none is cordoned, drained or counted out of service.
+    """
+    waiting = []
+    for name in p.selected:
+        why = "" if name in p.marks else why_not_taken(p, p.nodes[name])
+        if why:
+            p.skipped[name] = why
+        elif name not in p.marks:
+            waiting.append(name)
+    _note_unproven(p)
+    gate = next(iter(p.gates.items()), None)
+    entries = dict(p.next.step.nodes)
+    for name in waiting if p.phase is RunPhase.RUNNING else ():
+        if gate is not None:
+            p.holds[name] = gate
+            entries.pop(name, None)
+        elif name not in p.document.step.nodes:
+            entries[name] = named(p, p.nodes[name])
+            p.memory.named.add(name)
+        elif not p.is_busy(name):
+            _claim(p, p.nodes[name])
+    if entries != p.next.step.nodes:
+        p.edit(step=replace(p.next.step, nodes=entries))
+    return bool(waiting or p.flying or p.awaited)
+
+
+def why_not_taken(p: UpgradePass, node: Node) -> str:
+    """Why the node is not proven; "" where it may be: what is not Ready is waited for, and a cordon
+    by which a run left the node to a person stays.
+    """
+    name, document = node.name, p.document
+    if name in p.strangers or name in document.given_back:
+        return p.strangers.get(name) or document.given_back[name]
+    if name in document.failed:
+        return "not proven"
+    left = left_by_another(node, document.run)
+    is_ours = left is not None and has_our_cordon(node, left)
+    policy = replace(p.policy, target=(), unhealthy="include", include_cordoned=is_ours)
+    return why_skipped(node, policy, lease_is_fresh=p.fleet.is_fresh(name))
+
+
+def _claim(p: UpgradePass, node: Node) -> None:
+    earlier = left_by_another(node, p.document.run)
+    mark = new_mark(
+        p,
+        node,
+        CordonOwner.THEIRS if node.spec.unschedulable else CordonOwner.NONE,
+        shield=earlier.shield if earlier else (),
+        earlier=replace(earlier, before=NodeBefore()) if earlier else None,
+    )
+    p.advance(node, mark, NodeEvent.CLAIMED_FOR_PROOF, "claimed for its proof")
+
+
+def _note_unproven(p: UpgradePass) -> None:
+    """A node that was to be proven and is no candidate is not proven, and the document says so."""
+    known = {*p.next.given_back, *p.next.failed}
+    left = tuple(name for name in p.skipped if name not in known and name not in p.marks)
+    if left and not p.is_under_way("Lease", p.policy.lease_key):
+        p.edit(failed=(*p.next.failed, *left))
+        for name in left:
+            p.fail_without_mark(name, p.nodes[name].uid, f"not proven: {p.skipped[name]}")
 
 
 def prove(p: UpgradePass, node: Node, mark: NodeMark) -> None:
