@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -53,6 +53,7 @@ class RunRead(NamedTuple):
 
 async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
     """Read them without a daemon. Raises NodelifeError."""
+    from kubectl_nodelife.acts.upgrade.lease import NAME
     from kubectl_nodelife.commands.cluster.direct import (
         bulk_client,
         direct_source,
@@ -73,7 +74,7 @@ async def read_run(connection: Connection, lease_namespace: str) -> RunRead:
         if isinstance(found, ApiError):
             raise Failed(found.what, on="nodes", remedy="see 'kubectl nodelife rbac'")
         nodes = [node for node in found if isinstance(node, Node)]
-        lease = await _read_lease(client, lease_namespace)
+        lease = await read_lease_named(client, lease_namespace, NAME)
         return RunRead(
             nodes,
             lease,
@@ -111,22 +112,23 @@ async def read_left_objects(
     return found
 
 
-async def _read_lease(client: Client, namespace: str) -> Lease | None:
-    from kubectl_nodelife.acts.upgrade.lease import NAME
+async def read_lease_named(
+    client: Client, namespace: str, name: str, absent: Collection[int] = (_NOT_FOUND,)
+) -> Lease | None:
+    """The Lease; None where the API server answers `absent`. Raises NodelifeError."""
     from kubectl_nodelife.kube.decode import decode_json
     from kubectl_nodelife.kube.kinds import kind_named
     from kubectl_nodelife.kube.node import Lease
     from kubectl_nodelife.live.client import ApiError
     from kubectl_nodelife.live.requests import Resource, get_url
 
-    url = get_url(Resource(kind_named("Lease"), namespace), NAME)
+    url = get_url(Resource(kind_named("Lease"), namespace), name)
     try:
-        body = await client.read(url)
+        return decode_json(Lease, await client.read(url))
     except ApiError as error:
-        if error.code == _NOT_FOUND:
+        if error.code in absent:
             return None
         raise
-    return decode_json(Lease, body)
 
 
 LEASE_RIGHTS: Final = ("get", "patch")

@@ -19,6 +19,7 @@ from kubectl_nodelife.commands.upgrade.run import (
     LeadFlags,
     lead_flags,
     lead_run,
+    read_lease_named,
     read_run,
     selected_names,
     show_course,
@@ -146,23 +147,11 @@ async def _read_leases(connection: Connection) -> list[Lease]:
     not know.
     """
     from kubectl_nodelife.commands.cluster.direct import bulk_client, target_of
-    from kubectl_nodelife.kube.decode import decode_json
-    from kubectl_nodelife.kube.kinds import kind_named
-    from kubectl_nodelife.kube.node import Lease
-    from kubectl_nodelife.live.client import ApiError
-    from kubectl_nodelife.live.requests import Resource, get_url
     from kubectl_nodelife.upgrade.findings import LEASES
 
-    found = []
     async with bulk_client(target_of(connection)) as client:
-        for name in LEASES:
-            url = get_url(Resource(kind_named("Lease"), "kube-system"), name)
-            try:
-                found.append(decode_json(Lease, await client.read(url)))
-            except ApiError as error:
-                if error.code not in (403, 404):
-                    raise
-    return found
+        read = [await read_lease_named(client, "kube-system", name, (403, 404)) for name in LEASES]
+    return [lease for lease in read if lease is not None]
 
 
 @click.command("start")

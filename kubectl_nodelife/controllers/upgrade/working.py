@@ -38,6 +38,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import Job
 
 UNKNOWN: Final = "unknown whether it ran"
+RUN_AGAIN: Final = f"{UNKNOWN}; run again, for that does no harm"
 
 
 def run_again(
@@ -45,11 +46,10 @@ def run_again(
     node: Node,
     mark: NodeMark,
     seen: WorkProgress,
-    because: str,
     *,
     new_clock: bool = False,
 ) -> None:
-    """The same try once more: written first, begun once that is seen.
+    """The same try once more, since that does no harm: written first, begun once that is seen.
 
     `new_clock`: it has the whole time of a try. A leader's death asks for it, so that it costs no
     try.
@@ -59,7 +59,7 @@ def run_again(
         intend(seen, p.stamp)
         fresh = replace(mark.work, started=p.stamp)
         again = p.entered(mark, mark.state) if new_clock else mark
-        p.update_mark(node, replace(again, work=fresh), because)
+        p.update_mark(node, replace(again, work=fresh), RUN_AGAIN)
 
 
 def intend(seen: WorkProgress, stamp: str) -> None:
@@ -161,9 +161,6 @@ def has_rebooted(node: Node, mark: NodeMark) -> bool:
     return bool(now and before) and now != before
 
 
-RUN_AGAIN: Final = f"{UNKNOWN}; run again, for that does no harm"
-
-
 def work(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     """One pass over a node in Working."""
     if is_uncordoned(node, mark):
@@ -206,7 +203,7 @@ def _after_change_of_leader(p: UpgradePass, node: Node, mark: NodeMark, seen: Wo
     elif p.policy.target:
         p.progress(node.name, mark).waits_for = f"{UNKNOWN}; its target is watched for"
     elif p.policy.work.rerun_safe:
-        run_again(p, node, mark, seen, RUN_AGAIN)
+        run_again(p, node, mark, seen)
     else:
         hold(p, node, mark, UNKNOWN)
 
@@ -300,7 +297,7 @@ def _watch_deadline(p: UpgradePass, node: Node, mark: NodeMark, seen: WorkProgre
     gate = holding(p, but=HOLDS_CLAIMS_ALONE)
     if p.policy.work.mode is WorkMode.RUN and seen.begun != mark.work.started:
         if p.policy.work.rerun_safe and not (gate or p.is_aborting):
-            run_again(p, node, mark, seen, RUN_AGAIN, new_clock=True)
+            run_again(p, node, mark, seen, new_clock=True)
         else:
             hold(p, node, mark, UNKNOWN)
     elif gate:
