@@ -10,6 +10,7 @@ from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.what_if.document import (
     BudgetFuture,
+    InstantRange,
     NodeFuture,
     ServiceFuture,
     WhatIf,
@@ -251,10 +252,7 @@ def _node_row(node: NodeFuture) -> list[object]:
         _dash(node.back_seconds),
         node.pods,
         node.at_risk.all(),
-        ", ".join(
-            f"{name.removesuffix('Seconds')} {_span(r.earliest_seconds)}-{_span(r.latest_seconds)}"
-            for name, r in node.ranges.items()
-        )
+        ", ".join(f"{name.removesuffix('Seconds')} {_range(r)}" for name, r in node.ranges.items())
         or "-",
     ]
 
@@ -278,6 +276,11 @@ def _back(at: float | None) -> str:
 
 def _dash(at: float | None) -> str:
     return "-" if at is None else _span(at)
+
+
+def _range(span: InstantRange) -> str:
+    latest = span.latest_seconds
+    return f"{_span(span.earliest_seconds)}{' or never' if latest is None else f'-{_span(latest)}'}"
 
 
 def _span(span_s: float) -> str:

@@ -7,6 +7,7 @@ of causes of each record about one object. `sentences.py` says question and outc
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 import msgspec
@@ -248,15 +249,17 @@ class BudgetFuture(_Document, frozen=True):
 
 
 class InstantRange(_Document, frozen=True):
-    """Between which instants something happens, where upstream leaves that to chance."""
+    """Between which instants something happens, where upstream leaves that to chance; the latest is
+    None where it may not happen at all."""
 
     earliest_seconds: float
-    latest_seconds: float
+    latest_seconds: float | None
 
     @property
     def width_s(self) -> float:
         """How much of it is chance, seconds."""
-        return self.latest_seconds - self.earliest_seconds
+        latest = inf if self.latest_seconds is None else self.latest_seconds
+        return latest - self.earliest_seconds
 
 
 class NodeFuture(_Document, frozen=True):

@@ -14,10 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.controllers.nodelifecycle.health import lost_after_ns
 from kubectl_nodelife.controllers.podgc import GC_CHECK_PERIOD_NS, QUARANTINE_NS
+from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.document import AtRisk, InstantRange, NodeFuture
-from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, is_eviction
+from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, is_eviction, zone_changes
 
 _TOLERANCE_S: Final = 0.2
 """How far an instant may lie outside of its reckoned range by requests and the eviction loop."""
@@ -42,23 +43,17 @@ def node_futures(before: PlayReading, after: PlayReading, acts: Sequence[Act]) -
             deletion = Deletion(record.at, by_collector=record.controller == "pod-gc")
             deletions.setdefault(home, []).append(deletion)
             waited.setdefault(home, record.at - due.get(record.object.uid, record.at))
-    names = sorted(named | changed)
-    passes = _passes(after)
-    waiting = _turns(after, passes, waited)
-    return [_node(name, after, deletions.get(name, []), waiting, passes) for name in names]
+    losses = Losses(after, deletions, waited)
+    return [_node(n, after, deletions.get(n, []), losses) for n in sorted(named | changed)]
 
 
 def _node(
-    name: str,
-    after: PlayReading,
-    deletions: Sequence[Deletion],
-    waiting: Mapping[str, Turns],
-    passes: Mapping[str, LossPass],
+    name: str, after: PlayReading, deletions: Sequence[Deletion], losses: Losses
 ) -> NodeFuture:
     instants = dict(after.nodes.get(name, {}))
     instants["first_deletion_seconds"] = min((d.at for d in deletions), default=None)
     instants["last_deletion_seconds"] = max((d.at for d in deletions), default=None)
-    of_loss = _loss_range(name, after, instants, waiting.get(name), passes.get(name))
+    of_loss = losses.range_of(name)
     return NodeFuture(
         name=name,
         zone=after.zone_of(name),
@@ -73,40 +68,17 @@ def _node(
 class LossRange(NamedTuple):
     """Between which instants a node is called Unknown, and how much sooner and later than in the
     play its token may come, None where it has none of such a kind; `wait`: by how much less and
-    more its pods may wait for the requests of others.
+    more its pods may wait for the requests of others. Where its zone stops before all nodes have
+    their tokens: `may_fail` of one that has its, and of one that has none `may_come`: the earliest
+    instants of its taint and of its first and last deletion.
     """
 
     earliest: float
     latest: float
     token: tuple[float, float] | None
     wait: tuple[float, float] = (0.0, 0.0)
-
-
-def _loss_range(
-    name: str,
-    after: PlayReading,
-    instants: Mapping[str, Any],
-    turns: Turns | None,
-    of_pass: LossPass | None,
-) -> LossRange | None:
-    unknown = instants.get("unknown_seconds")
-    sign = after.played.last_signs.get(name)
-    if unknown is None or sign is None or of_pass is None:
-        return None
-    settings = after.settings
-    period_ns = settings.node_monitor_period_ns + MILLISECOND_NS
-    lost_ns = lost_after_ns(settings.node_monitor_grace_period_ns, settings.node_monitor_period_ns)
-    earliest, begins = (after.seconds(at_ns + lost_ns) or 0.0 for at_ns in sign)
-    begins += period_ns / SECOND_NS
-    latest = round(begins + of_pass.last - of_pass.first, 3)
-    if not earliest - _TOLERANCE_S <= unknown <= latest + _TOLERANCE_S:
-        return None  # its time was counted anew: the controllers were started again, or all dark
-    tainted = instants.get("tainted_seconds")
-    if tainted is None or turns is None:
-        return LossRange(earliest, latest, None)
-    sooner = round(tainted - max(0.0, turns.first - (of_pass.first - earliest)), 3)
-    later = round(turns.last + (begins - of_pass.first) - tainted, 3)
-    return LossRange(earliest, latest, (sooner, later), turns.wait)
+    may_fail: bool = False
+    may_come: tuple[float, ...] = ()
 
 
 def _ranges(
@@ -120,7 +92,9 @@ def _ranges(
     if of_loss is not None:
         yield "unknownSeconds", InstantRange(of_loss.earliest, of_loss.latest)
         if of_loss.token is not None:
-            yield "taintedSeconds", _moved(instants["tainted_seconds"], of_loss.token)
+            yield "taintedSeconds", _moved(instants["tainted_seconds"], of_loss.token, of_loss)
+        words = ("taintedSeconds", "firstDeletionSeconds", "lastDeletionSeconds")
+        yield from zip(words, (InstantRange(at, None) for at in of_loss.may_come), strict=False)
     collected = [d.at for d in deletions if d.by_collector]
     each = [
         _of_collector(name, deletion.at, min(collected), after)
@@ -131,18 +105,20 @@ def _ranges(
     if any(one.earliest_seconds != one.latest_seconds for one in each):
         for word, pick in (("firstDeletionSeconds", min), ("lastDeletionSeconds", max)):
             earliest = pick(one.earliest_seconds for one in each)
-            yield word, InstantRange(earliest, pick(one.latest_seconds for one in each))
+            latest = [one.latest_seconds for one in each if one.latest_seconds is not None]
+            yield word, InstantRange(earliest, pick(latest) if len(latest) == len(each) else None)
 
 
 def _of_taint(at: float, tainted: float | None, of_loss: LossRange | None) -> InstantRange:
     if tainted is None or at < tainted or of_loss is None or of_loss.token is None:
         return InstantRange(at, at)
     (sooner, later), (less, more) = of_loss.token, of_loss.wait
-    return _moved(at, (sooner + less, later + more))
+    return _moved(at, (sooner + less, later + more), of_loss)
 
 
-def _moved(at: float, token: tuple[float, float]) -> InstantRange:
-    return InstantRange(round(at - token[0], 3), round(at + token[1], 3))
+def _moved(at: float, by: tuple[float, float], of_loss: LossRange) -> InstantRange:
+    latest = None if of_loss.may_fail else round(at + by[1], 3)
+    return InstantRange(round(at - by[0], 3), latest)
 
 
 def _of_collector(name: str, at: float, first: float, after: PlayReading) -> InstantRange:
@@ -169,72 +145,156 @@ class Deletion(NamedTuple):
     by_collector: bool
 
 
+class Losses:
+    """The nodes that a play calls Unknown, and what of their courses is chance.
+
+    A pass that finds many lost takes its time, as its client does, and comes to them in any order.
+    A node that falls due while it is at work over others waits for its end and a period more; which
+    nodes one pass finds together is chance, where they fall due one after another.
+    """
+
+    def __init__(
+        self,
+        after: PlayReading,
+        deletions: Mapping[str, Sequence[Deletion]],
+        waited: Mapping[str, float],
+    ) -> None:
+        """`waited`: for how long the first deletion on each node waited for its client."""
+        settings = after.settings
+        self._after, self._deletions, self._waited = after, deletions, waited
+        self._pace = pace_of(settings)
+        self._period_s = (settings.node_monitor_period_ns + MILLISECOND_NS) / SECOND_NS
+        grace_ns = settings.node_monitor_grace_period_ns
+        lost_s = lost_after_ns(grace_ns, settings.node_monitor_period_ns) / SECOND_NS
+        self._unknown: dict[str, float] = {
+            name: instants["unknown_seconds"]
+            for name, instants in after.nodes.items()
+            if "unknown_seconds" in instants
+        }
+        pods = sum(after.played.levels.pods_at_start[name] for name in self._unknown)
+        self._reach_s = self._period_s + self._takes(len(self._unknown), pods)
+        self._due = {n: (max(0.0, at - self._reach_s), at) for n, at in self._unknown.items()}
+        for name in self._unknown.keys() & after.played.last_signs.keys():
+            first, last = map(after.seconds, after.played.last_signs[name])
+            self._due[name] = (round((first or 0.0) + lost_s, 3), round((last or 0.0) + lost_s, 3))
+        self._passes = self._passes_of_play()
+        self._stopping = {
+            zone
+            for zone, changes in zone_changes(after.played).items()
+            if any(change.rate == 0 for change in changes)
+        }
+        self._together = {n: chain for chain in self._chains() for n in chain.names}
+
+    def range_of(self, name: str) -> LossRange | None:
+        """The range of a node's course; None where it has none: it is not lost, or its time was
+        counted anew, as the controllers were started again or all was dark."""
+        if name not in self._unknown:
+            return None
+        (earliest, due), of_pass, unknown = self._due[name], self._passes[name], self._unknown[name]
+        chain, spread = self._together[name], of_pass.last - of_pass.first
+        most = self._takes(len(chain.names), chain.pods)
+        splits = chain.due[0] < chain.due[-1] and most > 0
+        more = max(0.0, most - spread) if chain.due[0] < due else 0.0
+        latest = round(due + self._period_s + spread + more, 3)
+        if not earliest - _TOLERANCE_S <= unknown <= latest + _TOLERANCE_S:
+            return None
+        zone = self._after.zone_of(name)
+        turns, tainted = chain.zones[zone], self._tainted(name)
+        if tainted is None:
+            may = [earliest, *(earliest + each for each in turns.delays)] if turns.tainted else []
+            return LossRange(earliest, latest, None, may_come=tuple(round(at, 3) for at in may))
+        least = 0.0 if splits else max(0.0, turns.tainted[0] - turns.begins)
+        last = turns.tainted[-1] - turns.begins - (0.0 if splits else spread)
+        token = round(tainted - earliest - least, 3), round(latest + last - tainted, 3)
+        own, wait = self._waited.get(name), (0.0, 0.0)
+        if own is not None:
+            wait = own - (0.0 if splits else min(chain.waits)), max(chain.waits) - own
+        may_fail = len(turns.tainted) < turns.nodes or (splits and zone in self._stopping)
+        return LossRange(earliest, latest, token, wait, may_fail)
+
+    def _tainted(self, name: str) -> float | None:
+        tainted: float | None = self._after.nodes[name].get("tainted_seconds")
+        return tainted
+
+    def _takes(self, nodes: int, pods: int) -> float:
+        """How long a pass takes that finds so many lost, seconds."""
+        return self._pace.pass_ns(nodes, pods) / SECOND_NS if self._pace is not None else 0.0
+
+    def _chains(self) -> Iterator[_Chain]:
+        """Nodes that a pass may find together, or be at work over when others of them fall due."""
+        names: list[str] = []
+        for name in sorted(self._due, key=lambda n: (self._due[n], n)):
+            if names and self._due[name][0] > self._due[names[-1]][1] + self._reach_s:
+                yield self._chain(names)
+                names = []
+            names.append(name)
+        if names:
+            yield self._chain(names)
+
+    def _chain(self, names: list[str]) -> _Chain:
+        pods_at_start = self._after.played.levels.pods_at_start
+        zones: dict[str, list[str]] = {}
+        for name in names:
+            zones.setdefault(self._after.zone_of(name), []).append(name)
+        return _Chain(
+            names,
+            [self._due[name][0] for name in names],
+            sum(pods_at_start[name] for name in names),
+            [self._waited[name] for name in names if name in self._waited],
+            {zone: self._turns(of_zone) for zone, of_zone in zones.items()},
+        )
+
+    def _turns(self, names: Sequence[str]) -> _Turns:
+        tainted = {name: at for name in names if (at := self._tainted(name)) is not None}
+        deleted = [
+            (at - tainted[name], max(d.at for d in of_node) - tainted[name])
+            for name in tainted
+            if (of_node := self._deletions.get(name)) and (at := min(d.at for d in of_node))
+        ]
+        begins = min((self._passes[name].first for name in tainted), default=0.0)
+        delays = tuple(min(each) for each in zip(*deleted, strict=True))
+        return _Turns(len(names), begins, sorted(tainted.values()), delays)
+
+    def _passes_of_play(self) -> dict[str, LossPass]:
+        """Node -> the pass that called it Unknown: those that were silent for long enough when it
+        called the first one are its nodes."""
+        passes: dict[str, LossPass] = {}
+        waiting = sorted(self._unknown, key=lambda name: (self._unknown[name], name))
+        while waiting:
+            first = self._unknown[waiting[0]]
+            own = [n for n in waiting if self._is_due(n, first) or self._unknown[n] == first]
+            of_pass = LossPass(first, max(self._unknown[name] for name in own))
+            passes.update(dict.fromkeys(own, of_pass))
+            waiting = [name for name in waiting if name not in passes]
+        return passes
+
+    def _is_due(self, name: str, at: float) -> bool:
+        return self._due[name][0] <= at + _TOLERANCE_S
+
+
+class _Turns(NamedTuple):
+    """Those of a zone: how many `nodes`, when the first pass begins that finds one that is tainted,
+    when they are in order, and the least time from a taint to the first and last deletion."""
+
+    nodes: int
+    begins: float
+    tainted: list[float]
+    delays: tuple[float, ...]
+
+
+class _Chain(NamedTuple):
+    """`names` and when these fall `due` at the earliest, in order; the `pods` on them;
+    `waits`: of the first deletions on them for their client."""
+
+    names: list[str]
+    due: list[float]
+    pods: int
+    waits: list[float]
+    zones: dict[str, _Turns]
+
+
 class LossPass(NamedTuple):
     """When a monitor pass called the first and the last of its nodes Unknown."""
 
     first: float
     last: float
-
-
-def _passes(after: PlayReading) -> dict[str, LossPass]:
-    """Node -> the pass that called it Unknown. One that finds many lost takes its time, as its
-    client does, and comes to them in any order: those that were silent for long enough when it
-    called the first one are its nodes.
-    """
-    settings = after.settings
-    lost_ns = lost_after_ns(settings.node_monitor_grace_period_ns, settings.node_monitor_period_ns)
-    unknown = {n: each["unknown_seconds"] for n, each in after.nodes.items() if _is_lost(each)}
-    signs = after.played.last_signs
-    due = {n: after.seconds(signs[n][0]) if n in signs else None for n in unknown}
-    found: dict[str, LossPass] = {}
-    waiting = sorted(unknown, key=lambda name: (unknown[name], name))
-    while waiting:
-        first = unknown[waiting[0]]
-        own = [n for n in waiting if _silent_by(due[n], lost_ns, first) or unknown[n] == first]
-        of_pass = LossPass(first, max(unknown[name] for name in own))
-        found.update(dict.fromkeys(own, of_pass))
-        waiting = [name for name in waiting if name not in found]
-    return found
-
-
-def _is_lost(instants: Mapping[str, Any]) -> bool:
-    return "unknown_seconds" in instants
-
-
-def _silent_by(silent: float | None, lost_ns: int, at: float) -> bool:
-    return silent is not None and silent + lost_ns / SECOND_NS <= at + _TOLERANCE_S
-
-
-class Turns(NamedTuple):
-    """`first`, `last`: when the first of the nodes got its token with which a node waited, and when
-    the last may. `wait`: by how much less and more its pods may wait for the requests of others.
-    """
-
-    first: float
-    last: float
-    wait: tuple[float, float]
-
-
-def _turns(
-    after: PlayReading, passes: Mapping[str, LossPass], waited: Mapping[str, float]
-) -> dict[str, Turns]:
-    """Of each node: nodes of a zone get their tokens, and those of a pass have their pods deleted,
-    in an order that is not known. `waited`: for how long the first deletion on each node waited for
-    its client's requests.
-    """
-    together: dict[tuple[str, float], list[str]] = {}
-    of_pass: dict[float, list[float]] = {}
-    for name, instants in after.nodes.items():
-        if "tainted_seconds" in instants and "unknown_seconds" in instants:
-            first = passes[name].first
-            together.setdefault((after.zone_of(name), first), []).append(name)
-            of_pass.setdefault(first, []).extend([waited[name]] if name in waited else [])
-    found = {}
-    for (_, first), names in together.items():
-        tainted = [after.nodes[name]["tainted_seconds"] for name in names]
-        waits = of_pass[first]
-        for name in names:
-            own = waited.get(name)
-            wait = (own - min(waits), max(waits) - own) if own is not None else (0.0, 0.0)
-            found[name] = Turns(min(tainted), max(tainted), wait)
-    return found

@@ -310,7 +310,7 @@ def _kept_by(
 
 def zone_futures(before: PlayReading, after: PlayReading, at_start: Cache) -> Iterator[ZoneFuture]:
     """The zones whose state changes in the future otherwise than without the acts."""
-    changes, unchanged = _changes(after.played), _changes(before.played)
+    changes, unchanged = zone_changes(after.played), zone_changes(before.played)
     counts = _counts(after, at_start)
     dark = _all_dark(counts, changes)
     came_from = {
@@ -360,7 +360,8 @@ def _at_zero(after: PlayReading, state: str, count: tuple[int, int]) -> ZoneChan
     )
 
 
-def _changes(played: Played) -> dict[str, list[ZoneChange]]:
+def zone_changes(played: Played) -> dict[str, list[ZoneChange]]:
+    """The states that zones take in a play, by the zone's name."""
     changes: dict[str, list[ZoneChange]] = {}
     for at_ns, action in played.timeline.entries:
         if isinstance(action, SetZoneState):
