@@ -4,8 +4,10 @@ client, against its simulation.
 The order in which the writes of one moment are made is chance, so that names do not count: the i-th
 write of a kind is held against the i-th, within three seconds and 1 % of the time passed. Which of
 two pods waits one round of the bucket longer is chance as well: one write in a hundred may differ.
-`zone-of-ten` is read off the API server's audit log, so that it has the marks that met a conflict
-and were made again in the next pass.
+`zone-of-ten` and `zone-of-twenty` are read off the API server's audit log, so that they have the
+marks that met a conflict and were made again in the next pass. `zone-of-twenty` is of v1.26.0, in
+which a pass looks at one node at a time and the pods of tainted nodes are evicted with the same
+client; the others are of v1.36.3.
 """
 
 from __future__ import annotations
@@ -108,6 +110,15 @@ def test_without_a_limit_it_would_not(trace: Path) -> None:
         recorded(trace), document(simulated(trace, **{"kube-api-qps": "-1"}))
     )
     assert len(found) > count // 10
+
+
+def test_before_1_27_a_pass_looks_at_one_node_at_a_time() -> None:
+    """The recording of v1.26.0 tells the eight workers of later releases apart."""
+    trace = HERE / "zone-of-twenty"
+    text = (trace / "scenario.yaml").read_text().replace("profile: v1.26", "profile: v1.27")
+    later = simulate_scenario(parse_scenario(text.encode(), "scenario.yaml"))
+    count, found = differences(recorded(trace), document(later))
+    assert len(found) > count // 2
 
 
 def test_what_is_tainted_while_all_zones_go_dark_is_evicted_later() -> None:
