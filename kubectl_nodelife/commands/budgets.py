@@ -38,22 +38,39 @@ def budgets(
       kubectl nodelife budgets web -n shop
       kubectl nodelife budgets -n shop -o wide -f dump.json
     """
-    from kubectl_nodelife.commands.cluster.drain import look_for_drain
-    from kubectl_nodelife.commands.cluster.look import namespace_of, none_found
-    from kubectl_nodelife.drain.budget_survey import survey
-    from kubectl_nodelife.report.budgets import BudgetsPage
+    from kubectl_nodelife.commands.cluster.look import namespace_of
 
     named = parse_subjects(names, (BUDGET,), BUDGET)
     given = {budget.namespace for budget in named if budget.namespace}
     if len(given) > 1:
         raise BadInput("they are of several namespaces", remedy="ask for those of one at a time")
-    found = look_for_drain(where, read)
     namespace = given.pop() if given else namespace_of(where, all_namespaces)
-    answer = survey(found.snapshot, namespace, pool_label, [budget.name for budget in named])
+    wanted = [budget.name for budget in named]
+    return show(where, namespace, wanted, output, read, pool_label, exit_code=exit_code)
+
+
+def show(
+    where: Where,
+    namespace: str | None,
+    names: list[str],
+    output: Output,
+    read: str = "",
+    pool_label: str | None = None,
+    *,
+    exit_code: bool = False,
+) -> int:
+    """Print the budgets of these names, or all, of a namespace or of all (None). The exit code."""
+    from kubectl_nodelife.commands.cluster.drain import look_for_drain
+    from kubectl_nodelife.commands.cluster.look import none_found
+    from kubectl_nodelife.drain.budget_survey import survey
+    from kubectl_nodelife.report.budgets import BudgetsPage
+
+    found = look_for_drain(where, read)
+    answer = survey(found.snapshot, namespace, pool_label, names)
     for warning in (*found.warnings, *answer.warnings):
         terminal.warn(warning)
     if not answer.budgets:
         terminal.note(none_found(namespace))
-    output.show(BudgetsPage(answer))
+    output.show(BudgetsPage(answer, about_one=len(names) == 1))
     blocked = any(view.undrainable for view in answer.budgets) or bool(answer.two_budgets)
     return EXIT_NO if exit_code and blocked else 0

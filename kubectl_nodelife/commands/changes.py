@@ -19,7 +19,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.subjects import NODE, POD, parse_subject
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.changes import ChangesPage, lines
-from kubectl_nodelife.report.screen import this_screen
+from kubectl_nodelife.report.screen import ENDLESS, this_screen
 from kubectl_nodelife.report.table import Widths
 
 OUTCOMES = ("would", "applied", "confirmed", "decided", "superseded", "failed", "held", "sent")
@@ -89,7 +89,8 @@ def _show(items: list[dict[str, Any]], source: dict[str, Any], output: Output) -
         terminal.note("No changes found")
         if output.format in ("table", "wide", "name", "markdown"):
             return
-    output.show(ChangesPage(items, source))
+    cut = output.format == "table" and not terminal.is_verbose()
+    output.show(ChangesPage(items, source, screen=this_screen() if cut else ENDLESS))
 
 
 def _of_dump(where: Where, query: dict[str, Any], watch: bool, output: Output) -> None:

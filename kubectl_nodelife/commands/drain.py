@@ -142,7 +142,7 @@ def check_plan(plan: DrainPlan, act: ActFlags, *, has_timeout: bool) -> None:
     if plan.verdict == NEVER and not has_timeout:
         raise Failed(
             f"nothing was touched, for this drain would never end: {why_not(plan)}",
-            remedy="mend that, or give --timeout to try for so long",
+            remedy="repair that, or give --timeout to try for so long",
         )
     writes = len(plan.nodes) + sum(pod.verdict != KEPT for pod in plan.pods())
     if writes > act.max_writes and act.dry_run != CLIENT:

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kubectl_nodelife.commands import ask
+from kubectl_nodelife.commands.answering.query import QUESTION, SUMMARY
 from kubectl_nodelife.commands.cluster.where import Where, where_flags
 from kubectl_nodelife.commands.flags import Output, output_flags
 from kubectl_nodelife.errors import BadInput
@@ -43,7 +44,7 @@ def explain(
 
     A name alone is enough where one object has it. Every number is put in. Answered by the daemon
     where one watches the cluster, else by a first look at it; what a drain would do to a pod, and
-    budgets, are always looked up.
+    budgets, are always looked up. `daemonset NAME` and `budgets NAME` say the same.
 
     \b
     Examples:
@@ -70,12 +71,16 @@ def explain(
         raise BadInput("is for nodes", on="--taint", remedy="write 'node NAME --taint ...'")
     if kind not in WITHOUT_NAMESPACE:
         query["namespace"] = namespace or ask.namespace_for(where)
+    if kind == BUDGET:
+        from kubectl_nodelife.commands.budgets import show
+
+        return show(where, query["namespace"], [name], output)
+    if kind == DAEMON_SET:
+        return ask.answer(where, QUESTION, {**query, "about": SUMMARY})
     beside = kind == POD or (kind == NODE and not taint)
     response = _from_daemon_and_look(where, query) if beside else None
     if response is not None:
         return ask.show(response)
-    if kind == BUDGET:
-        where = where._replace(no_daemon=True)
     return ask.answer(where, "explain", query)
 
 

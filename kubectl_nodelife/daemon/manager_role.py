@@ -27,7 +27,7 @@ MAY_NOT: Final = (
 )
 REMEDY: Final = (
     f"kubectl annotate --overwrite clusterrole {NODE_CONTROLLER} {AUTOUPDATE}=true, and restart an "
-    "API server, which then mends it"
+    "API server, which then repairs it"
 )
 
 

@@ -167,8 +167,8 @@ def _about_unready(name: str, view: BudgetView) -> str:
     """What to do about pods that are not Ready, which may be allowed to go themselves."""
     if view.policy == ALWAYS_ALLOW or view.healthy >= view.desired > 0:
         command = f"kubectl delete {subject('pod', name)} -n {shlex.quote(view.namespace)}"
-        return f"mend them, or let them be made anew, which the budget allows: {command}"
-    return "mend them; unhealthyPodEvictionPolicy: AlwaysAllow lets these alone be evicted"
+        return f"repair them, or let them be made anew, which the budget allows: {command}"
+    return "repair them; unhealthyPodEvictionPolicy: AlwaysAllow lets these alone be evicted"
 
 
 def _never(view: BudgetView, expectation: Expectation | None) -> Iterable[BudgetFinding]:

@@ -107,7 +107,9 @@ def survey(
         among = {view.name for view in views}
         for name in names:
             if name not in among:
-                raise NotFound("poddisruptionbudgets.policy", name, among=among)
+                prefix = f"{namespace}/" if namespace else ""
+                there = [f"{prefix}{one}" for one in among]
+                raise NotFound("poddisruptionbudgets.policy", f"{prefix}{name}", among=there)
         views = [view for view in views if view.name in names]
         double = {pod: two for pod, two in double.items() if not set(two).isdisjoint(names)}
     warnings = []

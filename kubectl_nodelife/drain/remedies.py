@@ -52,7 +52,7 @@ from kubectl_nodelife.workloads.time_to_ready import TimesToReady
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MOST_TRIED: Final = 5
-"""Of alike candidates: nodes to uncordon, budgets to delete, webhooks to mend."""
+"""Of alike candidates: nodes to uncordon, budgets to delete, webhooks to repair."""
 
 
 class RemedyCandidate(NamedTuple):
@@ -110,7 +110,7 @@ def _mend(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     missing, unready = _missing(stuck, stuck.budgets()[0])
     if 0 < missing <= len(unready):
         names = first_names([f"{pod.name} ({_trouble(pod)})" for pod in unready[:missing]], 3)
-        text = f"mend {names}, so that {missing} more of the budget's pods are Ready"
+        text = f"repair {names}, so that {missing} more of the budget's pods are Ready"
         yield RemedyCandidate(text, "none", tuple(_made_ready(pod) for pod in unready[:missing]))
 
 
@@ -351,7 +351,7 @@ def _without_admission(stuck: StuckPod) -> Iterator[RemedyCandidate]:
         found += [(words, obj) for obj in snapshot.all_of(type_)]
     for words, obj in found[: 4 * _MOST_TRIED]:
         yield RemedyCandidate(
-            f"mend what {words} {obj.name} asks, or exempt the pod from it",
+            f"repair what {words} {obj.name} asks, or exempt the pod from it",
             "what it protects is not protected meanwhile",
             without=(obj,),
         )

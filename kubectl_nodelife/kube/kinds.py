@@ -2,7 +2,7 @@
 
 A kind is known by its API group and name together, because other groups have a Node or a DaemonSet
 of their own. All versions of a group decode as one type: the fields that are read agree among
-them (`kube.load` mends the one difference, the empty selector of a policy/v1beta1 budget).
+them (`kube.load` repairs the one difference, the empty selector of a policy/v1beta1 budget).
 """
 
 from __future__ import annotations

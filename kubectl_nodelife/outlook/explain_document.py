@@ -13,12 +13,12 @@ from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.taints import parse_taint
-from kubectl_nodelife.kube.workload import Event, PodDisruptionBudget
+from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.absent_node import absent_sections, orphan_section
 from kubectl_nodelife.outlook.audit.audit_pods import context_of, pod_findings, waits_for
 from kubectl_nodelife.outlook.audit.document import with_late_taints
 from kubectl_nodelife.outlook.daemonset.document import daemon_sets
-from kubectl_nodelife.outlook.daemonset.summary import set_sections
+from kubectl_nodelife.outlook.daemonset.summary import set_sections, summarize
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
 from kubectl_nodelife.outlook.explain_node import node_sections, taint_sections
@@ -166,34 +166,18 @@ def _pod(view: ClusterView, namespace: str, name: str) -> Iterator[ExplainedQues
         yield from drain_sections(plan_snapshot(view), pod)
 
 
-def _budget(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
-    from kubectl_nodelife.outlook.explain_drain import budget_sections
-
-    sections = budget_sections(plan_snapshot(view), namespace, name)
-    if sections is None:
-        resource = "poddisruptionbudgets.policy"
-        budgets = (
-            f"{obj.namespace}/{obj.name}"
-            for obj in view.objects
-            if isinstance(obj, PodDisruptionBudget)
-        )
-        raise NotFound(resource, f"{namespace}/{name}", remedy=_CHECK, among=budgets)
-    return sections
-
-
 def _daemon_set(view: ClusterView, namespace: str, name: str) -> Iterable[ExplainedQuestion]:
     sets = daemon_sets(view, namespace, name)()
     if (namespace, name) not in sets.set_keys(namespace):
         names = (f"{obj.namespace}/{obj.name}" for obj in view.cache.all("DaemonSet"))
         raise NotFound("daemonsets.apps", f"{namespace}/{name}", remedy=_CHECK, among=names)
-    return set_sections(sets, (namespace, name))
+    return set_sections(sets, summarize(sets, (namespace, name)))
 
 
 _SECTIONS: Final[dict[str, Callable[[ClusterView, str, str], Iterable[ExplainedQuestion]]]] = {
     "Node": _node,
     "Zone": _zone,
     "Pod": _pod,
-    "PodDisruptionBudget": _budget,
     "DaemonSet": _daemon_set,
 }
 

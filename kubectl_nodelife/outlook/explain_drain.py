@@ -1,7 +1,7 @@
 """Explains what `kubectl drain` of its node does to a pod, and what stands in its way.
 
-That is what replaces the pod and when, which admission webhooks are asked before pods of a node are
-evicted, and of a disruption budget its arithmetic, its pods, the nodes it holds, what would help.
+That is what replaces the pod and when, and which admission webhooks are asked before pods of a node
+are evicted.
 Imported by need: most explanations do without the drain planner.
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kubectl_nodelife.drain.budget_findings import BLOCKING, OK, UNUSED, BudgetView
-from kubectl_nodelife.drain.budget_survey import survey
 from kubectl_nodelife.drain.eviction_webhooks import eviction_webhooks
 from kubectl_nodelife.drain.plan import plan_of_pod
 from kubectl_nodelife.drain.results import (
@@ -23,7 +21,7 @@ from kubectl_nodelife.drain.results import (
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.kube.lifecycle import Eviction
 from kubectl_nodelife.kube.meta import KubeObject, Time, controller_of
-from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
 from kubectl_nodelife.outlook.explain import ExplainedQuestion, quoted
@@ -42,10 +40,6 @@ from kubectl_nodelife.workloads.owners import WHEN_GONE, replacement_of, stays_o
 
 _MOST = 8
 _DONE = frozenset({"Completed", "Interrupted", "Canceled"})
-_NOTHING_WRONG = (
-    "Nothing was found as of this moment, in its selector, its rule, its status and its pods; "
-    "'replay --drain NODE' shows what it held before."
-)
 
 
 def drain_sections(snapshot: PlanSnapshot, pod: Pod) -> Iterator[ExplainedQuestion]:
@@ -228,80 +222,3 @@ def webhook_section(snapshot: PlanSnapshot, pods: Sequence[Pod]) -> ExplainedQue
     return ExplainedQuestion(
         "Which webhooks are asked before an eviction here?", sentences or ["None."]
     )
-
-
-def budget_sections(
-    snapshot: PlanSnapshot, namespace: str, name: str
-) -> Iterator[ExplainedQuestion] | None:
-    """The sections about one budget; None where there is no such budget."""
-    found = survey(snapshot, namespace)
-    view = next((view for view in found.budgets if view.name == name), None)
-    if view is None:
-        return None
-    double = {one.pod: one.budgets for one in found.two_budgets if name in one.budgets}
-    return _sections(view, double)
-
-
-def _sections(view: BudgetView, double: dict[str, list[str]]) -> Iterator[ExplainedQuestion]:
-    yield ExplainedQuestion("How many of its pods may go now, and why?", list(_allowed(view)))
-    yield ExplainedQuestion("Whose pods are they?", list(_pods(view)))
-    yield ExplainedQuestion("Which nodes does it hold?", [_nodes(view)])
-    problems = [f"{f.what}{'; ' + f.remedy if f.remedy else ''}" for f in view.findings]
-    problems += [
-        f"{pod} has two budgets, {' and '.join(names)}: the Eviction API refuses it for ever; "
-        "narrow one of the selectors"
-        for pod, names in double.items()
-    ]
-    sentences = [f"{_begun(text)}." for text in problems]
-    yield ExplainedQuestion("Is something wrong with it?", sentences or [_NOTHING_WRONG])
-
-
-def _begun(text: str) -> str:
-    """A sentence's beginning in upper case, but not where it is a field of the API."""
-    word = text.partition(" ")[0]
-    return f"{text[0].upper()}{text[1:]}" if word.islower() else text
-
-
-def _allowed(view: BudgetView) -> Iterator[str]:
-    state = {
-        OK: "pods may go",
-        BLOCKING: "none may go now; that changes when more of its pods are Ready",
-        UNUSED: "it matches no pod",
-    }
-    yield f"{view.state}: {state.get(view.state, 'none may go')}."
-    yield f"Its rule is {view.rule}, its selector {view.selector or 'empty'}."
-    pods = counted(view.expected, "pod")
-    yield (
-        f"Of {pods} {view.desired} must be healthy and {view.healthy} are: "
-        f"{view.allowed} may go by its status, {_counted(view)} by the objects."
-    )
-    if view.disrupted:
-        yield f"{view.disrupted} of them are on their way out already."
-    policy = view.policy or "IfHealthyBudget"
-    held = "are held back too while too few are healthy"
-    yield (
-        f"unhealthyPodEvictionPolicy is {policy}: pods that are not Ready "
-        f"{'always may go' if policy == 'AlwaysAllow' else held}."
-    )
-
-
-def _counted(view: BudgetView) -> str:
-    return "an unknown number" if view.counted is None else str(view.counted)
-
-
-def _pods(view: BudgetView) -> Iterator[str]:
-    yield f"It guards {counted(view.pods, 'pod')}, as far as they were read{_of(view.owners)}."
-
-
-def _of(owners: list[str]) -> str:
-    return f", of {first_names(owners, _MOST)}" if owners else ""
-
-
-def _nodes(view: BudgetView) -> str:
-    held, of = view.undrainable, len(view.nodes)
-    if not of:
-        return "None: none of its pods runs on a node that was read."
-    if not held:
-        return f"None now, of the {of} nodes on which its pods are."
-    nodes = counted(of, "node")
-    return f"{first_names(held, _MOST)} cannot be drained now, of {nodes} with its pods."

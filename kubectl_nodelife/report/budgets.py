@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from kubectl_nodelife.drain.budget_findings import BudgetView
 from kubectl_nodelife.drain.budget_survey import BudgetSurvey, PoolView
 from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.outlook.explain_budget import budget_sections
+from kubectl_nodelife.report.explanation import explained
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, GOOD, WARN, ColoredText
 from kubectl_nodelife.report.table import Table, columns
@@ -24,14 +26,21 @@ _TONES = {"ok": GOOD, "unused": WARN, "blocking": WARN}
 
 
 class BudgetsPage:
-    """A `BudgetSurvey` as an answer."""
+    """A `BudgetSurvey` as an answer. `about_one`: one budget was asked for by its name."""
 
-    def __init__(self, survey: BudgetSurvey) -> None:
+    def __init__(self, survey: BudgetSurvey, *, about_one: bool = False) -> None:
         self._survey = survey
+        self._about_one = about_one
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """How many hold something, budgets, findings, pods under two budgets, pools."""
+        """How many hold something, budgets, findings, pods under two budgets, pools; of one asked
+        for by name what there is to say."""
         survey = self._survey
+        if self._about_one and not wide:
+            for view in survey.budgets:
+                sections = list(budget_sections(view, survey.two_budgets))
+                yield from explained("PodDisruptionBudget", view.namespace, view.name, sections)
+            return
         if survey.budgets:
             yield _headline(survey)
         yield Table(_COLUMNS, [_row(view) for view in survey.budgets])
@@ -74,7 +83,7 @@ def _headline(survey: BudgetSurvey) -> str:
     first = holding[0]
     return (
         f"{len(holding)} of {many} {keep} {counted(len(nodes), 'node')} from being drained now.\n"
-        f"Why: kubectl nodelife explain budget {first.name} -n {first.namespace}"
+        f"Why: kubectl nodelife budgets {first.name} -n {first.namespace}"
     )
 
 

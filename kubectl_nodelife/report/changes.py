@@ -1,8 +1,8 @@
-"""The page of `changes`: what the daemon would do, or what was done, in order of time.
+"""The page of `changes`: what the daemon would do, or what was done.
 
-What a controller does alike to many objects, without a long pause, is one line; `-o wide` has a
-line for each change. Made from the documents that the daemon sends. A quick verb: only the table is
-imported.
+What a controller does alike to many objects, without a long pause, is one line, and the newest
+stand first; `-o wide` has a line for each change, in order of time. Made from the documents that
+the daemon sends. A quick verb: only the table is imported.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from datetime import datetime
 from typing import Any
 
 from kubectl_nodelife.document import document
-from kubectl_nodelife.kube.names import first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.report.formats import Block
-from kubectl_nodelife.report.screen import this_screen
+from kubectl_nodelife.report.screen import ENDLESS, Screen, this_screen
 from kubectl_nodelife.report.table import Column, Table, Widths, columns
 
 _COLUMNS = columns(
@@ -35,6 +35,8 @@ _OUTCOMES = {
 }
 _DAY = len("2026-11-21T")
 _NAMED = 2
+_MOST_LINES = 17
+"""So many lines of a terminal the table takes, which leaves the page 25 with what stands around."""
 _PAUSE_S = 10.0
 """So soon the next of its kind must follow to stand in one line: kube-controller-manager's clients
 make twenty requests a second, and one pod that is marked or evicted takes up to three."""
@@ -44,12 +46,19 @@ class ChangesPage:
     """A list of changes as an answer."""
 
     def __init__(
-        self, items: Sequence[dict[str, Any]], source: dict[str, Any], *, briefly: bool = False
+        self,
+        items: Sequence[dict[str, Any]],
+        source: dict[str, Any],
+        *,
+        briefly: bool = False,
+        screen: Screen = ENDLESS,
     ) -> None:
-        """`briefly`: instants are shown to the second, as on a screen that is drawn each second."""
+        """`briefly`: instants are shown to the second, as on a screen that is drawn each second.
+        `screen`: of what is older only as much is shown as has room on this one."""
         self._briefly = briefly
         self._items = items
         self._source = source
+        self._screen = screen
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """How many of which outcome, and the last; then one table: of writes that were seen, with
@@ -61,15 +70,22 @@ class ChangesPage:
             items = [{**item, **_to_the_second(item)} for item in items]
         days = {item["time"][:_DAY] for item in items}
         begin = 0 if len(days) > 1 else _DAY
-        groups = [[item] for item in items] if wide or self._briefly else _alike(items)
-        rows = [_group_row(group, begin) for group in groups]
+        grouped = not (wide or self._briefly)
+        groups = _alike(items)[::-1] if grouped else [[item] for item in items]
+        rows = [_group_row(group, begin) if grouped else _row(group[0], begin) for group in groups]
         if any("by" in item for item in self._items):
             whose = [group[0]["by"]["name"] for group in groups]
             rows = [[*row[:2], by, *row[2:]] for row, by in zip(rows, whose, strict=True)]
-            yield Table((*_COLUMNS[:2], _BY, *_COLUMNS[2:]), rows)
+            table = Table((*_COLUMNS[:2], _BY, *_COLUMNS[2:]), rows)
         else:
-            yield Table(_ONE_LINE if self._briefly else _COLUMNS, rows)
-        if len(rows) < len(items):
+            table = Table(_ONE_LINE if self._briefly else _COLUMNS, rows)
+        if grouped and self._screen.width:
+            table = _newest(table, self._screen)
+        yield table
+        if older := groups[len(list(table.rows)) :]:
+            many = counted(sum(len(group) for group in older), "older change")
+            yield f"{many} in {counted(len(older), 'line')}: -v 1 shows all"
+        elif len(rows) < len(items):
             yield f"{len(items)} changes in {len(rows)} lines (-o wide has a line for each)"
 
     def document(self) -> object:
@@ -80,6 +96,14 @@ class ChangesPage:
         """kind/name of each object, as often as it changed."""
         for item in self._items:
             yield _object(item).lower()
+
+
+def _newest(table: Table, screen: Screen) -> Table:
+    """As many of its first rows as have room, and at least one."""
+    rows = list(table.rows)[:_MOST_LINES]
+    while len(rows) > 1 and table._replace(rows=rows).text(screen=screen).count("\n") > _MOST_LINES:
+        rows = rows[:-1]
+    return table._replace(rows=rows)
 
 
 def lines(
@@ -103,7 +127,8 @@ def _headline(items: Sequence[dict[str, Any]]) -> str:
     when = f"at {begin}" if begin == end else f"from {begin} to {end}"
     doer = last["by"]["name"] if "by" in last else last["controller"]
     whose = "The last, by whom is not known" if doer == _NOT_KNOWN else f"The last is of {doer}"
-    what = " ".join([last["action"], *_detail(last["action"], last["detail"])])
+    details = first_names(list(_detail(last["action"], last["detail"])), _NAMED)
+    what = f"{last['action']} {details}".rstrip()
     return f"{many} seen or planned {when}: {which}.\n{whose}: {what}, {_object(last)}."
 
 
@@ -140,10 +165,9 @@ def _alike(items: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     groups: list[list[dict[str, Any]]] = []
     open_groups: dict[tuple[object, ...], list[dict[str, Any]]] = {}
     for item in items:
-        detail = () if "due" in item["detail"] else tuple(_detail(item["action"], item["detail"]))
         by = item["by"]["name"] if "by" in item else ""
         action, kind = item["action"], item["object"]["kind"]
-        key = (item["outcome"], item["controller"], action, detail, by, kind)
+        key = (item["outcome"], item["controller"], action, by, kind)
         group = open_groups.get(key)
         if group is None or _seconds_between(group[-1], item) >= _PAUSE_S:
             group = open_groups[key] = []
@@ -159,20 +183,29 @@ def _seconds_between(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
 
 def _group_row(group: Sequence[dict[str, Any]], begin: int) -> list[object]:
     """The row of changes that are alike: from when to when, which objects, the first reason."""
-    row = _row(group[0], begin)
-    if len(group) == 1:
-        return row
-    last = _row(group[-1], begin)
+    row, last = _row(group[0], begin), _row(group[-1], begin)
     for at, column in enumerate(_COLUMNS):
-        if column.header.lower() in ("time", "settled", "detail") and row[at] != last[at]:
+        if column.header.lower() == "detail":
+            row[at] = _group_detail(group)
+        elif column.header.lower() in ("time", "settled") and row[at] != last[at]:
             row[at] = f"{row[at]} to {last[at]}"
         elif column.header.lower() == "object":
             row[at] = first_names(list(dict.fromkeys(map(_object, group))), _NAMED)
-        elif column.header.lower() in ("id", "cause"):
-            row[at] = ""
         elif column.header.lower() == "reason" and any(each["reason"] != row[at] for each in group):
             row[at] = f"{row[at]} (and alike)"
     return row
+
+
+def _group_detail(group: Sequence[dict[str, Any]]) -> str:
+    """The first details of changes that are alike, each once; of what is due from when to when."""
+    if any("due" in item["detail"] for item in group):
+        spans = [next(iter(_detail(item["action"], item["detail"]))) for item in group]
+        return " to ".join(dict.fromkeys((spans[0], spans[-1])))
+    if group[0]["action"] == "RecordEvent":  # whose messages name each object once more
+        details = [str(item["detail"].get("reason", "")) for item in group]
+    else:
+        details = [text for item in group for text in _detail(item["action"], item["detail"])]
+    return first_names(list(dict.fromkeys(details)), _NAMED)
 
 
 def _object(item: dict[str, Any]) -> str:

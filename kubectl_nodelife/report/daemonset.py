@@ -35,7 +35,9 @@ from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
 from kubectl_nodelife.outlook.daemonset.summary import SetSummary
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, PodCell
 from kubectl_nodelife.outlook.daemonset.undo import UndoOutlook
+from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.report.ages import age, human_duration
+from kubectl_nodelife.report.explanation import explained
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, columns
 
@@ -299,15 +301,22 @@ class SummaryPage:
         now_ns: int,
         namespaces: bool,
         warnings: Sequence[str] = (),
+        sections: Sequence[ExplainedQuestion] = (),
     ) -> None:
         self._summaries = summaries
+        self._sections = sections
         self._source = source
         self._now_ns = now_ns
         self._namespaces = namespaces
         self._warnings = warnings
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """A line a set; what is odd beyond the first sentence follows below."""
+        """A line a set; what is odd beyond the first sentence follows below. Of one set asked for
+        by name its `sections`."""
+        if self._sections and not wide:
+            namespace, name = self._summaries[0].daemon_set.key
+            yield from explained("DaemonSet", namespace, name, self._sections)
+            return
         yield _headline(self._summaries)
         columns = (Column("namespace"), *_SET_COLUMNS) if self._namespaces else _SET_COLUMNS
         yield Table(columns, [self._row(s) for s in self._summaries])

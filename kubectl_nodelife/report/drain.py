@@ -155,7 +155,7 @@ def _no_end(workloads: Sequence[WorkloadPlan]) -> str:
 
 _NODE_COLUMNS = columns("node | zone* | verdict | pods | kept | start | end | command*")
 _POD_COLUMNS = columns(
-    "namespace:3 | pod | node:4 | verdict | gate:1 | start:2 | gone | ready again:5 | lands on* | "
+    "namespace | pod | node:4 | verdict | gate:1 | start:2 | gone | ready again:5 | lands on* | "
     "reason"
 )
 _WORKLOAD_COLUMNS = columns(

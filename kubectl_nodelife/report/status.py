@@ -1,9 +1,8 @@
-"""The pages of `status` and `explain`."""
+"""The page of `status`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -11,7 +10,6 @@ from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.eviction_forecast import Range
-from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.outlook.status import (
     NodeEntry,
     NodeLifeStatus,
@@ -24,19 +22,15 @@ from kubectl_nodelife.report.ages import due_in, due_within, human_duration
 from kubectl_nodelife.report.formats import Block
 from kubectl_nodelife.report.screen import BAD, ENDLESS, GOOD, WARN, ColoredText, Screen
 from kubectl_nodelife.report.table import NONE, UNKNOWN, Column, Table, Widths, columns
-from kubectl_nodelife.report.terminal import printable
 from kubectl_nodelife.workloads.foreign_taints import foreign_marks
-
-if TYPE_CHECKING:
-    from kubectl_nodelife.outlook.explain_document import Explanation
 
 _MOST_TEXT = 120
 _PREFIX = "node.kubernetes.io/"
 _ROLE = "node-role.kubernetes.io/"
 
 _NODE_COLUMNS = columns(
-    "name | zone* | roles* | age* | version* | ready | reason* | message* | lease age:2 | "
-    "status age* | unknown in:1 | taints:5 | pods:3 | next eviction:4 | verdict | because* | "
+    "name | zone* | roles* | age* | version* | ready | reason* | message* | lease age:4 | "
+    "status age* | unknown in:3 | taints:5 | pods | next eviction | verdict | because* | "
     "losing it*"
 )
 _ZONE_COLUMNS = columns(
@@ -46,12 +40,10 @@ _ZONE_COLUMNS = columns(
 _CLOCKS = ("node-monitor-grace-period", "node-eviction-rate", "pod-eviction-timeout")
 _MOST_NAMED = 3
 _DEFAULT = "default of "
-_LONG_SECONDS = 1000
 MANY_NODES = 50
 """From so many nodes on the page begins with those that are in trouble."""
 
 _TONES = {"healthy": GOOD, "cordoned": WARN, "tainted": WARN, "pressure": WARN, "silent": WARN}
-_TERM_COLUMNS = columns("term | earliest | latest | from")
 
 
 class StatusPage:
@@ -251,74 +243,6 @@ def _assumed(status: NodeLifeStatus) -> str:
     return f"times assume {', '.join(flags)} ({whose}); --set FLAG=VALUE assumes others"
 
 
-class ExplanationPage:
-    """An `Explanation` as an answer."""
-
-    def __init__(self, explanation: Explanation) -> None:
-        self._explanation = explanation
-
-    def blocks(self, *, wide: bool) -> Iterable[Block]:
-        """The answer in a line or two, then the questions with their sentences and sums."""
-        yield "\n".join(_answer(self._explanation))
-        said = _in_first_line(self._explanation)
-        for section in self._explanation.sections:
-            sentences, said = section.sentences[said:], 0
-            if not sentences and not section.terms:
-                continue
-            yield "\n  ".join((section.question, *map(printable, sentences)))
-            if section.terms:
-                yield Table(_TERM_COLUMNS, _term_rows(section))
-
-    def warnings(self) -> list[str]:
-        """The lines that belong on stderr."""
-        return self._explanation.warnings
-
-    def document(self) -> object:
-        """The Explanation document."""
-        return self._explanation.document()
-
-    def names(self) -> Iterable[str]:
-        """The one object."""
-        e = self._explanation
-        namespaced = f"{e.namespace}/" if e.namespace else ""
-        yield f"{e.kind.lower()}/{namespaced}{e.name}"
-
-
-def _in_first_line(explanation: Explanation) -> int:
-    """How many sentences of the first section the first line says, and no other line again."""
-    return 2 if explanation.kind == "Pod" else 1
-
-
-def _answer(explanation: Explanation) -> Iterable[str]:
-    """The first words about the object, who is at it, and what its first sum comes to."""
-    sentences = [s for section in explanation.sections[:1] for s in section.sentences]
-    name = f"{explanation.namespace}/{explanation.name}".removeprefix("/")
-    words = printable(" ".join(sentences[: _in_first_line(explanation)]))
-    question = next((s.question for s in explanation.sections[:1]), "")
-    if explanation.kind == "Node" and question.startswith("What would the taint "):
-        taint = question.removeprefix("What would the taint ").partition(" do to its pods")[0]
-        yield f"Node {name} with {taint}: {words[:1].lower()}{words[1:]}"
-    elif explanation.kind == "Node":
-        yield f"Node {name} is {words.replace('pressure:', 'under pressure:', 1)}"
-    else:
-        yield f"{explanation.kind} {name}: {words}"
-    for section in explanation.sections:
-        if section.answer:
-            yield printable(section.answer)
-            if not section.question.startswith("Who "):
-                return
-        if section.terms:
-            low, high = total(section.terms)
-            if low is None:
-                when = "Never, as things are"
-            elif high is None:
-                when = f"In {_seconds(low)} at the earliest"
-            else:
-                when = f"In {_seconds(low)} to {_seconds(high)}"
-            yield f"{section.question} {when}; the terms are added up below."
-            return
-
-
 def _node_row(status: NodeEntry, now_ns: int, pods_read: bool) -> list[object]:
     outlook, verdict = status.outlook, status.verdict
     node, created = outlook.node, outlook.node.metadata.creation_timestamp
@@ -426,22 +350,6 @@ def _zone_row(zone: ZoneOutlook, brake: ZoneBrake, now_ns: int) -> list[object]:
         "; ".join(filter(None, (zone.coming(now_ns), zone.why))),
         brake.sentence,
     ]
-
-
-def _term_rows(section: ExplainedQuestion) -> list[list[object]]:
-    rows: list[list[object]] = [
-        [t.what, _seconds(t.low), _seconds(t.high), t.origin] for t in section.terms
-    ]
-    low, high = total(section.terms)
-    return [*rows, ["in all", _seconds(low), _seconds(high), "the sum"]]
-
-
-def _seconds(value: float | None) -> str:
-    if value is None:
-        return "never"
-    if value >= _LONG_SECONDS:
-        return human_duration(round(value) * SECOND_NS)
-    return f"{value:.1f}".removesuffix(".0") + "s"
 
 
 def shortened(text: str) -> str:

@@ -231,6 +231,11 @@ _warned: set[str] = set()
 _verbose = False
 
 
+def is_verbose() -> bool:
+    """True if this process shows in full what it shortens otherwise."""
+    return _verbose
+
+
 def choose_verbose(choice: bool = True) -> None:
     """Show warnings of this process in full, or shortened."""
     global _verbose

@@ -141,7 +141,7 @@ def _sentence(pod: Pod, node: NodeReadiness, force: str, taint: str, now_ns: int
     if force == NOT_NEEDED and is_mirror_pod(pod) and node.exists:
         return (
             f"leave it: it shows a static pod of {node.name}, whose kubelet makes the object anew "
-            "when it is back; mend the node, or delete it"
+            "when it is back; repair the node, or delete it"
         )
     if gone and late_ns > POD_GC_NS:
         return (
@@ -186,7 +186,7 @@ def _machine_is_on(node: NodeReadiness, now_ns: int) -> str:
         reported = f"reported {human_duration(now_ns - node.heartbeat_ns)} ago"
     why = f"the kubelet of {node.name} {reported}, so the machine is on"
     if node.ready == FALSE:
-        return f"{why}; mend the node, whose kubelet says why it is not ready"
+        return f"{why}; repair the node, whose kubelet says why it is not ready"
     if node.ready == UNKNOWN:
         return f"{why}; wait, the node is coming back"
     return f"{why}; look there at its containers, its volumes and the kubelet's log"

@@ -75,6 +75,19 @@ def test_the_name_that_was_meant_is_offered(
     assert "not found; did you mean " + meant in err
 
 
+@pytest.mark.parametrize("output", ["table", "markdown", "json", "yaml"])
+@pytest.mark.parametrize(
+    ("kind", "verb", "name"),
+    [("budget", "budgets", "web"), ("daemonset", "daemonset", "log-agent")],
+)
+def test_a_budget_and_a_daemonset_have_one_answer_each(
+    capsys: Capture, kind: str, verb: str, name: str, output: str
+) -> None:
+    rest = ("-n", "shop" if kind == "budget" else "kube-system", "-o", output)
+    by_name, _ = ask(capsys, verb, name, *rest)
+    assert by_name == ask(capsys, "explain", kind, name, *rest)[0] and name in by_name
+
+
 def test_a_name_like_no_other_is_to_be_checked() -> None:
     assert "check the name" in str(NotFound("nodes", "x", among=["worker-1"]))
 

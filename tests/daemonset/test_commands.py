@@ -56,8 +56,9 @@ def lost(tmp_path: Path) -> list[str]:
 
 
 def test_the_counts_and_what_is_odd(call: Call, lost: list[str]) -> None:
-    shown = call("daemonset", "agent", *lost)
-    answer, table = shown.split("\n\n", 1)
+    one = call("daemonset", "agent", *lost)
+    assert "It is not as it should be: misscheduled on a1 (node.kubernetes.io/unr" in one
+    answer, table = call("daemonset", *lost).split("\n\n", 1)
     assert answer.startswith("1 of 1 DaemonSet is not as it should be; the first is ")
     header, row, *rest = table.splitlines()
     assert header.split()[:7] == [

@@ -62,7 +62,7 @@ def said(capsys: Capture, path: Path, *words: str) -> Any:
             HALF_A_MINUTE_AGO,
             "v1.36",
             "do not force-delete: the kubelet of a1 reported 30s ago, so the machine is on;"
-            " mend the node, whose kubelet says why it is not ready",
+            " repair the node, whose kubelet says why it is not ready",
             id="its-kubelet-says-it-is-not-ready",
         ),
     ],

@@ -107,7 +107,7 @@ PATCH_ONE = (
                 owned("ReplicaSet", "web", "a3", 7, status={"phase": "Pending", "conditions": []}),
                 guard(2, 2, 3, minAvailable=2),
             ),
-            "mend web-7 (not Ready), so that 1 more of the budget's pods are Ready",
+            "repair web-7 (not Ready), so that 1 more of the budget's pods are Ready",
             (deployed("a1", "a2", "a3"), guard(3, 2, 3, minAvailable=2)),
             id="a-pod-of-the-budget-is-not-ready",
         ),

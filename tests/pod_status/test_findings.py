@@ -158,7 +158,7 @@ def test_what_to_do_where_that_is_not_what_the_class_says() -> None:
     dying = pod(metadata__deletionTimestamp=ago(600))
     off = node(ready="Unknown", taints=(OUT_OF_SERVICE,))
     assert "nothing has to be forced" in told(dying, off).what_to_do
-    assert "mend the node" in told(dying, node(ready="False")).what_to_do
+    assert "repair the node" in told(dying, node(ready="False")).what_to_do
     assert "coming back" in told(dying, node(ready="Unknown", heartbeat=5)).what_to_do
     assert "once the machine of n1 is known to be off" in told(dying, LOST).what_to_do
     job = pod(**EVICTED, metadata__ownerReferences=owner("Job"))

@@ -103,7 +103,7 @@ def test_a_kubelet_that_has_written_meanwhile_is_at_work() -> None:
     other = steps(marked(), first_seen={"u-web": FirstSeen(earlier, "8")})
     assert same[0].request is not None
     assert other[0].refusals == (
-        "its status changed meanwhile: a kubelet at work mends it by itself",
+        "its status changed meanwhile: a kubelet at work repairs it by itself",
     )
 
 

@@ -89,7 +89,7 @@ def test_the_answer_comes_first(
         ),
         pytest.param(
             ["budgets", "db", "-n", "shop"],
-            "None of 1 budget keeps a node from being drained now.",
+            "PodDisruptionBudget shop/db: ok: pods may go.",
             id="a-budget-that-holds-nothing",
         ),
         pytest.param(

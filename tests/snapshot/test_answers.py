@@ -20,8 +20,8 @@ from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.outlook.explain_document import explanation_of
 from kubectl_nodelife.outlook.status import KINDS
+from kubectl_nodelife.report.explanation import ExplanationPage
 from kubectl_nodelife.report.formats import render
-from kubectl_nodelife.report.status import ExplanationPage
 from kubectl_nodelife.snapshot import Digests, Redaction
 from tests.snapshot.planted import SECRETS, Document, plant, read_dump, redacted
 

@@ -300,7 +300,7 @@ def test_a_failed_node_that_is_down_is_told_with_what_holds_its_zone() -> None:
     s.ready("x", "False")
     s.run(60)
     (held, *_) = {why for by, why in s.controller.holds.values() if by == "zone"}
-    assert "x Failed and not Ready: mend it and `upgrade resume --retry all`" in held
+    assert "x Failed and not Ready: repair it and `upgrade resume --retry all`" in held
 
 
 def test_a_blind_leader_writes_nothing_and_its_clocks_stand() -> None:

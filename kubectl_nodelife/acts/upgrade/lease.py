@@ -325,7 +325,7 @@ def document_or_refused(lease: Lease | None) -> RunDocument | None:
         raise Refused(
             f"the run's document cannot be read: {error}",
             on=_name(lease.namespace if lease is not None else ""),
-            remedy=f"mend or remove its annotation {ANNOTATION_RUN}, then `upgrade clean`",
+            remedy=f"repair or remove its annotation {ANNOTATION_RUN}, then `upgrade clean`",
         ) from None
 
 

@@ -40,7 +40,7 @@ from kubectl_nodelife.outlook.daemonset.rollout_outlook import (
     history_rows,
     rollout_outlook,
 )
-from kubectl_nodelife.outlook.daemonset.summary import summarize
+from kubectl_nodelife.outlook.daemonset.summary import set_sections, summarize
 from kubectl_nodelife.outlook.daemonset.truth_table import truth_table
 from kubectl_nodelife.outlook.daemonset.undo import UndoOutlook, undo_outlook
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, SetView
@@ -157,9 +157,9 @@ def _summary(look: DaemonSetsView, question: SetQuestion) -> Response:
     sets = look.sets
     keys = [_find(look, question)] if question.name else sets.set_keys(question.namespace or None)
     everywhere = not question.namespace
-    page = SummaryPage(
-        [summarize(sets, key) for key in keys], look.source, sets.now_ns, everywhere, look.warnings
-    )
+    summaries = [summarize(sets, key) for key in keys]
+    sections = list(set_sections(sets, summaries[0])) if question.name else []
+    page = SummaryPage(summaries, look.source, sets.now_ns, everywhere, look.warnings, sections)
     where = "" if everywhere else f" in {question.namespace} namespace"
     if not keys and question.output.format in (*_PAGES, "name", "markdown"):
         return {"note": f"No resources found{where}"}

@@ -17,28 +17,22 @@ from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.eviction_webhooks import WEBHOOK_KINDS
 from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS
-from kubectl_nodelife.outlook.daemonset import document as daemonset
 from kubectl_nodelife.outlook.explain_document import Explanation, continued, explanation_of
 from kubectl_nodelife.outlook.status import KINDS, missing_parts
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.report import terminal
-from kubectl_nodelife.report.status import ExplanationPage
+from kubectl_nodelife.report.explanation import ExplanationPage
 
 
 def reading(query: Query) -> KindsToRead:
     """The kinds that the explanation of an object of that kind reads."""
     match word(query, "kind"):
-        case "DaemonSet":
-            kinds = (*daemonset.KINDS, "Lease")
-            return KindsToRead(kinds, needed=("DaemonSet",), missing_parts=daemonset.missing_parts)
         case "Pod":
             fields = {"Event": _about_pod(word(query, "namespace"), word(query, "name"))}
             read, needed = (*DRAIN_KINDS, "Event"), ("Node", "Pod")
             return KindsToRead(
                 read, needed, missing_parts=missing_parts, fields=fields, optional=OPTIONAL_KINDS
             )
-        case "PodDisruptionBudget":
-            return KindsToRead(DRAIN_KINDS, needed=("Pod", "PodDisruptionBudget"))
         case _:
             more = () if word(query, "taint") else (*WEBHOOK_KINDS, "Event")
             fields = {"Event": about_node(word(query, "name"))}

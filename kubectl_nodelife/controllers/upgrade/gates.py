@@ -121,7 +121,7 @@ def _zone(p: UpgradePass) -> str:
 def failed_and_down(p: UpgradePass, zone_key: str) -> str:
     """Which nodes of the zone the run has Failed and are not Ready, and how to go on; "" for none.
 
-    They hold their zone until they are mended or gone: no word of a person makes them well.
+    They hold their zone until they are repaired or gone: no word of a person makes them well.
     """
     names = [
         name
@@ -132,7 +132,7 @@ def failed_and_down(p: UpgradePass, zone_key: str) -> str:
         return ""
     shown, them = first_names(names, 3), "it" if len(names) == 1 else "them"
     return (
-        f" ({shown} Failed and not Ready: mend {them} and `upgrade resume --retry all`, or delete"
+        f" ({shown} Failed and not Ready: repair {them} and `upgrade resume --retry all`, or delete"
         f" {them} and `upgrade resume --rebase`)"
     )
 

@@ -42,7 +42,7 @@ UNKNOWN: Final = "unknown"
 LAGGING: Final = "lagging"
 
 SETTLE_NS: Final = 60 * SECOND_NS
-"""Six batches of a kubelet: what it was going to mend it has mended by then."""
+"""Six batches of a kubelet: what it was going to repair it has repaired by then."""
 
 LEAST_SETTLE_NS: Final = 20 * SECOND_NS
 """Two batches; a shorter settle time is not taken."""
@@ -168,7 +168,7 @@ NOTES: Final[dict[str, ClassNote]] = {
         WRONG,
         "Ready is True although the containers or the node say otherwise; Services may still send"
         " traffic there",
-        "have the node fenced or mended; the pod follows. Setting Ready to False by hand only"
+        "have the node fenced or repaired; the pod follows. Setting Ready to False by hand only"
         " takes it out of its Services",
         "if the node runs on, unseen, the pod still serves; out of its Services it serves no"
         " requests",
@@ -257,7 +257,7 @@ NOTES: Final[dict[str, ClassNote]] = {
         NOTE,
         "a DaemonSet's pod on a node that is not Ready: it tolerates that for ever, is never"
         " evicted, and counts as unavailable in a rollout",
-        "mend the node, or delete it; nothing has to be done about the pod",
+        "repair the node, or delete it; nothing has to be done about the pod",
         "none",
         (f"{_K}19563", f"{_K}70184", f"{_K}117204", f"{_K}85878"),
     ),
@@ -265,7 +265,7 @@ NOTES: Final[dict[str, ClassNote]] = {
         NOTE,
         "it tolerates for ever that its node is not Ready, so it is never evicted and no other"
         " takes its place",
-        "mend the node, or delete it; a static pod lives and dies with its machine",
+        "repair the node, or delete it; a static pod lives and dies with its machine",
         "none",
         (f"{_K}55713",),
     ),

@@ -397,4 +397,4 @@ def _first_seen_refusals(
     if now_ns - first_seen.first_seen_ns < settle_ns:
         yield f"it is not proven to have been so for {settle_ns // SECOND_NS}s"
     if first_seen.resource_version not in ("", pod.metadata.resource_version):
-        yield "its status changed meanwhile: a kubelet at work mends it by itself"
+        yield "its status changed meanwhile: a kubelet at work repairs it by itself"

@@ -158,14 +158,16 @@ def _rollout_oddities(view: SetView) -> Iterator[str]:
         yield f"{have}, which stays until it is deleted"
 
 
-def set_sections(sets: DaemonSets, key: Key) -> Iterator[ExplainedQuestion]:
+def set_sections(sets: DaemonSets, summary: SetSummary) -> Iterator[ExplainedQuestion]:
     """The sections about one set that is in the cache."""
-    summary = summarize(sets, key)
     counts = list(_counts(summary))
-    yield ExplainedQuestion("How many pods should it have, and has it?", counts)
+    answer = "Nothing is odd about it."
+    if summary.odd:
+        answer = f"It is not as it should be: {summary.odd[0]}."
+    yield ExplainedQuestion("How many pods should it have, and has it?", counts, answer=answer)
     odd = [text if text[0] == "(" else f"{text[0].upper()}{text[1:]}." for text in summary.odd]
     yield ExplainedQuestion("What is odd about it?", odd or ["Nothing."])
-    view = sets.view(key)
+    view = sets.view(summary.daemon_set.key)
     if view is None or sets.read.lacking_to_count():
         return
     rows = truth_table(view)

@@ -1,0 +1,107 @@
+"""What is said of one object: the page of `explain`, of `budgets NAME` and of `daemonset NAME`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
+from kubectl_nodelife.report.ages import human_duration
+from kubectl_nodelife.report.formats import Block
+from kubectl_nodelife.report.table import Table, columns
+from kubectl_nodelife.report.terminal import printable
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.outlook.explain_document import Explanation
+
+_LONG_SECONDS = 1000
+_TERM_COLUMNS = columns("term | earliest | latest | from")
+
+
+class ExplanationPage:
+    """An `Explanation` as an answer."""
+
+    def __init__(self, explanation: Explanation) -> None:
+        self._explanation = explanation
+
+    def blocks(self, *, wide: bool) -> Iterable[Block]:
+        """The answer in a line or two, then the questions with their sentences and sums."""
+        e = self._explanation
+        return explained(e.kind, e.namespace, e.name, e.sections)
+
+    def warnings(self) -> list[str]:
+        """The lines that belong on stderr."""
+        return self._explanation.warnings
+
+    def document(self) -> object:
+        """The Explanation document."""
+        return self._explanation.document()
+
+    def names(self) -> Iterable[str]:
+        """The one object."""
+        e = self._explanation
+        namespaced = f"{e.namespace}/" if e.namespace else ""
+        yield f"{e.kind.lower()}/{namespaced}{e.name}"
+
+
+def explained(
+    kind: str, namespace: str, name: str, sections: Sequence[ExplainedQuestion]
+) -> Iterator[Block]:
+    """What is said of one object, by whichever verb: the answer, then questions and sums."""
+    said = 2 if kind == "Pod" else 1  # sentences of the first section, for the first line
+    yield "\n".join(_answer(kind, f"{namespace}/{name}".removeprefix("/"), sections, said))
+    for section in sections:
+        sentences, said = section.sentences[said:], 0
+        if not sentences and not section.terms:
+            continue
+        yield "\n  ".join((section.question, *map(printable, sentences)))
+        if section.terms:
+            yield Table(_TERM_COLUMNS, _term_rows(section))
+
+
+def _answer(
+    kind: str, name: str, sections: Sequence[ExplainedQuestion], said: int
+) -> Iterator[str]:
+    """The first words about the object, who is at it, and what its first sum comes to."""
+    sentences = [s for section in sections[:1] for s in section.sentences]
+    words = printable(" ".join(sentences[:said]))
+    question = next((s.question for s in sections[:1]), "")
+    if kind == "Node" and question.startswith("What would the taint "):
+        taint = question.removeprefix("What would the taint ").partition(" do to its pods")[0]
+        yield f"Node {name} with {taint}: {words[:1].lower()}{words[1:]}"
+    elif kind == "Node":
+        yield f"Node {name} is {words.replace('pressure:', 'under pressure:', 1)}"
+    else:
+        yield f"{kind} {name}: {words}"
+    for section in sections:
+        if section.answer:
+            yield printable(section.answer)
+            if not section.question.startswith("Who "):
+                return
+        if section.terms:
+            low, high = total(section.terms)
+            if low is None:
+                when = "Never, as things are"
+            elif high is None:
+                when = f"In {_seconds(low)} at the earliest"
+            else:
+                when = f"In {_seconds(low)} to {_seconds(high)}"
+            yield f"{section.question} {when}; the terms are added up below."
+            return
+
+
+def _term_rows(section: ExplainedQuestion) -> list[list[object]]:
+    rows: list[list[object]] = [
+        [t.what, _seconds(t.low), _seconds(t.high), t.origin] for t in section.terms
+    ]
+    low, high = total(section.terms)
+    return [*rows, ["in all", _seconds(low), _seconds(high), "the sum"]]
+
+
+def _seconds(value: float | None) -> str:
+    if value is None:
+        return "never"
+    if value >= _LONG_SECONDS:
+        return human_duration(round(value) * SECOND_NS)
+    return f"{value:.1f}".removesuffix(".0") + "s"
