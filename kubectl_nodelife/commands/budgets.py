@@ -16,6 +16,7 @@ from kubectl_nodelife.report import terminal
 @click.argument("names", nargs=-1, metavar="[BUDGET...]")
 @click.option("--read", metavar="KINDS", default="", help="Kinds of which a dump has all.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="The budgets of all namespaces.")
+@click.option("-l", "--selector", help="Only budgets with these labels, as in kubectl.")
 @click.option("--pool-label", metavar="KEY", help="The node label that names a node's pool.")
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if a budget lets no pod go.")
 @output_flags()
@@ -25,6 +26,7 @@ def budgets(
     names: tuple[str, ...],
     read: str,
     all_namespaces: bool,
+    selector: str | None,
     pool_label: str | None,
     exit_code: bool,
     output: Output,
@@ -46,7 +48,7 @@ def budgets(
         raise BadInput("they are of several namespaces", remedy="ask for those of one at a time")
     namespace = given.pop() if given else namespace_of(where, all_namespaces)
     wanted = [budget.name for budget in named]
-    return show(where, namespace, wanted, output, read, pool_label, exit_code=exit_code)
+    return show(where, namespace, wanted, output, read, pool_label, selector, exit_code=exit_code)
 
 
 def show(
@@ -56,17 +58,19 @@ def show(
     output: Output,
     read: str = "",
     pool_label: str | None = None,
+    selector: str | None = None,
     *,
     exit_code: bool = False,
 ) -> int:
     """Print the budgets of these names, or all, of a namespace or of all (None). The exit code."""
     from kubectl_nodelife.commands.cluster.drain import look_for_drain
-    from kubectl_nodelife.commands.cluster.look import none_found
+    from kubectl_nodelife.commands.cluster.look import label_selector, none_found
     from kubectl_nodelife.drain.budget_survey import survey
     from kubectl_nodelife.report.budgets import BudgetsPage
 
+    labels = label_selector(selector)
     found = look_for_drain(where, read)
-    answer = survey(found.snapshot, namespace, pool_label, names)
+    answer = survey(found.snapshot, namespace, pool_label, names, labels)
     for warning in (*found.warnings, *answer.warnings):
         terminal.warn(warning)
     if not answer.budgets:

@@ -29,7 +29,7 @@ from kubectl_nodelife.drain.budget_findings import (
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.errors import NotFound
 from kubectl_nodelife.kube.kinds import kind_of
-from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.meta import LabelSelector, controller_of
 from kubectl_nodelife.kube.node import pool_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import format_selector, matches
@@ -91,8 +91,10 @@ def survey(
     namespace: str | None = None,
     pool_label: str | None = None,
     names: Sequence[str] = (),
+    labels: LabelSelector | None = None,
 ) -> BudgetSurvey:
-    """The budgets of a namespace, or of all; of these names alone, if any. Raises NotFound."""
+    """The budgets of a namespace, or of all; of these names or with these labels alone, if any.
+    Raises NotFound."""
     budgets = [
         budget
         for budget in snapshot.all_of(PodDisruptionBudget)
@@ -103,6 +105,8 @@ def survey(
     views = [_view(snapshot, b, members[b.key], floors) for b in budgets]
     views.sort(key=lambda view: (STATES.index(view.state), view.namespace, view.name))
     double = _two_budgets(snapshot, budgets, members)
+    chosen = {b.key for b in budgets if labels is None or matches(labels, b.metadata.labels)}
+    views = [view for view in views if (view.namespace, view.name) in chosen]
     if names:
         among = {view.name for view in views}
         for name in names:

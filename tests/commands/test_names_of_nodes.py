@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
 
 from kubectl_nodelife.cli import main, nodelife
+from kubectl_nodelife.commands.cluster import drain
+from kubectl_nodelife.commands.cluster.drain import DrainLook
+from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.commands.groups import DefaultGroup
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.subjects import (
@@ -21,23 +26,25 @@ from kubectl_nodelife.kube.subjects import (
     parse_subject,
     parse_subjects,
 )
+from kubectl_nodelife.outlook.what_if.acts import _VERBS
 
 DUMP = Path(__file__).parents[1] / "wild" / "node-09-kubelet-clock-wrong" / "first.json"
 SPELLINGS = ("w-behind", "node/w-behind", "nodes/w-behind", "node w-behind", "no/w-behind")
 
-# Verb -> the words before and behind a node's name. A verb that takes a node and is not here fails.
+# The words before a node's name -> those behind it. A verb that takes a node and is not here fails.
 TAKES_A_NODE = {
-    "status": ((), ()),
-    "explain": ((), ()),
-    "changes": ((), ()),
-    "replay": ((), ()),
-    "what-if": (("lose",), ("--until", "1m")),
-    "drain-plan": ((), ("--ignore-daemonsets", "--force")),
+    "status": "",
+    "explain": "",
+    "changes": "",
+    "replay": "",
+    "drain-plan": "--ignore-daemonsets --force",
+    "simulate": "--until 1m",
+    "upgrade plan": "--nothing",
+    **{f"what-if {act}": "--until 1m" for act in ("lose", "cordon", "uncordon", "drain", "delete")},
+    **{f"what-if {act}": "maintenance:NoExecute --until 1m" for act in ("taint", "untaint")},
 }
-# They write, or need more than a dump; their names go through the same function.
-ELSEWHERE = {"drain", "simulate"} | {
-    f"upgrade {verb}" for verb in ("plan", "start", "status", "prove")
-}
+# These write, or ask a cluster: what is no node's name is refused as by the others.
+OF_A_CLUSTER = ("drain", "upgrade start", "upgrade status", "upgrade prove")
 
 
 def takers(group: click.Group, path: tuple[str, ...] = ()) -> dict[str, click.Command]:
@@ -59,20 +66,46 @@ def takers(group: click.Group, path: tuple[str, ...] = ()) -> dict[str, click.Co
 
 
 def test_the_table_names_every_verb_that_takes_a_node() -> None:
-    assert set(takers(nodelife)) == TAKES_A_NODE.keys() | ELSEWHERE
+    verbs = {"what-if" if words.startswith("what-if") else words for words in TAKES_A_NODE}
+    assert set(takers(nodelife)) == verbs | set(OF_A_CLUSTER)
+    assert {f"what-if {act}" for act in _VERBS} - TAKES_A_NODE.keys() == {"what-if set"}
 
 
 @pytest.mark.parametrize("verb", TAKES_A_NODE)
 def test_every_verb_takes_each_spelling(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
-    before, behind = TAKES_A_NODE[verb]
     answers = set()
     for spelling in SPELLINGS:
-        words = [verb, *before, *spelling.split(), *behind, "-f", str(DUMP)]
+        words = [*f"{verb} {spelling} {TAKES_A_NODE[verb]}".split(), "-f", str(DUMP)]
         code = main(words)
         out, err = capsys.readouterr()
         assert code == 0, (words, err)
         answers.add(out)
     assert len(answers) == 1
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_drain_takes_each_spelling(
+    spelling: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its cluster is the dump here: the names are looked for in what was read."""
+    of_cluster = drain.look_for_drain
+    look = functools.partial(_look_at_dump, of_cluster)
+    monkeypatch.setattr(drain, "look_for_drain", look)
+    words = ["drain", *spelling.split(), "--ignore-daemonsets", "--force", "--dry-run=client"]
+    assert main(words) == 0, capsys.readouterr().err
+    assert "w-behind" in capsys.readouterr().out
+
+
+def _look_at_dump(of_cluster: Callable[..., DrainLook], where: Where, read: str = "") -> DrainLook:
+    return of_cluster(where._replace(filename=(str(DUMP),)), read)
+
+
+@pytest.mark.parametrize("verb", ["upgrade start --nothing", "upgrade status", "upgrade prove"])
+def test_what_is_no_node_is_refused_before_a_cluster_is_asked(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*verb.split(), "ds/w-behind"]) == 2
+    assert "is unclear from 'ds/w-behind'; write node/NAME" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

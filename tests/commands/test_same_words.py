@@ -97,6 +97,16 @@ def test_budgets_by_name(capsys: Capture) -> None:
     assert [item["name"] for item in document["items"]] == ["web"]
 
 
+@pytest.mark.parametrize(
+    ("selector", "names"), [("tier=front", []), ("tier notin (front)", ["web", "db"])]
+)
+def test_budgets_by_label(capsys: Capture, selector: str, names: list[str]) -> None:
+    document = json.loads(ask(capsys, "budgets", "-A", "-l", selector, "-o", "json")[0])
+    assert [item["name"] for item in document["items"]] == names
+    _, err = ask(capsys, "budgets", "-A", "-l", "tier in front", code=2)
+    assert "--selector" in err
+
+
 def test_all_nodes_of_all_sets(capsys: Capture) -> None:
     out, _ = ask(capsys, "daemonset", "-A", "--nodes")
     one, _ = ask(capsys, "daemonset", "log-agent", "-n", "kube-system", "--nodes")

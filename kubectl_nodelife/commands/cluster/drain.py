@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.commands.cluster.look import KindsToRead, look
+from kubectl_nodelife.commands.cluster.look import KindsToRead, label_selector, look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.cache import Cache
@@ -16,7 +16,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, find_resource
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.selectors import matches, parse_selector
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.workloads.force_advice import release_of
@@ -168,10 +168,7 @@ def choose_nodes(
             if name not in snapshot.nodes:
                 raise NotFound("nodes", name, among=snapshot.nodes)
         return names
-    try:
-        wanted = parse_selector(selector or "")
-    except ValueError as error:
-        raise BadInput(str(error), on="--selector") from None
+    wanted = label_selector(selector or "")
     found = sorted(n.name for n in snapshot.nodes.values() if matches(wanted, n.metadata.labels))
     if not found:
         raise Failed("no node matches", on=f"--selector {selector}", remedy="check the labels")

@@ -27,6 +27,7 @@ from kubectl_nodelife.commands.upgrade.run import (
 from kubectl_nodelife.commands.writing import ActFlags
 from kubectl_nodelife.commands.writing import is_confirmed as is_confirmed_act
 from kubectl_nodelife.errors import EXIT_NO, BadInput, Failed, NotFound, Refused
+from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.live_line import progress_bar
 
@@ -328,6 +329,7 @@ def prove(
 
     if not nodes:
         raise BadInput("no node is named", remedy="give NODE...")
+    names = parse_names(nodes)
     flags: dict[str, Any] = {
         "proveTimeout": prove_timeout,
         "readyFor": ready_for,
@@ -335,10 +337,10 @@ def prove(
         "leaseNamespace": lease_namespace,
         "namespace": connection.namespace,
     }
-    policy = proof_policy(nodes, flags)
+    policy = proof_policy(names, flags)
     look = look_for_drain(Where(connection, assignments=lead.assignments))
     check_named(policy, look.snapshot.nodes)
-    if not _is_confirmed(nodes, str(look.source.get("server", "")), lead):
+    if not _is_confirmed(names, str(look.source.get("server", "")), lead):
         terminal.note("not confirmed: nothing was changed")
         return 0
     there = list(look.snapshot.nodes.values())
@@ -358,7 +360,7 @@ def proof_policy(nodes: Sequence[str], flags: Mapping[str, Any]) -> UpgradePolic
     return policy_from({"nodes": list(nodes), "maxUnavailable": len(nodes), **mode, **given})
 
 
-def _is_confirmed(nodes: tuple[str, ...], server: str, lead: LeadFlags) -> bool:
+def _is_confirmed(nodes: Sequence[str], server: str, lead: LeadFlags) -> bool:
     act = ActFlags(yes=lead.yes, dry_run="none", max_writes=0, insecure=lead.insecure)
     many = f"{len(nodes)} nodes" if len(nodes) > 1 else f"node {nodes[0]}"
     return is_confirmed_act(act, f"Taint {many} of {server} and run a canary there?", server)
