@@ -18,13 +18,12 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.fates import Coming, Judged
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NextAction, node_verdict
 from kubectl_nodelife.outlook.situation import (
     SAME_SECONDS,
-    Coming,
     Hurt,
-    Judged,
     Situation,
     blind,
     hurt_steps,
@@ -39,10 +38,10 @@ _QUIET: Final = frozenset({"healthy", "cordoned"})
 _STEP: Final = 64
 _MARGIN_NS: Final = 5 * SECOND_NS
 _HURT_SECONDS: Final = 5.0
+_ITS_TIME, _NEWER_SIGN, _HELD = "its time", "a newer sign", "held"
 _LEAST_RENEWING: Final = 3
 _UNHEARD_SECONDS: Final = 5.0
-_WINDOW_NS: Final = 30 * SECOND_NS
-_MOST_GAP_SECONDS: Final = 11.0
+_UNHEARD: Final = "nothing comes from {}: the link to it is down, or all nodes fell silent at once"
 
 
 class WallZone(msgspec.Struct, frozen=True, rename="camel"):
@@ -168,32 +167,6 @@ class _Quiet(msgspec.Struct, gc=False):
     unknown_after_ns: int
 
 
-class UsualGap:
-    """How long nothing may come of a cluster whose nodes renew, before that is the link's silence:
-    kubelets renew each ten seconds, and where they do so apart from each other news comes more
-    often. Learnt from the longest gap of the last half minute."""
-
-    def __init__(self) -> None:
-        self._since_ns = 0
-        self._longest_s = 0.0
-        self._before_s: float | None = None
-
-    def note(self, age_s: float, now_ns: int) -> None:
-        """So long ago anything was heard."""
-        if now_ns - self._since_ns > _WINDOW_NS:
-            self._before_s = self._longest_s if self._since_ns else None
-            self._since_ns, self._longest_s = now_ns, 0.0
-        self._longest_s = max(self._longest_s, age_s)
-
-    @property
-    def most_s(self) -> float:
-        """From when on it is not usual."""
-        if self._before_s is None:
-            return _MOST_GAP_SECONDS
-        longest_s = max(self._before_s, self._longest_s)
-        return min(_MOST_GAP_SECONDS, 2.0 + 1.5 * longest_s)
-
-
 class LiveWall:
     """Makes one frame after another, and judges only the nodes that may have changed.
 
@@ -211,7 +184,6 @@ class LiveWall:
         self._judged: list[Judged] = []
         self._frame: LiveFrame | None = None
         self._heard_ns = 0
-        self._gap = UsualGap()
         self._hurt, self._hurt_until_ns = Hurt(), 0
         self._trouble: list[tuple[str, str, int]] = []
         self.judged = 0
@@ -221,10 +193,12 @@ class LiveWall:
     ) -> Generator[None, None, LiveFrame]:
         """The frame of the cluster as it is shown now, a node or some a step."""
         outlook = view.outlook
-        if self._frame is not None and (unseen := self._unseen(view)) is not None:
-            return self._as_last_seen(view, self._frame, unseen)
-        self._heard_ns = outlook.now_ns - round(_age_s(view) * SECOND_NS)
-        self._gap.note(_age_s(view), outlook.now_ns)
+        if self._frame is not None and (stands_still := view.source.get("standsStill")):
+            return self._as_last_seen(view, self._frame, str(stands_still))
+        unheard_s = float(view.source.get("age") or 0.0)
+        self._heard_ns = outlook.now_ns - round(unheard_s * SECOND_NS)
+        counted_ns = self._heard_ns if len(self._quiet) >= _LEAST_RENEWING else outlook.now_ns
+        held = False
         self._judged = []
         found = zones(outlook.memory, outlook.settings, outlook.foretold)
         self._begin(outlook, found)
@@ -232,7 +206,7 @@ class LiveWall:
         pods_read = "Pod" not in view.unread
         rows: dict[str, LiveNode] = {}
         yield
-        quiet_nodes, known, now_ns = self._quiet, self._rows, outlook.now_ns
+        quiet_nodes, known = self._quiet, self._rows
         counts = outlook.cache.pod_counts()
         for number, (name, node) in enumerate(list(outlook.cache.nodes.items())):
             quiet = quiet_nodes.get(name)
@@ -240,8 +214,9 @@ class LiveWall:
                 quiet is not None
                 and quiet.node is node
                 and quiet.pods == counts.get(name, 0)
-                and (now_ns < quiet.until_ns or _goes_on(outlook, quiet))
+                and (goes_on := _goes_on(outlook, quiet, counted_ns))
             ):
+                held = held or goes_on is _HELD
                 rows[name] = known[name]
                 if number % _STEP == 0:
                     yield
@@ -250,6 +225,9 @@ class LiveWall:
             rows[name] = known[name] if row == known.get(name) else row
             yield
         self._rows = rows
+        if held and unheard_s > _UNHEARD_SECONDS and self._frame is not None:
+            server = view.source.get("server") or "the API server"
+            return self._as_last_seen(view, self._frame, _UNHEARD.format(server))
         yield from self._look_whom_it_hurts(outlook)
         unseen = str(view.source.get("standsStill") or "")
         source = {key: value for key, value in view.source.items() if key != "age"}
@@ -267,28 +245,10 @@ class LiveWall:
         )
         return self._frame
 
-    def _unseen(self, view: ClusterView) -> str | None:
-        """Why the cluster is not seen; "" where that is so short that it need not be said, None
-        where it is seen. Leases of all nodes that fall silent together, without news of any other
-        kind, are the link's silence: so many nodes do not stop within the same seconds."""
-        if because := view.source.get("standsStill"):
-            return str(because)
-        renewing, unheard_s = len(self._quiet), _age_s(view)
-        if renewing < _LEAST_RENEWING or unheard_s < self._gap.most_s:
-            return None
-        server = view.source.get("server") or "the API server"
-        return (
-            f"nothing comes from {server}: the link to it is down, or all nodes fell silent at once"
-            if unheard_s > _UNHEARD_SECONDS
-            else ""
-        )
-
     def _as_last_seen(self, view: ClusterView, last: LiveFrame, unseen: str) -> LiveFrame:
         """No node gets worse while the cluster is not seen."""
         source = {key: value for key, value in view.source.items() if key != "age"}
         frame = replace(last, source=source, warnings=list(view.warnings))
-        if not unseen:
-            return replace(frame, now_s=self.instant(view.outlook.now_ns))
         then = last.situation.sentence.rstrip(".") if last.situation is not None else ""
         return replace(frame, situation=blind(unseen, then, self.instant(self._heard_ns)))
 
@@ -380,17 +340,24 @@ def _quiet(outlook: Outlook, of_node: NodeOutlook) -> _Quiet | None:
     return _Quiet(of_node.node, len(of_node.pods), until_ns, left.low_ns + age_ns)
 
 
-def _goes_on(outlook: Outlook, quiet: _Quiet) -> bool:
-    """True if a newer sign of life moves the end of that time away, as it does where the node would
-    be late long before it is Unknown.
+def _goes_on(outlook: Outlook, quiet: _Quiet, heard_ns: int) -> str:
+    """Why a row stays as it is: its end has not come; a newer sign of life moves that away, as it
+    does where the node would be late long before it is Unknown; or nothing was heard of anybody
+    since it would be late (`_HELD`), so that its silence may be the link's. "": it is judged.
     """
+    if outlook.now_ns < quiet.until_ns:
+        return _ITS_TIME
     sign = sign_of_life(quiet.node, outlook.cache, outlook.now_ns, outlook.settings.leases_count)
     age_ns, late_after_ns = sign.age_ns(outlook.now_ns), sign.late_after_ns
     noticed_ns = outlook.settings.node_monitor_period_ns + _MARGIN_NS
-    if age_ns is None or quiet.unknown_after_ns < late_after_ns + noticed_ns:
-        return False
+    if age_ns is None:
+        return ""
+    if age_ns >= late_after_ns:
+        return _HELD if age_ns - (outlook.now_ns - heard_ns) < late_after_ns else ""
+    if quiet.unknown_after_ns < late_after_ns + noticed_ns:
+        return ""
     quiet.until_ns = outlook.now_ns + late_after_ns - age_ns
-    return age_ns < late_after_ns
+    return _NEWER_SIGN
 
 
 def _moved(one: float | None, other: float | None) -> float:
@@ -428,8 +395,3 @@ def wall_zones(
         )
         for zone in found
     ]
-
-
-def _age_s(view: ClusterView) -> float:
-    """How many seconds ago anything was heard of the cluster; 0 where that is not counted."""
-    return float(view.source.get("age") or 0.0)

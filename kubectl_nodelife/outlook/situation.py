@@ -11,10 +11,9 @@ import shlex
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, PARTIAL
@@ -23,9 +22,11 @@ from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_forecast
-from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
-from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NodeVerdict
+from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, lanes, since_ns
+from kubectl_nodelife.outlook.node import Outlook
+from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST
 from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneOutlook
 from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH
@@ -37,19 +38,10 @@ _LOST_STATES = frozenset({"overdue", "unreachable", "not-ready"})
 SAME_SECONDS: Final = 0.5
 """An instant that moves by no more than that is not sent again."""
 
+_LOST_KEYS = frozenset(taint.key for taint in LOST)
 _MOST_NAMES: Final = 3
 _MOST_COMING: Final = 4
 _MOST_PODS: Final = 20_000
-
-Judged = tuple[NodeOutlook, NodeVerdict]
-
-
-class Coming(msgspec.Struct, frozen=True, rename="camel"):
-    """What comes between two instants, by the stream's clock."""
-
-    says: str
-    low_s: float
-    high_s: float
 
 
 class Option(msgspec.Struct, frozen=True):
@@ -62,7 +54,8 @@ class Option(msgspec.Struct, frozen=True):
 class Situation(msgspec.Struct, frozen=True, rename="camel"):
     """See the module. `since_s`: by the stream's clock, None: not known. `coming`: the soonest
     first; empty: nothing while things stay as they are. `hurts`: "" for nobody. `advice`: what to
-    do, or why there is nothing to do; `options`: commands, the first of which one types now."""
+    do, or why there is nothing to do; `options`: commands, the first of which one types now.
+    `lanes`: the same as a picture of time."""
 
     level: str
     sentence: str
@@ -71,24 +64,24 @@ class Situation(msgspec.Struct, frozen=True, rename="camel"):
     hurts: str = ""
     advice: str = ""
     options: list[Option] = []
+    lanes: list[Lane] = []
 
     def shows_the_same(self, other: Situation) -> bool:
         """True if it is the same but for what instants move by within themselves."""
-        if len(self.coming) != len(other.coming) or not _close(self.since_s, other.since_s):
+        mine, others = list[float](), list[float]()
+        if _words(msgspec.to_builtins(self), mine) != _words(msgspec.to_builtins(other), others):
             return False
-        pairs = zip(self.coming, other.coming, strict=True)
-        if any(not (_close(a.low_s, b.low_s) and _close(a.high_s, b.high_s)) for a, b in pairs):
-            return False
-        says = [each.says for each in self.coming] == [each.says for each in other.coming]
-        return says and replace(self, since_s=None, coming=[]) == replace(
-            other, since_s=None, coming=[]
-        )
+        return all(abs(a - b) <= SAME_SECONDS for a, b in zip(mine, others, strict=True))
 
 
-def _close(one: float | None, other: float | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) <= SAME_SECONDS
+def _words(value: Any, instants: list[float]) -> Any:
+    """The value without its instants, which are put aside: its numbers are all instants."""
+    if isinstance(value, float):
+        instants.append(value)
+        return float
+    if isinstance(value, dict):
+        return {key: _words(each, instants) for key, each in value.items()}
+    return [_words(each, instants) for each in value] if isinstance(value, list) else value
 
 
 class Hurt(msgspec.Struct, frozen=True):
@@ -205,14 +198,17 @@ def situation(
     if not happens:
         return _in_peace(works, len(outlook.cache.nodes))
     coming = sorted(_coming(outlook, judged, of, hurt), key=lambda each: each[1])
+    silent = [each for each in trouble if each[1].state in _LOST_STATES | {"silent"}]
+    began_ns = since_ns(silent, now_ns)
     lost = any(verdict.state in _LOST_STATES for _, verdict in trouble)
     return Situation(
         GONE if lost else WORSE if trouble else PEACE,
         f"{_joined(happens)}.",
-        _since(trouble, now_ns, instant),
+        None if began_ns is None else instant(began_ns),
         [Coming(says, instant(low), instant(high)) for says, low, high in coming[:_MOST_COMING]],
         hurt.in_words(),
         *_to_do(trouble, of, hurt, bool(coming)),
+        lanes(outlook, judged, {zone.key: zone for zone in of}, hurt.first_after_s, instant),
     )
 
 
@@ -225,8 +221,9 @@ def blind(because: str, then: str, since_s: float) -> Situation:
 
 
 def _joined(happens: Sequence[str]) -> str:
+    """As a sentence; a name is not written otherwise for beginning it."""
     text = "; ".join(happens[:_MOST_NAMES])
-    return text[:1].upper() + text[1:]
+    return text[:1].upper() + text[1:] if text.startswith(("zone ", "no zone ")) else text
 
 
 def _in_peace(works: Sequence[WorkInProgress], nodes: int) -> Situation:
@@ -234,7 +231,7 @@ def _in_peace(works: Sequence[WorkInProgress], nodes: int) -> Situation:
     if not works:
         says = f"None of {counted(nodes, 'node')} is in trouble."
         return Situation(PEACE, says, advice="Nothing to do.")
-    work = works[0]
+    work = min(works, key=lambda each: each.kind == "DaemonSet")
     more = f"; {len(works) - 1} more in progress" if len(works) > 1 else ""
     name = f"{work.namespace}/{work.name}".removeprefix("/")
     what = {"Node": "is drained", "DaemonSet": "rolls out"}.get(work.kind, "are upgraded")
@@ -290,16 +287,6 @@ def _are_back(back: Sequence[Judged]) -> list[str]:
     return [f"{first_names(names, _MOST_NAMES)} {are} back: the next pass takes the taints off"]
 
 
-def _since(trouble: Sequence[Judged], now_ns: int, instant: Callable[[int], float]) -> float | None:
-    """Since the oldest last sign of life of a node that is silent or lost."""
-    ages_ns = [
-        outlook.sign_age_ns
-        for outlook, verdict in trouble
-        if verdict.state in _LOST_STATES | {"silent"} and outlook.sign_age_ns is not None
-    ]
-    return instant(now_ns - max(ages_ns)) if ages_ns else None
-
-
 def _coming(
     outlook: Outlook, judged: Sequence[Judged], of: Sequence[ZoneOutlook], hurt: Hurt
 ) -> Iterator[tuple[str, int, int]]:
@@ -320,13 +307,29 @@ def _coming(
         low, high, first = min(members, key=lambda member: member[:2])
         zone = by_key.get(key)
         if kind == "AddTaint" and zone is not None and len(members) > 1:
-            high = min(high, _one_more(outlook, zone, low))
+            low = max(low, _not_before(outlook, judged, key))
+            high = max(low, min(high, _one_more(outlook, zone, low)))
         yield _act(kind, members, first), now_ns + low, now_ns + high
     for zone in of:
         for step in zone.foretold.states:
             words = f"zone {zone.name or '<none>'} becomes {step.state}: {_at_rate(step.rate)}"
             yield words, step.low_ns, step.high_ns
     yield from _after_taints(outlook, of, groups.keys(), hurt)
+
+
+def _not_before(outlook: Outlook, judged: Sequence[Judged], zone: str) -> int:
+    """How long, ns from now, no other node of the zone is tainted, since one just was."""
+    rate = outlook.settings.node_eviction_rate
+    added_ns = [
+        int(taint.time_added)
+        for of_node, _ in judged
+        if of_node.zone == zone
+        for taint in of_node.node.spec.taints
+        if taint.effect == NO_EXECUTE and taint.key in _LOST_KEYS and taint.time_added is not None
+    ]
+    if not added_ns or rate <= 0:
+        return 0
+    return max(0, max(added_ns) + round(SECOND_NS / rate) - SECOND_NS - outlook.now_ns)
 
 
 def _one_more(outlook: Outlook, zone: ZoneOutlook, low_ns: int) -> int:

@@ -13,7 +13,7 @@ from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveWall
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
 from kubectl_nodelife.outlook.situation import Situation
 from kubectl_nodelife.outlook.works import WorkInProgress
-from tests.daemon.lab import CLUSTER, SECOND, T0, Lab, lease, make_lab, node, pod, run
+from tests.daemon.lab import CLUSTER, SECOND, T0, UNREACHABLE, Lab, lease, make_lab, node, pod, run
 from tests.daemon.test_foreteller import DARK, LIT, foreteller_of, twelve_fall_silent
 
 
@@ -26,6 +26,10 @@ def framed(wall: LiveWall, lab: Lab, foretold: object = None, works: object = ()
 def said(frame: LiveFrame) -> Situation:
     assert frame.situation is not None
     return frame.situation
+
+
+def is_tainted(lab: Lab, name: str) -> bool:
+    return lab.watcher.host.cache.nodes[name].has_taint(UNREACHABLE, "NoExecute")
 
 
 def states(frame: LiveFrame) -> dict[str, str]:
@@ -53,6 +57,11 @@ def test_a_silent_zone_is_one_sentence_and_its_clock_comes_true(tmp_path: Path) 
         assert told.hurts.startswith("2 pods of 2 workloads; default/db has no pod on any other")
         assert told.hurts.endswith("partly default/web (1 of 2 pods)")
         assert told.options[0].command == "kubectl nodelife explain zone a"
+        (lane,) = told.lanes
+        assert lane.name == "12 nodes of a: a0, a1 and 10 more" and lane.since_s == told.since_s
+        becomes, tainted, leave = lane.coming
+        assert (becomes.says, tainted.says, leave.says) == ("Unknown", "tainted", "pods leave")
+        assert leave.low_s == tainted.low_s + 300
         lows = [each.low_s for each in told.coming]
         assert lows == sorted(lows)
         (full,) = [each for each in told.coming if "FullDisruption" in each.says]
@@ -63,6 +72,11 @@ def test_a_silent_zone_is_one_sentence_and_its_clock_comes_true(tmp_path: Path) 
             await lab.after(1, *LIT)
         at_s = lab.now / SECOND - wall.epoch_s
         assert full.low_s <= at_s <= full.high_s + 1
+        seen = [at_s]
+        while not any(is_tainted(lab, name) for name in DARK):
+            await lab.after(1, *LIT)
+            seen.append(lab.now / SECOND - wall.epoch_s)
+        assert tainted.low_s <= seen[-1] <= tainted.high_s + 1
 
     run(story())
 

@@ -75,9 +75,9 @@ function due({ action, waiting, low, high }, now) {
   return `${what} ${time === "now" ? time : `in ${time}`}`;
 }
 
-/** What cells look like. `colours`: of shapes.js. */
+/** What cells look like. `colours`: of shapes.js; `scale`: of names beside them. */
 export class Painter {
-  colours = null; style = "chip"; now = 0; stale = false; chosen = ""; marks = new Map(); fitted = new Map();
+  colours = null; style = "chip"; scale = 1; now = 0; stale = false; chosen = ""; marks = new Map(); fitted = new Map();
 
   /** Forget all that was made with other colours, or for another screen. */
   forget() {
@@ -135,15 +135,16 @@ export class Painter {
   }
 
   chip(context, node, x, y, wide, high) {
-    const middle = y + high / 2;
-    context.font = "13px system-ui, sans-serif";
+    const { scale } = this;
+    const [left, text, middle, room] = [x + 15 * scale, x + 32 * scale, y + high / 2, wide - 36 * scale];
+    context.font = `${13 * scale}px system-ui, sans-serif`;
     context.textBaseline = "middle";
-    shape(context, node.word, x + 15, middle, node.low !== null ? 6 : 8, this.colour(node));
-    if (node.low !== null) this.clock(context, node, x + 15, middle, 12);
+    shape(context, node.word, left, middle, (node.low !== null ? 6 : 8) * scale, this.colour(node));
+    if (node.low !== null) this.clock(context, node, left, middle, 12 * scale);
     context.fillStyle = this.tone("ink");
-    context.fillText(this.fit(context, shown(node.name), wide - 36), x + 32, middle - 7);
+    context.fillText(this.fit(context, shown(node.name), room), text, middle - 7 * scale);
     context.fillStyle = this.tone("dim");
-    context.fillText(this.fit(context, this.line(node), wide - 36), x + 32, middle + 8);
+    context.fillText(this.fit(context, this.line(node), room), text, middle + 8 * scale);
   }
 
   clock(context, node, x, y, radius) {

@@ -129,7 +129,7 @@ function wrong(error) {
 function changed(told, acts) {
   const end = told.horizon?.endedSeconds || told.horizon?.untilSeconds || 1;
   const hit = (told.workloads ?? []).filter((each) => each.outage && each.outage !== "none");
-  const back = (at) => (at === null ? "not back" : `back after ${duration(at)}`);
+  const back = (at) => (at === null ? "not back" : at < 1 ? "back at once" : `back after ${duration(at)}`);
   const bands = [
     ...hit.slice(0, MOST_BANDS).map((each) => band(each, each.firstSeconds, each.backSeconds, end, each.outage === "full",
       `${each.outage}: ${each.lowestReady} of ${each.wanted} Ready at the lowest, ${back(each.backSeconds)}`)),

@@ -7,6 +7,7 @@ import { timeLine } from "./time_line.js";
 
 const MOST_ROWS = 200;
 const MOST_NEXT = 40;
+const FEW_ALIKE = 2;
 
 const SETTLED = new Set(["applied", "confirmed", "decided", "superseded", "failed", "held"]);
 const MOST_SETTLED = 5;
@@ -54,26 +55,30 @@ export function table(nodes, now) {
 const tableRows = new Rows(byId("rows"));
 const cells = (node) => [node.name, node.zoneName || "<none>", node.word, node.pods ?? "<unknown>", node.action || "<none>"];
 
-/** What comes next, as rows; many of one kind in a zone are one row. */
+/** What comes next, as rows; of a kind in a zone those that come together are one row, and all of many. */
 export function upcoming(nodes) {
   const due = nodes.filter((node) => node.low !== null);
-  if (due.length <= MOST_NEXT) {
-    return due.map((node) => ({ low: node.low, high: node.high, node: node.name, says: sentence(node) })).sort(soonest);
-  }
+  const few = due.length <= MOST_NEXT;
   const groups = new Map();
   for (const node of due) {
     const action = node.action.startsWith("DeletePod") ? "DeletePod" : node.action;
-    const key = `${node.zoneName}\n${action}`;
-    const group = groups.get(key) ?? { low: Infinity, high: -Infinity, zone: node.zoneName, action, count: 0, waiting: 0 };
+    const span = few ? `${Math.round(node.low)}\n${Math.round(node.high)}` : "";
+    const key = `${node.zoneName}\n${action}\n${span}`;
+    const group = groups.get(key) ?? { low: Infinity, high: -Infinity, zone: node.zoneName, action, nodes: [], waiting: 0 };
     group.low = Math.min(group.low, node.low);
     group.high = Math.max(group.high, node.high);
-    group.count += 1;
+    group.nodes.push(node);
     group.waiting += node.waiting;
     groups.set(key, group);
   }
-  return [...groups.values()].map((group) => ({ ...group, says: `${group.action} on ${counted(group.count, "node")}${group.waiting ? `; ${counted(group.waiting, "pod")} wait for deletion` : ""}` }))
+  return [...groups.values()].flatMap((group) => (few && group.nodes.length <= FEW_ALIKE ? group.nodes.map(alone) : [together(group)]))
     .sort(soonest).slice(0, MOST_NEXT);
 }
+
+const alone = (node) => ({ low: node.low, high: node.high, node: node.name, says: sentence(node) });
+
+const together = ({ low, high, zone, action, nodes, waiting }) => ({ low, high, zone,
+  says: `${action} on ${counted(nodes.length, "node")}${waiting ? `; ${counted(waiting, "pod")} wait for deletion` : ""}` });
 
 const sentence = (node) => (node.waiting > 1 ? `${node.action} (${node.waiting} pods wait for deletion)` : node.action);
 

@@ -73,8 +73,9 @@ function draw() {
   const began = performance.now();
   const because = refusedBecause || model.stale(began);
   const banner = byId("banner");
-  write(banner, shown(because));
-  banner.hidden = !because;
+  const told = because && because === model.situation?.sentence; // below it
+  write(banner, told ? "" : shown(because));
+  banner.hidden = !because || told;
   const { classList } = document.body;
   if (classList.contains("stale") !== classList.toggle("stale", Boolean(because))) listed.at = -Infinity; // the clocks stop, or go on, everywhere at once
   if (!model.ready) return;

@@ -1,7 +1,7 @@
 // The first thing that is seen: what happens since when, what Kubernetes does next and in how much
 // time, whom it hurts, and what one types. The daemon says it; here it is laid out and counted down.
 
-import { byId, Rows, write } from "./rows.js";
+import { byId, Rows, stretch, write } from "./rows.js";
 import { clockTime, duration, led, left, make, shown } from "./text.js";
 
 const thenRows = new Rows(byId("now-then"));
@@ -32,11 +32,61 @@ export function situated(model, now) {
     write(row.firstChild, left(each.lowS, each.highS, now));
     write(row.lastChild, at(model, each));
   }
+  picture(model, now);
   write(byId("now-hurts"), situation.hurts ? shown(`Hurts ${situation.hurts}.`) : "");
   write(byId("now-advice"), shown(situation.advice));
   const context = led(model.source?.context ?? "").map((word) => ` ${word}`).join("");
   optionRows.show(options, (each) => `${each.command}${context}`, (each) => option(`${each.command}${context}`, each.effect));
 }
+
+const laneRows = new Rows(byId("now-lanes"));
+const AXIS = { name: "", state: "", coming: [] };
+const PAST = 1 / 6; // of the line
+const STEPS = [10, 15, 30, 60, 120, 300, 600, 900, 1800];
+
+/** Past to the left of now, what comes to the right: nodes of one fate are one lane. */
+function picture({ situation: { lanes }, epoch }, now) {
+  const ahead = Math.min(3600, Math.max(60, ...lanes.flatMap(({ coming }) => coming.map((each) => each.highS - now))) * 1.05);
+  const [start, end] = [now - (ahead * PAST) / (1 - PAST), now + ahead];
+  const share = (instant) => Math.max(0, Math.min(1, (instant - start) / (end - start)));
+  const keyOf = (lane) => `${lane.name}\n${lane.state}\n${lane.coming.map((each) => each.says)}\n${lane.stays}`;
+  const made = laneRows.show(lanes.length ? [...lanes, AXIS] : [], keyOf, laneRow);
+  for (const lane of lanes) {
+    const [, track, words] = made.get(keyOf(lane)).children;
+    const [past, ...bars] = track.children;
+    stretch(past, share(lane.sinceS ?? now), share(now));
+    lane.coming.forEach((each, at) => stretch(bars[at], share(each.lowS), share(each.highS)));
+    bars.at(-1).style.left = `${share(now) * 100}%`;
+    write(words, shown([...lane.coming.map((each) => `${each.says} ${between(epoch, each)}`), lane.stays].filter(Boolean).join(" → ")));
+  }
+  if (lanes.length) ticks(made.get(keyOf(AXIS)).children[1], epoch, start, end, share);
+}
+
+function laneRow(lane) {
+  if (lane === AXIS) return make("li", { class: "lane scale", "aria-hidden": "true" }, make("span"), make("span", { class: "ticks" }), make("span"));
+  const bars = lane.coming.map((each) => make("span", { class: `step ${STEP[each.says] ?? "leave"}` }));
+  return make("li", { class: "lane" }, make("span", {}, make("b", {}, lane.name), ` ${lane.state}`),
+    make("span", { class: "track", "aria-hidden": "true" }, make("span", { class: "past" }), ...bars, make("i")), make("span", { class: "when" }));
+}
+
+const STEP = { Unknown: "unknown", tainted: "taint" };
+
+/** Round times of day, as many as there is room for. */
+function ticks(track, epoch, start, end, share) {
+  const most = Math.max(2, (track.clientWidth || 300) / 80);
+  const step = STEPS.find((seconds) => (end - start) / seconds <= most) ?? 3600;
+  const marks = [];
+  for (let at = Math.ceil((epoch + start) / step) * step; at < epoch + end; at += step) marks.push(at);
+  while (track.children.length > marks.length) track.lastChild.remove();
+  while (track.children.length < marks.length) track.append(make("span"));
+  marks.forEach((at, place) => {
+    const mark = track.children[place];
+    mark.style.left = `${share(at - epoch) * 100}%`;
+    write(mark, step % 60 ? clockTime(at) : clockTime(at).slice(0, 5));
+  });
+}
+
+const between = (epoch, { lowS, highS }) => [...new Set([lowS, highS].map((at) => clockTime(epoch + at)))].join("–");
 
 /** Between which times of day it comes. */
 function at(model, { lowS, highS }) {

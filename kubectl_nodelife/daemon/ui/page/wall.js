@@ -10,6 +10,7 @@ const DOTS = 1000; // from so many on healthy nodes are dots
 const CHIP = { width: 184, height: 38 };
 const SIDE = { trouble: 28, many: 12, cell: 21, dot: 7 };
 const MANY = 150; // so many in trouble in a zone are shown by small marks
+const WALL_SCALE = 1.5; // of names on a wall screen
 const DRAWN_MS = 6; // what is left is drawn in the next frame
 
 export class Wall {
@@ -31,7 +32,8 @@ export class Wall {
     const colours = palette(model.states);
     const style = nodes.length <= CHIPS ? "chip" : nodes.length <= DOTS ? "cell" : "dot";
     if (colours !== this.painter.colours || style !== this.painter.style) this.forget();
-    Object.assign(this.painter, { colours, style });
+    const scale = document.body.classList.contains("wall") ? WALL_SCALE : 1;
+    Object.assign(this.painter, { colours, style, scale });
     this.root.classList.toggle("large", style === "dot");
     const byZone = new Map(model.zones.map((zone) => [zone.name, []]));
     for (const node of nodes) {
@@ -118,7 +120,8 @@ export class Wall {
   place({ grids: [first, second], nodes }, width) {
     const { style } = this.painter;
     if (style === "chip") {
-      first.take(nodes, width / Math.max(1, Math.floor(width / CHIP.width)), CHIP.height, width);
+      const { scale } = this.painter;
+      first.take(nodes, width / Math.max(1, Math.floor(width / (CHIP.width * scale))), CHIP.height * scale, width);
       second.take([], 1, 1, width);
     } else {
       const trouble = nodes.filter((node) => !node.isFine);

@@ -1,0 +1,168 @@
+"""Nodes in trouble that share a fate, as lanes of time: since when, and what comes to them between
+which instants: Unknown, tainted, their pods leave; or back.
+
+Nodes of a zone with the same state and the same next act are one lane, since among those that wait
+for a taint any may be the next. Made of verdicts and the play that `status` has (`Foretold`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
+from kubectl_nodelife.kube.names import counted, first_names
+from kubectl_nodelife.kube.node import zone_display
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.eviction_forecast import Range
+from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
+from kubectl_nodelife.outlook.node_verdict import WORST_FIRST, NodeVerdict
+from kubectl_nodelife.outlook.zone import ZoneOutlook
+
+MOST_LANES: Final = 12
+_MOST_NAMES: Final = 2
+
+Judged = tuple[NodeOutlook, NodeVerdict]
+
+
+class Coming(msgspec.Struct, frozen=True, rename="camel"):
+    """What comes between two instants, by the stream's clock."""
+
+    says: str
+    low_s: float
+    high_s: float
+
+
+class Lane(msgspec.Struct, frozen=True, rename="camel"):
+    """Nodes of one fate. `since_s`: since the oldest last sign of life, None: not known. `coming`:
+    in the order in which it comes to a node. `stays`: what does not change by itself."""
+
+    name: str
+    state: str
+    since_s: float | None
+    coming: list[Coming]
+    stays: str = ""
+
+
+def since_ns(judged: Sequence[Judged], now_ns: int) -> int | None:
+    """The oldest last sign of life of these nodes; None: of none it is known."""
+    ages_ns = [age_ns for o, _ in judged if (age_ns := o.sign_age_ns) is not None]
+    return now_ns - max(ages_ns) if ages_ns else None
+
+
+def lanes(
+    outlook: Outlook,
+    judged: Sequence[Judged],
+    zones: Mapping[str, ZoneOutlook],
+    after_s: int | None,
+    instant: Callable[[int], float],
+) -> list[Lane]:
+    """The lanes, the worst first. `zones`: by key; `after_s`: how long after a taint the first pods
+    are deleted; `instant`: an instant by the stream's clock."""
+    fates: dict[tuple[int, str, str], list[Judged]] = {}
+    for each in judged:
+        of_node, verdict = each
+        act = verdict.next.action.partition(" ")[0] if verdict.next is not None else ""
+        key = WORST_FIRST.index(verdict.state), of_node.zone, act
+        fates.setdefault(key, []).append(each)
+    made = []
+    for (state, zone, act), members in sorted(fates.items(), key=lambda item: item[0])[:MOST_LANES]:
+        began_ns = since_ns(members, outlook.now_ns)
+        comes = _comes(outlook, act, members, zones.get(zone), after_s)
+        made.append(
+            Lane(
+                _named(zone, members),
+                WORST_FIRST[state],
+                None if began_ns is None else instant(began_ns),
+                [
+                    Coming(says, instant(low_ns), instant(high_ns))
+                    for says, low_ns, high_ns in comes
+                ],
+                _stays(members),
+            )
+        )
+    return made
+
+
+def _named(zone: str, members: Sequence[Judged]) -> str:
+    names = sorted((of_node.node.name for of_node, _ in members), key=_by_number)
+    if len(names) == 1:
+        return names[0]
+    where = f" of {shown}" if (shown := zone_display(zone)) else ""
+    return f"{len(names)} nodes{where}: {first_names(names, _MOST_NAMES)}"
+
+
+def _by_number(name: str) -> list[str | int]:
+    """A key that puts a2 before a10."""
+    return [int(part) if part.isdecimal() else part for part in re.split(r"([0-9]+)", name)]
+
+
+def _stays(members: Sequence[Judged]) -> str:
+    """What becomes of nodes to which nothing comes."""
+    if any(_within(verdict) is not None for _, verdict in members):
+        return ""
+    pods = (pod for of_node, _ in members for pod in of_node.pods)
+    leaving = sum(pod.metadata.deletion_timestamp is not None for pod in pods)
+    if leaving:
+        return f"{counted(leaving, 'pod')} Terminating, which nobody removes"
+    held = any(verdict.next is not None for _, verdict in members)
+    return "held: not while things stay as they are" if held else "nothing more comes by itself"
+
+
+def _comes(
+    outlook: Outlook,
+    act: str,
+    members: Sequence[Judged],
+    zone: ZoneOutlook | None,
+    after_s: int | None,
+) -> Iterator[tuple[str, int, int]]:
+    """(in a word, between which two instants) of each step of the nodes' fate."""
+    spans = [span for _, verdict in members if (span := _within(verdict)) is not None]
+    if not spans:
+        return
+    now_ns = outlook.now_ns
+    low_ns = now_ns + min(span.low_ns for span in spans)
+    high_ns = now_ns + max(span.high_ns for span in spans)
+    if act == "DeletePod":
+        timers = [timer.comes_ns for of_node, _ in members for timer in of_node.timers]
+        last_ns = max(timers, default=high_ns)
+        yield f"{counted(len(timers), 'pod')} leave", low_ns, max(low_ns, last_ns)
+        return
+    yield {"SetNodeCondition": "Unknown", "AddTaint": "tainted"}.get(act, act), low_ns, high_ns
+    taints = (low_ns, high_ns) if act == "AddTaint" else None
+    if act == "SetNodeCondition" and (
+        taints := _tainted(outlook, zone, len(members), (low_ns, high_ns))
+    ):
+        yield "tainted", *taints
+    if taints is not None and after_s is not None:
+        after_ns = after_s * SECOND_NS
+        yield "pods leave", taints[0] + after_ns, taints[1] + after_ns
+
+
+def _tainted(
+    outlook: Outlook, zone: ZoneOutlook | None, nodes: int, unknown: tuple[int, int]
+) -> tuple[int, int] | None:
+    """Between which instants nodes are tainted that become Unknown between two; None where that is
+    not played."""
+    if zone is None:
+        return None
+    taints_ns = zone.foretold.taints_ns
+    if outlook.foretold is not None and taints_ns:
+        spread_ns = outlook.foretold.spread_ns
+        slack_ns = spread_ns + EVICTION_LOOP_PERIOD_NS
+        return max(outlook.now_ns, taints_ns[0] - spread_ns), taints_ns[-1] + slack_ns
+    if zone.foretold.states or not zone.rate or zone.queued:
+        return None
+    waits_ns = nodes * round(SECOND_NS / zone.rate)
+    return unknown[0], unknown[1] + waits_ns + EVICTION_LOOP_PERIOD_NS
+
+
+def _within(verdict: NodeVerdict) -> Range | None:
+    upcoming = verdict.next
+    if upcoming is None or upcoming.in_seconds is None:
+        return None
+    at_ns = round(upcoming.in_seconds * SECOND_NS)
+    return upcoming.within or Range(at_ns, at_ns)
