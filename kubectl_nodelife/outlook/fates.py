@@ -109,7 +109,7 @@ def _stays(members: Sequence[Judged]) -> str:
     if leaving:
         return f"{counted(leaving, 'pod')} Terminating, which nobody removes"
     held = any(verdict.next is not None for _, verdict in members)
-    return "held: not while things stay as they are" if held else "nothing more comes by itself"
+    return "held: not while things stay as they are" if held else ""
 
 
 def _comes(

@@ -19,6 +19,7 @@ from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.fates import Coming, Judged
+from kubectl_nodelife.outlook.foretold import ForetoldZone
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NextAction, node_verdict
 from kubectl_nodelife.outlook.situation import (
@@ -228,6 +229,8 @@ class LiveWall:
         if held and unheard_s > _UNHEARD_SECONDS and self._frame is not None:
             server = view.source.get("server") or "the API server"
             return self._as_last_seen(view, self._frame, _UNHEARD.format(server))
+        if held:
+            found = [replace(zone, foretold=ForetoldZone()) for zone in found]
         yield from self._look_whom_it_hurts(outlook)
         unseen = str(view.source.get("standsStill") or "")
         source = {key: value for key, value in view.source.items() if key != "age"}
