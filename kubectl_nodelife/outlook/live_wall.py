@@ -232,10 +232,21 @@ class LiveWall:
         if held:
             found = [replace(zone, foretold=ForetoldZone()) for zone in found]
         yield from self._look_whom_it_hurts(outlook)
+        self._frame = self._framed(view, found, rows, works)
+        return self._frame
+
+    def _framed(
+        self,
+        view: ClusterView,
+        found: Sequence[ZoneOutlook],
+        rows: dict[str, LiveNode],
+        works: Sequence[WorkInProgress],
+    ) -> LiveFrame:
+        outlook = view.outlook
         unseen = str(view.source.get("standsStill") or "")
         source = {key: value for key, value in view.source.items() if key != "age"}
         silent = Counter(of_node.zone for of_node, v in self._judged if v.state == "silent")
-        self._frame = LiveFrame(
+        return LiveFrame(
             now_s=self.instant(outlook.now_ns),
             source=source,
             profile=outlook.settings.profile.name,
@@ -246,7 +257,6 @@ class LiveWall:
                 *(outlook, self._judged, found, self._hurt, works, self.instant, unseen)
             ),
         )
-        return self._frame
 
     def _as_last_seen(self, view: ClusterView, last: LiveFrame, unseen: str) -> LiveFrame:
         """No node gets worse while the cluster is not seen."""
