@@ -67,6 +67,8 @@ class WhatIfPage:
         yield Table(_WORKLOADS, [_workload_row(w) for w in answer.workloads])
         yield Table(_SERVICES, [_service_row(s) for s in answer.services])
         yield Table(_ZONES, [row for zone in answer.zones for row in _zone_rows(zone)])
+        if late := [zone.sentence for zone in answer.zones if zone.sentence]:
+            yield "\n".join(late)
         yield Table(_NODES, [_node_row(node) for node in answer.nodes])
         yield Table(_BUDGETS, [_budget_row(budget) for budget in answer.budgets])
         yield Table(_WRITES, [_writes_row(each) for each in answer.writes])

@@ -85,3 +85,21 @@ def test_where_the_pace_is_not_seen_the_end_is_a_range(ask: Ask) -> None:
     assert takes["latestSeconds"] == pytest.approx(5 * takes["earliestSeconds"], rel=0.01)
     assert step["earliestSeconds"] == pytest.approx(takes["earliestSeconds"] + 30, abs=15)
     assert step["latestSeconds"] == pytest.approx(takes["latestSeconds"] + 30, abs=15)
+
+
+def test_what_if_says_how_long_the_brake_takes(ask: Ask) -> None:
+    """Of all nodes at once the pass takes as long as audit reckons; of nodes that are lost one
+    after another the earlier passes do not count."""
+    names = [f"a{i}" for i in range(12)]
+    cluster: list[Any] = [*map(node, names), *(node(f"b{i}", zone="b") for i in range(3))]
+    cluster += [pod(f"p{name}-{j}", name) for name in names for j in range(20)]
+    words = ("--profile", "v1.36", "--set", "kube-api-qps=20", "--until", "10m")
+    (zone,) = ask(cluster, "what-if", "lose", "zone", "a", *words, "-o", "json").document["zones"]
+    assert zone["passSeconds"] == pytest.approx((12 + 240 + 24 + 34 - 30) / 20, abs=1.5)
+    assert zone["taintedBefore"] == 2
+    said = ask(cluster, "what-if", "lose", "zone", "a", *words).out
+    assert "zone a: the pass that finds them lost takes about 1" in said
+    assert "counts as Normal and up to 2 nodes may be tainted; then FullDisruption" in said
+    acts = ("lose", "node", "a0", "--and", "lose", "node", *names[1:9], "--at", "3m")
+    (zone,) = ask(cluster, "what-if", *acts, *words, "-o", "json").document["zones"]
+    assert 5 < zone["passSeconds"] < 15

@@ -13,6 +13,9 @@ from typing import Any
 import msgspec
 
 from kubectl_nodelife.errors import BadInput
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.eviction_forecast import Range
+from kubectl_nodelife.outlook.foretold import pass_in_words
 from kubectl_nodelife.outlook.what_if.acts import Act
 from kubectl_nodelife.outlook.what_if.question import Played
 from kubectl_nodelife.outlook.what_if.service_levels import ServedObject
@@ -304,13 +307,24 @@ class Span(_Document, frozen=True):
 
 class ZoneFuture(_Document, frozen=True):
     """A zone whose state changes; the first of `states` is that of t=0. `held_nodes`, `held_pods`:
-    at the end on nodes that wait because it stopped; `all_dark`: when no zone had a ready node."""
+    at the end on nodes that wait because it stopped; `all_dark`: when no zone had a ready node.
+    `pass_seconds`: how long the pass takes that finds its nodes lost and brings its next state;
+    `tainted_before`: how many of them are tainted until it ends."""
 
     name: str
     states: list[ZoneChange]
     held_nodes: list[str]
     held_pods: int
     all_dark: list[Span]
+    pass_seconds: float = 0.0
+    tainted_before: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """How late its next state comes, "" where it comes at once."""
+        takes_ns = round(self.pass_seconds * SECOND_NS)
+        until = pass_in_words(Range(takes_ns, takes_ns), self.states[0].state, self.tainted_before)
+        return f"zone {self.name}: {until}{self.states[1].state}" if until else ""
 
 
 class DrainFuture(_Document, frozen=True):

@@ -8,6 +8,7 @@ Of two plays the courses of zones are given, and which act led to what.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -318,6 +319,12 @@ def zone_futures(before: PlayReading, after: PlayReading, at_start: Cache) -> It
         for record in reversed(after.played.records)
         if record.action == "SetZoneState"
     }
+    written = sorted(
+        record.at
+        for record in after.played.records
+        if record.action in ("SetNodeCondition", "MarkPodNotReady")
+        and record.controller == "node-lifecycle"
+    )
     for name, states in sorted(changes.items()):
         if states == unchanged.get(name):
             continue
@@ -333,7 +340,29 @@ def zone_futures(before: PlayReading, after: PlayReading, at_start: Cache) -> It
             held_nodes=held,
             held_pods=after.held[name],
             all_dark=dark,
+            **_pass_before(after, name, states[0].at, written),
         )
+
+
+def _pass_before(
+    after: PlayReading, zone: str, at: float, written: Sequence[float]
+) -> dict[str, Any]:
+    """Of the pass that ends then, if it calls nodes of the zone Unknown; see `ZoneFuture`.
+    `written`: when passes wrote to nodes and pods; between two of them is a period at least."""
+    begins, period_s = at, after.settings.node_monitor_period_ns / SECOND_NS
+    for before in reversed(written[: bisect_right(written, at)]):
+        if begins - before >= period_s:
+            break
+        begins = before
+    lost = [
+        instants
+        for node, instants in after.nodes.items()
+        if begins <= instants.get("unknown_seconds", -1.0) <= at and after.zone_of(node) == zone
+    ]
+    if not lost:
+        return {}
+    tainted = sum(begins <= each.get("tainted_seconds", -1.0) < at for each in lost)
+    return {"pass_seconds": round(at - begins, 3), "tainted_before": tainted}
 
 
 def _counts(after: PlayReading, cluster: Cache) -> dict[str, tuple[int, int]]:
