@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bench import Stopwatch
 from bench._daemon import Running, running
@@ -41,7 +41,7 @@ async def _status_milliseconds(one: Running) -> float:
     from kubectl_nodelife.commands.answering.for_daemon import make_answers
     from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
     from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
-    from kubectl_nodelife.daemon.run import ListedOnce, list_once
+    from kubectl_nodelife.daemon.list_once import ListedOnce, list_once
     from kubectl_nodelife.outlook.view import ClusterView
 
     cluster = WatchedCluster("bench", "bench", one.client.server)
@@ -49,8 +49,8 @@ async def _status_milliseconds(one: Running) -> float:
     def sight() -> ClusterView:
         return look(one.watcher, one.journal, cluster)
 
-    async def lists(kinds: Sequence[str]) -> ListedOnce:
-        return await list_once(one.client, kinds)
+    async def lists(kinds: Sequence[str], fields: Mapping[str, str]) -> ListedOnce:
+        return await list_once(one.client, kinds, fields)
 
     answers, _ = make_answers(
         *(sight, one.journal, one.watcher.clock.now_ns, list, lists), ForkedAnswers()

@@ -48,6 +48,7 @@ DEEP: Final = {
         tests/daemon/test_command_weather.py
         tests/daemon/test_commands.py
         tests/daemonset/test_live.py
+        tests/daemon/test_explain.py
         tests/daemon/test_several_clusters.py
         tests/via/test_via.py
         tests/test_readme.py

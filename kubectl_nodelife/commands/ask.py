@@ -23,7 +23,7 @@ FIRST_LOOK = "a first look, not through a daemon that has watched for longer (da
 _FIRST_LOOK_EVERY_S = 60
 _DRAWN_EVERY_S = 1.0
 _FIRST_LOOK_FILE = "first-look"
-_FORKED_SECONDS = 75.0
+FORKED_SECONDS = 75.0
 """How long a daemon is given for a forked answer: its child has a minute, and lists come before."""
 
 TYPE_CHECKING = False  # as typing's, without importing typing: this is on the quick path
@@ -140,7 +140,7 @@ def forked_answer(
     Raises NodelifeError.
     """
     where = where.of_forked_answer()
-    return answer(where, question, query, exit_code=exit_code, seconds=_FORKED_SECONDS)
+    return answer(where, question, query, exit_code=exit_code, seconds=FORKED_SECONDS)
 
 
 def watch(where: Where, question: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:

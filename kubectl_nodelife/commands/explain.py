@@ -43,8 +43,8 @@ def explain(
     """Say in sentences what happens to a node, a zone, a pod, a DaemonSet or a budget.
 
     A name alone is enough where one object has it. Every number is put in. Answered by the daemon
-    where one watches the cluster, else by a first look at it; what a drain would do to a pod, and
-    budgets, are always looked up. `daemonset NAME` and `budgets NAME` say the same.
+    where one watches the cluster, which lists what it does not watch, else by a first look at it;
+    budgets are always looked up. `daemonset NAME` and `budgets NAME` say the same.
 
     \b
     Examples:
@@ -77,11 +77,8 @@ def explain(
         return show(where, query["namespace"], [name], output)
     if kind == DAEMON_SET:
         return ask.answer(where, QUESTION, {**query, "about": SUMMARY})
-    beside = kind == POD or (kind == NODE and not taint)
-    response = _from_daemon_and_look(where, query) if beside else None
-    if response is not None:
-        return ask.show(response)
-    return ask.answer(where, "explain", query)
+    query["more"] = None if where.connection.via else "true"  # that daemon reads by its own rights
+    return ask.answer(where, "explain", query, seconds=ask.FORKED_SECONDS)
 
 
 def _found(where: Where, name: str) -> tuple[str, ...]:
@@ -89,37 +86,35 @@ def _found(where: Where, name: str) -> tuple[str, ...]:
 
     Raises NotFound, BadInput where there are several.
     """
-    from kubectl_nodelife.commands.cluster.look import KindsToRead, look
-    from kubectl_nodelife.errors import NotFound
-
-    view = look(where, KindsToRead(_OBJECTS, needed=()))
-    objects = {
-        (word_for(type(obj).__name__), obj.namespace, obj.name)
-        for obj in view.objects
-        if type(obj).__name__ in _OBJECTS
-        and where.connection.namespace in (None, "", obj.namespace or where.connection.namespace)
-    }
-    found = sorted(one for one in objects if one[2] == name)
+    only = where.connection.namespace
+    objects = _named_at_daemon(where, name) or _all_named(where)
+    found = sorted(o for o in objects if o[2] == name and only in (None, "", o[1] or only))
     if len(found) == 1:
         return ("/".join(filter(None, found[0])),)
     if not found:
-        among = {one[2] for one in objects}
+        from kubectl_nodelife.errors import NotFound
+
+        among = {one[2] for one in objects if only in (None, "", one[1] or only)}
         raise NotFound("nodes, pods, daemonsets or budgets", name, among=among)
     ways = ", ".join("/".join(filter(None, one)) for one in found[:_MOST_NAMED])
     raise BadInput(f"{len(found)} objects have the name {name!r}", remedy=f"write one of {ways}")
 
 
-def _from_daemon_and_look(where: Where, query: dict[str, Any]) -> dict[str, Any] | None:
-    """A daemon's explanation of a pod or a node, and what a look shows of what it does not watch.
-
-    None where no daemon answers, or the user may not look; then one of them has to do. What is
-    asked through the API server is the daemon's alone.
-    """
+def _named_at_daemon(where: Where, name: str) -> set[tuple[str, str, str]]:
+    """(kind, namespace, name) of the objects of that name, by the daemon; none where it cannot
+    say."""
     if where.filename or where.direct or where.connection.via:
-        return None
-    response = ask.ask(where.connection, "explain", **{**query, "output": "json"})
-    if response is None:
-        return None
-    from kubectl_nodelife.commands.answering.explain import with_look
+        return set()
+    answer = ask.ask(where.connection, "find", name=name)
+    items = answer["items"] if answer is not None else ()
+    return {(word_for(kind), namespace, each) for kind, namespace, each in items}
 
-    return with_look(where, response, {**query, **ask.on_this_screen()})
+
+def _all_named(where: Where) -> set[tuple[str, str, str]]:
+    """The same of all objects, by a look."""
+    from kubectl_nodelife.commands.cluster.look import KindsToRead, look
+    from kubectl_nodelife.kube.kinds import kind_of
+
+    view = look(where, KindsToRead(_OBJECTS, needed=()))
+    seen = ((kind_of(obj), obj.namespace, obj.name) for obj in view.objects)
+    return {(word_for(kind), space, each) for kind, space, each in seen if kind in _OBJECTS}

@@ -3,9 +3,9 @@
 It has no client that could write, unless it was ordered to enforce (`enforce/`). `process.py` makes
 the process in which it runs. Metrics and notifications are built from its options (`make_metrics`);
 prometheus_client is imported for a daemon that serves metrics only. Kinds that it does not watch
-are listed for one question (`list_once`), with the daemon's own rights. `upgrade` is answered from
-the watched nodes and the run's Lease, without the checks of nodes: they need kinds that are read
-for `upgrade status` alone.
+are listed for one question (`list_once.py`), with the daemon's own rights. `upgrade` is answered
+from the watched nodes and the run's Lease, without the checks of nodes: they need kinds that are
+read for `upgrade status` alone.
 
 `FileWatch` notices that the config or a kubeconfig file has changed, been replaced, appeared or
 gone: watchdog watches their folders. Where the system does not tell of each change (a folder that
@@ -19,7 +19,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -43,6 +43,7 @@ from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
 from kubectl_nodelife.daemon.instance import Instance, card
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
+from kubectl_nodelife.daemon.list_once import ListKinds, list_once
 from kubectl_nodelife.daemon.logs import QuarantineLog, log, log_bug, log_end
 from kubectl_nodelife.daemon.metrics.change_counts import Histogram, timed
 from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
@@ -67,13 +68,11 @@ from kubectl_nodelife.daemon.ui.host import PageHost
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.errors import BadInput, NodelifeError
-from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Lease
-from kubectl_nodelife.kube.unreadable import Unreadable
-from kubectl_nodelife.live.client import ApiError, Client
+from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import DaemonClock, spread_warnings, steady_ns
 from kubectl_nodelife.live.kubeconfig import kubeconfig_files
-from kubectl_nodelife.live.listwatch import read_leases, read_or_refusal, served
+from kubectl_nodelife.live.listwatch import read_leases
 from kubectl_nodelife.live.news import OtherCluster
 from kubectl_nodelife.live.requests import DAEMON_PACING, ENFORCING_PACING, resource_of
 from kubectl_nodelife.live.source import ListWatchSource
@@ -179,17 +178,6 @@ _REREAD_SECONDS: Final = 30.0
 Look = Callable[[], ClusterView]
 
 
-class ListedOnce(NamedTuple):
-    """The objects of these kinds. `unread`: kinds that may not be listed, and what the server says;
-    `unreadable`: objects that cannot be decoded.
-    """
-
-    objects: list[KubeObject]
-    unread: dict[str, str]
-    unreadable: list[Unreadable]
-
-
-ListKinds = Callable[[Sequence[str]], Coroutine[Any, Any, ListedOnce]]
 MakeAnswers = Callable[
     [Look, Journal, Callable[[], int], Callable[[], list[str]], ListKinds, ForkedAnswers],
     tuple[dict[str, Answer], dict[str, Stream]],
@@ -248,7 +236,7 @@ class Daemon:
         journal, clock, forked = self.journal, self.watcher.clock, ForkedAnswers()
         answers, streams = make_answers(
             *(self.look, journal, clock.now_ns, self._blind),
-            lambda kinds: list_once(self.client, kinds),
+            lambda kinds, fields: list_once(self.client, kinds, fields),
             forked,
         )
         answers["upgrade"] = upgrade_answer(self.client, self.look, forked)
@@ -538,21 +526,6 @@ class Daemon:
 
 async def _hello(query: Query) -> dict[str, Any]:
     return {}
-
-
-async def list_once(client: Client, kinds: Sequence[str]) -> ListedOnce:
-    """All objects of these kinds, none of those that are not served. Raises ApiError, Failed,
-    Unreachable.
-    """
-    aside: list[Unreadable] = []
-    kinds = await served(client, kinds)
-    lists = await asyncio.gather(
-        *(read_or_refusal(client, resource_of(kind), None, aside) for kind in kinds)
-    )
-    found = dict(zip(kinds, lists, strict=True))
-    unread = {kind: each.what for kind, each in found.items() if isinstance(each, ApiError)}
-    objects = [obj for each in found.values() if isinstance(each, list) for obj in each]
-    return ListedOnce(objects, unread, aside)
 
 
 def upgrade_answer(

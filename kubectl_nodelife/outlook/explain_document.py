@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput, NotFound
@@ -20,7 +21,7 @@ from kubectl_nodelife.outlook.audit.document import with_late_taints
 from kubectl_nodelife.outlook.daemonset.document import daemon_sets
 from kubectl_nodelife.outlook.daemonset.summary import set_sections, summarize
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
-from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
+from kubectl_nodelife.outlook.explain import ExplainedQuestion, total
 from kubectl_nodelife.outlook.explain_node import node_sections, taint_sections
 from kubectl_nodelife.outlook.explain_pod import pod_sections, starting_section
 from kubectl_nodelife.outlook.explain_who import who_section
@@ -191,25 +192,19 @@ def plan_snapshot(view: ClusterView) -> PlanSnapshot:
     return PlanSnapshot(view.cache, view.now_ns, kinds, view.unreadable, release, view.settings)
 
 
-def continued(
-    explanation: dict[str, Any], view: ClusterView, kind: str, namespace: str, name: str
-) -> Explanation:
+def continued(explanation: Explanation, view: ClusterView) -> Explanation:
     """A daemon's explanation of a pod or a node, with what depends on kinds that it does not watch.
 
-    `view`: of a node at least the node itself and its pods.
+    `view`: a look at the cluster of that moment, of a node at least itself and its pods.
     """
-    sections = {section["question"]: _from_document(section) for section in explanation["answers"]}
-    more = _more_of_node if kind == "Node" else _more_of_pod
-    sections |= {section.question: section for section in more(view, namespace, name)}
-    return Explanation(
-        kind=kind,
-        namespace=namespace,
-        name=name,
-        source=explanation["source"],
-        profile=explanation["profile"],
-        moment=explanation["moment"],
+    more = _more_of_node if explanation.kind == "Node" else _more_of_pod
+    sections = {section.question: section for section in explanation.sections}
+    asked = more(view, explanation.namespace, explanation.name)
+    sections |= {section.question: section for section in asked}
+    return replace(
+        explanation,
         sections=list(sections.values()),
-        warnings=[*explanation["warnings"], *view.warnings],
+        warnings=[*explanation.warnings, *view.warnings],
     )
 
 
@@ -239,15 +234,6 @@ def _more_of_node(view: ClusterView, namespace: str, name: str) -> Iterator[Expl
 def _endpoints(view: ClusterView, node: Node, pods: Sequence[Pod]) -> Iterator[ExplainedQuestion]:
     lost = view.outlook.node(node).ready in ("False", "Unknown")
     return endpoint_sections(view.cache, pods, lost=lost, services_read=_services_read(view))
-
-
-def _from_document(section: dict[str, Any]) -> ExplainedQuestion:
-    terms = [
-        DelayTerm(t["what"], t["lowSeconds"], t["highSeconds"], t["origin"])
-        for t in section.get("terms", ())
-    ]
-    answer = section.get("answer", "")
-    return ExplainedQuestion(section["question"], section["sentences"], terms, answer)
 
 
 def _section(section: ExplainedQuestion) -> dict[str, Any]:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from kubectl_nodelife.commands.answering.query import (
     Query,
     Response,
-    as_sent,
     output_of,
     word,
 )
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
-from kubectl_nodelife.commands.cluster.look import KindsToRead, look
-from kubectl_nodelife.commands.cluster.where import Where
+from kubectl_nodelife.commands.cluster.look import KindsToRead
+from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
 from kubectl_nodelife.drain.eviction_webhooks import WEBHOOK_KINDS
-from kubectl_nodelife.errors import Failed
+from kubectl_nodelife.errors import NodelifeError
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS
+from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.unreadable import unreadable_sentences
 from kubectl_nodelife.outlook.explain_document import Explanation, continued, explanation_of
 from kubectl_nodelife.outlook.status import KINDS, missing_parts
 from kubectl_nodelife.outlook.view import ClusterView
-from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.explanation import ExplanationPage
+
+if TYPE_CHECKING:
+    from kubectl_nodelife.daemon.list_once import ListedOnce
 
 
 def reading(query: Query) -> KindsToRead:
@@ -59,38 +62,56 @@ def answer(view: ClusterView, query: Query) -> Response:
     return _response_of(made, query)
 
 
-def with_look(where: Where, response: dict[str, Any], query: dict[str, Any]) -> Response | None:
-    """A daemon's explanation of a pod or a node (the response with its document), and what a look
-    shows of kinds that a daemon does not watch; None where the user may not look."""
-    import json
-
-    sent = as_sent(query)
-    kind, namespace, name = (word(sent, key) for key in ("kind", "namespace", "name"))
-    try:
-        view = look(where, _beside_a_daemon(kind, namespace, name))
-    except Failed as refused:
-        terminal.warn(f"{_LEFT_UNKNOWN[kind]} unknown: {refused}")
+def beside_a_daemon(query: Query) -> KindsToRead | None:
+    """What a daemon lists for the explanation of a pod or a node, beside what it watches; None
+    where nothing is asked for (`more`)."""
+    kind, name = word(query, "kind"), word(query, "name")
+    if word(query, "more") != "true" or kind not in _LEFT_UNKNOWN or word(query, "taint"):
         return None
-    return _response_of(
-        continued(json.loads(str(response["text"])), view, kind, namespace, name), sent
+    if kind == "Pod":
+        return reading(query)
+    return KindsToRead((*WEBHOOK_KINDS, "Event"), needed=(), fields={"Event": about_node(name)})
+
+
+def answer_with(
+    view: ClusterView, listed: ListedOnce | NodelifeError | None, query: Query
+) -> Response:
+    """A daemon's explanation, with what it listed for it, or why it could not. Raises BadInput,
+    NotFound."""
+    kind, namespace, name, taint = (word(query, k) for k in ("kind", "namespace", "name", "taint"))
+    made = explanation_of(view, kind, namespace, name, taint)
+    if isinstance(listed, NodelifeError):
+        made.warnings.append(f"{_LEFT_UNKNOWN[kind]} unknown: {listed}")
+    elif listed is not None:
+        made = continued(made, _looked_at(view, listed, kind, name))
+    return _response_of(made, query)
+
+
+def _looked_at(view: ClusterView, listed: ListedOnce, kind: str, name: str) -> ClusterView:
+    """The cluster as a look at this moment would show it: what the daemon holds, in the order in
+    which the API lists it, with what was listed. Of a node itself and its pods."""
+    cache = view.cache
+    held: list[KubeObject] = []
+    if kind == "Pod":
+        for each in WATCHED:
+            held += sorted(cache.all(each), key=lambda obj: obj.key)
+    elif (node := cache.node(name)) is not None:
+        held = [node, *sorted(cache.pods_on(name), key=lambda obj: obj.key)]
+    return ClusterView(
+        view.settings,
+        view.now_ns,
+        source=view.source,
+        moment=view.moment,
+        warnings=unreadable_sentences(listed.unreadable),
+        unread={**view.unread, **listed.unread},
+        objects=[*held, *listed.objects],
+        unreadable=[*view.unreadable, *listed.unreadable],
+        first_look=True,
+        profile_origin=view.profile_origin,
     )
 
 
 _LEFT_UNKNOWN: Final = {"Pod": "what a drain would do is", "Node": "Services and webhooks are"}
-
-
-def _beside_a_daemon(kind: str, namespace: str, name: str) -> KindsToRead:
-    """The kinds that are read: of a node only itself, its pods, and its Events."""
-    if kind == "Pod":
-        fields = {"Event": _about_pod(namespace, name)}
-        read, needed = (*DRAIN_KINDS, "Event"), ("Node", "Pod")
-        return KindsToRead(read, needed, fields=fields, optional=OPTIONAL_KINDS)
-    fields = {
-        "Node": f"metadata.name={name}",
-        "Pod": f"spec.nodeName={name}",
-        "Event": about_node(name),
-    }
-    return KindsToRead(("Node", "Pod", *WEBHOOK_KINDS, "Event"), ("Node", "Pod"), fields=fields)
 
 
 def _response_of(made: Explanation, query: Query) -> Response:

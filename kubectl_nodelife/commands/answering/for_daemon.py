@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from importlib import import_module
+from itertools import chain
 from typing import Any, Final
 
 from kubectl_nodelife.commands import answering
@@ -28,10 +29,13 @@ from kubectl_nodelife.daemon.cluster_view import journal_warnings
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
-from kubectl_nodelife.daemon.run import ListedOnce, ListKinds
+from kubectl_nodelife.daemon.list_once import ListedOnce, ListKinds
 from kubectl_nodelife.daemon.server import Answer, Stream, sliced
 from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.times import HOUR_NS
 from kubectl_nodelife.outlook.view import ClusterView
@@ -45,6 +49,10 @@ MOST_CHANGES: Final = 20_000
 
 _FORKED: Final = ("what_if", "drain_plan", "drains")
 """Modules beside this one, each with `reading` and `answer`."""
+
+_BUDGET: Final = "PodDisruptionBudget"
+_NAMED_ALONE: Final = ("Node", "Pod", "DaemonSet")
+"""With budgets, what `explain NAME` finds without its kind."""
 
 _NUMBER = re.compile(r"\d+")
 
@@ -66,6 +74,11 @@ def make_answers(
     async def names_now(query: Query) -> Response:
         return _names(look(), query)
 
+    async def find_now(query: Query) -> Response:
+        name = word(query, "name")
+        budgets = await list_kinds([_BUDGET], {_BUDGET: f"metadata.name={name}"})
+        return {"items": _of_name(look(), name, budgets.objects)}
+
     async def sets_now(query: Query) -> Response:
         return await asyncio.to_thread(daemonset.prepare(look(), query))
 
@@ -80,7 +93,8 @@ def make_answers(
         {
             "status": status_now,
             "names": names_now,
-            "explain": _explained(look),
+            "find": find_now,
+            "explain": _explained(look, list_kinds),
             daemonset.QUESTION: sets_now,
             "changes": changes,
             **_forked_answers(forked, look, journal, now_ns, list_kinds),
@@ -93,18 +107,29 @@ def make_answers(
     )
 
 
-def _explained(look: ViewSource) -> Answer:
+def _explained(look: ViewSource, list_kinds: ListKinds) -> Answer:
     """The answer to `explain`, for which the present is played: in children of its own, so that
     long answers do not hold it up."""
     forked = ForkedAnswers()
 
     async def explain_now(query: Query) -> Response:
-        def made() -> Response:
+        async def listed() -> ListedOnce | NodelifeError | None:
+            wanted = explain.beside_a_daemon(query)
+            if wanted is None:
+                return None
+            asked_for = (*wanted.kinds, *wanted.optional)
+            kinds = [kind for kind in asked_for if kind not in WATCHED]
+            try:
+                return await list_kinds(kinds, wanted.fields)
+            except NodelifeError as refused:
+                return refused
+
+        def made(found: ListedOnce | NodelifeError | None) -> Response:
             view = look()
             view.outlook.plays = view.decides
-            return explain.answer(view, query)
+            return explain.answer_with(view, found, query)
 
-        return await forked.of_memory(made)
+        return await forked.answer(listed, made)
 
     return explain_now
 
@@ -165,7 +190,7 @@ def _forked_answer(
             response: Response = asked.answer(view, query)
             return response
 
-        return await forked.answer(lambda: list_kinds(kinds), made)
+        return await forked.answer(lambda: list_kinds(kinds, wanted.fields), made)
 
     return answer_now
 
@@ -185,7 +210,7 @@ def _replay_answer(
         async def traces() -> tuple[ListedOnce, list[ChangeRecord]]:
             since_ns = now_ns() - (number(query, "since") or HOUR_NS)
             wanted = ChangeFilter(since_ns=since_ns)
-            return await list_kinds(replay.KINDS), await journal.select(wanted, MOST_CHANGES)
+            return await list_kinds(replay.KINDS, {}), await journal.select(wanted, MOST_CHANGES)
 
         def make_response(found: tuple[ListedOnce, list[ChangeRecord]]) -> Response:
             listed, changes = found
@@ -267,6 +292,17 @@ def _names(view: ClusterView, query: Query) -> Response:
         if name.startswith(prefix)
     }
     return {"items": sorted(found.items())[:MOST_NAMES]}
+
+
+def _of_name(
+    view: ClusterView, name: str, budgets: Iterable[KubeObject]
+) -> list[tuple[str, str, str]]:
+    """(kind, namespace, name) of what `explain` explains and has that name; none where not all of
+    it was read yet."""
+    if view.unread:
+        return []
+    held = chain.from_iterable(view.cache.all(kind) for kind in _NAMED_ALONE)
+    return [(kind_of(o), o.namespace, o.name) for o in chain(held, budgets) if o.name == name]
 
 
 def _named(cache: Cache, kind: str, namespace: str) -> Iterator[tuple[str, str]]:
