@@ -169,9 +169,9 @@ def play(question: Question, progress: Callable[[int], None] = lambda done: None
     progress(1)
     future = _played(begun.fork(acting, asked.restarts), events, question, asked.restarts)
     progress(2)
-    fast = _played(begun.fork_under(FAST), events, question, asked.restarts)
+    fast = _played(begun.fork_under(FAST, acting, asked.restarts), events, question, asked.restarts)
     progress(3)
-    slow = _played(begun.fork_under(SLOW), events, question, asked.restarts)
+    slow = _played(begun.fork_under(SLOW, acting, asked.restarts), events, question, asked.restarts)
     progress(4)
     unread = tuple((kind.kind, kind.means) for kind in present.unread)
     last = asked.last_settings
@@ -239,21 +239,31 @@ class _Beginning:
         if prepares:
             self._begun.prepare()
         self._joined = self._begun.fork()
+        changes = self._joined.world.api.changes
         self._joined.play_to(question.now_ns)
+        self._rests = self._joined.world.api.changes == changes
         self._beats_now = _beat_now(present)
 
     def fork(self, acts: Sequence[Act], restarts: Sequence[_Restart] = ()) -> Branch:
         """Another play, to which these acts and restarts are still to come."""
+        return self._before(acts, restarts).fork()
+
+    def fork_under(
+        self, timing: Timing, acts: Sequence[Act], restarts: Sequence[_Restart]
+    ) -> Branch:
+        """The same, in which things take so long: from after the join where that changed nothing,
+        so that it is done once."""
+        before = self._before(acts, restarts)
+        return (before if self._rests else self._begun).fork_under(timing)
+
+    def _before(self, acts: Sequence[Act], restarts: Sequence[_Restart]) -> Branch:
+        """The latest point to which these acts and restarts are still to come."""
         shows = any(restart.at_ns == 0 for restart in restarts) or any(
             not act.at_seconds
             and (act.act.split()[0] not in _UNSEEN or not self._beats_now.isdisjoint(act.nodes))
             for act in acts
         )
-        return (self._begun if shows else self._joined).fork()
-
-    def fork_under(self, timing: Timing) -> Branch:
-        """Another play of the same, in which things take so long."""
-        return self._begun.fork_under(timing)
+        return self._begun if shows else self._joined
 
 
 def _beat_now(present: Present) -> frozenset[str]:

@@ -53,6 +53,19 @@ class _Judged(NamedTuple):
     blind: bool
 
 
+class _PodClass:
+    """Pods with the same labels and owners, which they share as objects: what they count for, and
+    how many of them are ready at the beginning."""
+
+    __slots__ = ("count", "counted", "not_ready", "ready")
+
+    def __init__(self, counted: tuple[ServedObject, ...]) -> None:
+        self.count = 0
+        self.counted = counted
+        self.not_ready = _Judged(counted, False, False, False)
+        self.ready = _Judged(counted, True, True, False)
+
+
 class ServiceLevels:
     """The levels over time of all that a world runs; it goes with the world's forks.
 
@@ -118,26 +131,32 @@ class ServiceLevels:
 
     def _count_all(self) -> None:
         """Count the pods that are there. No machine is off: one that is ready serves."""
-        ready: Counter[ServedObject] = Counter()
-        known: dict[tuple[str, int], tuple[ServedObject, ...]] = {}
+        classes: dict[tuple[str, int, int], _PodClass] = {}
+        workload_of, node_of, judged = self.workload_of, self.node_of, self._judged
         for pod in self._api.store.pods.values():
-            meta = pod.metadata
-            workload = self.workload_of[meta.uid] = _workload_of(pod)
-            self.node_of[meta.uid] = pod.spec.node_name
-            if not pod.spec.node_name:
+            meta, node = pod.metadata, pod.spec.node_name
+            owners = meta.owner_references
+            alike = (meta.namespace, id(meta.labels), id(owners) if owners else id(pod))
+            of_class = classes.get(alike)
+            if of_class is None:
+                counted = (_workload_of(pod), *self._services_of(pod))
+                of_class = classes[alike] = _PodClass(counted)
+            workload = workload_of[meta.uid] = of_class.counted[0]
+            node_of[meta.uid] = node
+            if not node:
                 self.unbound[pod.key] = None
             if pod.status.phase not in TERMINAL_PHASES:
                 self.pods_of_start[workload] += 1
-                self.pods_at_start[pod.spec.node_name] += 1
-            alike = (meta.namespace, id(meta.labels))  # pods of an owner share their labels
-            services = known.get(alike)
-            if services is None:
-                services = known[alike] = tuple(self._services_of(pod))
-            counted = (workload, *services)
-            is_ready = _is_ready(pod)
-            self._judged[meta.uid] = _Judged(counted, is_ready, is_ready, False)
-            for each in counted if is_ready else (workload,):
-                ready[each] += is_ready
+                self.pods_at_start[node] += 1
+            if _is_ready(pod):
+                of_class.count += 1
+                judged[meta.uid] = of_class.ready
+            else:
+                judged[meta.uid] = of_class.not_ready
+        ready: Counter[ServedObject] = Counter()
+        for of_class in classes.values():
+            for each in of_class.counted if of_class.count else of_class.counted[:1]:
+                ready[each] += of_class.count
         for counted_one, count in ready.items():
             self._series[counted_one] = [Level(self._began_ns, count, count, 0)]
 
