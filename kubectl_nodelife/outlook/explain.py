@@ -27,12 +27,13 @@ class DelayTerm(msgspec.Struct, frozen=True):
 
 class ExplainedQuestion(msgspec.Struct, frozen=True):
     """A question with its answer. `answer`: in one sentence, for the head of the page; ""
-    where its terms or another question say more."""
+    where its terms or another question say more. `goes_before`: another's answer follows there."""
 
     question: str
     sentences: list[str]
     terms: list[DelayTerm] = []
     answer: str = ""
+    goes_before: bool = False
 
 
 def quoted(message: str) -> str:

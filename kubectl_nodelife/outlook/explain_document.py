@@ -39,7 +39,7 @@ _CHECK: Final = "check the name, and the namespace with -n"
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """All that is said of one object."""
+    """All that is said of one object; of a node with a `taint`, where one is given."""
 
     kind: str
     namespace: str
@@ -49,6 +49,7 @@ class Explanation(msgspec.Struct, frozen=True):
     moment: dict[str, str]
     sections: list[ExplainedQuestion]
     warnings: list[str]
+    taint: str = ""
 
     def document(self) -> dict[str, Any]:
         """The explanation as a JSON document."""
@@ -89,6 +90,7 @@ def explanation_of(
         moment=view.moment,
         sections=sections,
         warnings=[*_doubts(view.outlook, kind, (namespace, name)), *view.warnings],
+        taint=taint,
     )
 
 

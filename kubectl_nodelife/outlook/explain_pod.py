@@ -33,7 +33,8 @@ from kubectl_nodelife.outlook.explain_node import (
     why_terminating,
 )
 from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook, Outlook
-from kubectl_nodelife.outlook.node_verdict import NextAction, node_verdict
+from kubectl_nodelife.outlook.node_verdict import delete_pod, node_verdict
+from kubectl_nodelife.outlook.paced_evictions import EvictionTimer
 from kubectl_nodelife.outlook.zone import zone_of
 from kubectl_nodelife.workloads.pending import NO_ORIGIN, Origin, pending_reason
 from kubectl_nodelife.workloads.volumes import volumes_elsewhere
@@ -176,7 +177,7 @@ def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuest
         return
     late = next((t for t in of_node.overdue if (t.namespace, t.name) == pod.key), None)
     if late is not None:
-        yield _overdue(outlook, pod, taints, late.due_ns)
+        yield _overdue(outlook, pod, taints, late)
         return
     if of_node.taint_overdue_ns is not None:
         upcoming = node_verdict(of_node, outlook.now_ns).next
@@ -197,16 +198,18 @@ def _eviction(outlook: Outlook, pod: Pod, node: Node) -> Iterator[ExplainedQuest
     yield from _not_tainted(outlook, pod, of_node)
 
 
-def _overdue(outlook: Outlook, pod: Pod, taints: Sequence[Taint], due_ns: int) -> ExplainedQuestion:
+def _overdue(
+    outlook: Outlook, pod: Pod, taints: Sequence[Taint], late: EvictionTimer
+) -> ExplainedQuestion:
     """A pod whose time is over, and that is not deleted."""
     operators = outlook.settings.gate("TaintTolerationComparisonOperators")
     why = eviction_forecast(pod, taints, comparison_operators=operators).because
     names = ", ".join(str(t) for t in taints)
-    late_ns = outlook.now_ns - due_ns
+    late_ns = outlook.now_ns - late.due_ns
     if late_ns <= OVERDUE_NS:
         sentence = f"It is due for deletion now: its node has {names}, and {why}."
     else:
-        action = NextAction(f"DeletePod {pod.namespace}/{pod.name}", None, None, due_ns, late_ns)
+        action = delete_pod(late, None, late.due_ns, late_ns)
         sentence = f"{overdue_sentence(action)} Its node has {names}, and {why}."
     loop = []
     if is_mirror_pod(pod):

@@ -71,7 +71,7 @@ def who_section(
         *_conflict(node, lines),
     ]
     sentences = sentences or ["It is neither cordoned nor tainted."]
-    return ExplainedQuestion(WHO, sentences, answer=" ".join(deletion))
+    return ExplainedQuestion(WHO, sentences, answer=" ".join(deletion), goes_before=True)
 
 
 def _cordon(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:

@@ -19,6 +19,7 @@ from kubectl_nodelife.kube.times import SECOND_NS, format_duration, format_time,
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
 from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction, Range
 from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook
+from kubectl_nodelife.outlook.paced_evictions import EvictionTimer
 from kubectl_nodelife.workloads.foreign_taints import foreign_marks
 
 WORST_FIRST = (
@@ -46,6 +47,7 @@ class NextAction(msgspec.Struct, frozen=True):
     `overdue_since_ns`: when it should have come (ns since the epoch), and `overdue_ns` ago, where
     that is over: no time is foreseen for what its controller does not do. `within`: at the earliest
     and at the latest, where that depends on what cannot be seen; `in_seconds` is then the middle.
+    `pod`: the one that is deleted, as namespace/name; "" where the action is about the node.
     """
 
     action: str
@@ -53,6 +55,15 @@ class NextAction(msgspec.Struct, frozen=True):
     within: Range | None = None
     overdue_since_ns: int | None = None
     overdue_ns: int = 0
+    pod: str = ""
+
+
+def delete_pod(
+    of: EvictionTimer, in_seconds: float | None, since_ns: int | None = None, late_ns: int = 0
+) -> NextAction:
+    """The deletion of the pod whose timer that is, or was; `since_ns`, `late_ns`: it is overdue."""
+    pod = f"{of.namespace}/{of.name}"
+    return NextAction(f"DeletePod {pod}", in_seconds, None, since_ns, late_ns, pod)
 
 
 def within(action: str, span: Range | None) -> NextAction:
@@ -255,7 +266,9 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
                 f"node-lifecycle does not set it ('kubectl nodelife diverge' says more){missing}"
             )
             action = f"AddTaint {key}:NoExecute"
-            return NodeVerdict(state, because, _overdue(action, since, now_ns))
+            return NodeVerdict(
+                state, because, NextAction(action, None, None, since, now_ns - since)
+            )
         if turn is None:
             because = f"{cause}; waits for its NoExecute taint, but {outlook.queued.held}{missing}"
             return NodeVerdict(state, because, NextAction(f"AddTaint {key}:NoExecute", None))
@@ -338,16 +351,12 @@ def _overdue_pods(outlook: NodeOutlook, now_ns: int) -> tuple[str, NextAction] |
         return None
     first, count = outlook.overdue[0], len(outlook.overdue)
     names = first_names([f"{t.namespace}/{t.name}" for t in outlook.overdue], _MOST_NAMES)
-    action, verb = f"DeletePod {first.namespace}/{first.name}", "is" if count == 1 else "are"
+    verb = "is" if count == 1 else "are"
     if now_ns - first.due_ns <= OVERDUE_NS:
-        return f"{names} {verb} due for deletion now", NextAction(action, 0)
+        return f"{names} {verb} due for deletion now", delete_pod(first, 0)
     said = f"the deletion of {names} is overdue since {_since(first.due_ns, now_ns)}"
     doer = "taint-eviction does not do it ('kubectl nodelife diverge' says more)"
-    return f"{said}: {doer}", _overdue(action, first.due_ns, now_ns)
-
-
-def _overdue(action: str, since_ns: int, now_ns: int) -> NextAction:
-    return NextAction(action, None, None, since_ns, now_ns - since_ns)
+    return f"{said}: {doer}", delete_pod(first, None, first.due_ns, now_ns - first.due_ns)
 
 
 def _since(at_ns: int, now_ns: int) -> str:
@@ -359,4 +368,4 @@ def _next_deletion(outlook: NodeOutlook, now_ns: int) -> NextAction | None:
         return None
     first = outlook.timers[0]
     seconds = max(0, first.comes_ns - now_ns) / SECOND_NS
-    return NextAction(f"DeletePod {first.namespace}/{first.name}", seconds)
+    return delete_pod(first, seconds)

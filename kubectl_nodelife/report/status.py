@@ -205,8 +205,7 @@ def _also_overdue(worst: NodeEntry, others: Sequence[NodeEntry]) -> str:
     for node in others:
         late = node.verdict.next
         if late is not None and late.overdue_since_ns is not None:
-            pod = late.action.removeprefix("DeletePod ")
-            whose = f"{pod} on " if pod != late.action else ""
+            whose = f"{late.pod} on " if late.pod else ""
             since = format_time(late.overdue_since_ns)
             said.append(f"{whose}{node.outlook.node.name} since {since}")
     upcoming = worst.verdict.next
@@ -279,7 +278,7 @@ def _late_eviction(status: NodeEntry) -> str:
     late = status.verdict.next
     if late is None or late.overdue_since_ns is None:
         return ""
-    return "overdue" if late.action.startswith("DeletePod ") else ""
+    return "overdue" if late.pod else ""
 
 
 def format_labels(labels: Mapping[str, str]) -> str:
