@@ -184,15 +184,15 @@ def review_page(
     Raises NodelifeError.
     """
     [node] = parse_names([node])
-    names = [known.name for known in found.sources.nodes]
-    if node not in names:
-        raise NotFound("nodes", node, among=names)
+    nodes = {known.name: known for known in found.sources.nodes}
+    if node not in nodes:
+        raise NotFound("nodes", node, among=list(nodes))
     promised = None if plan is None else _promised(plan)
     lines = timeline(found.sources, ReplayFilter(begin_ns, found.now_ns + 10**9))
     warnings = [*found.warnings, *more.warnings]
     for warning in warnings:
         terminal.warn(warning)
-    review = drain_review(lines, found.sources.pods, more.budgets, node)
+    review = drain_review(lines, found.sources.pods, more.budgets, nodes[node])
     return DrainReviewPage(review, found.source, promised, warnings)
 
 

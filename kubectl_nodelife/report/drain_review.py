@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.replay.drains import DrainReview, drain_review_document
 from kubectl_nodelife.report.ages import clock
@@ -63,7 +64,7 @@ class DrainReviewPage:
         review = self._review
         cordoned = review.cordoned
         if cordoned is None and not review.pods:
-            return f"nothing shows a drain of {review.node}: no cordon, and no pod that left it"
+            return _no_drain(review)
         by = "an unknown actor" if cordoned is None else cordoned.actor.name
         at = "at an unknown time" if cordoned is None else _clock(cordoned.time_ns)
         count = f"{len(review.pods)} pod{'' if len(review.pods) == 1 else 's'}"
@@ -95,6 +96,18 @@ class DrainReviewPage:
             _clock(pod.ready_ns),
             _seconds(pod.gap_s),
         ]
+
+
+def _no_drain(review: DrainReview) -> str:
+    there = f"{counted(review.still_there, 'pod')} that a drain takes"
+    on_it = f"{there} {'is' if review.still_there == 1 else 'are'} on it"
+    if review.is_closed:
+        seen = "since when and by whom nothing shows; no pod is seen to have left it"
+        return f"{review.node} is cordoned, {seen}, and {on_it}"
+    return (
+        f"nothing shows a drain of {review.node}: no cordon, and no pod that left it; "
+        f"it takes new pods, and {on_it}"
+    )
 
 
 def _clock(instant_ns: int | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import format_time
@@ -65,7 +67,7 @@ def review(*pods: Pod, events: tuple[Any, ...]) -> DrainReview:
     """Node a1, cordoned at 12:00:05 by kubectl."""
     cordoned = node("a1", wrote("kubectl-cordon", 5, "unschedulable"), cordoned=True)
     sources = ReplaySources(None, events, [cordoned], pods)
-    return drain_review(timeline(sources, ALL), pods, [budget()], "a1")
+    return drain_review(timeline(sources, ALL), pods, [budget()], node("a1"))
 
 
 def test_who_each_pods_way_and_what_was_short() -> None:
@@ -117,9 +119,19 @@ def test_what_nothing_tells_is_unknown_and_never_zero() -> None:
 
 
 def test_a_node_that_nobody_drained_is_not_called_cordoned() -> None:
-    found = drain_review(timeline(ReplaySources(nodes=[node("a1")]), ALL), [], [], "a1")
+    lines = timeline(ReplaySources(nodes=[node("a1")]), ALL)
+    found = drain_review(lines, [], [], node("a1"))
     told = render(DrainReviewPage(found, {}, None, []), "table")
     assert told.startswith("nothing shows a drain of a1: no cordon, and no pod that left it")
+
+
+def test_a_cordon_that_nothing_dates_is_said_all_the_same() -> None:
+    closed = node("a1")
+    closed = replace(closed, spec=replace(closed.spec, unschedulable=True))
+    there = [running(f"{WEB}-1", "a1", 0, 1), running(f"{WEB}-2", "b1", 0, 1)]
+    told = render(DrainReviewPage(drain_review([], there, [], closed), {}, None, []), "table")
+    assert told.startswith("a1 is cordoned, since when and by whom nothing shows; no pod is seen")
+    assert "and 1 pod that a drain takes is on it" in told.splitlines()[0]
 
 
 def test_promised_against_real() -> None:

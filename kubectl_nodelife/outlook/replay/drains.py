@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.document import document
 from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_time, human_duration
@@ -203,7 +204,8 @@ class SpentBudget(NamedTuple):
 
 
 class DrainReview(NamedTuple):
-    """One drain, as far as its traces show. `refused`: evictions refused, by our own journal."""
+    """One drain, as far as its traces show. `refused`: evictions refused, by our own journal.
+    `is_closed`: the node is cordoned now; `still_there`: how many pods on it a drain would take."""
 
     node: str
     cordoned: ReplayLine | None
@@ -211,6 +213,8 @@ class DrainReview(NamedTuple):
     workloads: list[ShortWorkload]
     budgets: list[SpentBudget]
     refused: list[str]
+    is_closed: bool
+    still_there: int
 
     @property
     def begin_ns(self) -> int | None:
@@ -232,21 +236,24 @@ def drain_review(
     lines: Sequence[ReplayLine],
     pods: Sequence[Pod],
     budgets: Sequence[PodDisruptionBudget],
-    node: str,
+    node: Node,
 ) -> DrainReview:
     """The last drain of the node among these lines."""
-    cordons = [line for line in lines if line.about_node == node and line.family == "cordon"]
+    name = node.name
+    cordons = [line for line in lines if line.about_node == name and line.family == "cordon"]
     cordoned = cordons[-1] if cordons else None
     since_ns = cordoned.time_ns - EARLY_NS if cordoned is not None else 0
-    left = list(_left(lines, pods, node, since_ns))
+    left = list(_left(lines, pods, name, since_ns))
     moved = _with_replacements(left, lines, pods, since_ns)
     return DrainReview(
-        node,
+        name,
         cordoned,
         moved,
         _workloads(moved, pods),
         _budgets(moved, pods, budgets),
         _refusals(moved, lines),
+        node.spec.unschedulable,
+        sum(pod.spec.node_name == name and _drain_takes(pod) for pod in pods),
     )
 
 

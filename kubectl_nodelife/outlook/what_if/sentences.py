@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from kubectl_nodelife.drain.results import DEGRADED, FULL
-from kubectl_nodelife.kube.names import first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.what_if.acts import ENFORCED, Act
 from kubectl_nodelife.outlook.what_if.document import (
@@ -258,13 +258,13 @@ def _since(workloads: Sequence[WorkloadFuture]) -> str:
 
 def _zone_words(zones: Sequence[ZoneFuture]) -> Iterator[str]:
     stopped = [
-        z.name or "the zone without a name"
-        for z in zones
-        if any(was.rate and not now.rate for was, now in pairwise(z.states))
+        z for z in zones if any(was.rate and not now.rate for was, now in pairwise(z.states))
     ]
     if stopped:
-        verb = "stop" if len(stopped) > 1 else "stops"
-        yield f"{first_names(stopped, _NAMED)} {verb} evicting"
+        names = first_names([z.name or "the zone without a name" for z in stopped], _NAMED)
+        pods, nodes = (sum(z.held_pods for z in stopped), sum(len(z.held_nodes) for z in stopped))
+        held = f" ({counted(pods, 'pod')} held back on {counted(nodes, 'node')})" * (pods > 0)
+        yield f"{names} {'stop' if len(stopped) > 1 else 'stops'} evicting{held}"
 
 
 def compared(workload: WorkloadFuture) -> OtherCourse:
