@@ -28,7 +28,7 @@ class ExplanationPage:
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """The answer in a line or two, then the questions with their sentences and sums."""
         e = self._explanation
-        return explained(e.kind, e.namespace, e.name, e.sections)
+        return explained(e.kind, e.namespace, e.name, e.sections, e.taint)
 
     def warnings(self) -> list[str]:
         """The lines that belong on stderr."""
@@ -46,11 +46,12 @@ class ExplanationPage:
 
 
 def explained(
-    kind: str, namespace: str, name: str, sections: Sequence[ExplainedQuestion]
+    kind: str, namespace: str, name: str, sections: Sequence[ExplainedQuestion], taint: str = ""
 ) -> Iterator[Block]:
-    """What is said of one object, by whichever verb: the answer, then questions and sums."""
+    """What is said of one object, by whichever verb: the answer, then questions and sums. `taint`:
+    which a node has in it, and has not now."""
     said = 2 if kind == "Pod" else 1  # sentences of the first section, for the first line
-    yield "\n".join(_answer(kind, f"{namespace}/{name}".removeprefix("/"), sections, said))
+    yield "\n".join(_answer(kind, f"{namespace}/{name}".removeprefix("/"), sections, said, taint))
     for section in sections:
         sentences, said = section.sentences[said:], 0
         if not sentences and not section.terms:
@@ -61,14 +62,12 @@ def explained(
 
 
 def _answer(
-    kind: str, name: str, sections: Sequence[ExplainedQuestion], said: int
+    kind: str, name: str, sections: Sequence[ExplainedQuestion], said: int, taint: str
 ) -> Iterator[str]:
     """The first words about the object, who is at it, and what its first sum comes to."""
     sentences = [s for section in sections[:1] for s in section.sentences]
     words = printable(" ".join(sentences[:said]))
-    question = next((s.question for s in sections[:1]), "")
-    if kind == "Node" and question.startswith("What would the taint "):
-        taint = question.removeprefix("What would the taint ").partition(" do to its pods")[0]
+    if taint:
         yield f"Node {name} with {taint}: {words[:1].lower()}{words[1:]}"
     elif kind == "Node":
         yield f"Node {name} is {words.replace('pressure:', 'under pressure:', 1)}"
@@ -77,7 +76,7 @@ def _answer(
     for section in sections:
         if section.answer:
             yield printable(section.answer)
-            if not section.question.startswith("Who "):
+            if not section.goes_before:
                 return
         if section.terms:
             low, high = total(section.terms)
