@@ -397,8 +397,9 @@ def _to_do(
     """What to do, and the commands."""
     if not trouble:
         return "Nothing to do: Kubernetes takes the taints off by itself.", []
-    outlook, verdict = min(trouble, key=_soonest)
-    several = Counter(o.zone for o, _ in trouble)[outlook.zone] > 1
+    many = Counter(of_node.zone for of_node, _ in trouble)
+    outlook, verdict = min(trouble, key=lambda each: (-many[each[0].zone], _soonest(each)))
+    several = many[outlook.zone] > 1
     zone = next((zone for zone in of if zone.key == outlook.zone), None)
     what = f"node {shlex.quote(outlook.node.name)}"
     if several and zone is not None and zone.name:
