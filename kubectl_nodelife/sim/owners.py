@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -54,6 +55,20 @@ time must advance where one that tolerates its node's taint for 0 s is made and 
 again. Another is replaced at once, however short its life.
 """
 
+
+class _Failures(NamedTuple):
+    """A Job's: how many, before which instant it makes no pod, when the last pod failed, and when
+    that was noted; ns.
+    """
+
+    pods: int = 0
+    not_before_ns: int = 0
+    failed_ns: int = 0
+    noted_ns: int = 0
+
+
+_NO_FAILURES = _Failures()
+
 Place = Callable[[Pod], str | None]
 """Finds a node for a pod like this one, if it fits somewhere."""
 
@@ -88,7 +103,7 @@ class WorkloadControllers:
         self._made: dict[str, int] = {}
         self._missing: dict[str, dict[int, Lost]] = {}
         """For StatefulSets that make one pod after another: the missing pods, by ordinal."""
-        self._failures: dict[str, tuple[int, int]] = {}
+        self._failures: dict[str, _Failures] = {}
         """For Jobs: how many failures, and the instant before which no pod is made."""
 
     def fork(self, api: Api, agenda: Agenda, place: Place) -> WorkloadControllers:
@@ -152,7 +167,7 @@ class WorkloadControllers:
         at_ns = self._api.now_ns + (LOST_AT_ONCE_NS if lost_at_once else self.delay_ns)
         lost = new is None if rule.when == WHEN_GONE else was
         if rule.delay_ns and lost:
-            at_ns = self._back_off(owner, rule, at_ns, cause)
+            at_ns = self._back_off(owner, rule, at_ns, self._finished_ns(new), cause)
         if rule.when == NEVER or at_ns is None:
             return
         if rule.ordered and new is None:
@@ -252,20 +267,40 @@ class WorkloadControllers:
     # --- a Job's failures ------------------------------------------------------------------------
 
     def _back_off(
-        self, job: OwnerReference, rule: Replacement, at_ns: int, cause: Action | None
+        self,
+        job: OwnerReference,
+        rule: Replacement,
+        at_ns: int,
+        failed_ns: int,
+        cause: Action | None,
     ) -> int | None:
-        """When the Job makes the next pod, after one failure more; None where it gives up."""
-        failures = self._failures.get(job.uid, (rule.failures, 0))[0] + 1
-        now_ns = self._api.now_ns
-        failed_ns = whole_seconds(now_ns) if self.cut_ns is None else now_ns - self.cut_ns
+        """When the Job makes the next pod, after one failure more at `failed_ns`; None where it
+        gives up.
+        """
+        now_ns, before = self._api.now_ns, self._failures.get(job.uid, _Failures(rule.failures))
+        if now_ns - before.noted_ns < JOB_BATCH_NS:  # one sync counts both: the later one's instant
+            failed_ns = max(failed_ns, before.failed_ns)
+        failures = before.pods + 1
         not_before_ns = failed_ns + back_off_ns(failures)
-        self._failures[job.uid] = (failures, not_before_ns)
+        self._failures[job.uid] = _Failures(failures, not_before_ns, failed_ns, now_ns)
         at_ns += JOB_BATCH_NS
         if rule.failures_allowed is None or failures - rule.failures <= rule.failures_allowed:
             return max(at_ns, not_before_ns)
         self.failed_jobs[job.uid] = None
         self._agenda.add(at_ns, OWNER, self._end_job, job, cause)
         return None
+
+    def _finished_ns(self, ended: Pod | None) -> int:
+        """When the Job takes the pod for finished. Follows `getFinishedTime`: where no container
+        has ended, the instant since which the pod is not Ready counts, before that of its deletion.
+        """
+        now_ns = self._api.now_ns
+        statuses = ended.status.container_statuses if ended is not None else None
+        if ended is not None and all(c.state.terminated is None for c in statuses or ()):
+            ready = ended.status.condition("Ready")
+            if ready is not None and ready.status == "False" and ready.last_transition_time:
+                return ready.last_transition_time
+        return whole_seconds(now_ns) if self.cut_ns is None else now_ns - self.cut_ns
 
     def _end_job(self, job: OwnerReference, cause: Action | None, at_ns: int) -> None:
         """A Job that has failed deletes what is left of its pods."""
@@ -327,7 +362,7 @@ class WorkloadControllers:
         lost, rule, _ = gone
         owner = controller_of(lost.metadata)
         assert owner is not None
-        not_before_ns = self._failures.get(owner.uid, (0, 0))[1]
+        not_before_ns = self._failures.get(owner.uid, _NO_FAILURES).not_before_ns
         if at_ns < not_before_ns:  # the Job has lost another one since
             self._agenda.add(not_before_ns, OWNER, self._replace, gone)
             return

@@ -157,8 +157,10 @@ class BudgetLedger:
         """
         status = self.budget.status
         if not status.conditions and not status.observed_generation:
-            if not self.budget.metadata.generation:
-                self.sync(0, now_ns)
+            if not self.budget.metadata.generation:  # a failed sync leaves the spec unobserved
+                meta = msgspec.structs.replace(self.budget.metadata, generation=1)
+                self.budget = msgspec.structs.replace(self.budget, metadata=meta)
+                self.sync(0, now_ns, reads_spec=True)
             self._note(0)
             return
         if self._recorded_failure is None or any(self._failures.values()):

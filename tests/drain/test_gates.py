@@ -194,12 +194,14 @@ def test_a_recorded_sync_failure_is_believed() -> None:
 @pytest.mark.parametrize(
     "rule, expected",
     [
-        pytest.param({"maxUnavailable": 1}, ("never", "pdb-sync-failed"), id="asks-for-the-scale"),
+        pytest.param({"maxUnavailable": 1}, ("never", "pdb-stale"), id="asks-for-the-scale"),
         pytest.param({"minAvailable": 1}, ("slow", "pdb"), id="counts-pods"),
     ],
 )
 def test_a_job_has_no_scale(rule: Json, expected: tuple[str, str]) -> None:
-    """Nothing is recorded yet, so the planner has to see for itself that the sync will fail."""
+    """Nothing is recorded yet, so the planner has to see for itself that the sync will fail: that
+    leaves the budget's spec unobserved (`failSafe`), which the Eviction API asks for first.
+    """
     guard = budget("job", "job", healthy=0, desired=0, expected=0, **rule)
     del guard["status"]
     guard["metadata"].pop("generation")

@@ -2,7 +2,8 @@
 and owners, and what is compared of them: which evictions are answered how and when, when each
 node's turn ends and how, when each owner makes pods, and its pods at the end.
 
-Pods of one owner are not told apart: which goes first is chance.
+Pods of one owner are not told apart: which goes first is chance. A Job's do not end in the instant
+in which its controller counts them, a second after they were deleted.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ def generate(seed: int) -> Json:
     if chance.random() < 0.3:
         objects += _daemon_set(names)
     events = sorted(_events(chance, names), key=lambda event: float(event["at"][:-1]))
-    return scenario(f"drains-{seed}", 300, {}, some_kubelet(chance), objects, events)
+    kubelet = some_kubelet(chance) | {"podStopDuration": chance.choice(["1.5s", "4s"])}
+    return scenario(f"drains-{seed}", 300, {}, kubelet, objects, events)
 
 
 def _events(chance: random.Random, names: list[str]) -> Iterator[Json]:
@@ -70,7 +72,7 @@ def _flags(chance: random.Random) -> Json:
 
 def _workload(name: str, chance: random.Random, nodes: list[str]) -> Iterator[Json]:
     """A workload with Ready pods, most with a budget; some pods are not Ready."""
-    kind, replicas = chance.choice(list(VERSIONS)), chance.choice([1, 2, 3, 5, 8])
+    kind, replicas = chance.choice([*VERSIONS, "Job"]), chance.choice([1, 2, 3, 5, 8])
     labels, uid = {"app": name}, f"{kind.lower()}-{name}"
     spec: Json = {
         "terminationGracePeriodSeconds": chance.choice([1, 5, 20]),
@@ -88,13 +90,24 @@ def _workload(name: str, chance: random.Random, nodes: list[str]) -> Iterator[Js
         policy = chance.choice(["OrderedReady", "Parallel"])
         body |= {"serviceName": name, "podManagementPolicy": policy}
         body["updateStrategy"] = {"type": "OnDelete"}
+    elif kind == "Job":
+        del body["replicas"]
+        spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": chance.choice([5, 20])}
+        labels["batch.kubernetes.io/controller-uid"] = uid
+        body |= {"parallelism": replicas, "completions": replicas, "manualSelector": True}
+        body["backoffLimit"] = chance.choice([1, 6, 6])
+        if chance.random() < 0.4:
+            body["podReplacementPolicy"] = chance.choice(["Failed", "TerminatingOrFailed"])
+    version = "batch/v1" if kind == "Job" else VERSIONS[kind]
     meta = {"name": name, "namespace": "default", "uid": uid}
-    yield {"apiVersion": VERSIONS[kind], "kind": kind, "metadata": meta, "spec": body}
-    owner = {"apiVersion": VERSIONS[kind], "kind": kind, "name": name, "uid": uid}
+    yield {"apiVersion": version, "kind": kind, "metadata": meta, "spec": body}
+    owner = {"apiVersion": version, "kind": kind, "name": name, "uid": uid}
     first = chance.randrange(len(nodes))
     for i in range(replicas):
         node = nodes[(i + first) % len(nodes)]
         pod = pod_of(owner, f"{name}-{i}", labels, {**spec, "nodeName": node})
+        if kind == "Job":
+            pod["metadata"]["finalizers"] = ["batch.kubernetes.io/job-tracking"]
         if chance.random() < 0.08:
             for condition in pod["status"]["conditions"][1:3]:
                 condition["status"] = "False"

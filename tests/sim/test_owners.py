@@ -56,6 +56,22 @@ def test_each_pod_that_a_job_loses_doubles_its_wait() -> None:
     assert all(at == pytest.approx(30, abs=1) for _, at in made)
 
 
+@pytest.mark.parametrize(
+    ("since", "at"),
+    [pytest.param("2025-12-31T23:00:00Z", 11, id="long-ago"),
+     pytest.param("2026-01-01T00:00:05Z", 15, id="since-5s")],
+)  # fmt: skip
+def test_a_pod_that_is_not_ready_has_failed_since_then(since: str, at: float) -> None:
+    """For its Job (`getFinishTimeFromPodReadyFalseCondition`), where no container has ended."""
+    lost = member("Job", "batch", 0, "a1")
+    lost["status"] = {
+        "phase": "Running",
+        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": since}],
+    }
+    ((_, made_at),) = created(drained(owner("Job", "batch"), lost))
+    assert made_at == pytest.approx(at, abs=0.3)
+
+
 def test_a_job_that_allows_no_more_failures_ends_its_other_pods() -> None:
     pods = [member("Job", "batch", 0, "a1"), member("Job", "batch", 1, "a3")]
     told = drained(owner("Job", "batch", backoffLimit=0), *pods)

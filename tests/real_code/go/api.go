@@ -13,6 +13,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -22,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	appsdefaults "k8s.io/kubernetes/pkg/apis/apps/v1"
+	batchdefaults "k8s.io/kubernetes/pkg/apis/batch/v1"
 	coredefaults "k8s.io/kubernetes/pkg/apis/core/v1"
 	podstorage "k8s.io/kubernetes/pkg/registry/core/pod/storage"
 )
@@ -43,11 +45,12 @@ var kinds = map[string]kindInfo{
 	"statefulsets":           {"StatefulSet", "apps/v1", true, func() metav1.Object { return &appsv1.StatefulSet{} }},
 	"replicationcontrollers": {"ReplicationController", "v1", true, func() metav1.Object { return &v1.ReplicationController{} }},
 	"persistentvolumeclaims": {"PersistentVolumeClaim", "v1", true, func() metav1.Object { return &v1.PersistentVolumeClaim{} }},
+	"jobs":                   {"Job", "batch/v1", true, func() metav1.Object { return &batchv1.Job{} }},
 	"poddisruptionbudgets":   {"PodDisruptionBudget", "policy/v1", true, func() metav1.Object { return &policyv1.PodDisruptionBudget{} }},
 	"leases":                 {"Lease", "coordination.k8s.io/v1", true, func() metav1.Object { return &coordv1.Lease{} }},
 }
 
-var resourceOf = map[string]string{"Node": "nodes", "Pod": "pods", "DaemonSet": "daemonsets", "ControllerRevision": "controllerrevisions", "Deployment": "deployments", "ReplicaSet": "replicasets", "StatefulSet": "statefulsets", "ReplicationController": "replicationcontrollers", "PodDisruptionBudget": "poddisruptionbudgets", "Lease": "leases", "Event": "events"}
+var resourceOf = map[string]string{"Node": "nodes", "Pod": "pods", "DaemonSet": "daemonsets", "ControllerRevision": "controllerrevisions", "Deployment": "deployments", "ReplicaSet": "replicasets", "StatefulSet": "statefulsets", "ReplicationController": "replicationcontrollers", "Job": "jobs", "PodDisruptionBudget": "poddisruptionbudgets", "Lease": "leases", "Event": "events"}
 
 const templateGeneration = "deprecated.daemonset.template.generation"
 
@@ -294,6 +297,9 @@ func (a *api) create(agent, resource string, o metav1.Object, raw bool) (metav1.
 	case *v1.ReplicationController:
 		coredefaults.SetObjectDefaults_ReplicationController(t)
 		t.Generation = 1
+	case *batchv1.Job:
+		batchdefaults.SetObjectDefaults_Job(t)
+		t.Generation = 1
 	case *policyv1.PodDisruptionBudget:
 		t.Generation = 1
 	}
@@ -407,6 +413,8 @@ func (a *api) change(agent, verb, resource, ns, name, sub string, w write, make 
 	switch t := o.(type) { // of these only the status is written
 	case *appsv1.StatefulSet:
 		t.Spec, t.Labels = old.obj.(*appsv1.StatefulSet).Spec, old.obj.GetLabels()
+	case *batchv1.Job:
+		t.Spec, t.Labels = old.obj.(*batchv1.Job).Spec, old.obj.GetLabels()
 	case *v1.ReplicationController:
 		t.Spec, t.Labels = old.obj.(*v1.ReplicationController).Spec, old.obj.GetLabels()
 	}
@@ -419,6 +427,10 @@ func (a *api) change(agent, verb, resource, ns, name, sub string, w write, make 
 		return old.obj, nil
 	}
 	w.agent, w.verb, w.sub = agent, verb, sub
+	if g := o.GetDeletionGracePeriodSeconds(); g != nil && *g == 0 && len(o.GetFinalizers()) == 0 { // what the deletion waited for
+		a.drop(resource, o, &w)
+		return o, nil
+	}
 	return a.put(resource, o, &w), nil
 }
 
@@ -474,6 +486,15 @@ func (a *api) remove(agent, resource, ns, name string, opts metav1.DeleteOptions
 			if copy.Generation > 0 {
 				copy.Generation++
 			}
+			return a.put(resource, copy, w), nil
+		}
+		if len(pod.Finalizers) > 0 {
+			deleted := stamp()
+			if d := pod.DeletionTimestamp; d != nil { // a shorter grace period counts from the same instant
+				deleted = metav1.NewTime(d.Add(-time.Second * time.Duration(*pod.DeletionGracePeriodSeconds)))
+			}
+			copy.DeletionTimestamp = &deleted
+			copy.DeletionGracePeriodSeconds = new(int64)
 			return a.put(resource, copy, w), nil
 		}
 	}

@@ -67,8 +67,8 @@ func (noScales) Get(_ context.Context, resource schema.GroupResource, name strin
 	return nil, apierrors.NewNotFound(resource, name)
 }
 
-// runDisruption runs the controller; from v1.34 on it is told how many workers it has.
-func runDisruption(ctx context.Context, controller any) {
+// runController runs a controller; that of budgets is told from v1.34 on how many workers it has.
+func runController(ctx context.Context, controller any) {
 	invoke(reflect.ValueOf(controller).MethodByName("Run").Interface(), ctx, 5)
 }
 

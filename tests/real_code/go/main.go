@@ -37,6 +37,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/daemon"
 	"k8s.io/kubernetes/pkg/controller/deployment"
 	"k8s.io/kubernetes/pkg/controller/disruption"
+	"k8s.io/kubernetes/pkg/controller/job"
 	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
 	"k8s.io/kubernetes/pkg/controller/podgc"
 	"k8s.io/kubernetes/pkg/controller/replicaset"
@@ -422,10 +423,17 @@ func play(s *scenario, out string) {
 			c := replication.NewReplicationManager(ctx, core.Pods(), core.ReplicationControllers(), client("replication"), replication.BurstReplicas)
 			runs = append(runs, func() { c.Run(ctx, 5) })
 		}
+		if s.has("Job") {
+			made := invoke(job.NewController, ctx, client("job"), core.Pods(), f.Batch().V1().Jobs())
+			if err, is := made[1].Interface().(error); is {
+				panic(err)
+			}
+			runs = append(runs, func() { runController(ctx, made[0].Interface()) })
+		}
 		if s.has("PodDisruptionBudget") {
 			c := client("disruption")
 			d := disruption.NewDisruptionController(ctx, core.Pods(), f.Policy().V1().PodDisruptionBudgets(), core.ReplicationControllers(), f.Apps().V1().ReplicaSets(), f.Apps().V1().Deployments(), f.Apps().V1().StatefulSets(), c, mapper(), noScales{}, c.Discovery())
-			runs = append(runs, func() { runDisruption(ctx, d) })
+			runs = append(runs, func() { runController(ctx, d) })
 		}
 		if s.has("StatefulSet") {
 			c := statefulset.NewStatefulSetController(ctx, core.Pods(), f.Apps().V1().StatefulSets(), core.PersistentVolumeClaims(), f.Apps().V1().ControllerRevisions(), client("statefulset"))

@@ -81,19 +81,21 @@ type managed struct {
 func (k *managed) PodCouldHaveRunningContainers(*v1.Pod) bool { return k.running }
 
 // invoke calls a function of upstream with those of the arguments that it takes, each the first of its type: releases
-// differ in whether there is a logger, or a spec in the place of a pod.
+// differ in whether there is a logger, or a spec in the place of a pod. What is not given is nil.
 func invoke(f any, args ...any) []reflect.Value {
 	fn := reflect.ValueOf(f)
 	var in []reflect.Value
 	taken := map[int]bool{}
 	for i := range fn.Type().NumIn() {
+		value := reflect.Zero(fn.Type().In(i))
 		for j, a := range args {
 			if !taken[j] && reflect.TypeOf(a).AssignableTo(fn.Type().In(i)) {
 				taken[j] = true
-				in = append(in, reflect.ValueOf(a))
+				value = reflect.ValueOf(a)
 				break
 			}
 		}
+		in = append(in, value)
 	}
 	return fn.Call(in)
 }

@@ -138,6 +138,18 @@ func (w *world) finish(p *v1.Pod, e ending, at time.Time) {
 	if !same || !w.alive(p.Spec.NodeName) {
 		return
 	}
+	if len(p.Finalizers) > 0 { // a Job's: its last status is posted before it goes
+		w.a.change(me, "patch", "pods", p.Namespace, p.Name, "status", write{}, func(old entry) (metav1.Object, *apiError) {
+			q := old.obj.(*v1.Pod).DeepCopy()
+			q.Status.Phase = v1.PodFailed
+			for i := range q.Status.Conditions {
+				if c := &q.Status.Conditions[i]; c.Type == v1.PodReady && c.Status == v1.ConditionTrue {
+					c.Status, c.LastTransitionTime = v1.ConditionFalse, stamp()
+				}
+			}
+			return q, nil
+		})
+	}
 	zero := int64(0)
 	w.a.remove(me, "pods", p.Namespace, p.Name, metav1.DeleteOptions{GracePeriodSeconds: &zero, Preconditions: &metav1.Preconditions{UID: &p.UID}})
 }
