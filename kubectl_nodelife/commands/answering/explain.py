@@ -83,7 +83,10 @@ def answer_with(
     if isinstance(listed, NodelifeError):
         made.warnings.append(f"{_LEFT_UNKNOWN[kind]} unknown: {listed}")
     elif listed is not None:
-        made = continued(made, _looked_at(view, listed, kind, name))
+        try:
+            made = continued(made, _looked_at(view, listed, kind, name))
+        except ImportError:  # of the planner, which is loaded only here
+            made.warnings.append(f"{_LEFT_UNKNOWN[kind]} unknown: this daemon's program is gone")
     return _response_of(made, query)
 
 
