@@ -23,7 +23,7 @@ _MOST = 12
 
 def find_zone(outlook: Outlook, name: str) -> ZoneOutlook | None:
     """The zone of that name; the last part of it will do where only one zone ends so."""
-    known = zones(outlook.memory, outlook.settings, outlook.foretold)
+    known = zones(outlook)
     exact = [z for z in known if name in (z.name, z.name or "none", f"<{z.name or 'none'}>")]
     found = exact or [z for z in known if z.name.rpartition("/")[2] == name]
     return found[0] if len(found) == 1 else None
@@ -31,7 +31,7 @@ def find_zone(outlook: Outlook, name: str) -> ZoneOutlook | None:
 
 def zone_names(outlook: Outlook) -> list[str]:
     """The names of all zones; that of the nodes without a zone label is `none`."""
-    return [z.name or "none" for z in zones(outlook.memory, outlook.settings, outlook.foretold)]
+    return [z.name or "none" for z in zones(outlook)]
 
 
 def zone_sections(outlook: Outlook, zone: ZoneOutlook) -> Iterator[ExplainedQuestion]:
@@ -82,7 +82,7 @@ def _brake(outlook: Outlook, zone: ZoneOutlook) -> Iterator[str]:
     yield f"{brake.sentence[0].upper()}{brake.sentence[1:]}."
     ready = zone.nodes - zone.not_ready
     if ready and brake.after is not None and brake.after.lost != ready:
-        after = zone_after(outlook.memory, outlook.settings, zone.key, ready)
+        after = zone_after(outlook, zone.key, ready)
         yield f"Losing all of it {after.effect}: {after.why}."
 
 

@@ -201,7 +201,7 @@ class LiveWall:
         counted_ns = self._heard_ns if len(self._quiet) >= _LEAST_RENEWING else outlook.now_ns
         held = False
         self._judged = []
-        found = zones(outlook.memory, outlook.settings, outlook.foretold)
+        found = zones(outlook)
         self._begin(outlook, found)
         places = {zone.key: number for number, zone in enumerate(found)}
         pods_read = "Pod" not in view.unread

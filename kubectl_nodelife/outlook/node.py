@@ -297,6 +297,13 @@ class Outlook:
             return self._foretold
         return self.foretell() if self.zones_change(*self._by_zone()) else None
 
+    @cached_property
+    def zone_counts(self) -> Mapping[str, tuple[int, int]]:
+        """(ready, not ready) nodes of each zone, by key: those that the controller counts. Nodes
+        that were called lost since its last pass are not ready, too."""
+        changed = (self.cache.nodes.get(name) for name in self.memory.look_at)
+        return self.memory.zones.counts_with(node for node in changed if node is not None)
+
     def _by_zone(self) -> tuple[Counter[str], Counter[str]]:
         """How many nodes are silent and how many come back, by zone key."""
         silent = Counter(map(self.zone_of, filter(self.is_silent, self.cache.nodes.values())))
@@ -318,10 +325,10 @@ class Outlook:
     ) -> dict[str, ZoneAfterLoss]:
         """The zones that have another state once so many of their ready nodes, by key, are lost,
         and so many of the others are back."""
-        zones = self.memory.zones
-        losses = {key: silent.get(key, 0) - coming_back.get(key, 0) for key in zones.counts()}
-        after = zones_after(self.memory, self.settings, losses)
-        return {key: each for key, each in after.items() if each.state != zones.states.get(key)}
+        states = self.memory.zones.states
+        losses = {key: silent.get(key, 0) - coming_back.get(key, 0) for key in self.zone_counts}
+        after = zones_after(self, losses)
+        return {key: each for key, each in after.items() if each.state != states.get(key)}
 
     def foretell(self, falls_silent: Node | None = None) -> Foretold | None:
         """A play of the present, in which that node reports no more. Returns as `foretell` does."""

@@ -117,7 +117,7 @@ def status_steps(
         verdict = node_verdict(of_node, outlook.now_ns)
         nodes.append(NodeEntry(of_node, verdict, losses.of(of_node.node)))
         yield
-    found, asked = zones(outlook.memory, settings, outlook.foretold), len(nodes)
+    found, asked = zones(outlook), len(nodes)
     if trouble:
         nodes = [n for n in nodes if n.in_trouble()]
     if sort_by:

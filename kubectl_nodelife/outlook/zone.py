@@ -7,17 +7,23 @@ the earlier rate until then.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
-from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
+from kubectl_nodelife.controllers.nodelifecycle.zones import (
+    INITIAL,
+    compute_zone_state,
+    is_excluded,
+)
 from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.kube.times import human_duration
-from kubectl_nodelife.outlook.foretold import LATE_NS, Foretold, ForetoldZone
+from kubectl_nodelife.outlook.foretold import LATE_NS, ForetoldState, ForetoldZone
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss, zone_after, zone_rule
 
@@ -32,6 +38,7 @@ class ZoneOutlook(msgspec.Struct, frozen=True):
 
     `why`: the rule that applies. `evictions`: nodes that were tainted (classic: whose pods were
     evicted) since the controller began. `foretold`: what becomes of it while silent nodes stay so.
+    `awaits_pass`: its nodes as they are now give it another state, which the next pass will find.
     """
 
     key: str
@@ -45,6 +52,7 @@ class ZoneOutlook(msgspec.Struct, frozen=True):
     why: str
     evictions: int
     foretold: ForetoldZone = ForetoldZone()
+    awaits_pass: bool = False
 
     def coming(self, now_ns: int | None) -> str:
         """What becomes of it while no silent node reports, "" for nothing; see `in_words`."""
@@ -65,39 +73,50 @@ class ZoneOutlook(msgspec.Struct, frozen=True):
         }
 
 
-def zones(
-    memory: Memory, settings: Settings, foretold: Foretold | None = None
-) -> list[ZoneOutlook]:
+def zones(outlook: Outlook) -> list[ZoneOutlook]:
     """All zones that have nodes, in order of their keys."""
-    played = foretold.zones if foretold is not None else {}
-    counts = memory.zones.counts()
-    dark = bool(counts) and all(ready == 0 for ready, _ in counts.values())
-    today = (
-        _zone(memory, settings, key, counts.get(key, (0, 0)), dark)
-        for key in sorted(memory.zones.members)
-    )
-    return [
-        replace(zone, foretold=played[zone.key].beyond(zone.state, zone.rate))
-        if zone.key in played
-        else zone
-        for zone in today
-    ]
+    found = _zones(outlook.memory, outlook.settings, outlook.zone_counts)
+    return [replace(zone, foretold=_foretold(outlook, zone)) for zone in found]
+
+
+def _foretold(outlook: Outlook, zone: ZoneOutlook) -> ForetoldZone:
+    """What was read off a play, or the state that the next pass gives it by the nodes as they are
+    now."""
+    played = outlook.foretold.zones if outlook.foretold is not None else {}
+    foretold = played.get(zone.key, ForetoldZone()).beyond(zone.state, zone.rate)
+    if foretold.states or not zone.awaits_pass:
+        return foretold
+    after, next_ns = zone_after(outlook, zone.key, 0), outlook.next_pass_ns
+    low_ns = outlook.now_ns if next_ns is None else next_ns
+    high_ns = low_ns + (outlook.settings.node_monitor_period_ns if next_ns is None else 0)
+    return replace(foretold, states=(ForetoldState(after.state, after.rate, low_ns, high_ns),))
 
 
 def zone_of(outlook: Outlook, of_node: NodeOutlook) -> ZoneOutlook:
     """The node's zone."""
-    found = zones(outlook.memory, outlook.settings, outlook.foretold)
+    found = zones(outlook)
     return next(zone for zone in found if zone.key == of_node.zone)
 
 
 def zone_metrics(memory: Memory, settings: Settings) -> dict[str, dict[str, float]]:
     """Upstream's metrics of each zone, by its name; those of zones that vanished among them."""
-    found = {zone.name: zone.metrics() for zone in zones(memory, settings)}
+    counts = memory.zones.counts()
+    found = {zone.name: zone.metrics() for zone in _zones(memory, settings, counts)}
     for key in memory.zones.evictions:
         if key not in memory.zones.members:
             gone = _zone(memory, settings, key, (0, 0), dark=False)
             found.setdefault(gone.name, gone.metrics())
     return found
+
+
+def _zones(
+    memory: Memory, settings: Settings, counts: Mapping[str, tuple[int, int]]
+) -> list[ZoneOutlook]:
+    dark = bool(counts) and all(ready == 0 for ready, _ in counts.values())
+    return [
+        _zone(memory, settings, key, counts.get(key, (0, 0)), dark)
+        for key in sorted(memory.zones.members)
+    ]
 
 
 def _zone(
@@ -108,7 +127,12 @@ def _zone(
     state = memory.zones.states.get(key, "")
     queue = memory.zones.queues.get(key)
     rate = memory.zones.rate(key) if queue is not None else 0.0
-    why = zone_rule(settings, state, size, not_ready, dark)
+    present = compute_zone_state(ready, not_ready, settings.unhealthy_zone_threshold)
+    awaits_pass = bool(size and state and state not in (present, INITIAL))
+    if awaits_pass:
+        why = f"{not_ready} of {size} not ready, which the next monitor pass takes into account"
+    else:
+        why = zone_rule(settings, state, size, not_ready, dark)
     if queue is not None and not rate and not dark and memory.eviction_rate(state, size) == 1:
         why += _STAYS_STOPPED
     return ZoneOutlook(
@@ -122,6 +146,7 @@ def _zone(
         queued=queue.waiting() if queue is not None else [],
         why=why,
         evictions=memory.zones.evictions.get(key, 0),
+        awaits_pass=awaits_pass,
     )
 
 
@@ -168,14 +193,14 @@ class ZoneBrake(msgspec.Struct, frozen=True):
         return "; ".join(clauses)
 
 
-def first_brake(memory: Memory, settings: Settings, zone: ZoneOutlook) -> ZoneAfterLoss | None:
+def first_brake(outlook: Outlook, zone: ZoneOutlook) -> ZoneAfterLoss | None:
     """The zone with the fewest more losses that slow or stop it; None where none does."""
-    if zone.rate < settings.node_eviction_rate:
-        return zone_after(memory, settings, zone.key, 0)
+    if zone.rate < outlook.settings.node_eviction_rate:
+        return zone_after(outlook, zone.key, 0)
     ready = zone.nodes - zone.not_ready
     near = max(1, 3 - zone.not_ready, int(zone.threshold * zone.nodes) - zone.not_ready)
     for lost in range(min(near, ready), ready + 1):
-        after = zone_after(memory, settings, zone.key, lost)
+        after = zone_after(outlook, zone.key, lost)
         if lost and after.rate < zone.rate:
             return after
     return None
@@ -193,7 +218,7 @@ def zone_brakes(outlook: Outlook, of: list[ZoneOutlook]) -> dict[str, ZoneBrake]
 
 def _brake(outlook: Outlook, zone: ZoneOutlook, timers_running: int) -> ZoneBrake:
     """Its nodes are taken to hold as many pods as a node of the cluster does on average."""
-    after, cache = first_brake(outlook.memory, outlook.settings, zone), outlook.cache
+    after, cache = first_brake(outlook, zone), outlook.cache
     pace, late_ns, tainted = pace_of(outlook.settings), 0, 0
     if after is not None and pace is not None and after.lost:
         pods = len(cache.pods) * after.lost // len(cache.nodes)
@@ -213,9 +238,9 @@ class LossByZone:
     def of(self, node: Node) -> ZoneAfterLoss:
         """The node's zone when this node too is lost; a node that counts as lost, or that the
         statistics leave out, changes nothing."""
-        memory, settings = self._outlook.memory, self._outlook.settings
-        counts = node.is_ready and not is_excluded(node, settings)
-        key = memory.zones.key(node), int(counts)
+        outlook = self._outlook
+        counts = node.is_ready and not is_excluded(node, outlook.settings)
+        key = outlook.memory.zones.key(node), int(counts)
         if key not in self._known:
-            self._known[key] = zone_after(memory, settings, *key)
+            self._known[key] = zone_after(outlook, *key)
         return self._known[key]

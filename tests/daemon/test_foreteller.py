@@ -12,6 +12,7 @@ from kubectl_nodelife.daemon.metrics.cluster_sample import sample_steps
 from kubectl_nodelife.daemon.notices import cluster_conditions
 from kubectl_nodelife.outlook.live_wall import LiveWall
 from kubectl_nodelife.outlook.view import ClusterView
+from kubectl_nodelife.outlook.zone import zones
 from tests.daemon.lab import CLUSTER, SECOND, T0, Lab, lease, make_lab, node, run
 
 DARK = [f"a{number}" for number in range(12)]
@@ -46,13 +47,33 @@ def test_a_dark_zone_is_foretold_and_becomes_so(tmp_path: Path) -> None:
         (coming,) = zone["foretold"]
         assert (zone["silent"], coming["state"], coming["rate"]) == (12, "FullDisruption", 0.1)
         began = lab.now
-        zones = lab.watcher.host.lifecycle.memory.zones  # type: ignore[union-attr]
-        while zones.states[":\0:a"] == "Normal":
+        memory = lab.watcher.host.lifecycle.memory  # type: ignore[union-attr]
+        while memory.zones.states[":\0:a"] == "Normal":
             await lab.after(1, *LIT)
         waited = (lab.now - began) / SECOND
         assert coming["earliestSeconds"] <= waited <= coming["latestSeconds"] + 1
         (zone, _) = status.finished(status.steps(looked(), {})).document()["zones"]
         assert zone["state"] == "FullDisruption" and "foretold" not in zone, "it has come"
+
+    run(story())
+
+
+def test_nodes_that_the_manager_called_lost_since_our_last_pass_count(tmp_path: Path) -> None:
+    async def story() -> None:
+        lab = make_lab(tmp_path)
+        await twelve_fall_silent(lab, 39)
+        await lab.see(*(node(name, "Unknown", posted_ns=60 * SECOND) for name in DARK))
+        foreteller, looked = foreteller_of(lab)
+        await foreteller.take()
+        (zone, _) = status.finished(status.steps(looked(), {})).document()["zones"]
+        assert (zone["state"], zone["notReady"]) == ("Normal", 12)
+        (of_zone, _) = zones(looked().outlook)
+        assert of_zone.why == "12 of 12 not ready, which the next monitor pass takes into account"
+        (coming,) = zone["foretold"]
+        assert (coming["state"], coming["earliestSeconds"]) == ("FullDisruption", 0)
+        await lab.after(coming["latestSeconds"] + 1, *LIT)
+        (zone, _) = status.finished(status.steps(looked(), {})).document()["zones"]
+        assert zone["state"] == "FullDisruption"
 
     run(story())
 

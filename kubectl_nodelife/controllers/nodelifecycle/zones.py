@@ -6,7 +6,7 @@ Follows `ComputeZoneState`, `setLimiterInZone`, `ReducedQPSFunc`, `addPodEvictor
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from copy import copy
 from hashlib import blake2b
 
@@ -276,6 +276,16 @@ class Zones:
     def counts(self) -> dict[str, tuple[int, int]]:
         """(ready, not ready) nodes of each zone that has a counted node, in order."""
         return {zone: (c[0], c[1]) for zone, c in sorted(self._counts.items())}
+
+    def counts_with(self, changed: Iterable[Node]) -> dict[str, tuple[int, int]]:
+        """`counts`, and those of the nodes not ready that a pass saw ready."""
+        counts = self.counts()
+        for node in changed:
+            sample = self._samples.get(node.name)
+            if sample is not None and sample.ready and not node.is_ready:
+                ready, lost = counts[sample.zone]
+                counts[sample.zone] = ready - 1, lost + 1
+        return counts
 
     def rate(self, zone: str) -> float:
         """The rate in force, in nodes a second; 0 for a stopped zone."""

@@ -87,7 +87,7 @@ def sample_steps(view: ClusterView, *, per_node: bool) -> Generator[None, None, 
     """The sample, a step a node."""
     outlook = view.outlook
     sample = ClusterSample(outlook.now_ns)
-    found = zones(outlook.memory, outlook.settings, outlook.foretold)
+    found = zones(outlook)
     yield
     label_of = _labels_of(found)
     brakes = zone_brakes(outlook, found)
