@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,13 +39,14 @@ class User:
         self.home = home
         self.bin = home / "bin"
         self.bin.mkdir(parents=True)
-        (home / "run").mkdir(mode=0o700)
+        # a path below pytest's is too long for a socket: all would share one folder in /tmp
+        self._runtime = tempfile.TemporaryDirectory(prefix="nl")
         if python:
             self.link(python, f"python{version_of(python)}")
         self.environ = {
             "HOME": str(home),
             "PATH": f"{self.bin}:{path}",
-            "NODELIFE_RUNTIME_DIR": str(home / "run"),
+            "NODELIFE_RUNTIME_DIR": self._runtime.name,
             "LANG": "C.UTF-8",
         }
 
