@@ -53,6 +53,7 @@ class _AuditOrRepair(click.Command):
 
 @click.command("audit", cls=_AuditOrRepair)
 @click.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
+@click.option("-l", "--selector", help="Only pods with these labels, as in kubectl.")
 @click.option("--class", "classes", multiple=True, metavar="CLASS", help="Only these findings.")
 @click.option("--exit-code", is_flag=True, help="Exit with 4 if something is wrong.")
 @click.option(
@@ -63,6 +64,7 @@ class _AuditOrRepair(click.Command):
 @several_clusters("pods that are not what they say")
 def audit_command(
     all_namespaces: bool,
+    selector: str | None,
     classes: tuple[str, ...],
     exit_code: bool,
     output: Output,
@@ -84,18 +86,23 @@ def audit_command(
     from msgspec.structs import replace
 
     from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
-    from kubectl_nodelife.commands.cluster.look import look, namespace_of, none_found
+    from kubectl_nodelife.commands.cluster.look import (
+        label_selector,
+        look,
+        namespace_of,
+        none_found,
+    )
     from kubectl_nodelife.outlook.audit.document import only, pod_audit, seen_in
     from kubectl_nodelife.report.audit import AuditPage
 
     check_classes(classes)
     where.check()
-    namespace = namespace_of(where, all_namespaces)
+    namespace, labels = namespace_of(where, all_namespaces), label_selector(selector)
     view = look(where, reading())
     require_pods(view)
     if not where.filename:
         say_first_look(FIRST_LOOK)
-    seen = seen_in(view, namespace)
+    seen = seen_in(view, namespace, labels)
     answer = pod_audit(view, seen)
     if classes:
         answer = replace(answer, audit=only(answer.audit, classes), beforehand=())

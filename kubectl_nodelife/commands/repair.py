@@ -18,6 +18,7 @@ from kubectl_nodelife.outlook.audit import CAP
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
+    from kubectl_nodelife.kube.meta import LabelSelector
     from kubectl_nodelife.outlook.audit.audit_pods import AuditInput
     from kubectl_nodelife.outlook.audit.document import PodAudit
     from kubectl_nodelife.outlook.audit.findings import PodFinding
@@ -39,6 +40,7 @@ Key = tuple[str, str]
     "--wait", metavar="DURATION", help="Look, wait so long, look again: has it been so since?"
 )
 @click.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
+@click.option("-l", "--selector", help="Only pods with these labels, as in kubectl.")
 @click.option("--class", "classes", multiple=True, metavar="CLASS", help="Only these findings.")
 @click.option(
     "--fenced",
@@ -55,6 +57,7 @@ def repair(
     before: tuple[str, ...],
     wait: str | None,
     all_namespaces: bool,
+    selector: str | None,
     classes: tuple[str, ...],
     fenced: tuple[str, ...],
     limit: int,
@@ -76,7 +79,7 @@ def repair(
       kubectl nodelife repair -f now/ --before a-minute-ago/ -o json
     """
     from kubectl_nodelife.commands.audit import check_classes
-    from kubectl_nodelife.commands.cluster.look import namespace_of
+    from kubectl_nodelife.commands.cluster.look import label_selector, namespace_of
     from kubectl_nodelife.commands.writing import send_repairs
     from kubectl_nodelife.outlook.audit.document import repair_document
     from kubectl_nodelife.outlook.audit.repair_plan import RepairOptions
@@ -86,9 +89,11 @@ def repair(
     not_for_dumps(where.filename, act)
     where.check()
     namespace = namespace_of(where, all_namespaces)
-    wanted = wanted_pods(pods, namespace)
+    wanted, labels = wanted_pods(pods, namespace), label_selector(selector)
+    if wanted and labels is not None:
+        raise BadInput("give names or a selector, not both", on="--selector")
     then = earlier(where, None if wanted else namespace, before, wait)
-    seen = Audited.look(where, None if wanted else namespace)
+    seen = Audited.look(where, None if wanted else namespace, labels)
     seen.warn(first_look=then is None and not where.filename)
     options = RepairOptions(frozenset(classes), frozenset(parse_names(fenced)), limit)
     steps = steps_of(seen, wanted, options, then)
@@ -116,15 +121,18 @@ class Audited(NamedTuple):
     answer: PodAudit
 
     @classmethod
-    def look(cls, where: Where, namespace: str | None) -> Audited:
-        """Look, and judge the pods of a namespace, or (None) of all. Raises NodelifeError."""
+    def look(
+        cls, where: Where, namespace: str | None, labels: LabelSelector | None = None
+    ) -> Audited:
+        """Look, and judge the pods of a namespace, or (None) of all, with these labels, or (None)
+        all. Raises NodelifeError."""
         from kubectl_nodelife.commands.audit import reading, require_pods
         from kubectl_nodelife.commands.cluster.look import look
         from kubectl_nodelife.outlook.audit.document import pod_audit, seen_in
 
         view = look(where, reading())
         require_pods(view)
-        seen = seen_in(view, namespace)
+        seen = seen_in(view, namespace, labels)
         return cls(view, seen, pod_audit(view, seen))
 
     def warn(self, *, first_look: bool) -> None:

@@ -39,7 +39,10 @@ OF_SEVERAL = {"status", "audit", "budgets", "diverge", "changes", "drain-plan", 
 
 # Flag -> the commands for which it means something.
 MEANING = {
-    "-l": {"status", "drain-plan", "drain", "upgrade plan", "upgrade start", "budgets"},
+    "-l": {
+        *("status", "drain-plan", "drain", "upgrade plan", "upgrade start", "budgets"),
+        *("audit", "repair"),
+    },
     "--field-selector": {"status"},
     "-A": {"daemonset show", "audit", "budgets", "repair"},
     # A drain's, as kubectl drain has it; and that of kubectl rollout status.

@@ -107,6 +107,24 @@ def test_budgets_by_label(capsys: Capture, selector: str, names: list[str]) -> N
     assert "--selector" in err
 
 
+@pytest.mark.parametrize("verb", ["audit", "repair"])
+def test_findings_by_label_of_their_pods(capsys: Capture, verb: str) -> None:
+    def pods(*words: str) -> set[str]:
+        asked = (verb, "-A", "--class", "marked-node-down", *words, "-o", "json")
+        told = json.loads(ask(capsys, *asked)[0] or "{}")
+        return {each["name"] for each in told.get("findings") or told.get("steps") or ()}
+
+    assert pods() == {"log-agent-plj8x", "web-787768cc7c-fkqf9"}
+    assert pods("-l", "app=web") == {"web-787768cc7c-fkqf9"}
+    assert pods("-l", "app!=web") == {"log-agent-plj8x"}
+    assert not pods("-l", "app=nothing")
+
+
+def test_repair_takes_names_or_a_selector(capsys: Capture) -> None:
+    _, err = ask(capsys, "repair", "web-0", "-l", "app=web", "--dry-run=client", code=2)
+    assert "give names or a selector, not both" in err
+
+
 def test_all_nodes_of_all_sets(capsys: Capture) -> None:
     out, _ = ask(capsys, "daemonset", "-A", "--nodes")
     one, _ = ask(capsys, "daemonset", "log-agent", "-n", "kube-system", "--nodes")

@@ -12,6 +12,8 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from kubectl_nodelife.document import document
+from kubectl_nodelife.kube.meta import LabelSelector
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, AuditResult, audit
 from kubectl_nodelife.outlook.audit.beforehand import beforehand
@@ -58,10 +60,18 @@ class PodAudit(msgspec.Struct, frozen=True):
         )
 
 
-def seen_in(view: ClusterView, namespace: str | None) -> AuditInput:
-    """The input of an audit: the pods of one namespace or (None) of all, nodes, Lease renewals."""
+def seen_in(
+    view: ClusterView, namespace: str | None, labels: LabelSelector | None = None
+) -> AuditInput:
+    """The input of an audit: the pods of one namespace or (None) of all, with these labels or
+    (None) whatever they have; nodes, Lease renewals."""
     cache = view.cache
-    pods = [p for p in cache.pods.values() if namespace is None or p.namespace == namespace]
+    pods = [
+        pod
+        for pod in cache.pods.values()
+        if (namespace is None or pod.namespace == namespace)
+        and (labels is None or matches(labels, pod.metadata.labels))
+    ]
     renewals: dict[str, int | None] = {}
     for name, heartbeat in cache.heartbeats.items():
         renewal = heartbeat.renewal(view.now_ns)
@@ -78,7 +88,7 @@ def seen_in(view: ClusterView, namespace: str | None) -> AuditInput:
 def pod_audit(view: ClusterView, seen: AuditInput) -> PodAudit:
     """The audit of what was seen."""
     found = audit(seen, view.settings, view.now_ns)
-    if any(f.is_overdue for f in found.findings) and is_at_work(seen.pods, view.now_ns):
+    if any(f.is_overdue for f in found.findings) and is_at_work(view.cache.pods.values(), view.now_ns):
         waiting = tuple(replace(f, now_ns=0) for f in found.findings)
         found = replace(found, findings=waiting)
     found = replace(found, findings=tuple(with_late_taints(view, found.findings)))
