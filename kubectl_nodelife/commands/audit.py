@@ -86,20 +86,14 @@ def audit_command(
     from msgspec.structs import replace
 
     from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
-    from kubectl_nodelife.commands.cluster.look import (
-        label_selector,
-        look,
-        namespace_of,
-        none_found,
-    )
+    from kubectl_nodelife.commands.cluster.look import label_selector, namespace_of, none_found
     from kubectl_nodelife.outlook.audit.document import only, pod_audit, seen_in
     from kubectl_nodelife.report.audit import AuditPage
 
     check_classes(classes)
     where.check()
     namespace, labels = namespace_of(where, all_namespaces), label_selector(selector)
-    view = look(where, reading())
-    require_pods(view)
+    view = look_for_audit(where)
     if not where.filename:
         say_first_look(FIRST_LOOK)
     seen = seen_in(view, namespace, labels)
@@ -115,11 +109,16 @@ def audit_command(
     return EXIT_NO if exit_code and answer.something_is_wrong() else 0
 
 
-def require_pods(view: ClusterView) -> None:
-    """Raises BadInput where no pods were read: that none is found then means nothing."""
+def look_for_audit(where: Where) -> ClusterView:
+    """The cluster. Raises BadInput where no pods were read: that none is found then means nothing;
+    NodelifeError."""
+    from kubectl_nodelife.commands.cluster.look import look
+
+    view = look(where, reading())
     if "Pod" in view.unread:
         remedy = "dump them as well: kubectl get pods -A -o json"
         raise BadInput("no pods were read, so that nothing can be said of them", remedy=remedy)
+    return view
 
 
 def check_classes(classes: tuple[str, ...]) -> None:

@@ -89,9 +89,7 @@ def repair(
     not_for_dumps(where.filename, act)
     where.check()
     namespace = namespace_of(where, all_namespaces)
-    wanted, labels = wanted_pods(pods, namespace), label_selector(selector)
-    if wanted and labels is not None:
-        raise BadInput("give names or a selector, not both", on="--selector")
+    wanted, labels = wanted_pods(pods, namespace, selector), label_selector(selector)
     then = earlier(where, None if wanted else namespace, before, wait)
     seen = Audited.look(where, None if wanted else namespace, labels)
     seen.warn(first_look=then is None and not where.filename)
@@ -99,16 +97,17 @@ def repair(
     steps = steps_of(seen, wanted, options, then)
     sends = not where.filename and act.dry_run != CLIENT
     mode = "enforce" if sends and act.dry_run != SERVER else "dry-run"
-    page = RepairPage(steps, repair_document(steps, seen.head(), mode), dry_run=not sends)
-    output.show(page)
+    output.show(RepairPage(steps, repair_document(steps, seen.head(), mode), dry_run=not sends))
     if not sends:
         return 0
     show = terminal.write if output.format in ("table", "wide") else terminal.note
     return send_repairs(steps, where.connection, act, show)
 
 
-def wanted_pods(words: Sequence[str], namespace: str | None) -> set[Key]:
+def wanted_pods(words: Sequence[str], namespace: str | None, selector: str | None) -> set[Key]:
     """(namespace, name) of each pod that is named. Raises BadInput."""
+    if words and selector is not None:
+        raise BadInput("give names or a selector, not both", on="--selector")
     named = parse_subjects(words, (POD,), POD)
     return {(pod.namespace or namespace or "default", pod.name) for pod in named}
 
@@ -126,12 +125,10 @@ class Audited(NamedTuple):
     ) -> Audited:
         """Look, and judge the pods of a namespace, or (None) of all, with these labels, or (None)
         all. Raises NodelifeError."""
-        from kubectl_nodelife.commands.audit import reading, require_pods
-        from kubectl_nodelife.commands.cluster.look import look
+        from kubectl_nodelife.commands.audit import look_for_audit
         from kubectl_nodelife.outlook.audit.document import pod_audit, seen_in
 
-        view = look(where, reading())
-        require_pods(view)
+        view = look_for_audit(where)
         seen = seen_in(view, namespace, labels)
         return cls(view, seen, pod_audit(view, seen))
 

@@ -14,8 +14,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import node_verdict
-from kubectl_nodelife.outlook.zone import ZoneOutlook, zone_brakes, zones
-from kubectl_nodelife.outlook.zone_after import zone_after
+from kubectl_nodelife.outlook.zone import ZoneOutlook, zone_after, zone_brakes, zones
 
 _MOST_NAMES = 8
 _MOST = 12

@@ -299,10 +299,8 @@ class Outlook:
 
     @cached_property
     def zone_counts(self) -> Mapping[str, tuple[int, int]]:
-        """(ready, not ready) nodes of each zone, by key: those that the controller counts. Nodes
-        that were called lost since its last pass are not ready, too."""
-        changed = (self.cache.nodes.get(name) for name in self.memory.look_at)
-        return self.memory.zones.counts_with(node for node in changed if node is not None)
+        """(ready, not ready) nodes of each zone, by key, with those lost since the last pass."""
+        return self.memory.zones.counts_with(map(self.cache.nodes.get, self.memory.look_at))
 
     def _by_zone(self) -> tuple[Counter[str], Counter[str]]:
         """How many nodes are silent and how many come back, by zone key."""
@@ -325,9 +323,9 @@ class Outlook:
     ) -> dict[str, ZoneAfterLoss]:
         """The zones that have another state once so many of their ready nodes, by key, are lost,
         and so many of the others are back."""
-        states = self.memory.zones.states
-        losses = {key: silent.get(key, 0) - coming_back.get(key, 0) for key in self.zone_counts}
-        after = zones_after(self, losses)
+        states, counts = self.memory.zones.states, self.zone_counts
+        losses = {key: silent.get(key, 0) - coming_back.get(key, 0) for key in counts}
+        after = zones_after(self.memory, self.settings, counts, losses)
         return {key: each for key, each in after.items() if each.state != states.get(key)}
 
     def foretell(self, falls_silent: Node | None = None) -> Foretold | None:
@@ -493,8 +491,7 @@ class Outlook:
     def _last_sign_ns(self, name: str, noticed_ns: int, sign_ns: int | None) -> int:
         """When the last sign of life came, which a pass of ours noticed then: that of a controller
         whose passes we do not know did within a period of it. `sign_ns`: as its author dates it,
-        which is taken where its arrival was not seen.
-        """
+        which is taken where its arrival was not seen."""
         heartbeat = self.cache.heartbeat(name) if self.settings.leases_count else None
         renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
         came_ns = renewal[1] if renewal is not None and renewal[1] <= noticed_ns else sign_ns
@@ -517,8 +514,7 @@ class Outlook:
 
     def _probe_ns(self, name: str, health: NodeHealth) -> int:
         """When a pass noticed the last sign of life, or will: the memory of a node is brought up to
-        date only when its grace period could be over.
-        """
+        date only when its grace period could be over."""
         heartbeat = self.cache.heartbeat(name) if self.settings.leases_count else None
         renewal = heartbeat.renewal(self.now_ns) if heartbeat is not None else None
         if renewal is None:
@@ -546,8 +542,7 @@ class Outlook:
         """The pods of the node that wait for their deletion, the next one first.
 
         A dry run may be ahead of the cluster: without the taint no pod is being evicted. One that
-        its kubelet has ended by then does not wait for it.
-        """
+        its kubelet has ended by then does not wait for it."""
         return self._deletions.timers.get(node.name, []) if node.spec.taints else []
 
     def _pending(self, node: Node) -> list[EvictionTimer]:
@@ -592,14 +587,12 @@ def join_controllers(
 ) -> tuple[Outlook, list[Action]]:
     """The outlook at `now_ns`, and what the controllers would already have done by then.
 
-    `first_look`: the cluster is a live one, and was not watched before.
-    """
+    `first_look`: the cluster is a live one, and was not watched before."""
     lifecycle = NodeLifecycleController(settings)
     runs_eviction = settings.flags.get("enable-taint-manager", "true") == "true"
     eviction = TaintEvictionController(settings) if runs_eviction else None
     controllers: list[Controller] = [lifecycle, *([eviction] if eviction is not None else [])]
-    engine = Engine(controllers, cache, join=True)
-    overdue = list(engine.step(now_ns, ()))
+    overdue = list(Engine(controllers, cache, join=True).step(now_ns, ()))
     outlook = Outlook(
         cache, settings, lifecycle, eviction, now_ns, first_look=first_look, doubts=doubts
     )

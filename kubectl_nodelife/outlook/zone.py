@@ -25,7 +25,7 @@ from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.kube.times import human_duration
 from kubectl_nodelife.outlook.foretold import LATE_NS, ForetoldState, ForetoldZone
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
-from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss, zone_after, zone_rule
+from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss, zone_rule, zones_after
 
 _STAYS_STOPPED = "; it was stopped, and a rate of 1 does not start it again, as in upstream"
 """The end of what is said of a rate: a stopped limiter calls its own 1, so that 1 is no change. See
@@ -191,6 +191,12 @@ class ZoneBrake(msgspec.Struct, frozen=True):
             timers = f"timers of {running} pods run" if running > 1 else "timer of 1 pod runs"
             clauses.append(f"the {timers} on, whatever the brake")
         return "; ".join(clauses)
+
+
+def zone_after(outlook: Outlook, zone: str, lost: int) -> ZoneAfterLoss:
+    """The zone when so many of its ready nodes are lost."""
+    memory, settings, counts = outlook.memory, outlook.settings, outlook.zone_counts
+    return zones_after(memory, settings, counts, {zone: lost})[zone]
 
 
 def first_brake(outlook: Outlook, zone: ZoneOutlook) -> ZoneAfterLoss | None:

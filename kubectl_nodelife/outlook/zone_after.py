@@ -7,7 +7,6 @@ pkg/controller/nodelifecycle with the lost nodes counted as not ready.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,9 +18,6 @@ from kubectl_nodelife.controllers.nodelifecycle.zones import (
     eviction_rate,
 )
 from kubectl_nodelife.engine.settings import Settings
-
-if TYPE_CHECKING:
-    from kubectl_nodelife.outlook.node import Outlook
 
 
 def zone_rule(settings: Settings, state: str, size: int, not_ready: int, dark: bool) -> str:
@@ -71,15 +67,14 @@ class ZoneAfterLoss(msgspec.Struct, frozen=True):
         return "leaves this zone stopped" if not self.rate else f"leaves it at {self.rate:g}/s"
 
 
-def zone_after(outlook: Outlook, zone: str, lost: int) -> ZoneAfterLoss:
-    """The zone when so many of its ready nodes are lost."""
-    return zones_after(outlook, {zone: lost})[zone]
-
-
-def zones_after(outlook: Outlook, losses: Mapping[str, int]) -> dict[str, ZoneAfterLoss]:
+def zones_after(
+    memory: Memory,
+    settings: Settings,
+    counts: Mapping[str, tuple[int, int]],
+    losses: Mapping[str, int],
+) -> dict[str, ZoneAfterLoss]:
     """Those zones when so many of their ready nodes, by zone key, are lost together; of a zone with
-    fewer than none so many come back."""
-    memory, settings, counts = outlook.memory, outlook.settings, outlook.zone_counts
+    fewer than none so many come back. `counts`: (ready, not ready) nodes of each zone now."""
     dark = all(ready <= losses.get(key, 0) for key, (ready, _) in counts.items())
     return {
         zone: _after(memory, settings, zone, lost, counts.get(zone, (0, 0)), dark)

@@ -277,12 +277,12 @@ class Zones:
         """(ready, not ready) nodes of each zone that has a counted node, in order."""
         return {zone: (c[0], c[1]) for zone, c in sorted(self._counts.items())}
 
-    def counts_with(self, changed: Iterable[Node]) -> dict[str, tuple[int, int]]:
-        """`counts`, and those of the nodes not ready that a pass saw ready."""
+    def counts_with(self, changed: Iterable[Node | None]) -> dict[str, tuple[int, int]]:
+        """`counts`, with those of the nodes not ready that a pass saw ready."""
         counts = self.counts()
         for node in changed:
-            sample = self._samples.get(node.name)
-            if sample is not None and sample.ready and not node.is_ready:
+            sample = self._samples.get(node.name) if node is not None else None
+            if node is not None and sample is not None and sample.ready and not node.is_ready:
                 ready, lost = counts[sample.zone]
                 counts[sample.zone] = ready - 1, lost + 1
         return counts

@@ -88,7 +88,8 @@ def seen_in(
 def pod_audit(view: ClusterView, seen: AuditInput) -> PodAudit:
     """The audit of what was seen."""
     found = audit(seen, view.settings, view.now_ns)
-    if any(f.is_overdue for f in found.findings) and is_at_work(view.cache.pods.values(), view.now_ns):
+    overdue = any(f.is_overdue for f in found.findings)
+    if overdue and is_at_work(view.cache.pods.values(), view.now_ns):
         waiting = tuple(replace(f, now_ns=0) for f in found.findings)
         found = replace(found, findings=waiting)
     found = replace(found, findings=tuple(with_late_taints(view, found.findings)))
