@@ -86,7 +86,8 @@ def audit_command(
     from msgspec.structs import replace
 
     from kubectl_nodelife.commands.answering.status import NOTHING_TO_SHOW
-    from kubectl_nodelife.commands.cluster.look import label_selector, namespace_of, none_found
+    from kubectl_nodelife.commands.cluster.look import namespace_of, none_found
+    from kubectl_nodelife.kube.selectors import label_selector
     from kubectl_nodelife.outlook.audit.document import only, pod_audit, seen_in
     from kubectl_nodelife.report.audit import AuditPage
 
@@ -106,7 +107,7 @@ def audit_command(
         terminal.note(none_found(namespace))
         return 0
     output.show(AuditPage(answer))
-    return EXIT_NO if exit_code and answer.something_is_wrong() else 0
+    return EXIT_NO if exit_code and answer.wrong() else 0
 
 
 def look_for_audit(where: Where) -> ClusterView:

@@ -87,14 +87,15 @@ def _found(where: Where, name: str) -> tuple[str, ...]:
     Raises NotFound, BadInput where there are several.
     """
     only = where.connection.namespace
-    objects = _named_at_daemon(where, name) or _all_named(where)
-    found = sorted(o for o in objects if o[2] == name and only in (None, "", o[1] or only))
+    named = sorted(_named_at_daemon(where, name) or _all_named(where))
+    objects = [each for each in named if only in (None, "", each[1] or only)]
+    found = [each for each in objects if each[2] == name]
     if len(found) == 1:
         return ("/".join(filter(None, found[0])),)
     if not found:
         from kubectl_nodelife.errors import NotFound
 
-        among = {one[2] for one in objects if only in (None, "", one[1] or only)}
+        among = {each[2] for each in objects}
         raise NotFound("nodes, pods, daemonsets or budgets", name, among=among)
     ways = ", ".join("/".join(filter(None, one)) for one in found[:_MOST_NAMED])
     raise BadInput(f"{len(found)} objects have the name {name!r}", remedy=f"write one of {ways}")

@@ -79,7 +79,7 @@ def repair(
       kubectl nodelife repair -f now/ --before a-minute-ago/ -o json
     """
     from kubectl_nodelife.commands.audit import check_classes
-    from kubectl_nodelife.commands.cluster.look import label_selector, namespace_of
+    from kubectl_nodelife.commands.cluster.look import namespace_of
     from kubectl_nodelife.commands.writing import send_repairs
     from kubectl_nodelife.outlook.audit.document import repair_document
     from kubectl_nodelife.outlook.audit.repair_plan import RepairOptions
@@ -89,7 +89,7 @@ def repair(
     not_for_dumps(where.filename, act)
     where.check()
     namespace = namespace_of(where, all_namespaces)
-    wanted, labels = wanted_pods(pods, namespace, selector), label_selector(selector)
+    wanted, labels = chosen_pods(pods, namespace, selector)
     then = earlier(where, None if wanted else namespace, before, wait)
     seen = Audited.look(where, None if wanted else namespace, labels)
     seen.warn(first_look=then is None and not where.filename)
@@ -104,12 +104,17 @@ def repair(
     return send_repairs(steps, where.connection, act, show)
 
 
-def wanted_pods(words: Sequence[str], namespace: str | None, selector: str | None) -> set[Key]:
-    """(namespace, name) of each pod that is named. Raises BadInput."""
+def chosen_pods(
+    words: Sequence[str], namespace: str | None, selector: str | None
+) -> tuple[set[Key], LabelSelector | None]:
+    """(namespace, name) of each pod that is named, or the labels that all have. Raises BadInput."""
+    from kubectl_nodelife.kube.selectors import label_selector
+
     if words and selector is not None:
         raise BadInput("give names or a selector, not both", on="--selector")
     named = parse_subjects(words, (POD,), POD)
-    return {(pod.namespace or namespace or "default", pod.name) for pod in named}
+    wanted = {(pod.namespace or namespace or "default", pod.name) for pod in named}
+    return wanted, label_selector(selector)
 
 
 class Audited(NamedTuple):

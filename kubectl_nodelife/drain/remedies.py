@@ -176,8 +176,11 @@ def _scale(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     if scaled is None:
         return
     open_nodes = stuck.open_nodes()
-    yield RemedyCandidate(scaled.command, _SCALED, _on(open_nodes, scaled.objects, stuck.snapshot))
-    if open_nodes:
+    if not open_nodes:
+        yield RemedyCandidate(scaled.command, _SCALED, scaled.objects)
+    else:
+        placed = _on(open_nodes, scaled.objects, stuck.snapshot)
+        yield RemedyCandidate(scaled.command, _SCALED, placed)
         cordoned = (
             replace(node, spec=replace(node.spec, unschedulable=True)) for node in open_nodes
         )
@@ -191,10 +194,8 @@ def _on(
 ) -> tuple[KubeObject, ...]:
     """The same with pods on the first of these nodes that takes them: until a drain cordons those,
     the scheduler may choose them."""
-    names, placement = (
-        {node.name for node in nodes},
-        snapshot.branch(MIDDLE).world.scheduler.placement,
-    )
+    names = {node.name for node in nodes}
+    placement = snapshot.branch(MIDDLE).world.scheduler.placement
     placed = []
     for obj in objects:
         if isinstance(obj, Pod):

@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter, itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, LabelSelectorRequirement
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import NodeSelector, NodeSelectorTerm, Pod, PodSpec
@@ -151,6 +152,14 @@ def parse_selector(text: str) -> LabelSelector:
         return LabelSelector()
     parts = _COMMA_OUTSIDE_PARENTHESES.split(text)
     return LabelSelector(match_expressions=tuple(_parse_requirement(p, text) for p in parts))
+
+
+def label_selector(text: str | None) -> LabelSelector | None:
+    """What the flag `-l` says, as kubectl reads it; None where nothing is. Raises BadInput."""
+    try:
+        return None if text is None else parse_selector(text)
+    except ValueError as error:
+        raise BadInput(str(error), on="--selector") from None
 
 
 def _parse_requirement(part: str, text: str) -> LabelSelectorRequirement:

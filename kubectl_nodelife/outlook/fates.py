@@ -151,9 +151,8 @@ def _tainted(
         return None
     taints_ns = zone.foretold.taints_ns
     if outlook.foretold is not None and taints_ns:
-        spread_ns = outlook.foretold.spread_ns
-        slack_ns = spread_ns + EVICTION_LOOP_PERIOD_NS
-        return max(outlook.now_ns, taints_ns[0] - spread_ns), taints_ns[-1] + slack_ns
+        spans = [outlook.foretold.taint_span(at_ns, outlook.now_ns) for at_ns in taints_ns]
+        return spans[0].low_ns, spans[-1].high_ns
     if zone.foretold.states or not zone.rate or zone.queued:
         return None
     waits_ns = nodes * round(SECOND_NS / zone.rate)
@@ -161,8 +160,4 @@ def _tainted(
 
 
 def _within(verdict: NodeVerdict) -> Range | None:
-    upcoming = verdict.next
-    if upcoming is None or upcoming.in_seconds is None:
-        return None
-    at_ns = round(upcoming.in_seconds * SECOND_NS)
-    return upcoming.within or Range(at_ns, at_ns)
+    return verdict.next.span if verdict.next is not None else None

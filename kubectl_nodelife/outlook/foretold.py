@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.outlook.eviction_forecast import Range
@@ -103,6 +104,11 @@ class Foretold(msgspec.Struct, frozen=True):
     spread_ns: int
     zones: dict[str, ForetoldZone]
     tainted_ns: dict[str, int]
+
+    def taint_span(self, at_ns: int, now_ns: int) -> Range:
+        """Between which instants (ns since the epoch) a taint comes that comes then in the play."""
+        latest_ns = at_ns + self.spread_ns + EVICTION_LOOP_PERIOD_NS
+        return Range(max(now_ns, at_ns - self.spread_ns), latest_ns)
 
     def as_early_as(self, faster: Foretold) -> Foretold:
         """The same, with states of zones that may come as early as in another play: that of a

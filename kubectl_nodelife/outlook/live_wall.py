@@ -320,13 +320,9 @@ class LiveWall:
     def _within(
         self, now_ns: int, upcoming: NextAction | None
     ) -> tuple[float | None, float | None]:
-        if upcoming is None or upcoming.in_seconds is None:
+        if upcoming is None or (span := upcoming.span) is None:
             return None, None
-        if upcoming.within is not None:
-            span = upcoming.within
-            return self.instant(now_ns + span.low_ns), self.instant(now_ns + span.high_ns)
-        at_s = self.instant(now_ns + round(upcoming.in_seconds * SECOND_NS))
-        return at_s, at_s
+        return self.instant(now_ns + span.low_ns), self.instant(now_ns + span.high_ns)
 
     @property
     def epoch_s(self) -> float:

@@ -295,18 +295,19 @@ class Outlook:
         where it cannot be played, or where a daemon has not played it yet."""
         if not self.plays:
             return self._foretold
-        return self.foretell() if self.zones_change(*self._by_zone()) else None
+        return self.foretell() if self._losses[1] else None
 
     @cached_property
     def zone_counts(self) -> Mapping[str, tuple[int, int]]:
         """(ready, not ready) nodes of each zone, by key, with those lost since the last pass."""
         return self.memory.zones.counts_with(map(self.cache.nodes.get, self.memory.look_at))
 
-    def _by_zone(self) -> tuple[Counter[str], Counter[str]]:
-        """How many nodes are silent and how many come back, by zone key."""
+    @cached_property
+    def _losses(self) -> tuple[Counter[str], dict[str, ZoneAfterLoss]]:
+        """How many nodes are silent, by zone key, and the zones that change as these are lost."""
         silent = Counter(map(self.zone_of, filter(self.is_silent, self.cache.nodes.values())))
         back = Counter(map(self.zone_of, filter(self.comes_back, self.cache.nodes.values())))
-        return silent, back
+        return silent, self.zones_change(silent, back)
 
     def is_silent(self, node: Node) -> bool:
         """True if it counts as ready in its zone, and its next sign of life should have come."""
@@ -321,8 +322,7 @@ class Outlook:
     def zones_change(
         self, silent: Mapping[str, int], coming_back: Mapping[str, int]
     ) -> dict[str, ZoneAfterLoss]:
-        """The zones that have another state once so many of their ready nodes, by key, are lost,
-        and so many of the others are back."""
+        """The zones that change state once so many of their nodes, by key, are lost and back."""
         states, counts = self.memory.zones.states, self.zone_counts
         losses = {key: silent.get(key, 0) - coming_back.get(key, 0) for key in counts}
         after = zones_after(self.memory, self.settings, counts, losses)
@@ -332,10 +332,10 @@ class Outlook:
         """A play of the present, in which that node reports no more. Returns as `foretell` does."""
         from kubectl_nodelife.outlook.foretelling import foretell  # plays are loaded where needed
 
-        silent, back = self._by_zone()
+        silent, after = self._losses
         return foretell(
             *(self.cache, self.settings, self.now_ns, self.zone_of, silent, self._is_late),
-            *(self.zones_change(silent, back), self.next_pass_ns, falls_silent),
+            *(after, self.next_pass_ns, falls_silent),
         )
 
     def node(self, node: Node) -> NodeOutlook:

@@ -57,6 +57,14 @@ class NextAction(msgspec.Struct, frozen=True):
     overdue_ns: int = 0
     pod: str = ""
 
+    @property
+    def span(self) -> Range | None:
+        """Between which instants from now it comes; None: that is not foreseen."""
+        if self.in_seconds is None:
+            return None
+        at_ns = round(self.in_seconds * SECOND_NS)
+        return self.within or Range(at_ns, at_ns)
+
 
 def delete_pod(
     of: EvictionTimer, in_seconds: float | None, since_ns: int | None = None, late_ns: int = 0

@@ -29,7 +29,7 @@ from kubectl_nodelife.outlook.node import Outlook
 from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST
 from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneOutlook
-from kubectl_nodelife.workloads.owners import LABEL_POD_TEMPLATE_HASH
+from kubectl_nodelife.workloads.owners import name_above
 
 PEACE, OURS, WORSE, GONE, BLIND = "peace", "ours", "worse", "gone", "blind"
 """How bad it is: nothing; what people do; it may get worse; nodes are lost; not seen."""
@@ -168,9 +168,7 @@ def _workload(pod: Pod) -> tuple[tuple[str, str, str], str]:
     owner = controller_of(pod.metadata)
     if owner is None:
         return (pod.namespace, "Pod", pod.name), ""
-    hash_ = (pod.metadata.labels or {}).get(LABEL_POD_TEMPLATE_HASH, "")
-    name = owner.name.removesuffix(f"-{hash_}") if hash_ else owner.name
-    return (pod.namespace, owner.kind, name), owner.uid
+    return (pod.namespace, owner.kind, name_above(owner.name, pod) or owner.name), owner.uid
 
 
 def _called(workload: tuple[str, str, str]) -> str:
@@ -295,13 +293,10 @@ def _coming(
     groups: dict[tuple[str, str], list[tuple[int, int, Judged]]] = {}
     for each in judged:
         upcoming = each[1].next
-        if upcoming is None or upcoming.in_seconds is None:
+        if upcoming is None or (span := upcoming.span) is None:
             continue
-        middle_ns = round(upcoming.in_seconds * SECOND_NS)
-        span = upcoming.within
-        low, high = (middle_ns, middle_ns) if span is None else (span.low_ns, span.high_ns)
         kind = upcoming.action.partition(" ")[0]
-        groups.setdefault((kind, each[0].zone), []).append((low, high, each))
+        groups.setdefault((kind, each[0].zone), []).append((span.low_ns, span.high_ns, each))
     by_key = {zone.key: zone for zone in of}
     for (kind, key), members in groups.items():
         low, high, first = min(members, key=lambda member: member[:2])
@@ -336,8 +331,8 @@ def _one_more(outlook: Outlook, zone: ZoneOutlook, low_ns: int) -> int:
     """By when, ns from now, the first of those that wait is tainted: which one is chance."""
     foretold = outlook.foretold
     if foretold is not None and zone.foretold.taints_ns:
-        first_ns = zone.foretold.taints_ns[0] + foretold.spread_ns + EVICTION_LOOP_PERIOD_NS
-        return max(low_ns, first_ns - outlook.now_ns)
+        first = foretold.taint_span(zone.foretold.taints_ns[0], outlook.now_ns)
+        return max(low_ns, first.high_ns - outlook.now_ns)
     per_node_ns = round(SECOND_NS / zone.rate) if zone.rate else 0
     return low_ns + per_node_ns + EVICTION_LOOP_PERIOD_NS
 
@@ -351,14 +346,13 @@ def _after_taints(
         if not zone.foretold.taints_ns or ("DeletePod", zone.key) in acts:
             continue
         assert foretold is not None
-        first_ns = max(outlook.now_ns, zone.foretold.taints_ns[0] - foretold.spread_ns)
-        last_ns = zone.foretold.taints_ns[0] + foretold.spread_ns + EVICTION_LOOP_PERIOD_NS
+        first = foretold.taint_span(zone.foretold.taints_ns[0], outlook.now_ns)
         if ("AddTaint", zone.key) not in acts:
             many = counted(len(zone.foretold.taints_ns), "node")
-            yield f"the first of {many} of zone {zone.name} is tainted", first_ns, last_ns
+            yield f"the first of {many} of zone {zone.name} is tainted", first.low_ns, first.high_ns
         if hurt.first_after_s is not None:
             after_ns = hurt.first_after_s * SECOND_NS
-            yield "the first pods are deleted", first_ns + after_ns, last_ns + after_ns
+            yield "the first pods are deleted", first.low_ns + after_ns, first.high_ns + after_ns
 
 
 def _at_rate(rate: float) -> str:

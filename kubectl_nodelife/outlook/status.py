@@ -12,10 +12,10 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import BadInput, NotFound
 from kubectl_nodelife.kube.node import Node, zone_display
 from kubectl_nodelife.kube.selectors import (
+    label_selector,
     matches,
     matches_fields,
     parse_field_selector,
-    parse_selector,
 )
 from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
@@ -168,11 +168,8 @@ def choose_nodes(
             raise NotFound("nodes", name, among=cache.nodes)
     found: Iterable[Node] = cache.nodes.values()
     if selector:
-        try:
-            parsed = parse_selector(selector)
-        except ValueError as error:
-            raise BadInput(str(error), on="--selector") from None
-        found = [n for n in found if matches(parsed, n.metadata.labels)]
+        labels = label_selector(selector)
+        found = [n for n in found if matches(labels, n.metadata.labels)]
     if field_selector:
         try:
             fields = parse_field_selector(field_selector, Node)

@@ -9,7 +9,7 @@ from typing import Final
 
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.times import format_time, human_duration
-from kubectl_nodelife.outlook.audit.classes import NOTE, NOTES, QUIET, WRONG
+from kubectl_nodelife.outlook.audit.classes import NOTE, NOTES, QUIET
 from kubectl_nodelife.outlook.audit.document import PodAudit
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
@@ -55,7 +55,7 @@ class AuditPage:
 
     def trouble(self) -> int:
         """How many findings are more than a note."""
-        return sum(f.note.severity == WRONG for f in self._answer.audit.findings)
+        return self._answer.wrong()
 
 
 class RepairPage:

@@ -214,11 +214,19 @@ def owner_chain(pod: Pod, owners: OwnerLookup) -> list[OwnerReference]:
 
 
 def _deployment_above(replica_set: OwnerReference, pod: Pod) -> OwnerReference | None:
-    label = (pod.metadata.labels or {}).get(LABEL_POD_TEMPLATE_HASH, "")
-    name = replica_set.name.removesuffix(f"-{label}")
-    if not label or name == replica_set.name:
+    name = name_above(replica_set.name, pod)
+    if not name:
         return None
     return OwnerReference("Deployment", name, api_version="apps/v1", controller=True)
+
+
+def name_above(replica_set: str, pod: Pod) -> str:
+    """The name of the Deployment of the pod's ReplicaSet of that name, by the hash in the pod's
+    labels; "" where it has none.
+    """
+    label = (pod.metadata.labels or {}).get(LABEL_POD_TEMPLATE_HASH, "")
+    name = replica_set.removesuffix(f"-{label}")
+    return name if label and name != replica_set else ""
 
 
 def is_active(pod: Pod) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tests.real_code.judge import AGAIN, FIRST, TOLERANCE_S
-from tests.real_code.owners import VERSIONS, at_the_end, made, pod_of
+from tests.real_code.owners import VERSIONS, at_the_end, made, pod_of, spec_of
 from tests.real_code.workload_scenario import ready_node, scenario, some_kubelet
 
 Json = dict[str, Any]
@@ -80,17 +80,8 @@ def _workload(name: str, chance: random.Random, nodes: list[str]) -> Iterator[Js
     }
     if chance.random() < 0.15:
         spec["volumes"] = [{"name": "scratch", "emptyDir": {}}]
-    selector = labels if kind == "ReplicationController" else {"matchLabels": labels}
-    body: Json = {
-        "replicas": replicas,
-        "selector": selector,
-        "template": {"metadata": {"labels": labels}, "spec": spec},
-    }
-    if kind == "StatefulSet":
-        policy = chance.choice(["OrderedReady", "Parallel"])
-        body |= {"serviceName": name, "podManagementPolicy": policy}
-        body["updateStrategy"] = {"type": "OnDelete"}
-    elif kind == "Job":
+    body = spec_of(kind, name, replicas, labels, spec, chance)
+    if kind == "Job":
         del body["replicas"]
         spec |= {"restartPolicy": "Never", "terminationGracePeriodSeconds": chance.choice([5, 20])}
         labels["batch.kubernetes.io/controller-uid"] = uid

@@ -70,6 +70,19 @@ def _workload(name: str, chance: random.Random, nodes: list[str]) -> Iterator[Js
         "containers": [{"name": "c", "image": "registry.example/app:1"}],
         "tolerations": tolerations,
     }
+    body = spec_of(kind, name, replicas, labels, spec, chance)
+    meta = {"name": name, "namespace": "default", "uid": uid}
+    yield {"apiVersion": VERSIONS[kind], "kind": kind, "metadata": meta, "spec": body}
+    owner = {"apiVersion": VERSIONS[kind], "kind": kind, "name": name, "uid": uid}
+    for i in range(replicas):
+        node = nodes[(i + len(name)) % len(nodes)]
+        yield pod_of(owner, f"{name}-{i}", labels, {**spec, "nodeName": node})
+
+
+def spec_of(
+    kind: str, name: str, replicas: int, labels: Json, spec: Json, chance: random.Random
+) -> Json:
+    """The spec of a workload whose pods have these labels and this spec."""
     selector = labels if kind == "ReplicationController" else {"matchLabels": labels}
     body: Json = {
         "replicas": replicas,
@@ -80,12 +93,7 @@ def _workload(name: str, chance: random.Random, nodes: list[str]) -> Iterator[Js
         policy = chance.choice(["OrderedReady", "Parallel"])
         body |= {"serviceName": name, "podManagementPolicy": policy}
         body["updateStrategy"] = {"type": "OnDelete"}
-    meta = {"name": name, "namespace": "default", "uid": uid}
-    yield {"apiVersion": VERSIONS[kind], "kind": kind, "metadata": meta, "spec": body}
-    owner = {"apiVersion": VERSIONS[kind], "kind": kind, "name": name, "uid": uid}
-    for i in range(replicas):
-        node = nodes[(i + len(name)) % len(nodes)]
-        yield pod_of(owner, f"{name}-{i}", labels, {**spec, "nodeName": node})
+    return body
 
 
 def pod_of(owner: Json | None, name: str, labels: Json, spec: Json) -> Json:

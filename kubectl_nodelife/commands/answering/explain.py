@@ -57,9 +57,7 @@ def _about_pod(namespace: str, name: str) -> str:
 
 def answer(view: ClusterView, query: Query) -> Response:
     """The explanation of a node, a pod or a taint. Raises Failed, BadInput."""
-    words = (word(query, key) for key in ("kind", "namespace", "name", "taint"))
-    made = explanation_of(view, *words)
-    return _response_of(made, query)
+    return answer_with(view, None, query)
 
 
 def beside_a_daemon(query: Query) -> KindsToRead | None:

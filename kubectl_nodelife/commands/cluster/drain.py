@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from kubectl_nodelife.commands.cluster.look import KindsToRead, label_selector, look
+from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.cache import Cache
@@ -16,7 +16,7 @@ from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, find_resource
 from kubectl_nodelife.kube.meta import KubeObject
-from kubectl_nodelife.kube.selectors import matches
+from kubectl_nodelife.kube.selectors import label_selector, matches
 from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.workloads.force_advice import release_of

@@ -14,9 +14,9 @@ from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.daemon.settings import RequestedSettings, detect_settings, resolve_settings
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.errors import BadInput, Failed
+from kubectl_nodelife.errors import Failed
 from kubectl_nodelife.kube.kinds import kind_named
-from kubectl_nodelife.kube.meta import KubeObject, LabelSelector
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time
 from kubectl_nodelife.kube.unreadable import Unreadable, unreadable_sentences
 from kubectl_nodelife.outlook.view import ClusterView
@@ -159,16 +159,6 @@ def _control_plane(found: dict[str, list[KubeObject] | ApiError]) -> Cache:
     if isinstance(pods, list):
         among.fill((p for p in pods if p.namespace == _NAMESPACE_OF_CONTROL_PLANE), 0)
     return among
-
-
-def label_selector(text: str | None) -> LabelSelector | None:
-    """What `-l` says, as kubectl reads it; None where nothing is. Raises BadInput."""
-    from kubectl_nodelife.kube.selectors import parse_selector
-
-    try:
-        return None if text is None else parse_selector(text)
-    except ValueError as error:
-        raise BadInput(str(error), on="--selector") from None
 
 
 def none_found(namespace: str | None) -> str:

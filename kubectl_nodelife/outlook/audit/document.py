@@ -40,9 +40,9 @@ class PodAudit(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...]
     beforehand: tuple[str, ...] = ()
 
-    def something_is_wrong(self) -> bool:
-        """True if a finding is more than a note."""
-        return any(f.note.severity == WRONG for f in self.audit.findings)
+    def wrong(self) -> int:
+        """How many findings are more than a note."""
+        return sum(f.note.severity == WRONG for f in self.audit.findings)
 
     def document(self) -> dict[str, Any]:
         """The PodAudit document."""

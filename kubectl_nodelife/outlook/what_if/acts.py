@@ -19,7 +19,7 @@ from kubectl_nodelife.engine.pace import ENFORCED_BURST, ENFORCED_QPS
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.node import zone_display, zone_key
-from kubectl_nodelife.kube.selectors import matches, parse_selector
+from kubectl_nodelife.kube.selectors import label_selector, matches
 from kubectl_nodelife.kube.subjects import (
     NODE,
     POD,
@@ -373,11 +373,7 @@ class _Resolver:
 
     def matching(self, selector: str) -> list[str]:
         """The nodes that a selector matches. Raises BadInput where it is none of them."""
-        try:
-            wanted = parse_selector(selector)
-        except ValueError as error:
-            raise BadInput(str(error), on="--selector") from None
-        nodes = self._cluster.nodes
+        wanted, nodes = label_selector(selector), self._cluster.nodes
         found = sorted(n for n, node in nodes.items() if matches(wanted, node.metadata.labels))
         if not found:
             what = f"no node of {len(nodes)} matches"

@@ -276,10 +276,8 @@ class PlayReading:
             pod = played.cluster.pod(*key)
             if pod is None or not pod.metadata.finalizers or pod.uid not in self._asked_to_go:
                 continue
-            deleted_ns, runs_on = (
-                pod.metadata.deletion_timestamp,
-                pod.spec.node_name in played.silent,
-            )
+            deleted_ns = pod.metadata.deletion_timestamp
+            runs_on = pod.spec.node_name in played.silent
             is_over = deleted_ns is not None and deleted_ns <= played.end_ns
             if is_over and (not runs_on or pod.status.phase in TERMINAL_PHASES):
                 yield pod, f"held by a finalizer: {', '.join(pod.metadata.finalizers)}"
