@@ -16,7 +16,7 @@ _OVER_SSH = ("SSH_CONNECTION", "SSH_CLIENT", "SSH_TTY")
 
 @click.command()
 @click.option(
-    "--port", type=int, default=0, show_default=True, help="Where to listen; 0: any free one."
+    "--port", type=int, default=0, show_default=True, help="Where to listen; 0: as before, or any."
 )
 @click.option("--no-open", is_flag=True, help="Print the address, and open no browser.")
 @click.option("--print-url", is_flag=True, help="Print the address and nothing else, for scripts.")

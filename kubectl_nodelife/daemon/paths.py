@@ -76,6 +76,14 @@ def journal_path(environ: dict[str, str], identity: str) -> str:
         return ":memory:"
 
 
+def page_port_path(environ: dict[str, str], identity: str) -> str:
+    """Where the port of that cluster's live page is kept; "" where no file can be made."""
+    try:
+        return f"{_of_cluster(environ, identity)}/page-port"
+    except Failed:
+        return ""
+
+
 def log_path(environ: dict[str, str], runtime: str, identity: str) -> str:
     """The log of that cluster's daemon; beside the socket where the state folder cannot be made."""
     try:

@@ -52,7 +52,7 @@ from kubectl_nodelife.daemon.metrics.recorder import Measured, MetricsRecorder
 from kubectl_nodelife.daemon.notice_delivery import Notifier
 from kubectl_nodelife.daemon.options import Options, target_now
 from kubectl_nodelife.daemon.own_program import HandOver, OwnProgram
-from kubectl_nodelife.daemon.paths import config_file, log_path
+from kubectl_nodelife.daemon.paths import config_file, log_path, page_port_path
 from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream, health, up_seconds
 from kubectl_nodelife.daemon.settings import (
     Config,
@@ -245,6 +245,7 @@ class Daemon:
         page = PageHost(
             *(self.look, journal, clock.now_ns, answers, self._always),
             lambda: enforcement is not None and enforcement.is_sending,
+            page_port_path(dict(self.options.environ), self.instance.identity),
         )
         server = Server(
             self.cluster,

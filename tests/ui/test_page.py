@@ -318,19 +318,27 @@ async def killed(page: Opened) -> None:
     os.kill((await page.user.health())["pid"], signal.SIGKILL)
 
 
-@pytest.mark.parametrize("end", [stopped, killed])
+async def ended(page: Opened) -> None:
+    """The daemon, and another one has begun."""
+    await page.user.ok("daemon", "stop")
+    await page.user.ok("daemon", "start")
+
+
+@pytest.mark.parametrize("end", [stopped, killed, ended])
 def test_a_new_session_in_another_tab_brings_the_page_back(
     end: Callable[[Opened], Awaitable[None]],
 ) -> None:
     async def test() -> None:
         async with opened() as page:
             window = page.browser
-            port = page.url.rpartition(":")[2].strip("/")
             first = await window.command("GET", "window")
             await end(page)
             await window.until("return document.body.classList.contains('stale')")
-            said = await page.user.ok("ui", "--no-open", "--port", port)
+            banner = "return document.getElementById('banner').textContent"
+            await window.until(f"return ({banner[7:]}).includes('kubectl nodelife ui')")
+            said = await page.user.ok("ui", "--no-open")
             url = said.splitlines()[-1]  # after what it says of a daemon that it starts
+            assert url.startswith(page.url)
             made = await window.command("POST", "window/new", type="tab")
             await window.command("POST", "window", handle=made["handle"])
             await window.go(url.replace("/#", "/?wall#"))

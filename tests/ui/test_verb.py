@@ -61,6 +61,23 @@ def test_print_url_prints_the_address_and_nothing_else() -> None:
     play(test)
 
 
+def test_the_port_of_the_last_time_is_taken_again_where_it_is_free() -> None:
+    async def test() -> None:
+        async with sandbox() as served, user(served.kubeconfig) as one:
+            first = (await one.run("ui")).out.splitlines()[-1].partition("#")[0]
+            await one.ok("daemon", "stop")
+            assert (await one.run("ui")).out.splitlines()[-1].startswith(f"{first}#token=")
+            await one.ok("ui", "--stop")
+            with socket.socket() as taken:
+                taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                taken.bind(("127.0.0.1", int(first.rpartition(":")[2].strip("/"))))
+                taken.listen()
+                other = (await one.ok("ui", "--no-open")).partition("#")[0]
+                assert other != first and await status_of(other) == 200
+
+    play(test)
+
+
 def test_ports_that_are_taken_or_not_allowed_are_refused() -> None:
     async def test() -> None:
         async with sandbox() as served, user(served.kubeconfig) as one:

@@ -2,6 +2,10 @@
 
 The socket exists from the first `ui` until `ui --stop`, until its time is over, or until no page
 has been open for ten minutes. What serves it is imported by the first `ui`.
+
+Its port is kept in a file, and taken again by the next daemon, so that tabs which are still open go
+on as soon as one of them has a session. Sessions are not kept: while no daemon runs, another user
+could listen at the port, and be sent the session of an open tab.
 """
 
 from __future__ import annotations
@@ -9,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from importlib import import_module
+from socket import socket
 from typing import TYPE_CHECKING, Any, Final
 
 from kubectl_nodelife.daemon.journal import Journal
@@ -48,9 +54,12 @@ class PageHost:
         answers: Mapping[str, Answer],
         always: Always,
         is_busy: Callable[[], bool] = lambda: False,
+        port_file: str = "",
     ) -> None:
-        """`is_busy`: True while the cluster is written to, which goes before."""
-        self._is_busy = is_busy
+        """`is_busy`: True while the cluster is written to, which goes before. `port_file`: where
+        the port is kept; "": nowhere.
+        """
+        self._is_busy, self._port_file = is_busy, port_file
         self._look, self._journal, self._now_ns = look, journal, now_ns
         self._feed: LiveFeed | None = None
         self._answers = answers
@@ -117,7 +126,7 @@ class PageHost:
         from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
         from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
 
-        bound = listen(port)
+        bound = self._listen_again(listen) if not port else listen(port)
         feed = self._feed = LiveFeed(self._look, self._journal, self._now_ns, self._answers)
         self._sessions = Sessions(time.monotonic, seconds)
         endpoint = PageEndpoint(self._answers, feed.broadcast, self._sessions, self._is_busy)
@@ -125,11 +134,28 @@ class PageHost:
         self._endpoint = endpoint
         self._until = time.monotonic() + seconds
         self._seen_at = time.monotonic()
+        self._keep_port(endpoint.port)
         log.info("the page is open on port %d", endpoint.port)
         self._tasks = [
             asyncio.create_task(self._always("page", feed.run)),
             asyncio.create_task(self._watch_readers(feed)),
         ]
+
+    def _listen_again(self, listen: Callable[[int], list[socket]]) -> list[socket]:
+        """At the port of the last time, where that is free, else at any."""
+        try:
+            with open(self._port_file, encoding="ascii") as kept:
+                port = int(kept.read(8))
+            if LEAST_PORT <= port <= MOST_PORT:
+                return listen(port)
+        except (OSError, ValueError, BadInput):
+            pass
+        return listen(0)
+
+    def _keep_port(self, port: int) -> None:
+        if self._port_file:
+            with suppress(OSError), open(self._port_file, "w", encoding="ascii") as kept:
+                kept.write(f"{port}\n")
 
     async def _order_stop(self, query: Query) -> dict[str, Any]:
         was = self.url
