@@ -57,12 +57,14 @@ def daemonset(connection: Connection) -> None:
 @click.argument("subject", nargs=-1, metavar="[DAEMONSET]")
 @click.option("--nodes", "per_node", is_flag=True, help="Each node with the rule that decides.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="The sets of all namespaces.")
+@click.option("-l", "--selector", help="Only sets with these labels, as in kubectl.")
 @output_flags()
 @where_flags("no_daemon", "profile", "assignments")
 def show(
     subject: tuple[str, ...],
     per_node: bool,
     all_namespaces: bool,
+    selector: str | None,
     output: Output,
     where: Where,
 ) -> int:
@@ -80,7 +82,10 @@ def show(
       kubectl nodelife daemonset show -A --nodes
       kubectl nodelife daemonset show -A -f dump/
     """
+    from kubectl_nodelife.kube.selectors import label_selector
+
     named = parse_subject(subject, (DAEMON_SET,), DAEMON_SET) if subject else None
+    label_selector(selector, subject)
     if per_node and not named and output.format not in ("table", "wide"):
         raise BadInput(
             f"is about one set with -o {output.format}", on="--nodes", remedy="name the set"
@@ -89,6 +94,7 @@ def show(
         "about": NODES if per_node else SUMMARY,
         "namespace": "" if all_namespaces else _namespace(where, named),
         "name": named.name if named else "",
+        "selector": selector,
         **output.query(),
     }
     return ask.answer(where, QUESTION, query)

@@ -110,11 +110,10 @@ def chosen_pods(
     """(namespace, name) of each pod that is named, or the labels that all have. Raises BadInput."""
     from kubectl_nodelife.kube.selectors import label_selector
 
-    if words and selector is not None:
-        raise BadInput("give names or a selector, not both", on="--selector")
+    labels = label_selector(selector, words)
     named = parse_subjects(words, (POD,), POD)
     wanted = {(pod.namespace or namespace or "default", pod.name) for pod in named}
-    return wanted, label_selector(selector)
+    return wanted, labels
 
 
 class Audited(NamedTuple):

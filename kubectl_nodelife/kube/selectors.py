@@ -24,7 +24,7 @@ answer is exactly that of trying each in the order in which it was added.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from operator import attrgetter, itemgetter
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
@@ -154,8 +154,13 @@ def parse_selector(text: str) -> LabelSelector:
     return LabelSelector(match_expressions=tuple(_parse_requirement(p, text) for p in parts))
 
 
-def label_selector(text: str | None) -> LabelSelector | None:
-    """What the flag `-l` says, as kubectl reads it; None where nothing is. Raises BadInput."""
+def label_selector(text: str | None, names: Collection[str] = ()) -> LabelSelector | None:
+    """What the flag `-l` says, as kubectl reads it; None where nothing is.
+
+    Raises BadInput where it cannot be read, or stands beside names.
+    """
+    if names and text is not None:
+        raise BadInput("give names or a selector, not both", on="--selector")
     try:
         return None if text is None else parse_selector(text)
     except ValueError as error:

@@ -42,7 +42,9 @@ from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, policy_of
 from kubectl_nodelife.controllers.upgrade.report import LeaderReport, report_on
 from kubectl_nodelife.document import document
 from kubectl_nodelife.errors import BadInput, NotFound
+from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, parse_time
 
 NO_RUN: Final = "None"
@@ -62,15 +64,19 @@ def upgrade_status(
     now_ns: int,
     source: Json,
     names: Collection[str] = (),
+    labels: LabelSelector | None = None,
 ) -> Json:
-    """The UpgradeStatus. `now_ns`: the API server's time. `names`: only these nodes, if any.
-    Raises NotFound for a name that nothing has.
+    """The UpgradeStatus. `now_ns`: the API server's time. `names`: only these nodes, if any;
+    `labels`: only the run's nodes that have them. Raises NotFound for a name that nothing has.
     """
     warnings: list[str] = []
     view = _nodes_of_run(nodes, lease, now_ns, warnings)
     run, report, present = view.run, view.report, view.nodes
     every = view.rows()
     rows = view.rows(names) if names else every
+    if labels is not None:
+        labelled = {n for n, node in present.items() if matches(labels, node.metadata.labels)}
+        rows = [row for row in rows if row["name"] in labelled]
     for name in names:
         if all(row["name"] != name for row in rows):
             raise NotFound("nodes", name, among=present)

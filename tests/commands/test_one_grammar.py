@@ -41,7 +41,7 @@ OF_SEVERAL = {"status", "audit", "budgets", "diverge", "changes", "drain-plan", 
 MEANING = {
     "-l": {
         *("status", "drain-plan", "drain", "upgrade plan", "upgrade start", "budgets"),
-        *("audit", "repair"),
+        *("audit", "repair", "daemonset show", "upgrade status"),
     },
     "--field-selector": {"status"},
     "-A": {"daemonset show", "audit", "budgets", "repair"},

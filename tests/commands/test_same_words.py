@@ -107,6 +107,17 @@ def test_budgets_by_label(capsys: Capture, selector: str, names: list[str]) -> N
     assert "--selector" in err
 
 
+@pytest.mark.parametrize("nodes", [(), ("--nodes",)])
+def test_daemon_sets_by_label(capsys: Capture, nodes: tuple[str, ...]) -> None:
+    """The dump's one set has no labels of its own."""
+    out, _ = ask(capsys, "daemonset", "-A", "-l", "!app", *nodes)
+    assert "log-agent" in out and out == ask(capsys, "daemonset", "-A", *nodes)[0]
+    out, err = ask(capsys, "daemonset", "-A", "-l", "app", *nodes)
+    assert "log-agent" not in out and "No resources found" in err
+    _, err = ask(capsys, "daemonset", "log-agent", "-l", "app", code=2)
+    assert "give names or a selector, not both" in err
+
+
 @pytest.mark.parametrize("verb", ["audit", "repair"])
 def test_findings_by_label_of_their_pods(capsys: Capture, verb: str) -> None:
     def pods(*words: str) -> set[str]:

@@ -36,6 +36,7 @@ from kubectl_nodelife.controllers.upgrade.report import (
 from kubectl_nodelife.errors import NotFound
 from kubectl_nodelife.kube.decode import decode
 from kubectl_nodelife.kube.node import Lease, Node
+from kubectl_nodelife.kube.selectors import label_selector
 from kubectl_nodelife.kube.times import SECOND_NS, format_micro_time, format_time, parse_time
 from kubectl_nodelife.outlook.upgrade_status import has_trouble, upgrade_status
 from kubectl_nodelife.report.formats import render
@@ -125,6 +126,21 @@ def test_a_node_in_work_is_told_with_its_clock_and_the_reason() -> None:
     assert row["because"] == "2 pods are left"
     assert answer["counts"] == {"Draining": 1, "Waiting": 9}
     assert "b0     blue   a      Draining   90s" in text(answer)
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"), [("pool=blue,!old", ["b0", "b1"]), ("pool=green", []), ("old", ["b2"])]
+)
+def test_nodes_are_chosen_by_their_labels_and_counted_all_the_same(
+    selector: str, names: list[str]
+) -> None:
+    b2 = node("b2")
+    b2 = replace(b2, metadata=replace(b2.metadata, labels={"pool": "blue", "old": ""}))
+    nodes = [node("b0", DRAINING), node("b1"), b2]
+    labels = label_selector(selector)
+    answer = upgrade_status(nodes, lease(run()), NOW, {"kind": "direct"}, labels=labels)
+    assert [row["name"] for row in answer["nodes"]] == names
+    assert answer["counts"] == {"Draining": 1, "Waiting": 2}
 
 
 def test_the_budgets_are_those_of_the_leader() -> None:

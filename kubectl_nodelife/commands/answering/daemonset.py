@@ -25,6 +25,8 @@ from kubectl_nodelife.commands.answering.query import (
 from kubectl_nodelife.commands.answering.query import QUESTION as QUESTION
 from kubectl_nodelife.commands.cluster.look import KindsToRead, none_found
 from kubectl_nodelife.errors import BadInput, Failed, NotFound, Unreachable
+from kubectl_nodelife.kube.meta import LabelSelector
+from kubectl_nodelife.kube.selectors import label_selector
 from kubectl_nodelife.outlook.daemonset.document import (
     KINDS,
     daemon_sets,
@@ -76,13 +78,15 @@ class DaemonSetsView(NamedTuple):
 
 
 class SetQuestion(NamedTuple):
-    """The query, read. `namespace` "": all; `name` "": all sets; `revision` 0: none."""
+    """The query, read. `namespace` "": all; `name` "": all sets, or those with these labels;
+    `revision` 0: none."""
 
     about: str
     namespace: str
     name: str
     revision: int
     output: Output
+    labels: LabelSelector | None = None
 
 
 def reading(query: Query) -> KindsToRead:
@@ -124,6 +128,7 @@ def _question_of(query: Query) -> SetQuestion:
         about=about,
         namespace=word(query, "namespace"),
         name=word(query, "name"),
+        labels=label_selector(query["selector"][-1] if "selector" in query else None),
         revision=number(query, "revision"),
         output=output_of(query),
     )
@@ -155,7 +160,7 @@ def _answer_from(look: DaemonSetsView, question: SetQuestion) -> Response:
 
 def _summary(look: DaemonSetsView, question: SetQuestion) -> Response:
     sets = look.sets
-    keys = [_find(look, question)] if question.name else sets.set_keys(question.namespace or None)
+    keys = [_find(look, question)] if question.name else _chosen(sets, question)
     everywhere = not question.namespace
     summaries = [summarize(sets, key) for key in keys]
     sections = list(set_sections(sets, summaries[0])) if question.name else []
@@ -171,10 +176,15 @@ def _nodes(look: DaemonSetsView, question: SetQuestion) -> Response:
     """The truth table of one set, or of each, below its name."""
     if question.name:
         return {"text": question.output.render(_truth_table(look, _find(look, question)))}
-    keys = look.sets.set_keys(question.namespace or None)
+    keys = _chosen(look.sets, question)
     tables = (question.output.render(_truth_table(look, key)) for key in keys)
     text = "\n".join(f"{_on(key)}\n{table}" for key, table in zip(keys, tables, strict=True))
     return {"text": text, "note": "" if keys else none_found(question.namespace or None)}
+
+
+def _chosen(sets: DaemonSets, question: SetQuestion) -> list[tuple[str, str]]:
+    """The keys of the sets of the namespace, or of all, which have the labels asked for."""
+    return sets.set_keys(question.namespace or None, question.labels)
 
 
 def _truth_table(look: DaemonSetsView, key: tuple[str, str]) -> TruthTablePage:

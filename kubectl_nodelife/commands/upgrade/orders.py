@@ -329,6 +329,7 @@ _CHANGING = (
 
 @click.command("status")
 @click.argument("nodes", nargs=-1, metavar="[NODE...]")
+@click.option("-l", "--selector", help="Only nodes with these labels, as in kubectl.")
 @click.option("-w", "--watch", is_flag=True, help="Go on: what is new, until the run is over.")
 @lease_namespace_flag
 @click.option("--exit-code", is_flag=True, help="Exit with 4 where a person has to look.")
@@ -336,6 +337,7 @@ _CHANGING = (
 @connection_flags
 def status(
     nodes: tuple[str, ...],
+    selector: str | None,
     watch: bool,
     lease_namespace: str,
     exit_code: bool,
@@ -358,26 +360,26 @@ def status(
     import asyncio
 
     from kubectl_nodelife.controllers.upgrade.document import OVER, RunPhase
+    from kubectl_nodelife.kube.selectors import label_selector
     from kubectl_nodelife.outlook.upgrade_status import has_trouble, upgrade_status
     from kubectl_nodelife.report.upgrade_status import StatusFollower, UpgradeStatusPage
 
     follower: StatusFollower | None = None
     before: object = None
-    names = parse_names(nodes)
+    names, labels = parse_names(nodes), label_selector(selector, nodes)
     while True:
-        found = asyncio.run(read_run(connection, lease_namespace))
-        answer = upgrade_status(found.nodes, found.lease, found.now_ns, found.source, names)
+        read = asyncio.run(read_run(connection, lease_namespace))
+        answer = upgrade_status(read.nodes, read.lease, read.now_ns, read.source, names, labels)
         if follower is None:
             follower = StatusFollower(answer, wide=output.format == "wide")
-            for warning in (*found.warnings, *answer["warnings"]):
+            for warning in (*read.warnings, *answer["warnings"]):
                 terminal.warn(warning)
             terminal.write(output.render(UpgradeStatusPage(answer, named=bool(nodes))))
-            before = _lasting(answer)
         elif output.format in ("table", "wide"):
             terminal.write(follower.news(answer))
-        elif (now := _lasting(answer)) != before:
+        elif _lasting(answer) != before:
             terminal.write("\n" + output.render(UpgradeStatusPage(answer, named=bool(nodes))))
-            before = now
+        before = _lasting(answer)
         terminal.flush()
         over = answer["phase"] in {*map(str, OVER), "None"}
         if not watch or over or (answer["phase"] == RunPhase.PAUSED and not answer["nodes"]):

@@ -25,8 +25,9 @@ from kubectl_nodelife.controllers.daemonset.tracked_set import TrackedSet
 from kubectl_nodelife.controllers.daemonset.update_plan import UpdateImpossibleError, plan_update
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
-from kubectl_nodelife.kube.meta import KubeObject, controller_of
+from kubectl_nodelife.kube.meta import KubeObject, LabelSelector, controller_of
 from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.wellknown import LABEL_CONTROLLER_REVISION_HASH
 from kubectl_nodelife.kube.workload import ControllerRevision, DaemonSet, DaemonSetStatus
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import history_of
@@ -109,10 +110,16 @@ class DaemonSets:
                 self._by_node.setdefault(pod.spec.node_name, []).append(pod)
         return self._by_node.get(node, [])
 
-    def set_keys(self, namespace: str | None = None) -> list[Key]:
-        """The sets' (namespace, name), in order; of one namespace, or of all."""
-        sets = self.cache.all("DaemonSet")
-        return sorted(s.key for s in sets if namespace is None or s.namespace == namespace)
+    def set_keys(
+        self, namespace: str | None = None, labels: LabelSelector | None = None
+    ) -> list[Key]:
+        """The sets' (namespace, name), in order; of one namespace and with these labels, or all."""
+        return sorted(
+            each.key
+            for each in self.cache.all("DaemonSet")
+            if (namespace is None or each.namespace == namespace)
+            and (labels is None or matches(labels, each.metadata.labels))
+        )
 
     def view(self, key: Key) -> SetView | None:
         """One set, or None where there is no such set, or its template cannot be read."""
