@@ -3,18 +3,22 @@
 Each side runs its own bench in a process of its own, in a work tree of its own, with the packages
 of this environment. They alternate, so that a machine that grows slower does so for both. CPU time
 is compared, the lowest of the runs: other programs change it less than wall time.
+
+With --counts nothing is run: the two commits' `counts.json` are compared, which a test holds to
+what each commit does.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 from tabulate import tabulate
 
@@ -24,6 +28,8 @@ from bench._process import ROOT, run_bench
 TIMES = 3
 DEFAULT = ("audit", "drain-plan", "monitor-pass", "present", "status", "upgrade", "zone-outage")
 """Benches that need no control plane, and less than a minute at their default size."""
+
+TABLE: Final = "bench/counts.json"
 
 
 class Compared(NamedTuple):
@@ -58,12 +64,41 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--times", type=int, default=TIMES, help=f"runs a side, {TIMES} by default")
     parser.add_argument("--nodes", type=int)
     parser.add_argument("--pods", type=int)
+    parser.add_argument("--counts", action="store_true", help="the tables of counts, without a run")
     given = parser.parse_args(argv)
+    if given.counts:
+        print_counts(table_of(given.revision), json.loads((ROOT / TABLE).read_bytes()))
+        return
     size = [f"--{key}={n}" for key in ("nodes", "pods") if (n := getattr(given, key)) is not None]
     with work_tree(given.revision) as other:
         rows = [row for name in given.names for row in rows_of(name, size, other, given.times)]
     headers = ("BENCH", "BEFORE", "AFTER", "RATIO", "SPREAD")
     print(tabulate(rows, headers=headers, tablefmt="plain", disable_numparse=True))
+
+
+def table_of(revision: str) -> Mapping[str, Any]:
+    """The counts that a commit holds."""
+    shown = _git("show", f"{revision}:{TABLE}")
+    if shown.returncode:
+        sys.exit(f"error: {shown.stderr.strip()}")
+    return dict(json.loads(shown.stdout))
+
+
+def print_counts(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """The table of both commits' counts."""
+    headers = ("A UNIT'S CALLS", "BEFORE", "AFTER", "RATIO")
+    print(tabulate(counts_rows(before, after), headers=headers, tablefmt="plain"))
+
+
+def counts_rows(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> list[tuple[str, float | None, float | None, float | None]]:
+    """A row for each unit of work that either table has: Python calls before and after."""
+    rows = []
+    for unit in {**before["counts"], **after["counts"]}:
+        was, now = (table["counts"].get(unit, {}).get("calls") for table in (before, after))
+        rows.append((unit, was, now, round(now / was, 2) if was and now else None))
+    return rows
 
 
 @contextmanager

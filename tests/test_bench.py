@@ -93,3 +93,18 @@ def test_a_comparison_alternates_and_names_the_side_that_cannot_run(
     assert (ran, rows[0][3]) == (["other", "this"] * 2, "1.00")
     rows = _compare.rows_of("newer", [], tmp_path, 2)
     assert rows == [("newer", "", "", "", "the other commit cannot run it")]
+
+
+def test_tables_of_counts_are_compared_unit_by_unit() -> None:
+    before = {"counts": {"pod audited": {"calls": 20.0}, "pod drawn": {"calls": 1.0}}}
+    after = {"counts": {"pod audited": {"calls": 15.0}, "pod moved": {"calls": 2.0}}}
+    assert _compare.counts_rows(before, after) == [
+        ("pod audited", 20.0, 15.0, 0.75),
+        ("pod drawn", 1.0, None, None),
+        ("pod moved", None, 2.0, None),
+    ]
+
+
+def test_a_revision_without_a_table_ends_the_comparison_in_a_line() -> None:
+    with pytest.raises(SystemExit, match=r"error: .*no-such-tag"):
+        _compare.table_of("no-such-tag")
