@@ -22,7 +22,13 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.meta import Time
-from kubectl_nodelife.kube.pod import Pod, PodCondition, PodStatus, is_mirror_pod
+from kubectl_nodelife.kube.pod import (
+    Pod,
+    PodCondition,
+    PodStatus,
+    VolumeHealthCondition,
+    is_mirror_pod,
+)
 from kubectl_nodelife.kube.times import (
     MILLISECOND_NS,
     SECOND_NS,
@@ -35,6 +41,7 @@ from kubectl_nodelife.kubelet.conditions import (
     initialized_condition,
     pod_scheduled_condition,
     ready_condition,
+    ready_to_start_condition,
 )
 from kubectl_nodelife.kubelet.machine import (
     CALL_WORDS,
@@ -218,6 +225,9 @@ class Kubelet:
                 conditions = (*conditions, make(pod.spec, status, self.rules))
             conditions = (*conditions, pod_scheduled_condition())
             status = replace(status, conditions=conditions)
+        if step.get("noSandbox"):
+            none = ready_to_start_condition(pod.spec, (), self.rules)
+            status = replace(status, conditions=(*status.conditions, none))
         return self.machine.set_pod_status(pod, status, self.now_ns)
 
     def set_container_readiness(self, step: Json) -> bool:
@@ -227,6 +237,10 @@ class Kubelet:
     def set_container_startup(self, step: Json) -> bool:
         uid, container, started = step["uid"], step["container"], step["value"]
         return self.machine.set_container_startup(uid, container, started, self.now_ns)
+
+    def set_pod_volume_health(self, step: Json) -> bool:
+        health = read(step["health"], tuple[VolumeHealthCondition, ...])
+        return self.machine.set_pod_volume_health(step["uid"], step["volume"], health, self.now_ns)
 
     def terminate_pod(self, step: Json) -> bool:
         return self.machine.terminate_pod(self.pod(step["uid"]), self.now_ns)
@@ -306,6 +320,7 @@ STEPS: Any = {
     "setPodStatus": Kubelet.set_pod_status,
     "setContainerReadiness": Kubelet.set_container_readiness,
     "setContainerStartup": Kubelet.set_container_startup,
+    "setPodVolumeHealth": Kubelet.set_pod_volume_health,
     "terminatePod": Kubelet.terminate_pod,
     "removeOrphanedStatuses": Kubelet.remove_orphaned_statuses,
     "kubelet": Kubelet.set_running,

@@ -36,11 +36,12 @@ type sequence struct {
 type statusStep struct {
 	At                             time.Duration
 	Op, UID, Name, Container, Verb string
-	Generate, Value                bool
+	Volume                         string
+	Generate, Value, NoSandbox     bool
 	Code, Times                    int
 	Grace                          int64
 	Keep, Drop                     []string
-	Pod, Status, Fields            json.RawMessage
+	Pod, Status, Fields, Health    json.RawMessage
 	Conditions                     []v1.PodCondition
 }
 
@@ -194,11 +195,23 @@ func (k *managed) step(s statusStep) {
 		if s.Generate {
 			generate(p, st)
 		}
+		if s.NoSandbox {
+			made := invoke(status.GeneratePodReadyToStartContainersCondition, p, st.DeepCopy(), &kubecontainer.PodStatus{})[0]
+			st.Conditions = append(st.Conditions, made.Interface().(v1.PodCondition))
+		}
 		invoke(k.manager.SetPodStatus, logger, p, *st)
 	case "setContainerReadiness":
 		invoke(k.manager.SetContainerReadiness, logger, types.UID(s.UID), container, s.Value)
 	case "setContainerStartup":
 		invoke(k.manager.SetContainerStartup, logger, types.UID(s.UID), container, s.Value)
+	case "setPodVolumeHealth":
+		if set := reflect.ValueOf(k.manager).MethodByName("SetPodVolumeHealth"); set.IsValid() { // from v1.37 on
+			health := reflect.New(set.Type().In(3))
+			if err := json.Unmarshal(s.Health, health.Interface()); err != nil {
+				panic(err)
+			}
+			set.Call([]reflect.Value{reflect.ValueOf(logger), reflect.ValueOf(types.UID(s.UID)), reflect.ValueOf(s.Volume), health.Elem()})
+		}
 	case "terminatePod":
 		invoke(k.manager.TerminatePod, logger, p)
 	case "removeOrphanedStatuses":
