@@ -45,7 +45,10 @@ class Carrier(Protocol):
 
 
 class LiveCarrier:
-    """See the module. `on_held`, `on_answer`: receive why something waits, and each answer."""
+    """Carries out one action on a real cluster while its caller waits.
+
+    `on_held`, `on_answer`: receive why something waits, and each answer.
+    """
 
     def __init__(
         self,
@@ -90,7 +93,7 @@ class LiveCarrier:
 
 
 class ServerDryRun:
-    """See the module."""
+    """Asks the API server what it would answer to an action (`dryRun=All`)."""
 
     def __init__(self, session: ActSession) -> None:
         self._session = session

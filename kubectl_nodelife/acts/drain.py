@@ -74,7 +74,10 @@ Replan = Callable[[Sequence[str]], Awaitable[DrainPlan]]
 
 
 class Drain:
-    """See the module. `cordoned`: nodes that this run cordoned; `runs`: waves that were begun."""
+    """Drains nodes wave by wave as a plan says.
+
+    `cordoned`: nodes that this run cordoned; `runs`: waves that were begun.
+    """
 
     def __init__(
         self, session: ActSession, order: DrainOrder, replan: Replan, show: Show, warn: Show

@@ -78,7 +78,10 @@ Target = PodDeletion[SeenPod]
 
 
 class NodeDrain:
-    """See the module. `show` receives lines for people, `warn` warnings and errors."""
+    """Plays one node's turn of `kubectl drain` on a real cluster.
+
+    `show` receives lines for people, `warn` warnings and errors.
+    """
 
     def __init__(
         self,

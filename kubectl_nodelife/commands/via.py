@@ -63,7 +63,10 @@ _FORM: Final = "write deploy/NAME or pod/NAME, or NAMESPACE/deploy/NAME"
 
 
 class ViaEndpoint(DaemonEndpoint):
-    """See the module. `cluster_uid`: of the cluster that the kubeconfig means."""
+    """The daemon's endpoint in a pod, reached through the API server.
+
+    `cluster_uid`: of the cluster that the kubeconfig means.
+    """
 
     __slots__ = ("cluster_uid",)
 
@@ -151,7 +154,10 @@ def find(connection: Connection) -> ViaEndpoint:
 
 
 class Tunnel:
-    """See the module. `open_stream`, and `close` at the end of the process, run on the loop."""
+    """A port-forward to the daemon's pod for as long as this process runs.
+
+    `open_stream`, and `close` at the end of the process, run on the loop.
+    """
 
     def __init__(
         self,

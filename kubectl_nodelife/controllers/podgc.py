@@ -48,7 +48,9 @@ _DONE: Final = "done"
 
 
 class PodGCController:
-    """See the module. `pass_drift_ns`: by how much each run begins late, as real ones do;
+    """Deletes orphaned, unscheduled and terminated pods each 20 s, as `PodGCController`.
+
+    `pass_drift_ns`: by how much each run begins late, as real ones do;
     `period_ns`: from the end of one to the beginning of the next.
     """
 

@@ -31,7 +31,10 @@ _FLAG: Final = "--serve-answers"
 
 
 class AnswerPort:
-    """See the module. `port` 0: it is not opened."""
+    """Serves the daemon's answers on a TCP port of loopback.
+
+    `port` 0: it is not opened.
+    """
 
     def __init__(self, server: Server, port: int) -> None:
         self.port = port

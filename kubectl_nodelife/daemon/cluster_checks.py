@@ -60,7 +60,7 @@ class Right(NamedTuple):
 
 
 class ClusterChecks:
-    """See the module."""
+    """Checks a cluster before anything is written to it."""
 
     def __init__(
         self, target: Target, writer: Writer, intents: Intents, kill_switch: KillSwitch

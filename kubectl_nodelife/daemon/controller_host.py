@@ -48,7 +48,7 @@ from kubectl_nodelife.kube.unreadable import NAMELESS
 from kubectl_nodelife.live.loop import TimeSlices
 from kubectl_nodelife.live.news import ListNews
 
-Onlooker = Callable[[KubeObject, KubeObject | None, int], None]
+ChangeListener = Callable[[KubeObject, KubeObject | None, int], None]
 """Called with an object as the cluster showed it before and shows it now (None: gone), and when."""
 
 ShownEvent = Put | Gone | Unreadable
@@ -64,8 +64,10 @@ _AT_ONCE: Final = 1_000
 
 
 class ControllerHost:
-    """See the module. `engine` is None before `join`; `lifecycle` and `eviction` are None where the
-    controller does not run. `onlooker` receives each change that the cluster shows.
+    """Runs the controllers that plan only, on one engine with its overlay.
+
+    `engine` is None before `join`; `lifecycle` and `eviction` are None where the
+    controller does not run. `on_change` receives each change that the cluster shows.
     """
 
     def __init__(self, ledger: Ledger, executor: Executor | None = None) -> None:
@@ -77,7 +79,7 @@ class ControllerHost:
         self.engine: Engine | None = None
         self.lifecycle: NodeLifecycleController | None = None
         self.eviction: TaintEvictionController | None = None
-        self.onlooker: Onlooker = lambda old, new, now_ns: None
+        self.on_change: ChangeListener = lambda old, new, now_ns: None
         self.follower = Follower()
         self._now_ns = 0
 
@@ -194,9 +196,9 @@ class ControllerHost:
         return view
 
     def _onlook(self, old: KubeObject, new: KubeObject | None, now_ns: int) -> None:
-        """Call the onlooker; an exception of it is logged as a bug and changes nothing."""
+        """Call `on_change`; an exception of it is logged as a bug and changes nothing."""
         try:
-            self.onlooker(old, new, now_ns)
+            self.on_change(old, new, now_ns)
         except Exception as error:
             self._contain(DIVERGENCE, (kind_of(old), old.key), error, now_ns)
 

@@ -73,7 +73,9 @@ class DecisionRole:
 
 
 class DecisionTask:
-    """See the module. `cold_until_ns`: before that no node is called lost for silence.
+    """The task that feeds the engine, and the only one that touches it.
+
+    `cold_until_ns`: before that no node is called lost for silence.
 
     `slices.longest_s`: the longest time without a pause since synced. `read`: the kinds whose first
     list has come.
@@ -112,7 +114,7 @@ class DecisionTask:
         self._names = list(controllers)
         self._read_settings = read_settings
         self._missing: frozenset[str] = frozenset()
-        self.held = HeldEvents()
+        self.held = EventBuffer()
         self.on_bug: Callable[[Bug], None] = log_bug
         self._decided_ns = 0
         self._anew_because = ""  # why the controllers begin anew as soon as they may decide
@@ -473,7 +475,7 @@ def collect_seldom() -> None:
     gc.set_threshold(*_THRESHOLDS)
 
 
-class HeldEvents:
+class EventBuffer:
     """Keeps what is seen while no decision is taken: last events and all outcomes. `objects`:
     (kind, key) -> the last event about the object.
     """

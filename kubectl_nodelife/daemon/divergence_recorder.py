@@ -84,7 +84,10 @@ _REMOVERS: Final = {
 
 
 class DivergenceRecorder:
-    """See the module. Everything is called in the daemon's loop."""
+    """Records our writes, those of the cluster and the times unwatched, for `diverge`.
+
+    Everything is called in the daemon's loop.
+    """
 
     def __init__(
         self, watcher: DecisionTask, journal: Journal, client: Client, cluster: WatchedCluster
@@ -107,7 +110,7 @@ class DivergenceRecorder:
         self._last_write_ns: int | None = None
         for change in list(journal.ledger.inherited()):
             self._add(change)
-        watcher.host.onlooker = self.saw
+        watcher.host.on_change = self.saw
 
     async def run(self) -> None:
         """Attend until cancelled."""

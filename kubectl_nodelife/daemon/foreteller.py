@@ -29,8 +29,11 @@ _STEP: Final = 64
 
 
 class Foreteller:
-    """See the module. `foretold`: what was last read off a play; None while no zone changes, or
-    is not seen."""
+    """Plays the present for the daemon's answers, again when that may say something else.
+
+    `foretold`: what was last read off a play; None while no zone changes, or
+    is not seen.
+    """
 
     def __init__(self, look: Callable[[], ClusterView]) -> None:
         self.foretold: Foretold | None = None

@@ -80,7 +80,9 @@ class Unsettled(NamedTuple):
 
 
 class Intents:
-    """See the module. `error`: why nothing may be sent, "" where all is well. `has_unsettled`: some
+    """The journal of writes, on disk before the first byte of each is sent.
+
+    `error`: why nothing may be sent, "" where all is well. `has_unsettled`: some
     write's end may be unknown; `unknown_ends`: how many were noted as that so far.
 
     A full disk may pass; any other error is final, and only a new start looks at the file again.

@@ -45,7 +45,9 @@ class TooSlow(Failed):
 
 
 class Journal:
-    """See the module. `error` is what the last writing failed with, "" when all is well.
+    """Keeps changes in memory and in its file, and hands them to listeners.
+
+    `error` is what the last writing failed with, "" when all is well.
 
     `lost`: the file is not the one that was there before (moved aside, or in memory), and why.
     """

@@ -87,7 +87,10 @@ class _Entry:
 
 
 class Ledger:
-    """See the module. `new` and `settled` are what the next batch of the journal has to take."""
+    """Numbers each planned action's records, links them to their causes, and settles them.
+
+    `new` and `settled` are what the next batch of the journal has to take.
+    """
 
     def __init__(
         self, next_id: int = 0, inherited: Iterable[ChangeRecord] = (), next_action: int = 1

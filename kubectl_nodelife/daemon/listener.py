@@ -110,7 +110,7 @@ def room_for_connections() -> int:
 
 
 class BoundedListener:
-    """See the module."""
+    """A TCP listener of an application, with limits for each peer."""
 
     def __init__(
         self,

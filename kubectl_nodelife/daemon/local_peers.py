@@ -28,7 +28,10 @@ _TOLD: Final = struct.Struct("=4B48xIIIII")
 
 
 class LocalPeers:
-    """See the module. It holds a socket of its own until `close`."""
+    """Asks the kernel which user is at the other end of a TCP connection over loopback.
+
+    It holds a socket of its own until `close`.
+    """
 
     def __init__(self) -> None:
         family = getattr(socket, "AF_NETLINK", None)

@@ -247,8 +247,8 @@ class DrainedBranch(KubectlRequests):
         node, snapshot = pod.spec.node_name, self.snapshot
         due_ns = (pod.metadata.deletion_timestamp or 0) - snapshot.now_ns
         if self._world.kubelets.alive(node):
-            return why_held(pod, node, snapshot, due_ns, None)
-        held = why_held(pod, node, snapshot, due_ns, snapshot.silent_kubelet(node))
+            return permanent_gate(pod, node, snapshot, due_ns, None)
+        held = permanent_gate(pod, node, snapshot, due_ns, snapshot.silent_kubelet(node))
         if held is None and node in snapshot.late and not snapshot.out_of_service(node):
             late = human_duration(snapshot.now_ns - snapshot.late[node])
             reason = f"the kubelet of {node} last reported {late} ago: nothing ends the pod"
@@ -259,7 +259,7 @@ class DrainedBranch(KubectlRequests):
         return self._api.now_ns - self.snapshot.now_ns
 
 
-def why_held(
+def permanent_gate(
     pod: Pod, node: str, snapshot: PlanSnapshot, due_ns: int, silent: str | None
 ) -> tuple[str, str] | None:
     """(gate, reason) of what keeps the pod for ever, or None.

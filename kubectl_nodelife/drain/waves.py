@@ -134,17 +134,17 @@ def play_waves(
     world = DrainedBranch(scope, timing)
     if waves.cordon != CORDON_BY_WAVE:
         world.cordon(*cordoned)
-    conductor = _Conductor(world, options, waves, cut)
-    conductor.begin()
-    world.run(conductor)
-    play = Play(scope, options, world, end_ns=conductor.ended_ns)
-    play.runs = {run.name: run for process in conductor.processes for run in process.runs}
-    play.waves = conductor.result()
-    conductor.end()
+    starter = _WaveStarter(world, options, waves, cut)
+    starter.begin()
+    world.run(starter)
+    play = Play(scope, options, world, end_ns=starter.ended_ns)
+    play.runs = {run.name: run for process in starter.processes for run in process.runs}
+    play.waves = starter.result()
+    starter.end()
     return play
 
 
-class _Conductor:
+class _WaveStarter:
     """Starts wave after wave."""
 
     def __init__(

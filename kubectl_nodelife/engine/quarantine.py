@@ -67,7 +67,9 @@ class Bug(msgspec.Struct):
 
 
 class Quarantine:
-    """See the module. Falsy while there is nothing in it, which is nearly always.
+    """The objects that cannot be read, or at which a controller failed, and why.
+
+    Falsy while there is nothing in it, which is nearly always.
 
     `since_ns`: when each object was first seen so.
     """

@@ -94,7 +94,9 @@ class QueuedAction(msgspec.Struct):
 
 
 class ActionSender:
-    """See the module. `sending`: the objects of which a write is on its way; `stopped`: nothing is
+    """Carries one action at a time out: gate, intent, tokens, requests, result.
+
+    `sending`: the objects of which a write is on its way; `stopped`: nothing is
     sent any more. `writing`: how many writes are on their way.
     """
 

@@ -284,7 +284,10 @@ _BINARY: Final = aiohttp.WSMsgType.BINARY
 
 
 class PortForward:
-    """See the module. One task may send, another receive."""
+    """A connection to a pod's port through the API server.
+
+    One task may send, another receive.
+    """
 
     def __init__(self, to: PodPort, opened: aiohttp.ClientWebSocketResponse) -> None:
         self._to = to

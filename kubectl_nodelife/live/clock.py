@@ -206,7 +206,9 @@ _SLEPT_NS: Final = SECOND_NS
 
 
 class DaemonClock:
-    """See the module. `server_ns` says what the server's clock shows, None while unknown;
+    """The daemon's clock, which goes by that of the API server.
+
+    `server_ns` says what the server's clock shows, None while unknown;
     `dates_count_from_ns`: as that of a `ServerClock`.
     """
 

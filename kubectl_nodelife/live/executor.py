@@ -51,7 +51,7 @@ _Queue = deque[QueuedAction]
 
 
 class LiveExecutor:
-    """See the module."""
+    """Carries actions out on a real cluster."""
 
     def __init__(
         self,

@@ -374,7 +374,9 @@ def _pods(outlook: Outlook, of_node: NodeOutlook) -> Iterator[str]:
             verdict = eviction_forecast(pod, taints, comparison_operators=operators)
             yield f"{name} is deleted in {left}: {verdict.because}, counted from the taint."
         elif of_node.classic is not None:
-            staying.append(f"{name} {pod_fate(pod, outlook.cache, of_node, of_node.classic)}.")
+            staying.append(
+                f"{name} {eviction_effect(pod, outlook.cache, of_node, of_node.classic)}."
+            )
         else:
             coming = taints or coming_taint(of_node)
             staying.append(_staying(pod, name, eviction_forecast(pod, coming)))
@@ -506,7 +508,7 @@ def how_it_works(of_node: NodeOutlook, classic: ClassicEviction) -> Iterator[str
     )
 
 
-def pod_fate(pod: Pod, cache: Cache, of_node: NodeOutlook, classic: ClassicEviction) -> str:
+def eviction_effect(pod: Pod, cache: Cache, of_node: NodeOutlook, classic: ClassicEviction) -> str:
     """The effect of the eviction on one pod that is not Terminating, to stand after its name."""
     if is_left_out(pod, cache):
         return "stays, whatever happens to the node: a DaemonSet selects it"

@@ -24,11 +24,11 @@ from kubectl_nodelife.outlook.eviction_forecast import (
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, quoted
 from kubectl_nodelife.outlook.explain_node import (
     coming_taint,
+    eviction_effect,
     eviction_terms,
     how_it_works,
     is_known_absent,
     overdue_sentence,
-    pod_fate,
     what_can_hold_it,
     why_terminating,
 )
@@ -225,7 +225,7 @@ def _without_taints(
     outlook: Outlook, pod: Pod, of_node: NodeOutlook, classic: ClassicEviction
 ) -> Iterator[ExplainedQuestion]:
     """The eviction of v1.16 that counts pod-eviction-timeout and no toleration."""
-    fate = pod_fate(pod, outlook.cache, of_node, classic)
+    fate = eviction_effect(pod, outlook.cache, of_node, classic)
     sentences = [f"It {fate}.", *how_it_works(of_node, classic)]
     taints = no_execute_taints(of_node.node.spec.taints)
     if taints and not outlook.settings.taint_manager:

@@ -52,10 +52,13 @@ class Option(msgspec.Struct, frozen=True):
 
 
 class Situation(msgspec.Struct, frozen=True, rename="camel"):
-    """See the module. `since_s`: by the stream's clock, None: not known. `coming`: the soonest
-    first; empty: nothing while things stay as they are. `hurts`: "" for nobody. `advice`: what to
-    do, or why there is nothing to do; `options`: commands, the first of which one types now.
-    `lanes`: the same as a picture of time."""
+    """What happens in the cluster, what Kubernetes does next, whom that hurts, what one types.
+
+    `since_s`: by the stream's clock, None: not known. `coming`: the soonest first; empty: nothing
+    while things stay as they are. `hurts`: "" for nobody. `advice`: what to do, or why there is
+    nothing to do; `options`: commands, the first of which one types now.
+    `lanes`: the same as a picture of time.
+    """
 
     level: str
     sentence: str

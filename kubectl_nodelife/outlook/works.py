@@ -3,7 +3,7 @@ out, an upgrade run.
 
 Each is one line with a command that says more. An eviction that is refused leaves no trace in the
 cluster: what was promised of a work when it was first seen, what is expected of it now, and what it
-waits for since when, `FollowedWorks` reads off the documents of `drain-plan`, `daemonset status`
+waits for since when, `WorkTracker` reads off the documents of `drain-plan`, `daemonset status`
 and `upgrade status`, which the caller fetches and passes in (`take`).
 """
 
@@ -199,8 +199,8 @@ class _Followed(msgspec.Struct):
     budgets: list[str] = []
 
 
-class FollowedWorks:
-    """See the module."""
+class WorkTracker:
+    """Follows drains, roll-outs and upgrade runs from one look at the cluster to the next."""
 
     def __init__(self) -> None:
         self._followed: dict[WorkKey, _Followed] = {}

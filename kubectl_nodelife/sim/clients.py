@@ -111,7 +111,9 @@ class ServerPort(Protocol):
 
 
 class Clients:
-    """See the module. `pace`: of each of them; `last`: the number of the last writer that began;
+    """The API clients of the manager's controllers, each with a token bucket of its own.
+
+    `pace`: of each of them; `last`: the number of the last writer that began;
     `longest_wait_ns`: that of one request for its token.
     """
 

@@ -214,7 +214,7 @@ Place = Callable[[Pod], str | None]
 
 
 class Deployments:
-    """See the module."""
+    """The Deployment controller of the virtual cluster."""
 
     def __init__(self, api: Api, agenda: Agenda, place: Place) -> None:
         self._api = api

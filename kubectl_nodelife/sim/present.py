@@ -76,8 +76,11 @@ class UnreadKind(msgspec.Struct, frozen=True):
 
 
 class Present(msgspec.Struct, frozen=True):
-    """See the module. `assumed`: sentences that must be printed with what is read from it.
-    `next_pass_ns`: when the running node-lifecycle begins its next pass; None: not known."""
+    """A running cluster at one moment, joined by its controllers.
+
+    `assumed`: sentences that must be printed with what is read from it.
+    `next_pass_ns`: when the running node-lifecycle begins its next pass; None: not known.
+    """
 
     setting: Setting
     settings: Settings
@@ -163,7 +166,10 @@ def assumed_of(setting: Setting) -> Iterator[str]:
 
 
 class Branch:
-    """See the module. `timeline` is what has happened on it since t=0."""
+    """A fork of the present in which a forecast is played.
+
+    `timeline` is what has happened on it since t=0.
+    """
 
     def __init__(self, world: World, engine: Engine, timeline: Timeline) -> None:
         self.world, self.engine, self.timeline = world, engine, timeline

@@ -17,8 +17,8 @@ from tests.loopback import KUBECTL, play
 from tests.ui.browser import needs_chromium
 from tests.ui.stuck_drain import begin_stuck_drain
 from tests.ui.test_drawing import shown
-from tests.ui.test_followed_works import PLAN, ROLL_OUT, STATUS, S, cluster, instant
 from tests.ui.test_page import opened
+from tests.ui.test_work_tracker import PLAN, ROLL_OUT, STATUS, S, cluster, instant
 
 SHOWN = "return document.getElementById('works-list').innerText"
 

@@ -45,7 +45,10 @@ def check_over(lease: Lease | None) -> bool:
 
 
 class Cleaner:
-    """See the module. `show` receives what was done, `warn` what could not be."""
+    """Takes a run's marks, taints and canary pods off the cluster.
+
+    `show` receives what was done, `warn` what could not be.
+    """
 
     def __init__(
         self, session: ActSession, carrier: Carrier, show: Show, warn: Show, *, release_failed: bool

@@ -101,7 +101,10 @@ class LeaderParts(msgspec.Struct):
 
 
 class Leader:
-    """See the module. `ended_because`: why it ended before its run did."""
+    """Leads a run: keeps its Lease, follows the cluster, carries out what is decided.
+
+    `ended_because`: why it ended before its run did.
+    """
 
     def __init__(self, parts: LeaderParts) -> None:
         self.ended_because = ""

@@ -91,7 +91,10 @@ def election_terms(duration_ns: int = LEASE_DURATION_NS) -> ElectionTerms:
 
 
 class RunLease:
-    """See the module. `on_lease` receives each version of the Lease that is seen."""
+    """The Lease of a run: acquired, renewed, read.
+
+    `on_lease` receives each version of the Lease that is seen.
+    """
 
     def __init__(
         self, session: ActSession, namespace: str, duration_ns: int, on_lease: OnLease

@@ -51,7 +51,9 @@ AGAIN_AFTER_ERROR_SECONDS: Final = 5.0
 
 
 class LiveCache:
-    """See the module. `queue`: the news, and whatever else the leader is to be woken by. `engine`:
+    """The cache of the leader's engine, kept by watches.
+
+    `queue`: the news, and whatever else the leader is to be woken by. `engine`:
     None before `lead`.
     """
 
@@ -214,7 +216,10 @@ class _List(msgspec.Struct):
 
 
 class PodLists:
-    """See the module. `listed_ns`: as `HostState.pods_listed_ns`."""
+    """Lists the pods that the leader does not watch, where a decision needs them.
+
+    `listed_ns`: as `HostState.pods_listed_ns`.
+    """
 
     def __init__(self, client: Client, cache: LiveCache) -> None:
         self.listed_ns: dict[str, int] = {}

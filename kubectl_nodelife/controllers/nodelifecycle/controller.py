@@ -71,7 +71,7 @@ _WORKED: Final = "worked"
 
 
 class NodeLifecycleController:
-    """See the module.
+    """Judges nodes by their heartbeats, taints them, and limits how fast each zone is tainted.
 
     `pass_drift_ns`: by how much each monitor pass begins late, as real ones do. `awaits_writes`: a
     pass counts its zones once more when the driver says that its writes have ended (`end_pass_at`),

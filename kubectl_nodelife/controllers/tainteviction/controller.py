@@ -69,7 +69,10 @@ _AT_ONCE: Final = 100
 
 
 class TaintEvictionController:
-    """See the module. Not to be run where `settings.taint_manager` is False."""
+    """Deletes pods from nodes with a NoExecute taint when their tolerations end.
+
+    Not to be run where `settings.taint_manager` is False.
+    """
 
     name = CONTROLLER
     watches = frozenset({"Node", "Pod"})
@@ -403,7 +406,7 @@ class _WorkerInput(msgspec.Struct):
 
 
 class ParallelTaintEviction(TaintEvictionController):
-    """See the module."""
+    """The same with the workers of releases that handle nodes and pods at once."""
 
     def __init__(self, settings: Settings, seed: int) -> None:
         super().__init__(settings)

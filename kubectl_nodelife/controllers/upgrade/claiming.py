@@ -136,10 +136,10 @@ BY_ROOM: Final = "room"
 def hold_of(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
     """The hold on the claim of a named node now; None where there is none."""
     because = p.fleet.counts.hold(candidate.name)
-    return ClaimHold(SLOTS, because) if because else what_else_holds(p, candidate)
+    return ClaimHold(SLOTS, because) if because else other_hold(p, candidate)
 
 
-def what_else_holds(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
+def other_hold(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
     """The hold on a claim apart from the counts: gates, zone, budgets, room, the window."""
     name, node = candidate.name, p.nodes[candidate.name]
     for gate, because in p.gates.items():
@@ -463,7 +463,7 @@ def _next_step(p: UpgradePass, pool: str) -> None:
 
 def _hold_or_reserve(p: UpgradePass, candidate: UpgradeCandidate) -> ClaimHold | None:
     """The hold on a claim; where there is none, the next ones are judged as if it were made."""
-    found = what_else_holds(p, candidate)
+    found = other_hold(p, candidate)
     if found is None:
         p.claimed.append(candidate.name)
         p.fleet.goes_down(candidate.name)

@@ -40,7 +40,7 @@ MOST: Final = 10
 
 
 class Announcer:
-    """See the module."""
+    """Says in Events, the journal and the log when enforcing begins, is held up, and ends."""
 
     def __init__(
         self, ledger: Ledger, sender: EventSender, keeper: LeaseKeeper, now_ns: Callable[[], int]

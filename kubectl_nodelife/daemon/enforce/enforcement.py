@@ -96,7 +96,10 @@ class EnforceHost(Protocol):
 
 
 class Enforcement:
-    """See the module. `why_not`: why nothing is enforced now."""
+    """Enforces from preflight to the release of the Lease.
+
+    `why_not`: why nothing is enforced now.
+    """
 
     _last: Tripwires | None = None
     _restored = ""

@@ -32,7 +32,9 @@ JOIN, RESTART = "join", "restart"
 
 
 class EnforcingHost:
-    """See the module. `executor` is set once the cache is there for it. `monotonic_ns`: a clock
+    """Runs the engine of the enforcing controllers on what the cluster shows.
+
+    `executor` is set once the cache is there for it. `monotonic_ns`: a clock
     that nobody can set, for the tripwires; None: the instants of the ticks. `dates_count_from_ns`:
     dates of the cluster from before are of another clock.
     """

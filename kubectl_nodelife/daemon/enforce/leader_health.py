@@ -38,7 +38,10 @@ class LeaderWork(Protocol):
 
 
 class LeaderHealth:
-    """See the module. `steady_ns`: a clock that cannot be set."""
+    """Says whether this process can do a leader's work.
+
+    `steady_ns`: a clock that cannot be set.
+    """
 
     def __init__(self, work: LeaderWork, steady_ns: Callable[[], int]) -> None:
         self.has_descriptors: Callable[[], bool] = can_open

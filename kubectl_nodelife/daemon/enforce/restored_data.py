@@ -20,7 +20,10 @@ _WATCHED: Final = ("Node", "Pod", "Lease", "DaemonSet", "ControllerRevision")
 
 
 class RestoredData:
-    """See the module. `on_restored` is called with why."""
+    """Notices that the cluster's data were restored from a backup.
+
+    `on_restored` is called with why.
+    """
 
     def __init__(self, cache: Cache, on_restored: Callable[[str], None]) -> None:
         self._cache = cache

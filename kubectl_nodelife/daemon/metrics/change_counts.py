@@ -51,7 +51,9 @@ class Histogram:
 
 
 class ChangeCounts:
-    """See the module. `changes`: by controller, action and outcome. `errors`: by action and sign.
+    """Counts the journal's changes for the metrics.
+
+    `changes`: by controller, action and outcome. `errors`: by action and sign.
 
     `last_act_ns`: by controller, when a write of the cluster's own was seen last.
     """

@@ -51,7 +51,7 @@ MOST_CHARACTERS: Final = 128
 
 
 class MetricsEndpoint:
-    """See the module."""
+    """Serves /metrics, /healthz and /readyz."""
 
     def __init__(self, recorder: MetricsRecorder, options: MetricsOptions) -> None:
         self._recorder = recorder

@@ -79,7 +79,7 @@ class Measured(Protocol):
 
 
 class MetricsRecorder:
-    """See the module."""
+    """Keeps each metric's value, so that a scrape only prints."""
 
     def __init__(self, sources: Measured, *, per_node: bool = False) -> None:
         self._sources = sources

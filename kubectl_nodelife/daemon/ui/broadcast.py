@@ -59,7 +59,9 @@ class Subscriber:
 
 
 class Broadcast:
-    """See the module. `snapshot` makes the document that a new listener begins with; None: there is
+    """One stream of server-sent events, sent to each listener.
+
+    `snapshot` makes the document that a new listener begins with; None: there is
     none yet, and the next event is one.
     """
 

@@ -141,7 +141,10 @@ def _bound(family: int, address: str, port: int) -> socket.socket | OSError:
 
 
 class PageEndpoint:
-    """See the module. `close` ends all streams."""
+    """The HTTP server of the live page, on loopback; nothing behind it writes.
+
+    `close` ends all streams.
+    """
 
     def __init__(
         self,

@@ -44,7 +44,10 @@ Always = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], Coroutine[Any,
 
 
 class PageHost:
-    """See the module. `answers`: the daemon's, by question."""
+    """Opens the live page when it is asked for, and closes it when nobody looks any more.
+
+    `answers`: the daemon's, by question.
+    """
 
     def __init__(
         self,

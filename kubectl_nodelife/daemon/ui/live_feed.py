@@ -26,10 +26,10 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveWall, delta
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.works import (
-    FollowedWorks,
     WorkDetails,
     WorkInProgress,
     WorkKey,
+    WorkTracker,
     details_of_drain,
     details_of_roll_out,
     details_of_upgrade,
@@ -71,7 +71,10 @@ class HappenedChange(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class LiveFeed:
-    """See the module. `now_ns`: by the API server's clock; `answers`: the daemon's, by question."""
+    """Makes the events of the live page: frames of the wall, changes, works.
+
+    `now_ns`: by the API server's clock; `answers`: the daemon's, by question.
+    """
 
     def __init__(
         self,
@@ -214,7 +217,7 @@ class WorksFeed:
     """
 
     def __init__(self, answers: Mapping[str, Answer], now_ns: Callable[[], int]) -> None:
-        self.followed = FollowedWorks()
+        self.followed = WorkTracker()
         self._answers = answers
         self._now_ns = now_ns
         self._due = dict.fromkeys(EVERY_SECONDS, 0.0)

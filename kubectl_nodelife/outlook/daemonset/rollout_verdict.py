@@ -34,7 +34,10 @@ _WAY_OUT_OF_PORTS: Final = "set maxSurge to 0 and maxUnavailable to 1"
 
 
 class RolloutVerdict(msgspec.Struct, frozen=True, rename="camel"):
-    """See the module. What there is nothing to say of is ""."""
+    """Whether a roll-out is done, goes on, is slow or never ends, and why.
+
+    What there is nothing to say of is "".
+    """
 
     verdict: str
     because: str = ""

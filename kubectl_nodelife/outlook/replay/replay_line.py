@@ -88,7 +88,9 @@ class Actor(NamedTuple):
 
 
 class ReplayLine(msgspec.Struct, eq=False):
-    """See the module. `time_ns`: since the epoch; `first_ns`: of the first of `count` alike.
+    """What happened to one object, who did it, and why.
+
+    `time_ns`: since the epoch; `first_ns`: of the first of `count` alike.
 
     `identity` names what happened whatever source shows it: two lines of the same identity at about
     the same time are one. `node`: where the pod was. `outcome`: the journal's word, else "".

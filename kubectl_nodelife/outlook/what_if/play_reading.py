@@ -83,11 +83,14 @@ class BudgetCourse(msgspec.Struct, frozen=True):
 
 
 class PlayReading:
-    """See the module. By workload: `evicted`, `collected`, `pending`, `stuck`, `at_risk` (by the
+    """How workloads, Services, nodes and pods fared in a play.
+
+    By workload: `evicted`, `collected`, `pending`, `stuck`, `at_risk` (by the
     field of AtRisk); `nodes`: the instants of each node, by the fields of NodeFuture; `gone`: when
     Node objects were deleted; `held`: pods that a zone's brake keeps, by zone; `on_node`: as
     `at_risk`, by node; `budgets`: those whose status changed. What `ignores` says is left out, and
-    counted in `ignored`."""
+    counted in `ignored`.
+    """
 
     def __init__(
         self,

@@ -14,9 +14,9 @@ from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus
 from kubectl_nodelife.kube.pod import Pod, PodSpec
 from kubectl_nodelife.outlook.works import (
     MOST_WAITS,
-    FollowedWorks,
     WorkDetails,
     WorkInProgress,
+    WorkTracker,
     details_of_drain,
     details_of_roll_out,
     details_of_upgrade,
@@ -45,13 +45,13 @@ def cluster(pods: int, going: int = 0, conditions: tuple[NodeCondition, ...] = (
     return cache
 
 
-def only(works: FollowedWorks, cache: Cache, at_s: int) -> WorkInProgress:
+def only(works: WorkTracker, cache: Cache, at_s: int) -> WorkInProgress:
     (found,) = works.works(cache, at_s * S, instant)
     return found
 
 
 def test_a_drain_is_followed_from_its_first_deletion_to_its_last_pod() -> None:
-    works = FollowedWorks()
+    works = WorkTracker()
     begun = only(works, cluster(4, going=1), 80)
     assert (begun.done, begun.total, begun.since_s) == (0, 4, 70.0)
     stuck = only(works, cluster(3), 200)  # an eviction that is refused leaves no trace
@@ -62,7 +62,7 @@ def test_a_drain_is_followed_from_its_first_deletion_to_its_last_pod() -> None:
 
 
 def test_a_pod_that_was_quick_to_go_has_begun_a_drain() -> None:
-    works = FollowedWorks()
+    works = WorkTracker()
     assert works.works(cluster(3), 80 * S, instant) == []
     begun = only(works, cluster(2), 82)
     assert (begun.done, begun.total, begun.since_s) == (0, 2, 82.0)
@@ -74,13 +74,13 @@ def test_a_pod_that_was_quick_to_go_has_begun_a_drain() -> None:
 
 def test_one_who_drains_may_say_so_before_a_pod_goes() -> None:
     began = NodeCondition("DrainInProgress", "True", last_transition_time=50 * S)
-    assert only(FollowedWorks(), cluster(2, conditions=(began,)), 80).since_s == 50.0
+    assert only(WorkTracker(), cluster(2, conditions=(began,)), 80).since_s == 50.0
     ended = replace(began, status="False")
-    assert FollowedWorks().works(cluster(2, conditions=(ended,)), 80 * S, instant) == []
+    assert WorkTracker().works(cluster(2, conditions=(ended,)), 80 * S, instant) == []
 
 
 def test_the_first_promise_stays_beside_what_is_expected_now() -> None:
-    works, cache = FollowedWorks(), cluster(2, going=1)
+    works, cache = WorkTracker(), cluster(2, going=1)
     assert only(works, cache, 80).promised is None
     works.take(KEY, WorkDetails((10, 40), [], []), 80 * S)
     works.take(KEY, WorkDetails((50, 60), [], []), 100 * S)
@@ -92,7 +92,7 @@ def test_the_first_promise_stays_beside_what_is_expected_now() -> None:
 
 
 def test_a_wait_keeps_its_beginning_while_its_words_change() -> None:
-    works, cache = FollowedWorks(), cluster(2, going=1)
+    works, cache = WorkTracker(), cluster(2, going=1)
     only(works, cache, 80)
     works.take(KEY, WorkDetails(None, [("pod web", "asked once", None)], ["b"]), 80 * S)
     again = [("pod web", "asked 5 times", None), ("pod db", "new", None), ("node", "told", 30.0)]
