@@ -3,8 +3,7 @@
 Follows pkg/scheduler/framework/preemption and plugins/defaultpreemption: on each node the pods of
 lower priority are removed, then as many as possible are put back, those first whose budget would be
 broken, then those with the highest priority, and the node with the least important victims is
-chosen. Its room is kept for the pod until that is bound (`PlacementSimulator.nominate`). Left out:
-what inter-pod affinity and the spread would allow once the victims are gone.
+chosen. Its room is kept for the pod until that is bound (`PlacementSimulator.nominate`).
 """
 
 from __future__ import annotations
@@ -29,6 +28,8 @@ CANDIDATES_AT_LEAST: Final = 100
 
 _ABOVE_ZERO: Final = 1 << 31
 """What makes each priority count in a sum, so that two victims weigh more than one of them."""
+
+_BY_SCHEDULER: Final = "PreemptionByScheduler"
 
 NEVER: Final = "Never"
 """The preemptionPolicy of a pod that waits for its turn whatever its priority."""
@@ -66,6 +67,10 @@ class Preemption:
         other._world, other._marks = world, self._marks
         return other
 
+    def may_preempt(self, pod: Pod) -> bool:
+        """True if the pod may have victims now. Follows `PodEligibleToPreemptOthers`."""
+        return pod.spec.preemption_policy != NEVER and not self._waits(pod)
+
     def unschedulable(self, pod: Pod) -> None:
         """A pod was tried and fits on no node: look for victims right after."""
         if pod.spec.preemption_policy != NEVER:
@@ -79,17 +84,22 @@ class Preemption:
         placement = self._world.scheduler.placement
         if placement.place(pod) is not None:
             return
-        candidates = list(islice(self._candidates(pod), self._most_candidates()))
-        if not candidates:
+        choices = self.choices(pod)
+        if not choices:
             placement.nominate(pod, None)
             return
-        best = min(candidates)
+        best = choices[0]
         for other in placement.nominated_to(best.node):
             if priority(other) < priority(pod):
                 placement.nominate(other, None)
         placement.nominate(pod, best.node)
         for victim in best.victims:
             self._evict(victim, pod, best.node)
+
+    def choices(self, pod: Pod) -> list[Candidate]:
+        """The candidates that are equal but for the node's name: upstream takes any of them."""
+        candidates = sorted(islice(self._candidates(pod), self._most_candidates()))
+        return [c for c in candidates if c[:5] == candidates[0][:5]]
 
     def _candidates(self, pod: Pod) -> Iterator[Candidate]:
         for node in self._world.api.store.nodes:
@@ -108,12 +118,24 @@ class Preemption:
         """
         node = self._world.scheduler.placement.nominated_node(pod)
         return node is not None and any(
-            other.metadata.deletion_timestamp is not None and priority(other) < priority(pod)
+            priority(other) < priority(pod) and self._goes_by_preemption(other)
             for other in self._world.api.store.pods_on(node)
         )
 
+    def _goes_by_preemption(self, pod: Pod) -> bool:
+        """Follows `podTerminatingByPreemption`: any that goes, where victims get no condition."""
+        if pod.metadata.deletion_timestamp is None:
+            return False
+        target = pod.status.condition("DisruptionTarget")
+        return not self._marks or (
+            target is not None and target.status == "True" and target.reason == _BY_SCHEDULER
+        )
+
     def candidate(self, pod: Pod, node: str) -> Candidate | None:
-        """The node with its victims; None where no victims help. Follows `SelectVictimsOnNode`."""
+        """The node with its victims; None where no victims help.
+
+        Follows `SelectVictimsOnNode`, which keeps the more important ones (`MoreImportantPod`).
+        """
         fits = self._world.scheduler.placement.fits_without
         lower = [
             other
@@ -122,7 +144,8 @@ class Preemption:
         ]
         if not lower or not fits(pod, node, lower):
             return None
-        lower.sort(key=_importance)
+        now_ns = self._world.api.now_ns
+        lower.sort(key=lambda pod: (-priority(pod), _started(pod, now_ns), pod.name))
         broken = self._breaking(lower)
         victims = list(lower)
         for other in sorted(lower, key=lambda pod: pod.uid not in broken):
@@ -136,7 +159,7 @@ class Preemption:
             priority(victims[0]),
             sum(priority(victim) + _ABOVE_ZERO for victim in victims),
             len(victims),
-            -min(_started(v) for v in victims if priority(v) == priority(victims[0])),
+            -min(_started(v, now_ns) for v in victims if priority(v) == priority(victims[0])),
             node,
             tuple(victims),
         )
@@ -179,7 +202,7 @@ class Preemption:
                 condition=PodCondition(
                     type="DisruptionTarget",
                     status="True",
-                    reason="PreemptionByScheduler",
+                    reason=_BY_SCHEDULER,
                     message="default-scheduler: preempting to accommodate a higher priority pod",
                     last_transition_time=Time(whole_seconds(api.now_ns)),
                 ),
@@ -189,11 +212,7 @@ class Preemption:
         self._world.start(api.note(gone), api.now_ns)
 
 
-def _importance(pod: Pod) -> tuple[int, int, str]:
-    """Sort key: the most important first. Follows `MoreImportantPod`."""
-    return (-priority(pod), _started(pod), pod.name)
-
-
-def _started(pod: Pod) -> int:
-    started = pod.status.start_time or pod.metadata.creation_timestamp
-    return int(started) if started is not None else 0
+def _started(pod: Pod, now_ns: int) -> int:
+    """When the pod started. Follows `GetPodStartTime`: now, where it has not."""
+    started = pod.status.start_time
+    return int(started) if started is not None else now_ns

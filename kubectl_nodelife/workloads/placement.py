@@ -3,14 +3,15 @@
 The filters are `workloads.scheduling`'s, the choice among the nodes that fit is a `Scoring`'s. This
 file keeps the counts behind the filters up while pods come and go, and checks as few nodes as
 possible. A result that nothing fits is certain; the node that is taken is likely. The room that a
-preemptor's victims leave is kept for it (`nominate`) from pods of lower or equal priority, as
-`addGENominatedPods` (pkg/scheduler/framework/runtime) does; left out there: its rules between pods.
+preemptor's victims leave is kept for it (`nominate`) from pods of lower or equal priority: on such
+a node a pod must fit with the nominated pods and without them
+(`RunFilterPluginsWithNominatedPods` of pkg/scheduler/framework/runtime).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
@@ -44,8 +45,8 @@ REASON_CLAIM_IN_USE: Final = (
 )
 
 
-Kept: TypeAlias = Sequence[tuple[str, PodRequirements]]
-"""(node, room) of pods that wait for victims to go there."""
+Kept: TypeAlias = Mapping[str, Sequence[Pod]]
+"""Node -> the pods that wait for victims to go there."""
 
 
 class NoRoom(NamedTuple):
@@ -227,48 +228,65 @@ class PlacementSimulator:
         return [pod for node, pod in self._nominated.values() if node == name]
 
     def _kept_from(self, pod: Pod) -> Kept:
-        """The room that is kept for others than this pod."""
-        return [
-            (node, self._classes.room_of(other))
-            for uid, (node, other) in self._nominated.items()
-            if uid != pod.uid and priority(other) >= priority(pod)
-        ]
+        """The others than this pod for which room is kept from it."""
+        kept: dict[str, list[Pod]] = {}
+        for uid, (node, other) in self._nominated.items():
+            if uid != pod.uid and priority(other) >= priority(pod):
+                kept.setdefault(node, []).append(other)
+        return kept
 
     # --- where to --------------------------------------------------------------------------------
 
     def place(self, pod: Pod) -> str | None:
         """The node that the pod would be bound to now, wherever it may be; None: none fits."""
+        best = self.best(pod)
+        return best[0] if best else None
+
+    def best(self, pod: Pod) -> list[str]:
+        """The nodes of the highest score, among which kube-scheduler's choice is chance."""
         demands = self._classes.demands_of(pod)
         wanted = self._rules.wanted(pod, demands)
         if self._nowhere(wanted):
-            return None
-        kept = self._kept_from(pod) if self._nominated else []
+            return []
+        kept = self._kept_from(pod)
         nominated, pinned = self.nominated_node(pod), pinned_node(pod.spec)
         if nominated is not None and self._fits(wanted, nominated, kept):
-            return nominated
+            return [nominated]
         if pinned is not None:
-            return pinned if self._fits(wanted, pinned, kept) else None
-        has_rules = wanted.needs is not NO_NEEDS or wanted.spread or wanted.interpod
+            return [pinned] if self._fits(wanted, pinned, kept) else []
+        has_rules = wanted.needs is not NO_NEEDS or wanted.spread or wanted.interpod or kept
         return self._candidates_for(demands).best(
             wanted.requests,
             partial(self._has_room, wanted, kept=kept),
-            (lambda name: self._obeys(wanted, name)) if has_rules else None,
+            (lambda name: self._obeys(wanted, name, kept)) if has_rules else None,
             self._owners.siblings(pod, self._cache, self._count),
         )
 
     def fits_without(self, pod: Pod, name: str, leaving: Iterable[Pod]) -> bool:
-        """True if the pod fits on the node once these have left it, by room and ports; the
-        spread and the rules of other pods are taken as they are now.
-        """
+        """True if the pod fits on the node once these have left it."""
         wanted = self._rules.wanted(pod, self._classes.demands_of(pod))
         node = self._cache.nodes.get(name)
         if node is None or self._nowhere(wanted) or pinned_node(pod.spec) not in (None, name):
             return False
-        if self._keeps_off(pod, node) is not None or not self._obeys(wanted, name):
+        if self._keeps_off(pod, node) is not None:
+            return False
+        coming = self._kept_from(pod).get(name, ())
+        rounds = ((), coming) if coming else ((),)
+        return all(self._fits_among(wanted, node, come, leaving) for come in rounds)
+
+    def _fits_among(
+        self,
+        wanted: PodRequirements,
+        node: Node,
+        coming: Sequence[Pod],
+        leaving: Iterable[Pod],
+    ) -> bool:
+        """True if room, ports and rules let the pod go there once these came and those left."""
+        if rule_reason(self._rules.after(wanted, node, coming, leaving), node) is not None:
             return False
         if not node.status.allocatable:
             return True
-        info = self._with_kept(name, self._kept_from(pod)).copy()
+        info = self._with_kept(node.name, {node.name: coming}).copy()
         for gone in leaving:
             room = self._classes.room_of(gone)
             info.remove(room.requests, room.ports)
@@ -292,7 +310,7 @@ class PlacementSimulator:
         found: list[str] = []
         kept = self._kept_from(pod)
         for name in self._candidates_for(demands).names():
-            if self._has_room(wanted, name, kept) and self._obeys(wanted, name):
+            if self._has_room(wanted, name, kept) and self._obeys(wanted, name, kept):
                 found.append(name)
                 if len(found) >= most:
                     break
@@ -328,7 +346,7 @@ class PlacementSimulator:
         node = self._cache.nodes.get(name)
         if node is None or self._keeps_off(wanted.pod, node) is not None:
             return False
-        return self._has_room(wanted, name, kept) and self._obeys(wanted, name)
+        return self._has_room(wanted, name, kept) and self._obeys(wanted, name, kept)
 
     def _lacks(self, wanted: PodRequirements, name: str, kept: Kept) -> list[str]:
         """Why the node has no room now."""
@@ -337,9 +355,15 @@ class PlacementSimulator:
         reason = rule_reason(wanted, self._cache.nodes[name])
         return [] if reason is None else [reason]
 
-    def _obeys(self, wanted: PodRequirements, name: str) -> bool:
+    def _obeys(self, wanted: PodRequirements, name: str, kept: Kept) -> bool:
         """True if volumes, the spread and other pods let the pod go there."""
-        return rule_reason(wanted, self._cache.nodes[name]) is None
+        node = self._cache.nodes[name]
+        if rule_reason(wanted, node) is not None:
+            return False
+        coming = kept.get(name)
+        return not coming or (
+            rule_reason(self._rules.after(wanted, node, coming, ()), node) is None
+        )
 
     def _has_room(self, wanted: PodRequirements, name: str, kept: Kept) -> bool:
         """True if the node itself has room."""
@@ -352,10 +376,9 @@ class PlacementSimulator:
     def _with_kept(self, name: str, kept: Kept) -> NodeInfo:
         """The node's free room, less what is kept on it."""
         info = self.info(name)
-        for node, room in kept:
-            if node == name:
-                info = info.copy()
-                info.add(room.requests, room.ports)
+        for pod in kept.get(name, ()):
+            info, room = info.copy(), self._classes.room_of(pod)
+            info.add(room.requests, room.ports)
         return info
 
     def _keeps_off(self, pod: Pod, node: Node) -> str | None:

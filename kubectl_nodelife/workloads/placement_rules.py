@@ -113,6 +113,31 @@ class PlacementRules:
         """The demands of the pod's volumes on a node."""
         return volume_needs(pod, self._cache, created_anew=True)
 
+    def after(
+        self,
+        wanted: PodRequirements,
+        node: Node,
+        coming: Iterable[Pod],
+        leaving: Iterable[Pod],
+    ) -> PodRequirements:
+        """A pod's demands as they are once these have come to the node, and those have left it.
+
+        Follows `AddPod` and `RemovePod` of the plugins' PreFilterExtensions. InterPodAffinity has
+        none for a pod that no rule concerned before: its PreFilter says Skip.
+        """
+        spread = wanted.spread.fork() if wanted.spread is not None else None
+        interpod = wanted.interpod
+        interpod = interpod.fork() if interpod is not None and interpod.concerns() else None
+        for others, by in ((coming, 1), (leaving, -1)):
+            for other in others:
+                if spread is not None:
+                    spread.suppose(other, node, by)
+                if interpod is not None:
+                    interpod.change(other, node, by)
+        changed = copy(wanted)
+        changed.spread, changed.interpod = spread, interpod
+        return changed
+
     def are_counted(self) -> bool:
         """True if some class's rules are counted, so that a new pod may make room for another."""
         return bool(self._counted)

@@ -109,8 +109,9 @@ class Candidates(Protocol):
 
     def best(
         self, requests: Mapping[str, int], has_room: Test, obeys: Test | None, siblings: Siblings
-    ) -> str | None:
-        """The best of those that have room and obey the rules; None where none does.
+    ) -> list[str]:
+        """The best of those that have room and obey the rules, all that are equal; empty where none
+        does.
 
         `has_room` stays false until `update` names the node; `obeys` may change at any time, and is
         None where no rule is to be obeyed. `siblings`: how many pods of its owner each node has.
@@ -188,11 +189,11 @@ class _Heap:
 
     def best(
         self, requests: Mapping[str, int], has_room: Test, obeys: Test | None, siblings: Siblings
-    ) -> str | None:
+    ) -> list[str]:
         """The top of the heap, once what is out of date or without room is off it."""
         heap, listed = self._own_heap(), self._listed
         aside: list[tuple[Preference, int, int, str]] = []
-        found = None
+        found: list[str] = []
         while heap:
             preference, count, rank, name = heap[0]
             if listed.get(name) != (preference, count):
@@ -208,7 +209,7 @@ class _Heap:
             elif obeys is not None and not obeys(name):
                 aside.append(heapq.heappop(heap))
             else:
-                found = name
+                found.append(name)
                 break
         for entry in aside:
             heapq.heappush(heap, entry)
@@ -286,8 +287,8 @@ class _Round:
 
     def best(
         self, requests: Mapping[str, int], has_room: Test, obeys: Test | None, siblings: Siblings
-    ) -> str | None:
-        """The first with the highest score, of those looked at."""
+    ) -> list[str]:
+        """Those with the highest score, of those looked at."""
         found: list[str] = []
         if self._nodes.node_count() <= SMALL:
             found = [n for n in self.names() if has_room(n) and (obeys is None or obeys(n))]
@@ -297,9 +298,10 @@ class _Round:
                 if found:
                     break
         if len(found) < 2:
-            return found[0] if found else None
+            return found
         scores = node_scores(self._nodes, self._preferences(found), found, requests, siblings)
-        return found[max(range(len(found)), key=scores.__getitem__)]
+        most = max(scores)
+        return [name for name, score in zip(found, scores, strict=True) if score == most]
 
     def _next_few(self, names: list[str], has_room: Test, obeys: Test | None) -> list[str]:
         """A few that fit, from where the last look ended on, as the scheduler goes round."""

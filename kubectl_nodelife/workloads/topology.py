@@ -14,7 +14,7 @@ never rule a node out and are left out here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import NamedTuple
 
@@ -125,6 +125,10 @@ class InterPodAffinity:
         for term in self.anti:
             if term.means(pod, self._namespaces):
                 _change(self._anti_affinity, term, labels, by)
+
+    def concerns(self) -> bool:
+        """True if a rule of the pod's own, or of a pod that is placed, is about the pod."""
+        return bool(self.terms or self.anti or self._existing)
 
     def reason(self, node: Node) -> str | None:
         """Why the pod may not go to the node, or None."""
@@ -271,6 +275,17 @@ class TopologySpread:
 
     def change(self, pod: Pod, node: Node, by: int) -> None:
         """A pod came to `node` (1), or left it or began to terminate (-1)."""
+        self._change(pod, node, by, self._counts)
+
+    def suppose(self, pod: Pod, node: Node, by: int) -> None:
+        """The same of a pod that is tried. Follows `updateWithPod`: unlike in the first count, pods
+        count that terminate, and those that an empty selector matches.
+        """
+        self._change(pod, node, by, lambda s, of: s is not None and matches(s, of.metadata.labels))
+
+    def _change(
+        self, pod: Pod, node: Node, by: int, counts: Callable[[LabelSelector | None, Pod], bool]
+    ) -> None:
         counts_for = self._eligible.get(node.name)
         if counts_for is None or pod.namespace != self.namespace:
             return
@@ -278,7 +293,7 @@ class TopologySpread:
         for constraint, counted, domains in zip(
             self.constraints, counts_for, self._domains, strict=True
         ):
-            if counted and self._counts(constraint.label_selector, pod):
+            if counted and counts(constraint.label_selector, pod):
                 domains.change(labels[constraint.topology_key], by)
 
     def _counts(self, selector: LabelSelector | None, pod: Pod) -> bool:

@@ -122,7 +122,8 @@ def test_a_node_that_went_and_came_back_is_asked_anew() -> None:
         nodes.update(name, True)
 
     def chosen() -> str:
-        return nodes.best({"cpu": 1, "memory": 1}, lambda name: True, None, {})
+        (best,) = nodes.best({"cpu": 1, "memory": 1}, lambda name: True, None, {})
+        return best
 
     assert chosen() == "b1"
     del thought_of["b1"]

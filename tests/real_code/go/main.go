@@ -312,8 +312,12 @@ var (
 	kubectlStarts = flag.Duration("kubectl-starts", 60*time.Millisecond, "from the start of kubectl to its first request")
 	kubectlTakes  = flag.Duration("kubectl-takes", 10*time.Millisecond, "a request of kubectl's")
 	statuses      = flag.Bool("status", false, "play sequences of a kubelet's status manager instead of a scenario")
+	schedules     = flag.Bool("schedule", false, "say where the scheduler may put the pods of clusters instead")
 	limit         = flag.Duration("limit", 5*time.Minute, "real time after which a run is given up")
 )
+
+// playSchedules is the mode -schedule; nil in a release whose scheduler schedule.go does not know.
+var playSchedules func(in, out string)
 
 func play(s *scenario, out string) {
 	cpu := func() float64 {
@@ -533,6 +537,9 @@ func main() {
 	}
 	if *statuses {
 		inBubble(func() { playStatuses(flag.Arg(0), flag.Arg(1)) })
+	}
+	if *schedules {
+		inBubble(func() { playSchedules(flag.Arg(0), flag.Arg(1)) })
 	}
 	play(readScenario(flag.Arg(0)), flag.Arg(1))
 }
