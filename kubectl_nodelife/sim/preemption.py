@@ -79,10 +79,10 @@ class Preemption:
 
     def _preempt(self, whose: tuple[Key, str], at_ns: int) -> None:
         pod = self._world.api.store.pods.get(whose[0])
-        if pod is None or pod.uid != whose[1] or pod.spec.node_name or self._waits(pod):
+        if pod is None or pod.uid != whose[1] or pod.spec.node_name:
             return
         placement = self._world.scheduler.placement
-        if placement.place(pod) is not None:
+        if not self.may_preempt(pod) or placement.place(pod) is not None:
             return
         choices = self.choices(pod)
         if not choices:

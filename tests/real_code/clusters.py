@@ -122,22 +122,21 @@ class _Maker:
         if self.volumes and self.often(0.3):
             claim = {"claimName": f"c{self.chance.randrange(4)}"}
             spec["volumes"] = [{"name": "data", "persistentVolumeClaim": claim}]
-        status: Json = {}
         if node is not None:
             spec["nodeName"] = node
-            phase = self.chance.choice(["Running"] * 9 + ["Succeeded"])
-            number = int(name[1:])  # of equal ones it is chance who is the more important
-            started = f"2026-01-01T00:{self.starts[number] // 60:02}:{self.starts[number] % 60:02}Z"
-            ready = "True" if self.often(0.9) and phase == "Running" else "False"
-            status = (
-                {"phase": phase}
-                if number == self.unstarted
-                else {"phase": phase, "startTime": started}
-            )
-            status["conditions"] = [{"type": "Ready", "status": ready}]
-        elif self.often(0.1):
-            status["nominatedNodeName"] = self.chance.choice(self.names)
-        return pod | {"spec": spec, "status": status}
+        return pod | {"spec": spec, "status": self.status(name, node)}
+
+    def status(self, name: str, node: str | None) -> Json:
+        if node is None:
+            return {"nominatedNodeName": self.chance.choice(self.names)} if self.often(0.1) else {}
+        number = int(name[1:])
+        phase = self.chance.choice(["Running"] * 9 + ["Succeeded"])
+        ready = "True" if self.often(0.9) and phase == "Running" else "False"
+        status: Json = {"phase": phase, "conditions": [{"type": "Ready", "status": ready}]}
+        if number != self.unstarted:  # all start apart: of equal ones it is chance who goes
+            minute, second = divmod(self.starts[number], 60)
+            status["startTime"] = f"2026-01-01T00:{minute:02}:{second:02}Z"
+        return status
 
     def containers(self) -> list[Json]:
         return [self.container(f"c{i}") for i in range(self.chance.choice([1, 1, 1, 2]))]
