@@ -12,7 +12,7 @@ from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.daemon.metrics.alerting import Rules
+    from kubectl_nodelife.daemon.metrics.families import Rules
 
 SEVERITIES: Final = ("info", "warning", "critical")
 
@@ -67,7 +67,7 @@ def alerts(output: str, severity_map: str, runbooks: str) -> None:
       kubectl nodelife metrics alerts
       kubectl nodelife metrics alerts -o prometheusrule --severity-map critical=page
     """
-    from kubectl_nodelife.daemon.metrics.alerting import prometheus_rule, read_rules, to_yaml
+    from kubectl_nodelife.daemon.metrics.families import prometheus_rule, read_rules, to_yaml
 
     rules = _renamed(read_rules(runbooks), severity_map)
     terminal.write(to_yaml(prometheus_rule(rules) if output == "prometheusrule" else rules))

@@ -1,13 +1,13 @@
 """The per-user process that watches one cluster, plans in dry-run, and answers at once.
 
-`paths`, `client` and `identity_cache` are the half that every quick command loads: nothing in them
+`paths` and `client` are the half that every quick command loads: nothing in them
 imports more than a socket and json. The rest is the process itself, in the order of a run:
 
 - `spawning` starts it in the background, `instance` sees that there is one for each user and
   cluster, `process` takes its state folder, `options` and `settings` say how it runs, and
   `run` plugs it together, up to `own_program`, which passes the work to a newer version.
-- News come by `feed` to `decisions`, the one task that touches the engine; `gate` and `lease_check`
-  say whether the controllers may decide, `kinds` what is watched.
+- News come to `decisions`, the one task that touches the engine; `gate` (with their queue) and
+  `lease_check` say whether the controllers may decide, `kinds` what is watched.
 - `controller_host` is the engine with its overlay, with `follow` for what other controllers do.
   `ledger` numbers what is planned; `journal` keeps it as `changes`, in the file of `store`.
 - `enforce` writes, after `preflight` and `cluster_checks`; `intents` is its journal of writes.

@@ -17,7 +17,7 @@ from kubectl_nodelife.engine.events import NOT_SENT
 from kubectl_nodelife.kube.times import format_micro_time
 
 PATTERN: Final = "acts-*.writes.db"
-_COLUMNS: Final = (
+_ACT_COLUMNS: Final = (
     "id, time_ns, controller, action, kind, namespace, name, uid, state, code, message"
 )
 _DETAILS: Final = ("unschedulable", "grace_period_seconds", "revision", "status")
@@ -41,7 +41,7 @@ def changes_of_acts(folder: str, query: dict[str, Any], since_ns: int) -> list[d
 def _read(path: str, since_ns: int) -> Iterator[dict[str, Any]]:
     db = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=1)
     try:
-        rows = db.execute(f"SELECT {_COLUMNS} FROM writes WHERE time_ns >= ?", (since_ns,))
+        rows = db.execute(f"SELECT {_ACT_COLUMNS} FROM writes WHERE time_ns >= ?", (since_ns,))
         for row in rows.fetchall():
             yield from _changes(row)
     finally:

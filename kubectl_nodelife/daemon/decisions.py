@@ -1,7 +1,7 @@
 """The daemon's decision task: the one place from which the engine is touched.
 
 News of the watches, new settings, outcomes of actions and the passing of time come through one
-queue (`feed`). Each batch becomes ticks for the host, which `live.loop` plays in slices of some 10
+queue. Each batch becomes ticks for the host, which `live.loop` plays in slices of some 10
 ms, so that a burst (a zone lost is 50,000 actions) never holds up an answer; nothing interrupts a
 batch.
 
@@ -21,8 +21,7 @@ from itertools import chain
 from typing import Any, ClassVar, Final
 
 from kubectl_nodelife.daemon.controller_host import ControllerHost, events_of
-from kubectl_nodelife.daemon.feed import ChangeSettings, Feed, ManagerBegan, Message
-from kubectl_nodelife.daemon.gate import DecisionGate
+from kubectl_nodelife.daemon.gate import ChangeSettings, DecisionGate, Feed, ManagerBegan, Message
 from kubectl_nodelife.daemon.kinds import out_of_reach, runnable
 from kubectl_nodelife.daemon.lease_check import LeaseCheck, LeasesRead, ReadLeases
 from kubectl_nodelife.daemon.ledger import Ledger

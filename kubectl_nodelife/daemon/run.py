@@ -37,17 +37,17 @@ from kubectl_nodelife.daemon.enforce.enforcement import (
     make_enforcement,
     pausing_orders,
 )
-from kubectl_nodelife.daemon.feed import Tee
 from kubectl_nodelife.daemon.foreteller import Foreteller
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
+from kubectl_nodelife.daemon.gate import Tee
 from kubectl_nodelife.daemon.instance import Instance, card
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.list_once import ListKinds, list_once
 from kubectl_nodelife.daemon.logs import QuarantineLog, log, log_bug, log_end
 from kubectl_nodelife.daemon.metrics.change_counts import Histogram, timed
+from kubectl_nodelife.daemon.metrics.cluster_sample import read_run
 from kubectl_nodelife.daemon.metrics.families import WHAT_IF_BUCKETS
-from kubectl_nodelife.daemon.metrics.polled_objects import read_run
 from kubectl_nodelife.daemon.metrics.recorder import Measured, MetricsRecorder
 from kubectl_nodelife.daemon.notice_delivery import Notifier
 from kubectl_nodelife.daemon.options import Options, target_now

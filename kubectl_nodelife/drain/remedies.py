@@ -28,7 +28,7 @@ from kubectl_nodelife.kube.admission import (
     ValidatingAdmissionPolicyBinding,
     ValidatingWebhookConfiguration,
 )
-from kubectl_nodelife.kube.deletion import delete_pod
+from kubectl_nodelife.kube.lifecycle import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint

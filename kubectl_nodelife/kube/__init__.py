@@ -4,6 +4,6 @@
   by kind and apiVersion
 - in: `load` takes a file's text through `documents` (and `yaml_stream`) to `object_reader`, which
   decodes each object (`decode`, `value_checks`) or sets it aside (`unreadable`); out: `encode`
-- meaning: `times`, `quantity`, `selectors`, `taints`, `deletion`, `field_managers`; `cel` evaluates
-  expressions of admission policies
+- meaning: `times`, `quantity`, `selectors`, `taints`, `lifecycle`, `field_managers`; `cel` is
+  for expressions of admission policies
 """

@@ -22,7 +22,7 @@ import msgspec
 from kubectl_nodelife.engine.actions import RecordEvent
 from kubectl_nodelife.engine.calls import Patch, Post
 from kubectl_nodelife.engine.calls.call import NO_ANSWER, NOT_FOUND
-from kubectl_nodelife.engine.calls.event_calls import event_body
+from kubectl_nodelife.engine.calls.conversations import event_body
 from kubectl_nodelife.engine.workqueue import TokenBucket
 from kubectl_nodelife.kube.times import SECOND_NS, format_time
 from kubectl_nodelife.live.writer import Writer

@@ -35,11 +35,10 @@ from kubectl_nodelife.outlook.eviction_forecast import (
     is_left_out,
 )
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
-from kubectl_nodelife.outlook.explain_zone import not_counted
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import NextAction, NodeVerdict, node_verdict
 from kubectl_nodelife.outlook.taint_queue import TaintQueuePosition
-from kubectl_nodelife.outlook.zone import LossByZone, ZoneOutlook, zone_brakes, zone_of
+from kubectl_nodelife.outlook.zone import LossByZone, ZoneOutlook, not_counted, zone_brakes, zone_of
 from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss
 from kubectl_nodelife.workloads.force_advice import force_advice, release_of
 from kubectl_nodelife.workloads.node_readiness import NodeReadiness, node_readiness

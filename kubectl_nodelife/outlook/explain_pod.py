@@ -17,6 +17,7 @@ from kubectl_nodelife.kubelet.conditions import READY_TO_START_CONTAINERS
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
 from kubectl_nodelife.outlook.eviction_forecast import (
     ClassicEviction,
+    EvictionTimer,
     eviction_forecast,
     is_left_out,
     termination_grace_seconds,
@@ -34,7 +35,6 @@ from kubectl_nodelife.outlook.explain_node import (
 )
 from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook, Outlook
 from kubectl_nodelife.outlook.node_verdict import delete_pod, node_verdict
-from kubectl_nodelife.outlook.paced_evictions import EvictionTimer
 from kubectl_nodelife.outlook.zone import zone_of
 from kubectl_nodelife.workloads.pending import NO_ORIGIN, Origin, pending_reason
 from kubectl_nodelife.workloads.volumes import volumes_elsewhere

@@ -12,8 +12,7 @@ import msgspec
 from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
 from kubectl_nodelife.kube.names import counted
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
-from kubectl_nodelife.outlook.eviction_forecast import Range
-from kubectl_nodelife.outlook.paced_evictions import clock_time
+from kubectl_nodelife.outlook.eviction_forecast import Range, clock_time
 
 LATE_NS: Final = SECOND_NS
 """A brake that comes later than that is said to."""

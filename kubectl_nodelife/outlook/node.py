@@ -41,19 +41,17 @@ from kubectl_nodelife.kube.wellknown import (
 )
 from kubectl_nodelife.outlook.due_writes import eviction_due, ready_since, taints_due
 from kubectl_nodelife.outlook.eviction_forecast import (
-    ClassicEviction,
-    Range,
-    classic_eviction,
-    eviction_forecast,
-)
-from kubectl_nodelife.outlook.foretold import Foretold
-from kubectl_nodelife.outlook.paced_evictions import (
     PACED_NS,
+    ClassicEviction,
     EvictionTimer,
     PacedDeletions,
+    Range,
+    classic_eviction,
     clock_time,
+    eviction_forecast,
     paced_deletions,
 )
+from kubectl_nodelife.outlook.foretold import Foretold
 from kubectl_nodelife.outlook.taint_queue import TaintQueuePosition, places_in
 from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss, zones_after
 

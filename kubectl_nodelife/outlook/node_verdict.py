@@ -17,9 +17,8 @@ from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES
 from kubectl_nodelife.kube.times import SECOND_NS, format_duration, format_time, human_duration
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE
-from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction, Range
+from kubectl_nodelife.outlook.eviction_forecast import ClassicEviction, EvictionTimer, Range
 from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook
-from kubectl_nodelife.outlook.paced_evictions import EvictionTimer
 from kubectl_nodelife.workloads.foreign_taints import foreign_marks
 
 WORST_FIRST = (

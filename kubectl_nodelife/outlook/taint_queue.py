@@ -11,9 +11,8 @@ from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.engine.workqueue import RateLimitedTimedQueue
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.eviction_forecast import Range
+from kubectl_nodelife.outlook.eviction_forecast import Range, clock_time
 from kubectl_nodelife.outlook.foretold import Foretold
-from kubectl_nodelife.outlook.paced_evictions import clock_time
 
 
 class TaintQueuePosition(msgspec.Struct, frozen=True):

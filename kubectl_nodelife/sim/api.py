@@ -17,6 +17,10 @@ strategies of pkg/registry/apps/daemonset and pkg/registry/core/pod and the defa
 pkg/apis/apps/v1, as far as a decision here reads them: generations, how a DaemonSet is updated, and
 that a new pod is Pending. Of the admission plugins there are DefaultTolerationSeconds, for pods,
 and those of `workloads.admission`, which refuse; nodes stay exactly as written.
+
+What the virtual API server checks before it applies an action, besides admission: names that are
+taken, an owner that must live, a collision that was counted already. Follows the registry of
+kube-apiserver, and what upstream's controllers read right before they write.
 """
 
 from __future__ import annotations
@@ -24,12 +28,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, Protocol, Self, TypeVar, cast
+from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.actions import Action, DeletePod, Detail, PodAction, RecordEvent
+from kubectl_nodelife.engine.actions import (
+    Action,
+    AdoptObject,
+    CreateControllerRevision,
+    CreatePod,
+    DeletePod,
+    Detail,
+    PodAction,
+    RaiseCollisionCount,
+    RecordEvent,
+)
 from kubectl_nodelife.engine.actions.identity import ActionNumbers
 from kubectl_nodelife.engine.cache import Cache, Key
 from kubectl_nodelife.engine.events import (
@@ -61,6 +75,35 @@ from kubectl_nodelife.kube.workload import (
     default_pod_template,
 )
 from kubectl_nodelife.workloads.admission import DECIDING_KINDS, Admission
+
+
+def _exists(store: Cache, action: Action, old: KubeObject | None) -> str:
+    return "already exists" if old is not None else ""
+
+
+def _owner_gone(store: Cache, action: Action, old: KubeObject | None) -> str:
+    assert isinstance(action, AdoptObject)
+    owner = store.get(action.owner.kind, (action.namespace, action.owner.name))
+    if owner is None or owner.uid != action.owner.uid:
+        return "the owner is gone"
+    return "the owner is being deleted" if owner.metadata.deletion_timestamp is not None else ""
+
+
+def _collision_counted(store: Cache, action: Action, old: KubeObject | None) -> str:
+    assert isinstance(action, RaiseCollisionCount)
+    if not action.check or not isinstance(old, DaemonSet):
+        return ""
+    return "" if old.status.collision_count == action.seen else "the count was raised already"
+
+
+PRECONDITIONS: Final[dict[type[Action], Callable[[Cache, Action, KubeObject | None], str]]] = {
+    CreatePod: _exists,
+    CreateControllerRevision: _exists,
+    AdoptObject: _owner_gone,
+    RaiseCollisionCount: _collision_counted,
+}
+"""Action -> the check: "" or why it refuses. It is given the objects, and the action's own."""
+
 
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIXES = len(_LETTERS) ** 5

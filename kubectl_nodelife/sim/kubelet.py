@@ -22,7 +22,7 @@ from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
-from kubectl_nodelife.kube.deletion import DEFAULT_GRACE_SECONDS
+from kubectl_nodelife.kube.lifecycle import DEFAULT_GRACE_SECONDS
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod
@@ -30,11 +30,13 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, SILENT_REASONS
 from kubectl_nodelife.sim.api import CLUSTER, Api, deletion
 from kubectl_nodelife.sim.events import ReportedCondition
-from kubectl_nodelife.sim.kubelet_clients import LAST_REPORT, REPORT, KubeletClients
 from kubectl_nodelife.sim.kubelet_state import (
+    LAST_REPORT,
+    REPORT,
     Ending,
     HeartbeatSchedule,
     Kubelet,
+    KubeletClients,
     KubeletTerms,
     MachineFacts,
     RunningStatuses,

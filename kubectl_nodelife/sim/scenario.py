@@ -32,6 +32,7 @@ from kubectl_nodelife.kube.unreadable import Unreadable
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.kubelet.releases import StatusRules, rules_for
 from kubectl_nodelife.sim.api import DefaultTolerationSeconds, as_created, made_uid, refusal
+from kubectl_nodelife.sim.clients import FailingRead, read_failing_reads
 from kubectl_nodelife.sim.events import (
     ApplyEvent,
     ContainerEvent,
@@ -60,7 +61,6 @@ from kubectl_nodelife.sim.fields import (
 )
 from kubectl_nodelife.sim.generate import GENERATED_KINDS, Generate, generate
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
-from kubectl_nodelife.sim.lease_reads import FailingRead, read_failing_reads
 from kubectl_nodelife.workloads.scoring import FewestPods, HighestScore, Scoring
 
 API_VERSION = "nodelife.dev/v1alpha1"

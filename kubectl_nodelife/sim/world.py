@@ -51,8 +51,8 @@ from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MILLISECOND_NS, MINUTE_NS, format_time
 from kubectl_nodelife.kubelet.releases import StatusRules
-from kubectl_nodelife.sim.api import CLUSTER, Api, RunRecorder
-from kubectl_nodelife.sim.clients import Clients
+from kubectl_nodelife.sim.api import CLUSTER, PRECONDITIONS, Api, RunRecorder
+from kubectl_nodelife.sim.clients import Clients, FailingRead, LeaseView
 from kubectl_nodelife.sim.container_events import ContainerEvents
 from kubectl_nodelife.sim.deployments import Deployments
 from kubectl_nodelife.sim.disruption import DisruptionController
@@ -60,13 +60,10 @@ from kubectl_nodelife.sim.endpoints import EndpointsController
 from kubectl_nodelife.sim.failing_writes import FailingWrites
 from kubectl_nodelife.sim.failing_writes import InjectedFault as InjectedFault
 from kubectl_nodelife.sim.kubelet import Kubelets
-from kubectl_nodelife.sim.kubelet_clients import KubeletClients
-from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletTerms
-from kubectl_nodelife.sim.lease_reads import FailingRead, LeaseView
+from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletClients, KubeletTerms
 from kubectl_nodelife.sim.machines import Machines
 from kubectl_nodelife.sim.namespaces import NamespaceController
 from kubectl_nodelife.sim.owners import WorkloadControllers
-from kubectl_nodelife.sim.preconditions import PRECONDITIONS
 from kubectl_nodelife.sim.scheduler import Scheduler
 from kubectl_nodelife.sim.status_manager import StatusManagers
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda

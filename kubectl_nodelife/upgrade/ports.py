@@ -8,6 +8,8 @@ most where looking would cost as much as answering.
 Room for what leaves a node is found pod by pod, by the virtual scheduler (`workloads/placement.py`)
 over the nodes that stay. What still leaves the nodes that are out of service already is placed
 first, so that two nodes are never promised the same room.
+
+Where the virtual scheduler finds room in a cluster, asked pod by pod and without a play.
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import is_
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from kubectl_nodelife.controllers.daemonset.behaviour import behaviour_of
 from kubectl_nodelife.controllers.daemonset.placement import Placement
@@ -28,6 +32,7 @@ from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, Leaving, Po
 from kubectl_nodelife.drain.actors import new_pod
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.profiles import Profile
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.meta import KubeObject
@@ -38,8 +43,10 @@ from kubectl_nodelife.kube.quantity import pod_requests
 from kubectl_nodelife.kube.selectors import parse_selector
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget
+from kubectl_nodelife.sim.api import Api
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
-from kubectl_nodelife.sim.room import Room
+from kubectl_nodelife.sim.scheduler import Scheduler
+from kubectl_nodelife.sim.timeline import Agenda
 from kubectl_nodelife.sim.upgrade_run import MakeDecider
 from kubectl_nodelife.upgrade.drain_answers import (
     DrainFacts,
@@ -50,7 +57,48 @@ from kubectl_nodelife.upgrade.drain_answers import (
 )
 from kubectl_nodelife.workloads.force_advice import Release
 from kubectl_nodelife.workloads.owners import NEVER, replacement_of
+from kubectl_nodelife.workloads.placement import PlacementSimulator
+from kubectl_nodelife.workloads.scoring import HighestScore
 from kubectl_nodelife.workloads.waves import COUNTED, BudgetKey
+
+
+class Room:
+    """The cluster of a cache, which is changed from then on."""
+
+    def __init__(self, cache: Cache, now_ns: int, profile: Profile) -> None:
+        """`now_ns`: since the epoch."""
+        self._api = Api(None, now_ns, cache)
+        self._api.profile = profile
+        self._scheduler = Scheduler(self._api, Agenda(), HighestScore())
+        self._scheduler.begin()
+
+    @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes by name."""
+        return self._api.store.nodes
+
+    @property
+    def placement(self) -> PlacementSimulator:
+        """The counts behind the answers."""
+        return self._scheduler.placement
+
+    def place(self, pod: Pod) -> str | None:
+        """Bind a new pod to the node that the scheduler would take; None where none fits."""
+        name = self._scheduler.place(pod)
+        if name is not None:
+            self._api.put("Pod", replace(pod, spec=replace(pod.spec, node_name=name)))
+        return name
+
+    def take_away(self, pod: Pod) -> None:
+        """The pod's object is gone."""
+        self._api.drop("Pod", pod.key)
+
+    def cordon(self, name: str, *, cordoned: bool = True) -> None:
+        """The node takes no more pods; or, `cordoned` False, takes them again."""
+        node = self.nodes[name]
+        spec = replace(node.spec, unschedulable=cordoned)
+        self._api.put("Node", replace(node, spec=spec))
+
 
 MEMORY_NS: Final = 10 * SECOND_NS
 

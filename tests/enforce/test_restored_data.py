@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.restored_data import RestoredData
+from kubectl_nodelife.daemon.enforce.enforcement import RestoredData
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import Put
 from kubectl_nodelife.kube.meta import ObjectMeta

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts
-from kubectl_nodelife.daemon.metrics.polled_objects import UpgradeSample
+from kubectl_nodelife.daemon.metrics.cluster_sample import UpgradeSample
 from kubectl_nodelife.daemon.metrics.values import Values, work_values
 from tests.metrics.played import Situation
 

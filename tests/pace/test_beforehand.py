@@ -6,7 +6,7 @@ import pytest
 
 from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.engine.settings import make_settings
-from kubectl_nodelife.outlook.audit.beforehand import beforehand, tainted_in_first_pass
+from kubectl_nodelife.outlook.audit.document import beforehand, tainted_in_first_pass
 from kubectl_nodelife.sim.scenario import Scenario, assemble, parse_scenario
 from tests.simulating import simulate_scenario
 

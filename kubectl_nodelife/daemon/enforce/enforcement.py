@@ -7,6 +7,14 @@ first begins as `--begin` says: the others join, so that no pause ends with tain
 
 `make_enforcement` builds it from the daemon's orders; a person pauses and resumes it through the
 socket (`pausing_orders`).
+
+Finds by its reads that the cluster's data were restored from a backup while all connections stay
+open.
+
+etcd's revision is lower then than what the API server's watches wait for: they stay open and say
+nothing, maybe for hours, and lists from its cache show the world before. What is read from etcd
+itself (a GET without a version, the answer to a write) shows an object of a lower version than the
+watch has, which cannot be else: so all is listed anew, and a person must say that it goes on.
 """
 
 from __future__ import annotations
@@ -19,14 +27,21 @@ from typing import Any, Final, Protocol
 from kubectl_nodelife.daemon import server
 from kubectl_nodelife.daemon.cluster_checks import ClusterChecks
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingRole
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
-from kubectl_nodelife.daemon.enforce.leader_health import LeaderHealth
 from kubectl_nodelife.daemon.enforce.lease_reread import LeaseReread
-from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
-from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
-from kubectl_nodelife.daemon.enforce.restored_data import RestoredData
+from kubectl_nodelife.daemon.enforce.manager import LeaderHealth, unproven, watch_manager
+from kubectl_nodelife.daemon.enforce.recorder import (
+    Announcer,
+    ChangeRecorder,
+    IntentJournal,
+    caps_of,
+    controller_writers,
+    daemon_set_syncs,
+    left_behind,
+    set_of,
+    user_and_host,
+)
 from kubectl_nodelife.daemon.enforce.settling import moved_journals, settle_all, settle_later
 from kubectl_nodelife.daemon.enforce.tripwires import (
     ALL_AT_ONCE,
@@ -43,13 +58,7 @@ from kubectl_nodelife.daemon.enforce.write_gate import (
     WriteGate,
     adopt,
 )
-from kubectl_nodelife.daemon.enforce.writers import (
-    caps_of,
-    controller_writers,
-    daemon_set_syncs,
-    set_of,
-)
-from kubectl_nodelife.daemon.feed import Tee, TeeFeed
+from kubectl_nodelife.daemon.gate import Tee, TeeFeed
 from kubectl_nodelife.daemon.intents import WRITES, Intents
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS
@@ -64,7 +73,9 @@ from kubectl_nodelife.engine.calls.call import NO_ANSWER
 from kubectl_nodelife.engine.events import Event, Outcome
 from kubectl_nodelife.engine.guard import Breaker, Guard
 from kubectl_nodelife.engine.settings import Settings
+from kubectl_nodelife.engine.settlement import is_newer
 from kubectl_nodelife.errors import BadInput, Refused
+from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.times import format_micro_time, parse_duration
 from kubectl_nodelife.live.client import Client
 from kubectl_nodelife.live.clock import DaemonClock, MonotonicClock
@@ -75,6 +86,34 @@ from kubectl_nodelife.live.news import WatchNews
 from kubectl_nodelife.live.target import Target
 from kubectl_nodelife.live.worker_slots import WorkerSlots
 from kubectl_nodelife.live.writer import Writer, WritingSession
+
+_WATCHED: Final = ("Node", "Pod", "Lease", "DaemonSet", "ControllerRevision")
+
+
+class RestoredData:
+    """Notices that the cluster's data were restored from a backup.
+
+    `on_restored` is called with why.
+    """
+
+    def __init__(self, cache: Cache, on_restored: Callable[[str], None]) -> None:
+        self._cache = cache
+        self._on_restored = on_restored
+
+    def known(self, kind: str, key: tuple[str, str]) -> KubeObject | None:
+        """What the watch has shown of it: to be asked before the request is sent."""
+        return self._cache.get(kind, key) if kind in _WATCHED else None
+
+    def judge(self, read: KubeObject, known: KubeObject | None) -> None:
+        """Compare what was read with what was known before."""
+        if known is None or not is_newer(known, read.metadata.resource_version):
+            return
+        kind, name = type(read).__name__, read.metadata.name
+        self._on_restored(
+            f"{kind} {name} is read in version {read.metadata.resource_version}, and the watch "
+            f"has shown {known.metadata.resource_version}: the cluster's data were restored"
+        )
+
 
 _LOOK_S: Final = 0.1
 _SLOW_S: Final = 5.0

@@ -23,13 +23,14 @@ from kubectl_nodelife.daemon.divergence_recorder import KEPT_NS, DivergenceRecor
 from kubectl_nodelife.daemon.enforce.enforcement import Enforcement
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
 from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts, Histogram
-from kubectl_nodelife.daemon.metrics.cluster_sample import ClusterSample, sample_steps
-from kubectl_nodelife.daemon.metrics.polled_objects import (
+from kubectl_nodelife.daemon.metrics.cluster_sample import (
     BudgetSample,
+    ClusterSample,
     UpgradeSample,
     budget_sample,
     read_budgets,
     read_run,
+    sample_steps,
     upgrade_sample,
 )
 from kubectl_nodelife.daemon.metrics.values import (

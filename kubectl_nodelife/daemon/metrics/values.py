@@ -10,21 +10,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kubectl_nodelife.daemon.metrics.change_counts import ChangeCounts, Histogram
 from kubectl_nodelife.daemon.metrics.cluster_sample import (
+    BUDGET_STATES,
     DRAIN_GATES,
     STRANDED,
     ZONE_STATES,
+    BudgetSample,
     ClusterSample,
+    UpgradeSample,
 )
 from kubectl_nodelife.daemon.metrics.families import (
     DUE_WITHIN,
     LEASE_AGES,
     UNKNOWN_AGE,
     UNKNOWN_WITHIN,
-)
-from kubectl_nodelife.daemon.metrics.polled_objects import (
-    BUDGET_STATES,
-    BudgetSample,
-    UpgradeSample,
 )
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.times import SECOND_NS

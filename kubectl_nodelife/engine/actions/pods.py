@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions.action import Detail, PodAction, condition_detail, created_pod
 from kubectl_nodelife.engine.actions.nodes import taint_detail
-from kubectl_nodelife.kube.deletion import delete_pod
+from kubectl_nodelife.kube.lifecycle import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, Time, controller_of
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, disruption_target

@@ -1,9 +1,9 @@
 """Each action as calls to the API server: a conversation without I/O.
 
 `call.py` has the calls, their preconditions, their answers and steps of several calls;
-`conversations.py` says which action is carried out by which conversation; the other files are these
-conversations. What `changes` shows, what `repair` prints, what tests play against the sandbox and
-what a live executor sends come from here, so that they cannot differ.
+`conversations.py` says which action is carried out by which conversation, and holds them but for
+those about pods (`pod_calls.py`). What `changes` shows, what `repair` prints, what tests play
+against the sandbox and what a live executor sends come from here, so that they cannot differ.
 """
 
 from kubectl_nodelife.engine.calls.call import Answer as Answer

@@ -4,6 +4,30 @@
 network, a test over the sandbox, and `request_of` over the object as it is known, which shows what
 would be sent without sending it. Each conversation is a generator that yields a call and is sent
 the answer; it does no I/O and reads no clock.
+
+An Event as the call that records it. Follows `makeEvent` (client-go/tools/record/event.go).
+
+Correlation of events that repeat is not done here but where they are sent (`live/events.py`).
+
+Conversations of an upgrade: the one PATCH of a node's state, canaries, Jobs, the run's Lease.
+
+Each PATCH is a JSON merge patch under the version that was judged, and is refused with 409 where
+anything changed since; it is not tried again here, for the next pass decides anew. Taints go as
+the whole list, which the API holds to be one value. What is created has a name that was worked out:
+409 means that it is there already.
+
+Conversations of the DaemonSet controller about revisions, owner references and status.
+
+Follows `snapshot`, `storeDaemonSetStatus` (pkg/controller/daemon) and the ref managers of
+pkg/controller/controller_ref_manager.go. Upstream puts a whole DaemonSet status; here it is a patch
+of the counts under the same resourceVersion, so that conditions set by others stay.
+
+Conversations about nodes: status, taints, labels, cordon.
+
+Follows `tryUpdateNodeHealth` (pkg/controller/nodelifecycle), `AddOrUpdateTaintOnNode`,
+`RemoveTaintOffNode` and `AddOrUpdateLabelsOnNode` (pkg/controller/controller_utils.go). Upstream
+writes a node's status with a PUT of the whole object; here it is a strategic merge patch of the
+conditions under the same resourceVersion, so that fields which no slice holds stay as they are.
 """
 
 from __future__ import annotations
@@ -12,37 +36,391 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubectl_nodelife.engine import actions
-from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.calls import (
-    daemonset_calls,
-    event_calls,
-    node_calls,
-    pod_calls,
-    upgrade_calls,
+from kubectl_nodelife.engine.actions import (
+    STATUS_COUNTS,
+    Action,
+    AddTaints,
+    AdoptObject,
+    CreateControllerRevision,
+    CreateForNode,
+    DeleteControllerRevision,
+    DeleteForNode,
+    NodeMarkPatch,
+    RaiseCollisionCount,
+    RecordEvent,
+    ReleaseObject,
+    RemoveTaints,
+    RollBackDaemonSet,
+    SetNodeConditions,
+    SetNodeLabels,
+    SetUnschedulable,
+    UpdateControllerRevision,
+    UpdateDaemonSetStatus,
+    UpdateRun,
+    camel_case,
 )
+from kubectl_nodelife.engine.calls import pod_calls
 from kubectl_nodelife.engine.calls.call import (
+    CONFLICT,
+    MERGE,
     NOT_FOUND,
     OK,
+    UNCHANGED,
     Answer,
+    Body,
     Call,
     Conversation,
+    Delete,
     Get,
     ListObjects,
+    OwnerAlive,
+    Patch,
+    Post,
     Read,
     Request,
     Result,
     WaitUntil,
+    another,
+    as_seen,
+    conflict,
+    failed,
+    is_another,
+    is_done,
+    read,
     request_of_call,
+    same,
+    unchanged,
+    whole,
+    write,
 )
+from kubectl_nodelife.kube.encode import encode
+from kubectl_nodelife.kube.kinds import kind_named
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta
+from kubectl_nodelife.kube.node import Node, Taint
+from kubectl_nodelife.kube.times import MILLISECOND_NS, format_time
 from kubectl_nodelife.kube.workload import DaemonSet
 
+CONFLICT_TRIES: Final = 5
+CONFLICT_BACKOFF_NS: Final = 100 * MILLISECOND_NS
+"""`UpdateTaintBackoff` and `UpdateLabelBackoff`: 5 steps of 100 ms with jitter 1."""
+
+
+def set_node_conditions(
+    action: SetNodeConditions, seen: KubeObject | None, now_ns: int
+) -> Conversation:
+    """One PATCH of the status as seen; after an error a fresh read for the next decision."""
+    kind, key = action.target
+    body = {"status": {"conditions": [whole(c) for c in action.conditions]}}
+    answer = yield Patch(kind, key, body, as_seen(action, seen), "status")
+    if answer.ok:
+        return Result(answer.code, changed=True, fresh=answer.obj)
+    found = yield Get(kind, key)
+    if found.obj is None:
+        return failed(answer)
+    if is_another(action, found.obj):
+        return another(action)
+    if answer.is_ambiguous and action.effect(found.obj, now_ns) is found.obj:
+        return Result(OK, changed=True, fresh=found.obj)
+    return failed(answer, found.obj)
+
+
+def change_taints(
+    action: AddTaints | RemoveTaints, seen: KubeObject | None, now_ns: int
+) -> Conversation:
+    """Patch the whole list under the version read, and again after a conflict."""
+
+    def patch(before: Node, after: Node, found: Answer) -> Patch:
+        taints = [_with_unknown_fields(t, found) for t in after.spec.taints]
+        body: Body = {"spec": {"taints": taints or None}}
+        return Patch(*action.target, body, unchanged(before))
+
+    return (yield from _patch_as_read(action, now_ns, patch))
+
+
+def set_node_labels(action: SetNodeLabels, seen: KubeObject | None, now_ns: int) -> Conversation:
+    """Patch the labels, and again after a conflict. As upstream's, the patch names no version: what
+    else changed in the node since it was read takes nothing from its labels.
+    """
+    body = {"metadata": {"labels": dict(action.labels)}}
+
+    def patch(before: Node, after: Node, found: Answer) -> Patch:
+        return Patch(*action.target, body, same(action, before))
+
+    return (yield from _patch_as_read(action, now_ns, patch))
+
+
+def _patch_as_read(
+    action: AddTaints | RemoveTaints | SetNodeLabels,
+    now_ns: int,
+    patch: Callable[[Node, Node, Answer], Patch],
+) -> Conversation:
+    """Read the node, patch it if that changes it, and begin again after a conflict. `patch`: makes
+    the call of the node as it was read, as the action leaves it, and of the answer.
+    """
+    result = UNCHANGED
+    for attempt in range(CONFLICT_TRIES):
+        found = yield from read(action, quorum=attempt > 0)
+        if isinstance(found, Result):
+            return found
+        before = found.obj
+        after = action.effect(before, now_ns)
+        if after is before or not isinstance(before, Node) or not isinstance(after, Node):
+            return UNCHANGED
+        result = yield from write(action, patch(before, after, found))
+        if result.code != CONFLICT:
+            return result
+        if attempt + 1 < CONFLICT_TRIES:
+            last = found.now_ns or now_ns
+            yield WaitUntil(last + CONFLICT_BACKOFF_NS, last + 2 * CONFLICT_BACKOFF_NS)
+    return result
+
+
+def set_unschedulable(
+    action: SetUnschedulable, seen: KubeObject | None, now_ns: int
+) -> Conversation:
+    """Read, then patch under the version read; again after a conflict."""
+    result = UNCHANGED
+    for _ in range(CONFLICT_TRIES):
+        found = yield from read(action, quorum=True)
+        if isinstance(found, Result):
+            return found
+        if found.obj is None or is_done(action, found.obj, now_ns):
+            return UNCHANGED
+        body = {"spec": {"unschedulable": True if action.unschedulable else None}}
+        result = yield from write(action, Patch(*action.target, body, unchanged(found.obj)))
+        if result.code != CONFLICT:
+            break
+    return result
+
+
+def _with_unknown_fields(taint: Taint, found: Answer) -> Body:
+    """The taint as it was read where it was there already, with fields that no slice holds."""
+    encoded = encode(taint)
+    spec = (found.raw or {}).get("spec")
+    for raw in (spec or {}).get("taints") or ():
+        if all(raw.get(key) == value for key, value in encoded.items()):
+            return dict(raw)
+    return encoded
+
+
+_ROLLBACK_TRIES: Final = 5
+
+
+def create_revision(
+    action: CreateControllerRevision, seen: KubeObject | None, now_ns: int
+) -> Conversation:
+    """POST; where the name is taken, the one that has it is read for the next decision.
+
+    A create whose answer was lost is found by its name, and by its owner and number.
+    """
+    body = encode(action.revision)
+    body.setdefault("revision", action.revision.revision)
+    result = yield from write(action, Post(*action.target, body))
+    if result.code != CONFLICT:
+        return result
+    found = yield Get(*action.target)
+    return Result(CONFLICT, result.message, result.reason, fresh=found.obj)
+
+
+def update_revision(
+    action: UpdateControllerRevision, seen: KubeObject | None, now_ns: int
+) -> Conversation:
+    """PATCH of number and label under the version seen."""
+    body: Body = {"revision": action.number}
+    if action.hash_label is not None:
+        key, value = action.hash_label
+        body["metadata"] = {"labels": {key: value}}
+    return (yield from write(action, Patch(*action.target, body, as_seen(action, seen))))
+
+
+def delete_revision(
+    action: DeleteControllerRevision, seen: KubeObject | None, now_ns: int
+) -> Conversation:
+    """DELETE under the uid."""
+    return (yield from write(action, Delete(*action.target, same(action, seen))))
+
+
+def adopt(action: AdoptObject, seen: KubeObject | None, now_ns: int) -> Conversation:
+    """Read the owner from the API server itself, then add the reference.
+
+    An owner that is gone, another one or terminating must not adopt: the garbage collector would
+    take what was adopted.
+    """
+    owner = action.owner
+    found = yield Get(owner.kind, (action.namespace, owner.name))
+    if found.obj is None:
+        gone = conflict(f"{owner.kind} {owner.name} is gone") if found.code == 404 else None
+        return gone or failed(found)
+    if found.obj.uid != owner.uid:
+        return conflict(f"{owner.kind} {owner.name} is another object now")
+    if found.obj.metadata.deletion_timestamp is not None:
+        return conflict(f"{owner.kind} {owner.name} is being deleted")
+    body = {"metadata": {"ownerReferences": [encode(owner)]}}
+    alive = OwnerAlive(owner.kind, action.namespace, owner.name, owner.uid)
+    return (yield from write(action, Patch(*action.target, body, (*same(action, seen), alive))))
+
+
+def release(action: ReleaseObject, seen: KubeObject | None, now_ns: int) -> Conversation:
+    """Take the reference out."""
+    gone = {"$patch": "delete", "uid": action.owner_uid}
+    body = {"metadata": {"ownerReferences": [gone]}}
+    return (yield from write(action, Patch(*action.target, body, same(action, seen))))
+
+
+def update_status(
+    action: UpdateDaemonSetStatus, seen: KubeObject | None, now_ns: int
+) -> Conversation:
+    """PATCH of the counts under the version seen; the second try reads that version first."""
+    if action.reread:
+        found = yield from read(action, quorum=True)
+        if isinstance(found, Result):
+            return found
+        seen = found.obj
+    counts = {camel_case(field): getattr(action.status, field) for field in STATUS_COUNTS}
+    patch = Patch(*action.target, {"status": counts}, as_seen(action, seen), "status")
+    return (yield from write(action, patch))
+
+
+def raise_collision_count(
+    action: RaiseCollisionCount, seen: KubeObject | None, now_ns: int
+) -> Conversation:
+    """Read the set; unless the count is raised already, raise it by one."""
+    found = yield from read(action, quorum=True)
+    if isinstance(found, Result):
+        return found
+    daemon_set = found.obj
+    assert isinstance(daemon_set, DaemonSet)
+    if action.check and daemon_set.status.collision_count != action.seen:
+        return conflict("the collision count was raised already", daemon_set)
+    body = {"status": {"collisionCount": (daemon_set.status.collision_count or 0) + 1}}
+    patch = Patch(*action.target, body, as_seen(action, daemon_set), "status")
+    return (yield from write(action, patch))
+
+
+def roll_back(action: RollBackDaemonSet, seen: KubeObject | None, now_ns: int) -> Conversation:
+    """PATCH with the revision's data, under the version judged.
+
+    In the middle of a rollout the status changes each second: of a set with the generation that was
+    judged nothing else has changed, and the patch is sent under its newer version.
+    """
+    for _ in range(_ROLLBACK_TRIES):
+        patch = Patch(*action.target, action.patch, as_seen(action, seen))
+        result = yield from write(action, patch)
+        if result.code != CONFLICT or seen is None or not seen.metadata.generation:
+            return result
+        found = yield from read(action, quorum=True)
+        if isinstance(found, Result) or found.obj is None:
+            return result
+        if found.obj.metadata.generation != seen.metadata.generation:
+            return result
+        seen = found.obj
+    return result
+
+
+ALREADY_EXISTS = "AlreadyExists"
+
+
+def patch_node(action: NodeMarkPatch, seen: KubeObject | None, now_ns: int) -> Conversation:
+    """PATCH of cordon, taints, labels and annotations, under the version judged."""
+    after = action.effect(seen, now_ns)
+    if not isinstance(seen, Node) or not isinstance(after, Node):
+        return conflict("the node was never seen")
+    if after is seen:
+        return UNCHANGED
+    body: Body = {}
+    metadata = {"annotations": action.annotations, "labels": action.labels}
+    if changed := {key: dict(value) for key, value in metadata.items() if value}:
+        body["metadata"] = changed
+    spec: Body = {}
+    if after.spec.unschedulable != seen.spec.unschedulable:
+        spec["unschedulable"] = True if after.spec.unschedulable else None
+    if after.spec.taints is not seen.spec.taints:
+        spec["taints"] = [encode(taint) for taint in after.spec.taints] or None
+    if spec:
+        body["spec"] = spec
+    patch = Patch(*action.target, body, as_seen(action, seen), content_type=MERGE)
+    return (yield from write(action, patch))
+
+
+def update_run(action: UpdateRun, seen: KubeObject | None, now_ns: int) -> Conversation:
+    """PATCH of the Lease's annotations, under the version judged."""
+    if action.effect(seen, now_ns) is seen:
+        return UNCHANGED
+    body: Body = {"metadata": {"annotations": dict(action.annotations)}}
+    patch = Patch(*action.target, body, as_seen(action, seen), content_type=MERGE)
+    return (yield from write(action, patch))
+
+
+def create_object(action: CreateForNode, seen: KubeObject | None, now_ns: int) -> Conversation:
+    """POST of the manifest; one of that name that is there already will do."""
+    result = yield from write(action, Post(*action.target, action.manifest))
+    if result.code == CONFLICT and result.reason in ("", ALREADY_EXISTS):
+        return UNCHANGED
+    return result
+
+
+def delete_object(action: DeleteForNode, seen: KubeObject | None, now_ns: int) -> Conversation:
+    """DELETE under the uid; a Job's pods go with it, for by default they would stay."""
+    policy = "Background" if action.kind == "Job" else ""
+    call = Delete(*action.target, same(action, seen), propagation_policy=policy)
+    result = yield from write(action, call)
+    return UNCHANGED if result.code == NOT_FOUND else result
+
+
+COMPONENTS: Final = {
+    "node-lifecycle": "node-controller",
+    "taint-eviction": "taint-eviction-controller",
+    "daemonset": "daemonset-controller",
+    "enforce": "kubectl-nodelife",
+    "upgrade": "kubectl-nodelife",
+}
+"""Controller -> what its events name as their source."""
+
+
+def record_event(action: RecordEvent, seen: KubeObject | None, now_ns: int) -> Conversation:
+    """POST of the event."""
+    body = event_body(action, now_ns)
+    meta = body["metadata"]
+    return (yield from write(action, Post("Event", (meta["namespace"], meta["name"]), body)))
+
+
+def event_body(action: RecordEvent, now_ns: int) -> Body:
+    """The Event object: a Node's goes to the namespace `default`."""
+    component = COMPONENTS.get(action.controller, action.controller)
+    involved: Body = {
+        "kind": action.kind,
+        "namespace": action.namespace,
+        "name": action.name,
+        "uid": action.object_uid,
+        "apiVersion": kind_named(action.kind).api_version,
+    }
+    stamp = format_time(now_ns)
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{action.name}.{now_ns:x}",
+            "namespace": action.namespace or "default",
+        },
+        "involvedObject": {k: v for k, v in involved.items() if v},
+        "reason": action.reason,
+        "message": action.message,
+        "source": {"component": component},
+        "reportingComponent": component,
+        "reportingInstance": "",
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+        "count": 1,
+        "type": action.type,
+    }
+
+
 CONVERSATIONS: Final[dict[type[Action], Callable[[Any, KubeObject | None, int], Conversation]]] = {
-    actions.SetNodeConditions: node_calls.set_node_conditions,
-    actions.AddTaints: node_calls.change_taints,
-    actions.RemoveTaints: node_calls.change_taints,
-    actions.SetNodeLabels: node_calls.set_node_labels,
-    actions.SetUnschedulable: node_calls.set_unschedulable,
+    actions.SetNodeConditions: set_node_conditions,
+    actions.AddTaints: change_taints,
+    actions.RemoveTaints: change_taints,
+    actions.SetNodeLabels: set_node_labels,
+    actions.SetUnschedulable: set_unschedulable,
     actions.SetPodCondition: pod_calls.set_pod_condition,
     actions.MarkPodNotReady: pod_calls.mark_pod_not_ready,
     actions.SetPodReason: pod_calls.set_pod_reason,
@@ -50,29 +428,29 @@ CONVERSATIONS: Final[dict[type[Action], Callable[[Any, KubeObject | None, int], 
     actions.DeletePod: pod_calls.delete_pod,
     actions.EvictPod: pod_calls.evict_pod,
     actions.SetPodReady: pod_calls.set_pod_ready,
-    actions.RollBackDaemonSet: daemonset_calls.roll_back,
+    actions.RollBackDaemonSet: roll_back,
     actions.CreatePod: pod_calls.create_pod,
     actions.SetPodLabel: pod_calls.set_pod_label,
-    actions.AdoptObject: daemonset_calls.adopt,
-    actions.ReleaseObject: daemonset_calls.release,
-    actions.CreateControllerRevision: daemonset_calls.create_revision,
-    actions.UpdateControllerRevision: daemonset_calls.update_revision,
-    actions.DeleteControllerRevision: daemonset_calls.delete_revision,
-    actions.UpdateDaemonSetStatus: daemonset_calls.update_status,
-    actions.RaiseCollisionCount: daemonset_calls.raise_collision_count,
-    actions.ClaimNode: upgrade_calls.patch_node,
-    actions.SetUpgradeState: upgrade_calls.patch_node,
-    actions.OpenForProof: upgrade_calls.patch_node,
-    actions.ReleaseNode: upgrade_calls.patch_node,
-    actions.RestoreNode: upgrade_calls.patch_node,
-    actions.FailNode: upgrade_calls.patch_node,
-    actions.MarkNode: upgrade_calls.patch_node,
-    actions.CreateCanary: upgrade_calls.create,
-    actions.DeleteCanary: upgrade_calls.delete,
-    actions.CreateJob: upgrade_calls.create,
-    actions.DeleteJob: upgrade_calls.delete,
-    actions.UpdateRun: upgrade_calls.update_run,
-    actions.RecordEvent: event_calls.record_event,
+    actions.AdoptObject: adopt,
+    actions.ReleaseObject: release,
+    actions.CreateControllerRevision: create_revision,
+    actions.UpdateControllerRevision: update_revision,
+    actions.DeleteControllerRevision: delete_revision,
+    actions.UpdateDaemonSetStatus: update_status,
+    actions.RaiseCollisionCount: raise_collision_count,
+    actions.ClaimNode: patch_node,
+    actions.SetUpgradeState: patch_node,
+    actions.OpenForProof: patch_node,
+    actions.ReleaseNode: patch_node,
+    actions.RestoreNode: patch_node,
+    actions.FailNode: patch_node,
+    actions.MarkNode: patch_node,
+    actions.CreateCanary: create_object,
+    actions.DeleteCanary: delete_object,
+    actions.CreateJob: create_object,
+    actions.DeleteJob: delete_object,
+    actions.UpdateRun: update_run,
+    actions.RecordEvent: record_event,
 }
 
 
