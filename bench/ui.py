@@ -13,7 +13,7 @@ import asyncio
 import gzip
 import time
 from bisect import bisect_left
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ import msgspec
 from msgspec.structs import replace
 
 from bench import BenchFailed, Stopwatch
-from kubectl_nodelife.daemon.server import Answer
+from kubectl_nodelife.daemon.server import Answer, Query, Stream
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
 from kubectl_nodelife.daemon.ui.live_feed import HappenedChange
@@ -160,13 +160,27 @@ class DarkZone:
         ]
 
 
+def told_once(answer: Answer) -> Stream:
+    """A stream that says an answer and nothing else."""
+
+    async def told(query: Query) -> AsyncGenerator[dict[str, Any]]:
+        yield await answer(query)
+
+    return told
+
+
 class Told:
-    """The page's server, and the stream that it sends. `bytes`: of all deltas; `answers`: to
-    questions.
+    """The page's server, and the stream that it sends. `bytes`: of all deltas; `answers`,
+    `streams`: to questions.
     """
 
-    def __init__(self, zone: DarkZone, answers: Mapping[str, Answer] | None = None) -> None:
-        self.answers = answers or {}
+    def __init__(
+        self,
+        zone: DarkZone,
+        answers: Mapping[str, Answer] | None = None,
+        streams: Mapping[str, Stream] | None = None,
+    ) -> None:
+        self.answers, self.streams = answers or {}, streams or {}
         self.zone = zone
         self.known = zone.frame()
         self.bytes = 0
@@ -180,7 +194,9 @@ class Told:
     async def served(self) -> AsyncIterator[str]:
         """The address with its token."""
         sessions = Sessions(time.monotonic)
-        endpoint = PageEndpoint(self.answers, self.broadcast, sessions)
+        once = {name: told_once(answer) for name, answer in self.answers.items()}
+        streams = {**once, **self.streams}
+        endpoint = PageEndpoint(self.answers, streams, self.broadcast, sessions)
         await endpoint.start(listen(0))
         try:
             yield f"http://127.0.0.1:{endpoint.port}/#token={sessions.token()}"

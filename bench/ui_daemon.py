@@ -111,7 +111,7 @@ async def _page(one: Running) -> AsyncIterator[tuple[LiveFeed, PageEndpoint, Ses
         lambda: look(one.watcher, one.journal, cluster), one.journal, one.watcher.clock.now_ns, {}
     )
     sessions = Sessions(time.monotonic)
-    endpoint = PageEndpoint({}, feed.broadcast, sessions)
+    endpoint = PageEndpoint({}, {}, feed.broadcast, sessions)
     await endpoint.start(listen(0))
     task = asyncio.create_task(feed.run())
     try:

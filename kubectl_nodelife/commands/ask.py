@@ -148,6 +148,31 @@ def forked_answer(
     return answer(where, question, query, exit_code=exit_code, seconds=FORKED_SECONDS)
 
 
+def followed_answer(
+    where: Where, question: str, query: dict[str, Any], *, exit_code: bool = False
+) -> int:
+    """As `forked_answer`, of a daemon that also says how far it is, which is shown meanwhile.
+
+    Raises NodelifeError.
+    """
+    where = where.of_forked_answer()
+    asked = {**query, **on_this_screen()}
+    told = None if where.direct or where.filename else follow(where.connection, question, **asked)
+    if told is None:
+        return answer(where, question, query, exit_code=exit_code)
+    from kubectl_nodelife.report.live_line import LiveLine
+
+    line, first = LiveLine(), ""
+    response: dict[str, Any] = {}
+    for response in told:
+        progress = response.get("progress")
+        if progress and not first:
+            first = progress["first"]
+            line.say(first)
+        line.show(f"{progress['says']} ({progress['seconds']:.0f}s)" if progress else "")
+    return show(response, exit_code=exit_code)
+
+
 def watch(where: Where, question: str, query: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The daemon's answers as they come. Raises BadInput where there is none to give them."""
     check_watch(where, query)

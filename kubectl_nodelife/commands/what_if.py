@@ -79,7 +79,7 @@ def what_if(words: tuple[str, ...], asked: QuestionFlags, output: Output, where:
         **asked.query(),
         **output.query(),
     }
-    return ask.forked_answer(where, _QUESTION, query, exit_code=True)
+    return ask.followed_answer(where, _QUESTION, query, exit_code=True)
 
 
 def _rank(where: Where, words: tuple[str, ...], asked: QuestionFlags, output: Output) -> int:

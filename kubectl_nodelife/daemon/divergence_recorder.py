@@ -15,7 +15,7 @@ what an earlier process left is not renewed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -326,7 +326,7 @@ class DivergenceRecorder:
 
         return {"document": await asyncio.to_thread(judged)}
 
-    async def watch(self, query: Query) -> AsyncIterator[dict[str, Any]]:
+    async def watch(self, query: Query) -> AsyncGenerator[dict[str, Any]]:
         """The judgement, again whenever there is something else to say."""
         sent: object = None
         while True:

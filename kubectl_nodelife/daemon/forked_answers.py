@@ -3,7 +3,8 @@
 The child has the daemon's memory as it was at that instant, and nothing else of it: all sockets and
 files are closed in it before it begins, so that it can neither read nor write the cluster or the
 journal. It runs below the daemon's priority, for so many seconds and with so much memory more at
-most, and what it makes comes back through a pipe. What it changes in memory stays its own.
+most, and what it makes comes back through a pipe, a document a line: how far it is, where it tells
+that, and the answer last. What it changes in memory stays its own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import logging
 import os
 import resource
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from typing import Any, Final, NoReturn, TypeVar
 
 from kubectl_nodelife.errors import Failed, NodelifeError, error_of
@@ -27,11 +29,15 @@ PATIENCE_S: Final = 10.0
 
 MOST_BYTES: Final = 1 << 30
 
+_CHUNK: Final = 1 << 18
 _LOOK_YOURSELF: Final = "look directly with --no-daemon"
 _PIPE: Final = 3
 _NICER: Final = 5
 
 Response = dict[str, Any]
+
+Tell = Callable[[Response], None]
+"""Hands over a document that comes before the answer."""
 
 T = TypeVar("T")
 
@@ -52,6 +58,19 @@ class ForkedAnswers:
         self, prepare: Callable[[], Awaitable[T]], make: Callable[[T], Response]
     ) -> Response:
         """The answer of `make`, in a child, from what `prepare` gets. Raises NodelifeError."""
+        told = self.documents(prepare, lambda prepared, tell: make(prepared), self._seconds)
+        async with aclosing(told):
+            return [document async for document in told][-1]
+
+    async def documents(
+        self,
+        prepare: Callable[[], Awaitable[T]],
+        make: Callable[[T, Tell], Response],
+        seconds: float,
+    ) -> AsyncGenerator[Response]:
+        """What `make` tells, as it comes, then its answer, within so many seconds. Raises
+        NodelifeError.
+        """
         try:
             async with asyncio.timeout(self._patience_s):
                 await self._turns.acquire()
@@ -61,7 +80,10 @@ class ForkedAnswers:
             raise Failed(what, remedy=remedy) from None
         try:
             prepared = await prepare()
-            return await self._in_child(lambda: make(prepared))
+            child = self._in_child(lambda tell: make(prepared, tell), seconds)
+            async with aclosing(child):
+                async for document in child:
+                    yield document
         finally:
             self._turns.release()
 
@@ -73,22 +95,25 @@ class ForkedAnswers:
 
         return await self.answer(nothing, lambda _: make())
 
-    async def _in_child(self, make: Callable[[], Response]) -> Response:
+    async def _in_child(
+        self, make: Callable[[Tell], Response], seconds: float
+    ) -> AsyncGenerator[Response]:
         readable, writable = os.pipe()
         pid = os.fork()
         if pid == 0:
-            _child(make, writable, self._seconds, self._most_bytes)
+            _child(make, writable, seconds, self._most_bytes)
         os.close(writable)
+        lines = _lines_of(readable, seconds)
         try:
-            async with asyncio.timeout(self._seconds):
-                received = await _all_of(readable)
+            async with aclosing(lines):
+                async for line in lines:
+                    yield self._checked(line)
         except TimeoutError:
-            what = f"the answer was not there after {self._seconds:g}s"
+            what = f"the answer was not there after {seconds:g}s"
             raise Failed(what, remedy=_LOOK_YOURSELF) from None
         finally:
             os.kill(pid, signal.SIGKILL)
             await asyncio.shield(asyncio.to_thread(os.waitpid, pid, 0))
-        return self._checked(received)
 
     def _checked(self, received: bytes) -> Response:
         try:
@@ -105,27 +130,47 @@ class ForkedAnswers:
         return response
 
 
-async def _all_of(readable: int) -> bytes:
-    """All that comes through a pipe, which is closed then."""
+async def _lines_of(readable: int, seconds: float) -> AsyncGenerator[bytes]:
+    """The lines that come through a pipe, which is closed then, and what is there at its end; for
+    so many seconds. Raises TimeoutError.
+    """
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
+    end_s = loop.time() + seconds
     pipe = os.fdopen(readable, "rb", buffering=0)
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    begun: list[bytes] = []
     try:
-        return await reader.read()
+        while True:
+            async with asyncio.timeout_at(end_s):
+                chunk = await reader.read(_CHUNK)
+            *lines, rest = chunk.split(b"\n")
+            for line in lines:
+                yield b"".join([*begun, line])
+                begun = []
+            begun.append(rest)
+            if not chunk:
+                yield b"".join(begun)
+                return
     finally:
         transport.close()
 
 
-def _child(make: Callable[[], Response], writable: int, seconds: float, more: int) -> NoReturn:
+def _child(
+    make: Callable[[Tell], Response], writable: int, seconds: float, more: int
+) -> NoReturn:
     """Make the answer, write it to the pipe, and end without the daemon's own ending."""
     try:
         gc.freeze()  # what the daemon holds is never collected here, nor copied for it
         _close_all_but(writable)
         _bound(seconds, more)
-        body = _encoded(make)
         with open(_PIPE, "wb") as pipe:
-            pipe.write(body)
+
+            def tell(document: Response) -> None:
+                pipe.write(json.dumps(document, ensure_ascii=False).encode() + b"\n")
+                pipe.flush()
+
+            pipe.write(_encoded(lambda: make(tell)))
     finally:
         os._exit(0)
 

@@ -53,7 +53,7 @@ from kubectl_nodelife.daemon.notice_delivery import Notifier
 from kubectl_nodelife.daemon.options import Options, target_now
 from kubectl_nodelife.daemon.own_program import HandOver, OwnProgram
 from kubectl_nodelife.daemon.paths import config_file, log_path, page_port_path
-from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream, health, up_seconds
+from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream, health, up_seconds, whole
 from kubectl_nodelife.daemon.settings import (
     Config,
     DetectedSettings,
@@ -240,10 +240,11 @@ class Daemon:
             forked,
         )
         answers["upgrade"] = upgrade_answer(self.client, self.look, forked)
-        answers["what_if"] = timed(answers["what_if"], self.what_if_times)
+        streams["what_if"] = timed(streams["what_if"], self.what_if_times)
+        answers["what_if"] = whole(streams["what_if"])
         enforcement = self.enforcement
         page = PageHost(
-            *(self.look, journal, clock.now_ns, answers, self._always),
+            *(self.look, journal, clock.now_ns, answers, streams, self._always),
             lambda: enforcement is not None and enforcement.is_sending,
             page_port_path(dict(self.options.environ), self.instance.identity),
         )

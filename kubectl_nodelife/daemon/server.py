@@ -16,7 +16,8 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import aclosing
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs
 
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 Query = Mapping[str, list[str]]
 Answer = Callable[[Query], Awaitable[dict[str, Any]]]
-Stream = Callable[[Query], AsyncIterator[dict[str, Any]]]
+Stream = Callable[[Query], AsyncGenerator[dict[str, Any]]]
 
 FIRST_LIST_S: Final = 5.0
 """So long a question waits for the first list of the nodes."""
@@ -119,7 +120,7 @@ class Server:
             query |= parse_qs(await request.text())
         stream = self._streams.get(question)
         if stream is not None and query.get("watch") == ["true"]:
-            return await self._stream(request, stream(query))
+            return await self._stream(request, self._begun(stream, query))
         answer = self._answers.get(question)
         if answer is None:
             return self._error(f"unknown question {question!r}", status=404)
@@ -138,6 +139,20 @@ class Server:
                     raise
             await asyncio.sleep(0.1)
 
+    async def _begun(self, stream: Stream, query: Query) -> AsyncGenerator[dict[str, Any]]:
+        """The stream, which begins once the nodes are read."""
+        told: AsyncGenerator[dict[str, Any]]
+
+        async def first(query: Query) -> dict[str, Any]:
+            nonlocal told
+            told = stream(query)
+            return await anext(told)
+
+        yield await self._once_read(first, query)
+        async with aclosing(told):
+            async for document in told:
+                yield document
+
     async def _obey(self, request: web.Request) -> web.StreamResponse:
         order = self._orders.get(request.match_info["question"])
         if order is None:
@@ -146,7 +161,7 @@ class Server:
         return self._respond(await order(query))
 
     async def _stream(
-        self, request: web.Request, answers: AsyncIterator[dict[str, Any]]
+        self, request: web.Request, answers: AsyncGenerator[dict[str, Any]]
     ) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
         await response.prepare(request)
@@ -158,9 +173,7 @@ class Server:
         except (ConnectionError, asyncio.CancelledError):
             pass  # the reader went away, or the daemon ends
         finally:
-            close = getattr(answers, "aclose", None)
-            if close is not None:
-                await close()
+            await answers.aclose()
         return response
 
     def _line(self, answer: dict[str, Any]) -> bytes:
@@ -182,6 +195,16 @@ class Server:
             "clusterUid": self._cluster_uid(),
             **answer,
         }
+
+
+def whole(stream: Stream) -> Answer:
+    """The last that a stream says, as an answer."""
+
+    async def answer(query: Query) -> dict[str, Any]:
+        async with aclosing(stream(query)) as told:
+            return [document async for document in told][-1]
+
+    return answer
 
 
 async def sliced(steps: Generator[None, None, T]) -> T:

@@ -123,10 +123,9 @@ def hurt_steps(
     cache: Cache, judged: Sequence[Judged], operators: bool
 ) -> Generator[None, None, Hurt]:
     """Whom the loss of these nodes hurts, a step a node; of the first `_MOST_PODS` pods."""
-    here: Counter[tuple[str, str, str]] = Counter()
-    everywhere: dict[tuple[str, str, str], int] = {}
+    share = _Share(cache)
     first_after_s: int | None = None
-    pods = stuck = seen = 0
+    stuck = seen = 0
     for outlook, verdict in judged:
         if verdict.state not in _LOST_STATES | {"silent"} or seen > _MOST_PODS:
             continue
@@ -138,30 +137,62 @@ def hurt_steps(
             after_s = _deleted_after(pod, operators)
             if after_s is None:
                 continue
-            pods += 1
             first_after_s = after_s if first_after_s is None else min(first_after_s, after_s)
-            key, uid = _workload(pod)
-            here[key] += 1
-            if key not in everywhere:
-                everywhere[key] = len(cache.pods_of(uid)) if uid else 1
+            share.add(pod)
         yield
-    worst = sorted(here, key=lambda key: (-here[key] / max(1, everywhere[key]), key))
-    return Hurt(
-        pods,
-        tuple(_called(key) for key in worst if here[key] >= everywhere[key]),
-        tuple(
-            f"{_called(key)} ({here[key]} of {everywhere[key]} pods)"
-            for key in worst
-            if here[key] < everywhere[key]
-        ),
-        first_after_s,
-        stuck,
-    )
+    return Hurt(share.here.total(), *share.in_words(), first_after_s, stuck)
+
+
+def on_nodes_steps(cache: Cache, names: Sequence[str]) -> Generator[None, None, str]:
+    """Who is on these nodes, in words, a step a node; "" for no node. Pods that have ended and
+    those of DaemonSets and files do not count: nobody moves them.
+    """
+    share = _Share(cache)
+    for name in names:
+        for pod in cache.pods_on(name):
+            if not _nobody_moves(pod):
+                share.add(pod)
+        yield
+    on_them = Hurt(share.here.total(), *share.in_words()).in_words() or "no pods that move"
+    return f"{counted(len(names), 'node')} with {on_them}" if names else ""
+
+
+class _Share:
+    """How many of the pods of each workload (namespace, kind, name) were added, and of how many."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self._everywhere: dict[tuple[str, str, str], int] = {}
+        self.here: Counter[tuple[str, str, str]] = Counter()
+
+    def add(self, pod: Pod) -> None:
+        """One more of its workload."""
+        key, uid = _workload(pod)
+        self.here[key] += 1
+        if key not in self._everywhere:
+            self._everywhere[key] = len(self._cache.pods_of(uid)) if uid else 1
+
+    def in_words(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The workloads of which no pod is elsewhere, and the others, the worst first."""
+        here, of = self.here, self._everywhere
+        worst = sorted(here, key=lambda key: (-here[key] / max(1, of[key]), key))
+        return (
+            tuple(_called(key) for key in worst if here[key] >= of[key]),
+            tuple(
+                f"{_called(key)} ({here[key]} of {of[key]} pods)"
+                for key in worst
+                if here[key] < of[key]
+            ),
+        )
+
+
+def _nobody_moves(pod: Pod) -> bool:
+    return pod.status.phase in TERMINAL_PHASES or is_daemon_pod(pod) or is_mirror_pod(pod)
 
 
 def _deleted_after(pod: Pod, operators: bool) -> int | None:
     """How many seconds after its node's taint it is deleted; None: never."""
-    if pod.status.phase in TERMINAL_PHASES or is_daemon_pod(pod) or is_mirror_pod(pod):
+    if _nobody_moves(pod):
         return None
     return eviction_forecast(pod, LOST[:1], comparison_operators=operators).after_seconds
 

@@ -44,6 +44,11 @@ class LiveLine:
         terminal.flush()
         self._put(self._text)
 
+    def say(self, text: str) -> None:
+        """A line on stderr that stays, where that is a terminal."""
+        if self._lives and text:
+            self.note(text)
+
     def note(self, text: str) -> None:
         """A line on stderr that stays."""
         self._put(_CLEAR if self._text else "")

@@ -2,6 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from bench.status import dump
+from kubectl_nodelife.commands.answering.for_daemon import make_answers
+from kubectl_nodelife.commands.answering.what_if import KINDS
+from kubectl_nodelife.commands.cluster.dump import read_dump
+from kubectl_nodelife.commands.cluster.look import view_of_dump
+from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
+from kubectl_nodelife.daemon.journal import open_journal
+from kubectl_nodelife.daemon.list_once import ListedOnce
+from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.pod import is_daemon_pod
 from tests.daemon.both_ways import ask_both_ways
 from tests.daemon.user import SET
 from tests.loopback import play
@@ -29,3 +46,37 @@ def test_a_daemon_answers_as_a_first_look_does_and_lists_what_it_does_not_watch(
 
 def _names(items: list[dict[str, str]]) -> list[str]:
     return [item["name"] for item in items]
+
+
+LOST = {"word": ["lose", "node", "a1", "a2"], "output": ["json"]}
+
+
+def test_who_is_on_the_nodes_is_said_while_the_answer_is_made(tmp_path: Path) -> None:
+    """From what the daemon holds; what it lists takes long here, so that words are due."""
+    file = tmp_path / "dump.json"
+    file.write_bytes(dump(5, 20, 1))
+    view = view_of_dump(read_dump([str(file)]), KINDS)
+    on_them = [pod for name in ("a1", "a2") for pod in view.cache.pods_on(name)]
+    moved = [pod for pod in on_them if not is_daemon_pod(pod)]
+    assert 0 < len(moved) < len(on_them)
+
+    async def list_slowly(kinds: Sequence[str], fields: Mapping[str, str]) -> ListedOnce:
+        await asyncio.sleep(1.8)
+        return ListedOnce([], {}, [])
+
+    async def test() -> None:
+        journal = open_journal(":memory:")
+        _, streams = make_answers(
+            lambda: view, journal, lambda: view.now_ns, list, list_slowly, ForkedAnswers()
+        )
+        *before, answer = [document async for document in streams["what_if"](LOST)]
+        assert [list(document) for document in before[:2]] == [["progress"], ["progress"]]
+        first = before[0]["progress"]
+        assert first["first"].startswith(f"2 nodes with {len(moved)} pods of ")
+        assert first["seconds"] < before[1]["progress"]["seconds"]
+        assert first["says"].startswith("reads what the daemon does not watch")
+        assert json.loads(answer["text"])["kind"] == "WhatIf"
+        with pytest.raises(NodelifeError, match='"x" not found'):
+            await anext(streams["what_if"]({"word": ["lose", "node", "x"]}))
+
+    play(test)

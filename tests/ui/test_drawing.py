@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
 from bench.ui import DarkZone, Told
-from kubectl_nodelife.daemon.server import Answer
+from kubectl_nodelife.daemon.server import Answer, Stream
 from tests.loopback import play
 from tests.ui.browser import Browser, browser, needs_chromium
 
@@ -31,10 +31,12 @@ LEGEND = "return document.querySelector('#legend').innerText"
 
 @contextlib.asynccontextmanager
 async def shown(
-    nodes: int, answers: Mapping[str, Answer] | None = None
+    nodes: int,
+    answers: Mapping[str, Answer] | None = None,
+    streams: Mapping[str, Stream] | None = None,
 ) -> AsyncIterator[tuple[Browser, Told]]:
     """A page of so many nodes in three zones, drawn, and who tells it."""
-    told = Told(DarkZone(nodes, nodes * 30), answers)
+    told = Told(DarkZone(nodes, nodes * 30), answers, streams)
     async with told.served() as url, browser() as window:
         await window.look(1280, 900)
         await window.devtools("Page.addScriptToEvaluateOnNewDocument", source=COUNT)
@@ -157,6 +159,27 @@ def test_what_would_be_hit_is_drawn_as_bands() -> None:
             said = await window.text("#what-if-answer")
             assert "full: 1 of 3 Ready at the lowest, not back" in said and "of 10m from" in said
             assert "2 workloads hit" in said and "far" not in said
+
+    play(test)
+
+
+def test_how_far_a_play_is_and_who_is_on_it_are_shown_meanwhile() -> None:
+    goes_on = asyncio.Event()
+
+    async def what_if(query: Any) -> AsyncGenerator[dict[str, Any]]:
+        yield {"progress": {"says": "plays on", "seconds": 2.5, "first": "2 nodes with 9 pods"}}
+        await goes_on.wait()
+        yield WHAT_IF
+
+    async def test() -> None:
+        async with shown(3, {"explain": explain}, {"what_if": what_if}) as (window, _):
+            await window.run("location.hash = '#/node/node-00001'")
+            await window.until(f"{WORDS} === 'lose node node-00001'")
+            await window.run(PLAY)
+            await window.until(f"{ANSWER}.includes('2 nodes with 9 pods')")
+            assert "plays on (3s)" in await window.run(ANSWER)
+            goes_on.set()
+            await window.until(f"{ANSWER}.includes('2 workloads hit')")
 
     play(test)
 

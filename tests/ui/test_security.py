@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import kubectl_nodelife.daemon.ui
+from bench.ui import told_once
 from kubectl_nodelife.daemon.ui import endpoint as endpoint_module
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.daemon.ui.endpoint import (
@@ -56,7 +57,8 @@ class Served:
         names = (*endpoint_module.QUESTIONS, "what_if")
         answers = {name: self._answer(name) for name in names}
         self.queries: list[Any] = []
-        self.endpoint = PageEndpoint(answers, self.broadcast, self.sessions)
+        streams = {"what_if": told_once(answers["what_if"])}
+        self.endpoint = PageEndpoint(answers, streams, self.broadcast, self.sessions)
 
     def _answer(self, name: str) -> Any:
         async def answer(query: Any) -> dict[str, Any]:

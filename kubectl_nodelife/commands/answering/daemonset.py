@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, NamedTuple
 
 from kubectl_nodelife.commands.answering.query import (
@@ -246,7 +246,7 @@ _ANSWERS: Final[dict[str, Callable[[DaemonSetsView, SetQuestion], Response]]] = 
 }
 
 
-async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncIterator[Response]:
+async def watch(look: Callable[[], ClusterView], query: Query) -> AsyncGenerator[Response]:
     """`daemonset status` each time that there is something to say, until the update is over."""
     import asyncio
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing
 from importlib import import_module
 from itertools import chain
 from typing import Any, Final
@@ -26,7 +28,7 @@ from kubectl_nodelife.commands.answering.status import StatusLines
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.daemon.changes import ChangeRecord, document
 from kubectl_nodelife.daemon.cluster_view import journal_warnings
-from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
+from kubectl_nodelife.daemon.forked_answers import ForkedAnswers, Tell
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS as WATCHED
 from kubectl_nodelife.daemon.list_once import ListedOnce, ListKinds
@@ -44,10 +46,17 @@ ViewSource = Callable[[], ClusterView]
 
 WATCH_SECONDS: Final = 1.0
 
+FIRST_WORD_SECONDS: Final = 0.5
+"""An answer that takes no longer comes without a word on how far it is."""
+
+FOLLOWED_SECONDS: Final = 300.0
+"""So long an answer may take of which is said how far it is."""
+
 MOST_CHANGES: Final = 20_000
 """How many changes one answer holds at most; the newest count."""
 
-_FORKED: Final = ("what_if", "drain_plan", "drains")
+WHAT_IF: Final = "what_if"
+_FORKED: Final = ("drain_plan", "drains")
 """Modules beside this one, each with `reading` and `answer`."""
 
 _BUDGET: Final = "PodDisruptionBudget"
@@ -100,6 +109,7 @@ def make_answers(
             **_forked_answers(forked, look, journal, now_ns, list_kinds),
         },
         {
+            WHAT_IF: _followed_what_if(forked, look, list_kinds),
             "status": lambda query: _watch_status(look, query),
             daemonset.QUESTION: lambda query: daemonset.watch(look, query),
             "changes": lambda query: _watch_changes(journal, _wanted(query, now_ns()), blind()),
@@ -147,7 +157,7 @@ def _led(
         return answer_led
 
     def led_stream(stream: Stream) -> Stream:
-        def stream_led(query: Query) -> AsyncIterator[dict[str, Any]]:
+        def stream_led(query: Query) -> AsyncGenerator[dict[str, Any]]:
             lead_to_asker(query)
             return stream(query)
 
@@ -195,6 +205,60 @@ def _forked_answer(
     return answer_now
 
 
+def _followed_what_if(forked: ForkedAnswers, look: ViewSource, list_kinds: ListKinds) -> Stream:
+    """The answer to `what-if`, and before it, once it takes longer than a moment, each second what
+    is being done and who is on the nodes of the acts (`progress`).
+    """
+
+    async def told(query: Query) -> AsyncGenerator[Response]:
+        began = time.monotonic()
+        asked = await asyncio.to_thread(import_module, f"{answering.__name__}.{WHAT_IF}")
+        first = await sliced(asked.first_steps(look(), query))
+        wanted: KindsToRead = asked.reading(query)
+        kinds = [kind for kind in (*wanted.kinds, *wanted.optional) if kind not in WATCHED]
+
+        def made(more: ListedOnce, tell: Tell) -> Response:
+            view = look().with_more(*more)
+            view.warnings += wanted.missing_parts(view)
+            response: Response = asked.answer(view, query, lambda what: tell({"says": what}))
+            return response
+
+        documents = forked.documents(
+            lambda: list_kinds(kinds, wanted.fields), made, FOLLOWED_SECONDS
+        )
+        async with aclosing(_each_second(documents, first, began)) as each_second:
+            async for document in each_second:
+                yield document
+
+    return told
+
+
+async def _each_second(
+    documents: AsyncGenerator[Response], first: str, began: float
+) -> AsyncGenerator[Response]:
+    """The last of these, and before it how far it is; the others say what is being done."""
+    due_s = began + FIRST_WORD_SECONDS
+    says = "reads what the daemon does not watch, and the present"
+    coming = asyncio.ensure_future(anext(documents))
+    try:
+        while True:
+            await asyncio.wait({coming}, timeout=max(0.0, due_s - time.monotonic()))
+            if not coming.done():
+                due_s += WATCH_SECONDS
+                seconds = round(time.monotonic() - began, 1)
+                yield {"progress": {"says": says, "seconds": seconds, "first": first}}
+            elif (document := coming.result()).keys() == {"says"}:
+                says = document["says"]
+                coming = asyncio.ensure_future(anext(documents))
+            else:
+                yield document
+                return
+    finally:
+        coming.cancel()
+        await asyncio.wait({coming})
+        await documents.aclose()
+
+
 def _replay_answer(
     forked: ForkedAnswers,
     look: ViewSource,
@@ -223,7 +287,7 @@ def _replay_answer(
     return replay_now
 
 
-async def _watch_status(look: ViewSource, query: Query) -> AsyncIterator[dict[str, Any]]:
+async def _watch_status(look: ViewSource, query: Query) -> AsyncGenerator[dict[str, Any]]:
     """All nodes, then each second those about which there is something else to say, the nodes that
     are gone, and the zones whose state changed."""
     lines = StatusLines(query)
@@ -240,7 +304,7 @@ async def _watch_status(look: ViewSource, query: Query) -> AsyncIterator[dict[st
 
 async def _watch_changes(
     journal: Journal, wanted: ChangeFilter, blind: list[str]
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any]]:
     """The changes that are there, then those that come, and again those that end differently."""
     following = journal.listen()
     try:

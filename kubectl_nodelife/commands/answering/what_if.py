@@ -7,7 +7,7 @@ it does not watch.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.commands.what_if_flags import ActsFile, QuestionFlags
 from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.situation import on_nodes_steps
 from kubectl_nodelife.outlook.view import ClusterView
 from kubectl_nodelife.outlook.what_if import CONDITIONS
 from kubectl_nodelife.outlook.what_if.acts import Act, acts_of_file, enforced_act, read_acts
@@ -32,7 +33,15 @@ KINDS: Final = (*DRAIN_KINDS, "ControllerRevision")
 TIMELINE: Final = "timeline"
 HTML: Final = "html"
 
-_PLAYS: Final = 4
+_PLAYS: Final = (
+    "plays on without the acts",
+    "plays on with them",
+    "plays on with what takes shortest",
+    "plays on with what takes longest",
+    "puts the answer together",
+)
+"""What is done after so many plays."""
+
 _HOUR_NS: Final = 3600 * SECOND_NS
 
 
@@ -41,8 +50,18 @@ def reading(query: Query) -> KindsToRead:
     return KindsToRead(KINDS, needed=("Node", "Pod"))
 
 
-def answer(view: ClusterView, query: Query) -> Response:
-    """The changes that the acts make. Raises BadInput, NotFound."""
+def first_steps(view: ClusterView, query: Query) -> Generator[None, None, str]:
+    """Who is on the nodes of the acts, in words, before anything is played; "" where the acts are
+    about no nodes. Raises BadInput, NotFound.
+    """
+    nodes = dict.fromkeys(name for act in _acts(view, query) for name in act.nodes)
+    return (yield from on_nodes_steps(view.cache, list(nodes)))
+
+
+def answer(
+    view: ClusterView, query: Query, says: Callable[[str], None] = lambda what: None
+) -> Response:
+    """The changes that the acts make. `says`: what is being done. Raises BadInput, NotFound."""
     asked = QuestionFlags(
         until=word(query, "until") or None,
         late=word(query, "late") or "silent",
@@ -51,8 +70,13 @@ def answer(view: ClusterView, query: Query) -> Response:
     acts = _acts(view, query)
     ignores = ignored(query.get("ignore", ()), view)
     question = question_of(view, acts, asked.until_ns() or _HOUR_NS, asked)
-    with progress_bar("playing", _PLAYS) as step:
-        plays = play(question, step)
+    with progress_bar("playing", len(_PLAYS) - 1) as step:
+
+        def progress(done: int) -> None:
+            step(done)
+            says(_PLAYS[done])
+
+        plays = play(question, progress)
     found = make_answer(
         plays,
         acts,

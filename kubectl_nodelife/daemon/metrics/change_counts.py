@@ -11,13 +11,14 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
 from itertools import accumulate
 from typing import Any, Final
 
 from kubectl_nodelife.daemon.changes import ENFORCE, HELD, WOULD, ChangeRecord
 from kubectl_nodelife.daemon.metrics.families import DELETION_BUCKETS, ERROR_BUCKETS
-from kubectl_nodelife.daemon.server import Answer, Query
+from kubectl_nodelife.daemon.server import Query, Stream
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.diverge.observations import EVICTION, JUDGED, POD_GC, WRITES
 
@@ -127,13 +128,15 @@ def _error_ns(change: ChangeRecord, settled_ns: int) -> int:
     return min(0, settled_ns - low_ns) or max(0, settled_ns - high_ns)
 
 
-def timed(answer: Answer, times: Histogram) -> Answer:
-    """The same answer, whose time is kept, also where it is an error."""
+def timed(stream: Stream, times: Histogram) -> Stream:
+    """The same, of which is kept how long it took, also where it ends in an error."""
 
-    async def with_time(query: Query) -> dict[str, Any]:
+    async def with_time(query: Query) -> AsyncGenerator[dict[str, Any]]:
         began = time.monotonic()
         try:
-            return await answer(query)
+            async with aclosing(stream(query)) as told:
+                async for document in told:
+                    yield document
         finally:
             times.observe(time.monotonic() - began)
 

@@ -18,7 +18,8 @@ import json
 import shlex
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from http import HTTPStatus
 from importlib.resources import files
 from typing import Any, Final
@@ -28,7 +29,7 @@ from aiohttp import web
 
 from kubectl_nodelife.daemon.listener import REQUEST_SECONDS, BoundedListener, Rate, Rates
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.server import Answer, Query
+from kubectl_nodelife.daemon.server import Answer, Query, Stream
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast, Subscriber
 from kubectl_nodelife.daemon.ui.sessions import Sessions
 from kubectl_nodelife.errors import BadInput, NodelifeError
@@ -149,13 +150,14 @@ class PageEndpoint:
     def __init__(
         self,
         answers: Mapping[str, Answer],
+        streams: Mapping[str, Stream],
         broadcast: Broadcast,
         sessions: Sessions,
         is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`is_busy`: True while what is asked here should wait."""
+        """`streams`: of `what_if` alone; `is_busy`: True while what is asked here should wait."""
         self.port = 0
-        self._answers = answers
+        self._answers, self._streams = answers, streams
         self._broadcast = broadcast
         self._sessions = sessions
         self._files = page_files()
@@ -254,9 +256,9 @@ class PageEndpoint:
                 return await self._respond(question, query)
             return await self._respond_shared(question, query)
 
-    async def _what_if(self, request: web.Request) -> web.Response:
+    async def _what_if(self, request: web.Request) -> web.StreamResponse:
         """The effects of acts, played in a child of the daemon: one at a time, and no longer than
-        the page waits.
+        the page waits. A document a line: how far it is, and last the answer.
         """
         await self._take_turn(request)
         if self._is_read_only(request):
@@ -272,7 +274,27 @@ class PageEndpoint:
         except BadInput as error:
             return _refused(error)
         async with self._playing:
-            return await self._respond("what_if", {"word": words, "output": ["json"]})
+            told = self._streams["what_if"]({"word": words, "output": ["json"]})
+            async with aclosing(told):
+                return await self._write_lines(request, told)
+
+    async def _write_lines(
+        self, request: web.Request, told: AsyncGenerator[dict[str, Any]]
+    ) -> web.StreamResponse:
+        """What is refused before the first line is a response of its own."""
+        response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+        try:
+            async for document in told:
+                text = document.get("text")
+                line = text.encode() if isinstance(text, str) else msgspec.json.encode(document)
+                if not response.prepared:
+                    await response.prepare(request)
+                await response.write(msgspec.json.format(line, indent=-1) + b"\n")
+        except NodelifeError as error:
+            if not response.prepared:
+                return _refused(error)
+            await response.write(msgspec.json.encode({"error": error.document()}) + b"\n")
+        return response
 
     async def _take_turn(self, request: web.Request) -> None:
         """Each session has a rate: an address for other screens may be in many hands."""

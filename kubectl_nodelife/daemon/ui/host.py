@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.logs import log
-from kubectl_nodelife.daemon.server import Answer, Query
+from kubectl_nodelife.daemon.server import Answer, Query, Stream
 from kubectl_nodelife.daemon.ui.sessions import (
     READ_ONLY_TOKEN_SECONDS,
     SESSION_SECONDS,
@@ -46,7 +46,7 @@ Always = Callable[[str, Callable[[], Coroutine[Any, Any, None]]], Coroutine[Any,
 class PageHost:
     """Opens the live page when it is asked for, and closes it when nobody looks any more.
 
-    `answers`: the daemon's, by question.
+    `answers`, `streams`: the daemon's, by question.
     """
 
     def __init__(
@@ -55,6 +55,7 @@ class PageHost:
         journal: Journal,
         now_ns: Callable[[], int],
         answers: Mapping[str, Answer],
+        streams: Mapping[str, Stream],
         always: Always,
         is_busy: Callable[[], bool] = lambda: False,
         port_file: str = "",
@@ -65,7 +66,7 @@ class PageHost:
         self._is_busy, self._port_file = is_busy, port_file
         self._look, self._journal, self._now_ns = look, journal, now_ns
         self._feed: LiveFeed | None = None
-        self._answers = answers
+        self._answers, self._streams = answers, streams
         self._always = always
         self._endpoint: PageEndpoint | None = None
         self._sessions = Sessions(time.monotonic)
@@ -132,7 +133,9 @@ class PageHost:
         bound = self._listen_again(listen) if not port else listen(port)
         feed = self._feed = LiveFeed(self._look, self._journal, self._now_ns, self._answers)
         self._sessions = Sessions(time.monotonic, seconds)
-        endpoint = PageEndpoint(self._answers, feed.broadcast, self._sessions, self._is_busy)
+        endpoint = PageEndpoint(
+            self._answers, self._streams, feed.broadcast, self._sessions, self._is_busy
+        )
         await endpoint.start(bound)
         self._endpoint = endpoint
         self._until = time.monotonic() + seconds

@@ -150,7 +150,9 @@ class _Future(NamedTuple):
 
 
 def play(question: Question, progress: Callable[[int], None] = lambda done: None) -> Plays:
-    """Play the question. `progress` receives how many of the plays are done. Raises BadInput."""
+    """Play the question. `progress` receives how many of the plays are done, 0 as the first one
+    begins. Raises BadInput.
+    """
     setting = [act for act in question.acts if act.is_setting]
     events = events_of([act for act in question.acts if not act.is_setting])
     asked = _future(question, setting)
@@ -163,6 +165,7 @@ def play(question: Question, progress: Callable[[int], None] = lambda done: None
     acting = [act for act in question.acts if not act.is_setting]
     today = _Beginning(present, question)
     begun = today if under is present else _Beginning(under, question)
+    progress(0)
     without_acts = baseline = _played(today.fork(()), (), question)
     if setting and acting:
         baseline = _played(today.fork(acting), events, question)

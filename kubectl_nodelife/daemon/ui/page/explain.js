@@ -1,7 +1,7 @@
 // The explanation of one object, beside the wall: the daemon's own answer, in its own words.
 
 import { byId, on, stretch } from "./rows.js";
-import { ask, post } from "./session.js";
+import { ask, documents, post } from "./session.js";
 import { counted, duration, fullName, led, make, quoted, shown } from "./text.js";
 
 const KINDS = { node: "Node", pod: "Pod", daemonset: "DaemonSet", zone: "Zone" };
@@ -94,8 +94,10 @@ export class Panel {
       const answer = await post("/api/v1/what-if", { acts }, signal);
       if (answer.status === 401) { this.refused(); return; }
       if (answer.status === 429) { show(said("Another question is being played; try again soon.")); return; }
-      const told = await answer.json();
-      show(...(told.error ? wrong(told.error) : changed(told, [acts, ...led(this.context())].join(" "))));
+      for await (const told of documents(answer)) {
+        if (told.progress) show(said(`${told.progress.says} (${Math.round(told.progress.seconds)}s) …`), make("p", {}, told.progress.first));
+        else show(...(told.error ? wrong(told.error) : changed(told, [acts, ...led(this.context())].join(" "))));
+      }
     } catch {
       show(said(SILENT));
     }

@@ -8,5 +8,17 @@ const sent = (headers = {}) => ({ "X-Nodelife-Session": session(), ...headers })
 
 export const ask = (path) => fetch(path, { headers: sent() });
 
+/** The documents of an answer that has one a line, as they come. */
+export async function* documents(answer) {
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (let read; !(read = await reader.read()).done;) {
+    const lines = (text + read.value).split("\n");
+    text = lines.pop();
+    yield* lines.map((line) => JSON.parse(line));
+  }
+  if (text) yield JSON.parse(text);
+}
+
 /** POST, as the server takes it: a form cannot send this. */
 export const post = (path, asked, signal = null) => fetch(path, { signal, method: "POST", headers: sent({ "X-Nodelife": "1", "Content-Type": "application/json" }), body: JSON.stringify(asked) });
