@@ -23,7 +23,7 @@ from kubectl_nodelife.engine.profiles import SWITCHES, Profile, Span, holds
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kubelet.releases import SINCE_UNTIL as KUBELETS
 from kubectl_nodelife.kubelet.releases import rules_for
-from tests.real_code import drains, status_manager
+from tests.real_code import drains, evictions, status_manager
 from tests.real_code.judge import FIRST, Facts, differences, play_real, simulate
 from tests.real_code.owners import pod_of
 from tests.real_code.workload_scenario import ready_node, scenario
@@ -79,6 +79,19 @@ def another_groups_daemon_set() -> Json:
     drain = {"nodes": ["n0"], "ignoreDaemonSets": True}
     event = {"at": "13.1s", "drain": drain}
     return _of_nodes("another-groups-daemonset", [event], [pod, _daemon_set()])
+
+
+def a_budget_allows_less_than_nothing() -> Json:
+    """A 403, by a status that the disruption controller would not write."""
+    pod = pod_of(None, "p", {"app": "a"}, {"nodeName": "n0", "containers": CONTAINERS})
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default", "generation": 1},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}},
+        "status": {"observedGeneration": 1, "disruptionsAllowed": -1},
+    }
+    return {"pod": pod, "budgets": [budget]}
 
 
 def _of_nodes(name: str, events: list[Json], objects: list[Json] | None = None) -> Json:
@@ -233,6 +246,7 @@ BOUNDARIES = {
     "lease_circuit_breaker": Boundary(SWITCHES, leases_stand_still),
     "sticky_timer_keys": Boundary(SWITCHES, a_pod_ends_slowly_and_a_second_taint_comes),
     "drains_daemon_sets_by_kind": Boundary(SWITCHES, another_groups_daemon_set),
+    "refusals_name_budget": Boundary(SWITCHES, a_budget_allows_less_than_nothing),
     "available_at_the_instant": Boundary(
         DAEMON_SETS, a_roll_out_begins_as_pods_become_available, AT_ONCE
     ),
@@ -246,7 +260,6 @@ BOUNDARIES = {
     "volume_health": Boundary(KUBELETS, a_volume_is_unwell),
 }
 NOT_PLAYED = {
-    "refusals_name_budget": "the disruption controller leaves no budget in such a state",
     "pops_backoff_queue": "the scheduler is not played",
     "dry_run_ends": "a simulated drain is no dry run",
     "waiting_for_detach": "the attach-detach controller is not played",
@@ -284,6 +297,8 @@ def record(rule: str, minor: int, program: Path, folder: Path) -> Json:
     boundary, play = BOUNDARIES[rule], play_of(rule, minor)
     if boundary.table is KUBELETS:
         return status_manager.play_real(program, [play], folder)[0]
+    if "pod" in play:
+        return evictions.play_real(program, [play], folder)[0]
     scenario_file = folder / "scenario.json"
     scenario_file.write_text(json.dumps(play))
     timeline = dict(play_real(program, scenario_file, folder / "real.json", boundary.flags))
@@ -296,6 +311,8 @@ def apart(rule: str, minor: int, real: Json, span: Span) -> list[str]:
     if boundary.table is KUBELETS:
         rules = replace(rules_for(Profile(minor)), **{rule: holds(span, minor)})
         return status_manager.differences(play, real, rules)
+    if "pod" in play:
+        return list(evictions.differences(play, real, names_budget=holds(span, minor)))
     before = boundary.table[rule]
     boundary.table[rule] = span
     try:

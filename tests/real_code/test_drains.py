@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.kubectl import drain
-from tests.real_code import drains
+from tests.real_code import drains, evictions
 from tests.real_code.judge import play_real, simulate
 from tests.real_code.test_real_code import program
+from tests.real_code.workload_scenario import RELEASE
 
 __all__ = ["program"]
 
@@ -43,6 +45,20 @@ def differences_of(document: dict[str, Any], program: Path, folder: Path) -> lis
         if not apart:
             break
     return apart
+
+
+def test_an_eviction_is_answered_as_by_the_real_api(
+    seeds: range, program: Path, tmp_path: Path
+) -> None:
+    """Twenty for each seed, of any pod under budgets in any state."""
+    names_budget = parse_profile(RELEASE).has("refusals_name_budget")
+    cases = [evictions.generate(seed) for seed in range(20 * seeds.start, 20 * seeds.stop)]
+    apart = {
+        json.dumps(case): told
+        for case, real in zip(cases, evictions.play_real(program, cases, tmp_path), strict=True)
+        if (told := list(evictions.differences(case, real, names_budget=names_budget)))
+    }
+    assert not apart, f"files in {tmp_path}"
 
 
 def test_another_pause_before_a_retry_is_noticed(

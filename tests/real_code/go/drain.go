@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand"
 	"net/http"
 	"reflect"
 	"strconv"
@@ -150,16 +151,9 @@ func newEvictions(a *api) *podstorage.EvictionREST {
 	return e
 }
 
-func (w wire) evict(r *http.Request, t target, body []byte) (*http.Response, error) {
-	var asked policyv1.Eviction
-	if err := json.Unmarshal(body, &asked); err != nil {
-		return nil, err
-	}
-	w.a.mu.Lock()
-	pod, _ := w.a.get("pods", t.ns, t.name)
-	w.a.mu.Unlock()
-	ctx := genericapirequest.WithNamespace(r.Context(), t.ns)
-	answer, err := w.a.evictions.Create(ctx, t.name, &policy.Eviction{ObjectMeta: asked.ObjectMeta, DeleteOptions: asked.DeleteOptions}, nil, &metav1.CreateOptions{})
+// evict is the answer of the subresource.
+func (a *api) evict(ctx context.Context, asked *policy.Eviction) metav1.Status {
+	answer, err := a.evictions.Create(genericapirequest.WithNamespace(ctx, asked.Namespace), asked.Name, asked, nil, &metav1.CreateOptions{})
 	var status metav1.Status
 	var known apierrors.APIStatus
 	switch {
@@ -173,6 +167,18 @@ func (w wire) evict(r *http.Request, t target, body []byte) (*http.Response, err
 	if status.Code == 0 {
 		status.Code = 201
 	}
+	return status
+}
+
+func (w wire) evict(r *http.Request, t target, body []byte) (*http.Response, error) {
+	var asked policyv1.Eviction
+	if err := json.Unmarshal(body, &asked); err != nil {
+		return nil, err
+	}
+	w.a.mu.Lock()
+	pod, _ := w.a.get("pods", t.ns, t.name)
+	w.a.mu.Unlock()
+	status := w.a.evict(r.Context(), &policy.Eviction{ObjectMeta: metav1.ObjectMeta{Name: t.name, Namespace: t.ns}, DeleteOptions: asked.DeleteOptions})
 	if p, is := pod.(*v1.Pod); is {
 		w.a.answered(p, status)
 	}
@@ -183,6 +189,38 @@ func (w wire) evict(r *http.Request, t target, body []byte) (*http.Response, err
 		response.Header.Set("Retry-After", strconv.Itoa(int(d.RetryAfterSeconds)))
 	}
 	return response, err
+}
+
+// evictionCase is a pod that is evicted, with the budgets of its namespace in whatever state; -evictions plays a list.
+type evictionCase struct {
+	Pod     json.RawMessage
+	Budgets []json.RawMessage
+}
+
+type evictionAnswer struct {
+	Status  metav1.Status                        `json:"status"`
+	Budgets []policyv1.PodDisruptionBudgetStatus `json:"budgets"` // after it
+}
+
+func (c evictionCase) play() (out evictionAnswer) {
+	a := newAPI(1, func(*rand.Rand) time.Duration { return 0 })
+	a.t0, a.evictions = time.Now(), newEvictions(a)
+	pod := read[v1.Pod](c.Pod)
+	a.mu.Lock()
+	a.put("pods", pod, nil)
+	var names []string
+	for _, raw := range c.Budgets {
+		budget := read[policyv1.PodDisruptionBudget](raw)
+		names = append(names, budget.Name)
+		a.put("poddisruptionbudgets", budget, nil)
+	}
+	a.mu.Unlock()
+	out.Status = a.evict(context.Background(), &policy.Eviction{ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace}, DeleteOptions: &metav1.DeleteOptions{}})
+	for _, name := range names {
+		budget, _ := a.get("poddisruptionbudgets", pod.Namespace, name)
+		out.Budgets = append(out.Budgets, budget.(*policyv1.PodDisruptionBudget).Status)
+	}
+	return out
 }
 
 // --- kubectl ---

@@ -313,6 +313,7 @@ var (
 	kubectlTakes  = flag.Duration("kubectl-takes", 10*time.Millisecond, "a request of kubectl's")
 	statuses      = flag.Bool("status", false, "play sequences of a kubelet's status manager instead of a scenario")
 	schedules     = flag.Bool("schedule", false, "say where the scheduler may put the pods of clusters instead")
+	evictions     = flag.Bool("evictions", false, "play single evictions instead of a scenario")
 	limit         = flag.Duration("limit", 5*time.Minute, "real time after which a run is given up")
 )
 
@@ -536,7 +537,10 @@ func main() {
 		utilruntime.ErrorHandlers = utilruntime.ErrorHandlers[:1] // the second one sleeps while it holds a lock
 	}
 	if *statuses {
-		inBubble(func() { playStatuses(flag.Arg(0), flag.Arg(1)) })
+		inBubble(func() { playAll[*played, sequence](flag.Arg(0), flag.Arg(1)) })
+	}
+	if *evictions {
+		inBubble(func() { playAll[evictionAnswer, evictionCase](flag.Arg(0), flag.Arg(1)) })
 	}
 	if *schedules {
 		inBubble(func() { playSchedules(flag.Arg(0), flag.Arg(1)) })

@@ -325,15 +325,15 @@ func (s sequence) play() *played {
 	return out
 }
 
-// playStatuses plays a list of sequences one after the other; the managers of earlier ones cannot be stopped.
-func playStatuses(in, out string) {
+// playAll plays a list one after the other; the status managers of earlier sequences cannot be stopped.
+func playAll[A any, P interface{ play() A }](in, out string) {
 	raw, err := os.ReadFile(in)
 	if err != nil {
 		panic(err)
 	}
-	var answers []*played
-	for _, s := range *read[[]sequence](raw) {
-		answers = append(answers, s.play())
+	var answers []A
+	for _, one := range *read[[]P](raw) {
+		answers = append(answers, one.play())
 	}
 	b, err := json.Marshal(answers)
 	if err != nil {
