@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 from msgspec.structs import replace
 
 from kubectl_nodelife.drain.budget_findings import operator_of
+from kubectl_nodelife.drain.eviction_webhooks import ignoring
 from kubectl_nodelife.drain.options import CORDON_FIRST, WaveOptions
 from kubectl_nodelife.drain.play import Play, play_kubectl
 from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
@@ -23,11 +24,7 @@ from kubectl_nodelife.drain.scaling_up import more_for, scaled_up
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.waves import play_waves
-from kubectl_nodelife.kube.admission import (
-    MutatingWebhookConfiguration,
-    ValidatingAdmissionPolicyBinding,
-    ValidatingWebhookConfiguration,
-)
+from kubectl_nodelife.kube.admission import ValidatingAdmissionPolicyBinding
 from kubectl_nodelife.kube.lifecycle import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.names import first_names, subject
@@ -340,22 +337,25 @@ def _at_work(objects: Iterable[KubeObject], snapshot: PlanSnapshot) -> tuple[Kub
     return tuple(ready)
 
 
-def _without_admission(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+def _let_past_admission(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     """Each webhook configuration and policy binding in turn, to find the one that refuses."""
     snapshot = stuck.snapshot
-    found: list[tuple[str, KubeObject]] = []
-    for words, type_ in (
-        ("ValidatingWebhookConfiguration", ValidatingWebhookConfiguration),
-        ("MutatingWebhookConfiguration", MutatingWebhookConfiguration),
-        ("ValidatingAdmissionPolicyBinding", ValidatingAdmissionPolicyBinding),
-    ):
-        found += [(words, obj) for obj in snapshot.all_of(type_)]
-    for words, obj in found[: 4 * _MOST_TRIED]:
-        yield RemedyCandidate(
-            f"repair what {words} {obj.name} asks, or exempt the pod from it",
-            "what it protects is not protected meanwhile",
-            without=(obj,),
-        )
+    proposed: list[tuple[str, KubeObject]] = []
+    for configuration, places in ignoring(snapshot, stuck.pod):
+        patch = [
+            {"op": "add", "path": f"/webhooks/{place}/failurePolicy", "value": "Ignore"}
+            for place in places
+        ]
+        text = shlex.quote(json.dumps(patch, separators=(",", ":")))
+        proposed.append((f"json -p {text}", configuration))
+    for binding in snapshot.all_of(ValidatingAdmissionPolicyBinding):
+        audits = replace(binding, spec=replace(binding.spec, validation_actions=("Audit",)))
+        proposed.append(("""merge -p '{"spec":{"validationActions":["Audit"]}}'""", audits))
+    for patch_words, obj in proposed[: 4 * _MOST_TRIED]:
+        kind = type(obj).__name__
+        text = f"repair what {kind} {obj.name} asks, or exempt the pod from it; else kubectl patch"
+        text += f" {subject(kind.lower(), obj.name)} --type {patch_words}"
+        yield RemedyCandidate(text, "what it protects is not protected meanwhile", (obj,))
 
 
 def _drop_finalizers(stuck: StuckPod) -> Iterator[RemedyCandidate]:
@@ -409,7 +409,7 @@ _OF_GATE: Final[dict[str, tuple[Propose, ...]]] = {
     "two-pdbs": (_delete_budget,),
     "pdb-sync-failed": (_count_pods,),
     "landing": (_uncordon, _another_node),
-    "webhook": (_keep_answering, _without_admission),
+    "webhook": (_keep_answering, _let_past_admission),
     "finalizer": (_drop_finalizers,),
     "kubelet-unreachable": (_fence,),
     "namespace-terminating": (_delete_pod,),

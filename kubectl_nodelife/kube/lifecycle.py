@@ -90,6 +90,13 @@ def _deleted_again(meta: ObjectMeta, now_ns: int, requested: int | None) -> Obje
     )
 
 
+def is_let_go(before: ObjectMeta, after: ObjectMeta) -> bool:
+    """True if an update removes the object: it was being deleted without any more grace, and its
+    last finalizer is gone (`ShouldDeleteDuringUpdate`, registry/generic/registry/store.go)."""
+    waits = before.deletion_timestamp is not None and not before.deletion_grace_period_seconds
+    return waits and not after.finalizers
+
+
 def marked_deleting(meta: ObjectMeta, now_ns: int) -> ObjectMeta:
     """The metadata of an object that finalizers keep and that has no grace (`markAsDeleting`)."""
     ends = meta.deletion_timestamp

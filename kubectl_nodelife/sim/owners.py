@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import ConditionsChange
-from kubectl_nodelife.kube.lifecycle import delete_pod
+from kubectl_nodelife.kube.lifecycle import delete_pod, is_let_go
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
@@ -249,15 +249,12 @@ class WorkloadControllers:
         if pod is None or JOB_TRACKING not in pod.metadata.finalizers:
             return
         meta = pod.metadata
-        kept = tuple(name for name in meta.finalizers if name != JOB_TRACKING)
-        if (
-            not kept
-            and meta.deletion_timestamp is not None
-            and not meta.deletion_grace_period_seconds
-        ):
+        others = tuple(name for name in meta.finalizers if name != JOB_TRACKING)
+        without = replace(pod, metadata=replace(meta, finalizers=others))
+        if is_let_go(meta, without.metadata):
             self._api.drop("Pod", pod.key, cause)
         else:
-            self._api.put("Pod", replace(pod, metadata=replace(meta, finalizers=kept)), cause)
+            self._api.put("Pod", without, cause)
 
     def _same(self, pod: Pod) -> Pod | None:
         """The pod as it is now; None where it is gone."""

@@ -17,6 +17,7 @@ from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.kube.decode import mended
 from kubectl_nodelife.kube.encode import encode, merge_patch
 from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.kube.lifecycle import is_let_go
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.meta import KubeObject, MicroTime
 from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
@@ -306,7 +307,10 @@ class Script:
             self._put_lease(cast(Lease, new), "Patched")
         elif new != old and self._takes(new):
             cause = self._api.note(event_record(new, "Patched", _WHY))
-            self._api.put(kind, new, cause)
+            if isinstance(new, Pod) and is_let_go(old.metadata, new.metadata):
+                self._api.drop(kind, new.key, cause)
+            else:
+                self._api.put(kind, new, cause)
 
     def _takes(self, obj: KubeObject) -> bool:
         """True if the API server accepts the object; if not, a record is written."""

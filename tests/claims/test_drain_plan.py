@@ -1,14 +1,9 @@
-"""Holds drain-plan's first line, verdict and exit code against a play of the same drain.
-
-Its advice is followed: what is to unblock a pod is done in a play, and the pod must go then.
-"""
+"""Holds drain-plan's first line, verdict and exit code against a play of the same drain."""
 
 from __future__ import annotations
 
-import copy
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,12 +16,6 @@ ALL = (
     "PersistentVolumeClaim,PersistentVolume,StorageClass,HorizontalPodAutoscaler,PriorityClass"
 )
 NOW = ("--now", "2026-01-01T12:00:00Z")
-ADVISED = (8, 34, 175, 290, 642, 1344, 1720)
-"""Seeds of which a plan gives advice that is a command: pods more where a silent node has room
-(175), of a node that kubectl never comes to (290), where other nodes of the command are cordoned
-(642), and where a pod more must find them cordoned (1344, 1720).
-"""
-
 TOGETHER = (21, 64, 79)
 """Seeds of which a plan names no set of nodes that go together, all of them, and some."""
 
@@ -144,101 +133,3 @@ def test_nodes_that_can_go_together_do(tmp_path: Path, seeds: range) -> None:
             assert is_drained == bool(told), (seed, told, ends)
             together += is_drained
     assert together
-
-
-# --- advice -----------------------------------------------------------------------------------
-
-
-class Followed(NamedTuple):
-    """The cluster and the events of a scenario in which an advice is followed, and when the drain
-    of the nodes begins, but of those that were drained `before`.
-    """
-
-    items: list[Document]
-    events: list[Document]
-    at: str = "10s"
-    before: tuple[str, ...] = ()
-
-
-def followed(change: str, items: list[Document]) -> Followed | None:
-    """What the command of an advice does; None for advice that is no command."""
-    words = shlex.split(change.partition(", ")[0])
-    if words[:2] == ["kubectl", "cordon"]:
-        names, words = words[2 : words.index("&&")], words[words.index("&&") + 1 :]
-        items = copy.deepcopy(items)
-        for item in items:
-            if item["kind"] == "Node" and item["metadata"]["name"] in names:
-                item["spec"]["unschedulable"] = True
-    if words[-2:] == ["once", "drained"]:
-        before = {"nodes": words[2:-2]}
-        drain = {"at": "0s", "drain": {**before, "ignoreDaemonSets": True}}
-        events = [drain, {"at": "15m", "uncordon": before}]
-        return Followed(items, events, "16m", tuple(words[2:-2]))
-    if words[:2] == ["kubectl", "uncordon"]:
-        return Followed(items, [{"at": "0s", "uncordon": {"nodes": [words[2]]}}])
-    if words[:2] == ["kubectl", "scale"]:
-        return Followed(_scaled(items, words[3], int(words[-1].partition("=")[2])), [])
-    if words[:3] == ["kubectl", "patch", "pdb"]:
-        meta = {"namespace": words[words.index("-n") + 1], "name": words[3]}
-        spec = json.loads(words[words.index("-p") + 1])["spec"]
-        obj = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": meta}
-        return Followed(items, [{"at": "0s", "apply": {**obj, "spec": spec}}])
-    return None
-
-
-def _scaled(items: list[Document], name: str, replicas: int) -> list[Document]:
-    """With the pods that the owner makes then, which have no node yet."""
-    scaled = copy.deepcopy(items)
-    for item in scaled:
-        if item["kind"] in ("ReplicaSet", "StatefulSet") and item["metadata"]["name"] == name:
-            item["spec"]["replicas"] = replicas
-    pods = [
-        o for o in scaled if o["kind"] == "Pod" and o["metadata"]["name"].startswith(f"{name}-")
-    ]
-    for number in range(len(pods), replicas):
-        pod = copy.deepcopy(pods[0])
-        pod["metadata"] |= {"name": f"{name}-{number}", "uid": f"more-{name}-{number}"}
-        pod["spec"].pop("nodeName", None)
-        pod["status"] = {"phase": "Pending"}
-        scaled.append(pod)
-    return scaled
-
-
-def goes(folder: Path, names: list[str], pod: Document, done: Followed) -> bool | None:
-    """True if the pod is gone from its node in a play of the drain that comes then; None: it is
-    not, and a node is lost in the quarter of an hour in which nodes are drained `before`.
-
-    What is said of a pod's node "by itself" is about a drain of that node, the others cordoned.
-    """
-    by_itself = "; by itself " in pod["reason"]
-    nodes = [pod["node"]] if by_itself else [name for name in names if name not in done.before]
-    drain = {"at": done.at, "drain": {"nodes": nodes, "ignoreDaemonSets": True}}
-    cordon = {"at": done.at, "cordon": {"nodes": names}}
-    records = played(folder, [*done.events, cordon, drain], done.items)
-    gone = any(
-        record["action"] == "DeletePod"
-        and record["object"]["name"] == pod["name"]
-        and record["detail"].get("gracePeriodSeconds") == 0
-        for record in records
-    )
-    lost = bool(done.before) and any(
-        record["action"] == "SetNodeCondition" and record["detail"].get("status") == "Unknown"
-        for record in records
-    )
-    return None if lost and not gone else gone
-
-
-def test_advice_that_is_followed_unblocks_the_pod(tmp_path: Path, seeds: range) -> None:
-    advised = 0
-    for seed in (*ADVISED, *range(4 * seeds.start, 4 * seeds.stop)):
-        if not (found := nodes_of(seed)):
-            continue
-        told = planned(tmp_path, *found)
-        for pod in (pod for wave in told.plan["waves"] for pod in wave["pods"]):
-            advice = pod["unblock"]["change"] if pod.get("unblock") else ""
-            if done := followed(advice, found[1]):
-                assert not goes(tmp_path, found[0], pod, Followed(found[1], []))
-                unblocked = goes(tmp_path, found[0], pod, done)
-                assert unblocked is not False, (seed, pod["name"], advice)
-                advised += unblocked is True
-    assert advised

@@ -90,55 +90,87 @@ def test_a_dump_is_named_again(capsys: pytest.CaptureFixture[str]) -> None:
 # --- typed ----------------------------------------------------------------------------------------
 
 
-def cluster() -> list[Mapping[str, Any]]:
-    """A cluster about which much is to be said: a cordoned node, a budget that allows nothing."""
-    labels = {"app": "web"}
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "web", "namespace": "shop", "generation": 1},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": labels}},
-        "status": {
-            "observedGeneration": 1,
-            "expectedPods": 1,
-            "currentHealthy": 1,
-            "desiredHealthy": 1,
-            "disruptionsAllowed": 0,
-        },
-    }
-    meta: dict[str, Any] = {"namespace": "shop", "labels": labels}
+Object = dict[str, Any]
+GOING = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
+
+
+def pod(node: str, **meta: Any) -> Object:
+    """A pod that is Ready, in the namespace shop if `meta` names none."""
     ready = {
         "phase": "Running",
         "conditions": [{"type": "Ready", "status": "True"}],
         "containerStatuses": [{"name": "c", "ready": True, "state": {"running": {}}}],
     }
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web-uid"}
-    meta["ownerReferences"] = [{**owner, "controller": True}]
-    replicas = {
-        "apiVersion": "apps/v1",
-        "kind": "ReplicaSet",
-        "metadata": {"name": "web", "namespace": "shop", "uid": "web-uid"},
-        "spec": {"replicas": 1, "selector": {"matchLabels": labels}},
-        "status": {"replicas": 1, "readyReplicas": 1},
-    }
-    going = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
-    pods: list[tuple[Any, str]] = [({"name": "web-0", **meta}, "a1")]
-    pods.append(({"name": "stuck", "namespace": "shop", **going}, "lost-1"))
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "c"}]}
+    meta = {"namespace": "shop", **meta}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": ready}
+
+
+def workload(name: str, **budgets: int | str) -> list[Object]:
+    """A ReplicaSet with one pod on a1, and budgets by name with their minAvailable."""
+    labels, of_it = {"app": name}, {"namespace": "shop", "name": name, "uid": f"{name}-uid"}
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": f"{name}-uid"}
+    selector = {"selector": {"matchLabels": labels}}
+    healthy = {"expectedPods": 1, "currentHealthy": 1, "desiredHealthy": 1}
     return [
-        budget,
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}},
-        replicas,
-        *lost("lost-1"),
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": of_it,
+            "spec": {"replicas": 1, **selector},
+            "status": {"replicas": 1, "readyReplicas": 1},
+        },
+        pod("a1", name=f"{name}-0", labels=labels, ownerReferences=[{**owner, "controller": True}]),
         *(
             {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": of,
-                "spec": {"nodeName": node, "containers": [{"name": "c", "image": "c"}]},
-                "status": ready,
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": budget, "namespace": "shop", "generation": 1},
+                "spec": {"minAvailable": least, **selector},
+                "status": {"observedGeneration": 1, "disruptionsAllowed": 0, **healthy},
             }
-            for of, node in pods
+            for budget, least in budgets.items()
         ),
+    ]
+
+
+def guarded() -> list[Object]:
+    """A pod whose evictions a webhook is asked about that is not there."""
+    rule = {"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"]}
+    hook = {
+        "name": "guard.example.com",
+        "rules": [{**rule, "resources": ["pods/eviction"]}],
+        "namespaceSelector": {"matchLabels": {"guarded": "yes"}},
+        "failurePolicy": "Fail",
+        "clientConfig": {"service": {"namespace": "guarded", "name": "gone"}},
+    }
+    meta = {"name": "guarded", "labels": {"guarded": "yes"}}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": meta},
+        {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "guard"},
+            "webhooks": [hook],
+        },
+        pod("a1", name="guarded", namespace="guarded"),
+    ]
+
+
+def cluster() -> list[Object]:
+    """A cluster about which much is to be said: a cordoned node, a lost one, budgets that allow
+    nothing, one pod that two of them match, one that a finalizer keeps.
+    """
+    held = {**GOING, "deletionGracePeriodSeconds": 0, "finalizers": ["example.com/x"]}
+    return [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}},
+        *workload("web", web=1),
+        *workload("api", api="100%"),
+        *workload("two", one=0, other=0),
+        *lost("lost-1"),
+        pod("lost-1", name="stuck", **GOING),
+        pod("a1", name="held", **held),
+        *guarded(),
     ]
 
 
@@ -160,6 +192,16 @@ ASKED = (
     ("daemonset", "-A"),
     ("upgrade", "plan", "a1", "lost-1", "--nothing"),
 )
+
+
+REMEDIES = (
+    " scale replicaset ",
+    " patch pdb ",
+    " delete pdb ",
+    " patch pod ",
+    " patch validatingwebhookconfiguration ",
+)
+"""Of the drain plan."""
 
 
 def kubeconfig(path: Path, served: Mapping[str, Sandbox]) -> str:
@@ -243,7 +285,8 @@ def test_each_command_reaches_the_cluster_that_it_is_about(tmp_path: Path) -> No
             assert len(found) >= 6 and any(" taint " in each for each in found), found
             assert any(" nodelife " in kind for kind in kinds), kinds
             asked = sorted(command for command in found if " auth can-i " in command)
-            assert any(" scale " in each for each in found), found  # a remedy of a drain plan
+            for remedy in REMEDIES:
+                assert any(remedy in each for each in found), (remedy, found)
             found -= {*asked[1:]}  # `upgrade plan` has thirty, all alike
             for command in sorted(found):
                 there.clear()

@@ -133,4 +133,4 @@ def widest(plan: DrainPlan) -> float:
     """How far apart the ends of the estimate may be."""
     assert plan.estimate is not None
     graces = [pod.grace or 0 for pod in plan.pods() if pod.start is not None]
-    return max(15.0, plan.estimate.low) + max(graces, default=0)
+    return max(16.0, plan.estimate.low) + max(graces, default=0)

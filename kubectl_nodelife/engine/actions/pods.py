@@ -208,7 +208,7 @@ class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
         yield "DeletePod", detail
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The pod terminating since now, or gone where it gets no grace (`kube.deletion`)."""
+        """The pod terminating since now, or gone where it gets no grace (`kube.lifecycle`)."""
         if not isinstance(obj, Pod):
             return obj
         return delete_pod(obj, now_ns, self.grace_period_seconds)
