@@ -71,9 +71,11 @@ class StuckPod(NamedTuple):
     planned: frozenset[str]
     times: TimesToReady
 
-    def open_nodes(self) -> list[Node]:
-        """The nodes of the plan that take new pods until the drain cordons them."""
-        nodes = (self.snapshot.nodes[name] for name in sorted(self.planned))
+    def avoided(self) -> list[Node]:
+        """The nodes that take new pods and are of no use to them: those whose kubelets are late,
+        and those of the plan, until the drain cordons them."""
+        late = sorted(self.snapshot.late.keys() - self.planned)
+        nodes = (self.snapshot.nodes[name] for name in (*late, *sorted(self.planned)))
         return [node for node in nodes if not node.spec.unschedulable]
 
     def budgets(self) -> list[PodDisruptionBudget]:
@@ -172,32 +174,28 @@ def _scale(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     scaled = scaled_up(stuck.pod, more, stuck.snapshot)
     if scaled is None:
         return
-    open_nodes = stuck.open_nodes()
-    if not open_nodes:
+    avoided = stuck.avoided()
+    if not avoided:
         yield RemedyCandidate(scaled.command, _SCALED, scaled.objects)
     else:
-        placed = _on(open_nodes, scaled.objects, stuck.snapshot)
+        placed = _on(avoided, scaled.objects, stuck.snapshot)
         yield RemedyCandidate(scaled.command, _SCALED, placed)
-        cordoned = (
-            replace(node, spec=replace(node.spec, unschedulable=True)) for node in open_nodes
-        )
-        names = " ".join(shlex.quote(node.name) for node in open_nodes)
+        cordoned = (replace(node, spec=replace(node.spec, unschedulable=True)) for node in avoided)
+        names = " ".join(shlex.quote(node.name) for node in avoided)
         text = f"kubectl cordon {names} && {scaled.command}"
         yield RemedyCandidate(text, _SCALED, (*scaled.objects, *cordoned))
 
 
 def _on(
-    nodes: Collection[Node], objects: Iterable[KubeObject], snapshot: PlanSnapshot
+    nodes: Iterable[Node], objects: Iterable[KubeObject], snapshot: PlanSnapshot
 ) -> tuple[KubeObject, ...]:
-    """The same with pods on the first of these nodes that takes them: until a drain cordons those,
-    the scheduler may choose them."""
-    names = {node.name for node in nodes}
+    """The same with pods on the first of these nodes that takes them: one may be chosen."""
     placement = snapshot.branch(MIDDLE).world.scheduler.placement
     placed = []
     for obj in objects:
         if isinstance(obj, Pod):
-            fitting = placement.candidates(obj, len(snapshot.nodes))
-            chosen = next((name for name in fitting if name in names), "")
+            fitting = set(placement.candidates(obj, len(snapshot.nodes)))
+            chosen = next((node.name for node in nodes if node.name in fitting), "")
             obj = replace(obj, spec=replace(obj.spec, node_name=chosen))
         placed.append(obj)
     return tuple(placed)

@@ -22,10 +22,11 @@ from tests.claims.test_drain_plan import lies_of_plan, nodes_of, planned, played
 from tests.claims.test_what_if import VERSIONS, Document, drains_of
 from tests.what_if.stand import at, budget, node, service, workload
 
-ADVISED = (8, 34, 175, 290, 642, 1344, 1720)
+ADVISED = (8, 34, 175, 290, 642, 1344, 1720, 2163, 2287, 2685)
 """Seeds of which a plan gives advice that is a command: pods more where a silent node has room
 (175), of a node that kubectl never comes to (290), where other nodes of the command are cordoned
-(642), and where a pod more must find them cordoned (1344, 1720).
+(642), where a pod more must find them cordoned (1344, 1720), or a
+silent node, too (2287, 2685), and where a node takes pods again before the next is drained (2163).
 """
 
 
@@ -136,7 +137,8 @@ def goes(folder: Path, names: list[str], pod: Document, done: Followed) -> bool 
     by_itself = "; by itself " in pod["reason"]
     nodes = [pod["node"]] if by_itself else [name for name in names if name not in done.before]
     drain = {"at": done.at, "drain": {"nodes": nodes, "ignoreDaemonSets": True}}
-    cordon = {"at": done.at, "cordon": {"nodes": names}}
+    cordoned = [name for name in names if name not in done.before]
+    cordon = {"at": done.at, "cordon": {"nodes": cordoned}}
     records = played(folder, [*done.events, cordon, drain], done.items)
     gone = any(
         record["action"] == "DeletePod"
