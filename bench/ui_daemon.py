@@ -12,11 +12,13 @@ import contextlib
 import sys
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Final
 
 from bench import BenchFailed, Stopwatch
 from bench._daemon import Running, running
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, look
+from kubectl_nodelife.daemon.list_once import list_once
 from kubectl_nodelife.daemon.server import resident_bytes
 from kubectl_nodelife.daemon.ui.endpoint import PageEndpoint, listen
 from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
@@ -108,7 +110,8 @@ async def _page(one: Running) -> AsyncIterator[tuple[LiveFeed, PageEndpoint, Ses
     """The page's server and its feed, connected as the daemon connects them."""
     cluster = WatchedCluster("bench", "bench", "bench")
     feed = LiveFeed(
-        lambda: look(one.watcher, one.journal, cluster), one.journal, one.watcher.clock.now_ns, {}
+        lambda: look(one.watcher, one.journal, cluster),
+        *(one.journal, one.watcher.clock.now_ns, {}, partial(list_once, one.client)),
     )
     sessions = Sessions(time.monotonic)
     endpoint = PageEndpoint({}, {}, feed.broadcast, sessions)

@@ -20,6 +20,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
@@ -234,9 +235,10 @@ class Daemon:
     def _make_servers(self, make_answers: MakeAnswers) -> tuple[PageHost, Server]:
         """The live page and the server on our socket, which give the same answers."""
         journal, clock, forked = self.journal, self.watcher.clock, ForkedAnswers()
+        list_kinds = partial(list_once, self.client)
         answers, streams = make_answers(
             *(self.look, journal, clock.now_ns, self._blind),
-            lambda kinds, fields: list_once(self.client, kinds, fields),
+            list_kinds,
             forked,
         )
         answers["upgrade"] = upgrade_answer(self.client, self.look, forked)
@@ -244,7 +246,7 @@ class Daemon:
         answers["what_if"] = whole(streams["what_if"])
         enforcement = self.enforcement
         page = PageHost(
-            *(self.look, journal, clock.now_ns, answers, streams, self._always),
+            *(self.look, journal, clock.now_ns, answers, streams, list_kinds, self._always),
             lambda: enforcement is not None and enforcement.is_sending,
             page_port_path(dict(self.options.environ), self.instance.identity),
         )

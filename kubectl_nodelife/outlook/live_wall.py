@@ -8,20 +8,29 @@ changes only when what it says changes, not because time passes.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life
 from kubectl_nodelife.kube.node import Node
+from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.times import SECOND_NS
-from kubectl_nodelife.outlook.fates import Coming, Judged
+from kubectl_nodelife.outlook.fates import Coming, Judged, Lane
 from kubectl_nodelife.outlook.foretold import ForetoldZone
+from kubectl_nodelife.outlook.harmed import harmed_steps
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
-from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST, NextAction, node_verdict
+from kubectl_nodelife.outlook.node_verdict import (
+    FINE,
+    UNHEARD,
+    WORST_FIRST,
+    NextAction,
+    node_verdict,
+)
 from kubectl_nodelife.outlook.situation import (
     SAME_SECONDS,
     Hurt,
@@ -183,6 +192,8 @@ class LiveWall:
         self._rows: dict[str, LiveNode] = {}
         self._quiet: dict[str, _Quiet] = {}
         self._judged: list[Judged] = []
+        self._judged_last: list[Judged] = []
+        self._harmed: list[Lane] = []
         self._frame: LiveFrame | None = None
         self._heard_ns = 0
         self._hurt, self._hurt_until_ns = Hurt(), 0
@@ -243,6 +254,7 @@ class LiveWall:
         works: Sequence[WorkInProgress],
     ) -> LiveFrame:
         outlook = view.outlook
+        self._judged_last = self._judged
         unseen = str(view.source.get("standsStill") or "")
         source = {key: value for key, value in view.source.items() if key != "age"}
         silent = Counter(of_node.zone for of_node, v in self._judged if v.state == "silent")
@@ -254,7 +266,8 @@ class LiveWall:
             nodes=rows,
             warnings=list(view.warnings),
             situation=situation(
-                *(outlook, self._judged, found, self._hurt, works, self.instant, unseen)
+                *(outlook, self._judged, found, self._hurt, works, self.instant, unseen),
+                self._harmed,
             ),
         )
 
@@ -275,6 +288,22 @@ class LiveWall:
             self._hurt = yield from hurt_steps(outlook.cache, self._judged, operators)
             self._hurt_until_ns = outlook.now_ns + round(_HURT_SECONDS * SECOND_NS)
         self._trouble = lost
+
+    def harm_steps(
+        self, cache: Cache, services: Iterable[Service], now_ns: int
+    ) -> Generator[None, None, None]:
+        """Count whom the nodes of the last frame harm, for the frames that follow."""
+        lost = [each for each in self._judged_last if each[1].state in UNHEARD]
+        harmed: list[Lane] = []
+        if lost:
+            harmed = yield from harmed_steps(cache, now_ns, lost, services, self.instant)
+        self._harmed = harmed
+
+    @property
+    def is_harmed(self) -> bool:
+        """True if nodes of the last frame harm somebody, or somebody was harmed before."""
+        unheard = any(verdict.state in UNHEARD for _, verdict in self._judged_last)
+        return unheard or bool(self._harmed)
 
     def _begin(self, outlook: Outlook, found: Sequence[ZoneOutlook]) -> None:
         """Forget what was found under other settings, or with other zones."""

@@ -35,6 +35,8 @@ WORST_FIRST = (
 )
 _MOST_NAMES = 3
 FINE = frozenset({"healthy", "cordoned", "tainted"})
+UNHEARD = frozenset({"silent", "overdue", "unreachable", "not-ready"})
+"""States of nodes whose pods are marked not ready, or soon will be."""
 
 # nodeStatusReportFrequency: a kubelet posts its status at least so often, whatever its Lease does.
 _STATUS_REPORT_NS = 300 * SECOND_NS

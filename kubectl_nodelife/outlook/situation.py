@@ -18,7 +18,6 @@ import msgspec
 from kubectl_nodelife.controllers.nodelifecycle.controller import EVICTION_LOOP_PERIOD_NS
 from kubectl_nodelife.controllers.nodelifecycle.zones import FULL, PARTIAL
 from kubectl_nodelife.engine.cache import Cache
-from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, is_daemon_pod, is_mirror_pod
 from kubectl_nodelife.kube.times import SECOND_NS
@@ -26,15 +25,14 @@ from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_forecast
 from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, lanes, since_ns
 from kubectl_nodelife.outlook.node import Outlook
-from kubectl_nodelife.outlook.node_verdict import FINE, WORST_FIRST
+from kubectl_nodelife.outlook.node_verdict import FINE, UNHEARD, WORST_FIRST
 from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneOutlook
-from kubectl_nodelife.workloads.owners import name_above
+from kubectl_nodelife.workloads.owners import workload_of
 
 PEACE, OURS, WORSE, GONE, BLIND = "peace", "ours", "worse", "gone", "blind"
 """How bad it is: nothing; what people do; it may get worse; nodes are lost; not seen."""
 
-_LOST_STATES = frozenset({"overdue", "unreachable", "not-ready"})
 SAME_SECONDS: Final = 0.5
 """An instant that moves by no more than that is not sent again."""
 
@@ -57,7 +55,8 @@ class Situation(msgspec.Struct, frozen=True, rename="camel"):
     `since_s`: by the stream's clock, None: not known. `coming`: the soonest first; empty: nothing
     while things stay as they are. `hurts`: "" for nobody. `advice`: what to do, or why there is
     nothing to do; `options`: commands, the first of which one types now.
-    `lanes`: the same as a picture of time.
+    `lanes`: the same as a picture of time; `harmed`: workloads and Services on the same line of
+    time, the worst first.
     """
 
     level: str
@@ -68,6 +67,7 @@ class Situation(msgspec.Struct, frozen=True, rename="camel"):
     advice: str = ""
     options: list[Option] = []
     lanes: list[Lane] = []
+    harmed: list[Lane] = []
 
     def shows_the_same(self, other: Situation) -> bool:
         """True if it is the same but for what instants move by within themselves."""
@@ -127,7 +127,7 @@ def hurt_steps(
     first_after_s: int | None = None
     stuck = seen = 0
     for outlook, verdict in judged:
-        if verdict.state not in _LOST_STATES | {"silent"} or seen > _MOST_PODS:
+        if verdict.state not in UNHEARD or seen > _MOST_PODS:
             continue
         for pod in cache.pods_on(outlook.node.name):
             seen += 1
@@ -167,7 +167,7 @@ class _Share:
 
     def add(self, pod: Pod) -> None:
         """One more of its workload."""
-        key, uid = _workload(pod)
+        key, uid = workload_of(pod)
         self.here[key] += 1
         if key not in self._everywhere:
             self._everywhere[key] = len(self._cache.pods_of(uid)) if uid else 1
@@ -197,14 +197,6 @@ def _deleted_after(pod: Pod, operators: bool) -> int | None:
     return eviction_forecast(pod, LOST[:1], comparison_operators=operators).after_seconds
 
 
-def _workload(pod: Pod) -> tuple[tuple[str, str, str], str]:
-    """Namespace, kind and name of what owns it, and the owner's uid; itself where nothing does."""
-    owner = controller_of(pod.metadata)
-    if owner is None:
-        return (pod.namespace, "Pod", pod.name), ""
-    return (pod.namespace, owner.kind, name_above(owner.name, pod) or owner.name), owner.uid
-
-
 def _called(workload: tuple[str, str, str]) -> str:
     namespace, _, name = workload
     return f"{namespace}/{name}"
@@ -218,6 +210,7 @@ def situation(
     works: Sequence[WorkInProgress],
     instant: Callable[[int], float],
     unseen: str,
+    harmed: list[Lane],
 ) -> Situation:
     """The situation of nodes that are not healthy. `instant`: an instant by the stream's clock;
     `unseen`: why the cluster is not seen now, "" where it is."""
@@ -230,9 +223,9 @@ def situation(
     if not happens:
         return _in_peace(works, len(outlook.cache.nodes))
     coming = sorted(_coming(outlook, judged, of, hurt), key=lambda each: each[1])
-    silent = [each for each in trouble if each[1].state in _LOST_STATES | {"silent"}]
+    silent = [each for each in trouble if each[1].state in UNHEARD]
     began_ns = since_ns(silent, now_ns)
-    lost = any(verdict.state in _LOST_STATES for _, verdict in trouble)
+    lost = any(verdict.state in UNHEARD - {"silent"} for _, verdict in trouble)
     return Situation(
         GONE if lost else WORSE if trouble else PEACE,
         f"{_joined(happens)}.",
@@ -241,6 +234,7 @@ def situation(
         hurt.in_words(),
         *_to_do(trouble, of, hurt, bool(coming)),
         lanes(outlook, judged, {zone.key: zone for zone in of}, hurt.first_after_s, instant),
+        harmed,
     )
 
 

@@ -229,6 +229,16 @@ def name_above(replica_set: str, pod: Pod) -> str:
     return name if label and name != replica_set else ""
 
 
+def workload_of(pod: Pod) -> tuple[tuple[str, str, str], str]:
+    """Namespace, kind and name of what owns it, and the owner's uid; itself where nothing does. A
+    ReplicaSet of a Deployment has the Deployment's name.
+    """
+    owner = controller_of(pod.metadata)
+    if owner is None:
+        return (pod.namespace, "Pod", pod.name), ""
+    return (pod.namespace, owner.kind, name_above(owner.name, pod) or owner.name), owner.uid
+
+
 def is_active(pod: Pod) -> bool:
     """True if the pod counts as a replica. Follows `IsPodActive`."""
     return pod.status.phase not in TERMINAL_PHASES and pod.metadata.deletion_timestamp is None

@@ -9,6 +9,10 @@ from msgspec.structs import replace
 from kubectl_nodelife.commands.answering.status import finished
 from kubectl_nodelife.daemon.cluster_view import look
 from kubectl_nodelife.engine.events import Gone
+from kubectl_nodelife.kube.meta import ObjectMeta
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.service import Service, ServiceSpec
+from kubectl_nodelife.outlook.fates import Lane
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveWall
 from kubectl_nodelife.outlook.node_verdict import WORST_FIRST
 from kubectl_nodelife.outlook.situation import Situation
@@ -153,3 +157,53 @@ def test_pods_that_nobody_removes_are_told(tmp_path: Path) -> None:
         assert framed(wall, lab).nodes["a"].leaving == 0
 
     run(story())
+
+
+def test_workloads_and_services_that_lose_pods_are_told_with_their_hour(tmp_path: Path) -> None:
+    """Before, at the lowest, and when: held against when the nodes become Unknown."""
+
+    async def story() -> None:
+        lab, wall = make_lab(tmp_path), LiveWall()
+        nodes = [*(node(name) for name in DARK), *(node(name, zone="b") for name in LIT)]
+        pods = [
+            labelled(pod(f"{name}-{number}", on, owner=name), app=name)
+            for name, where in {"web": ("a0", "a1", "b1"), "db": ("a2",), "far": ("b2",)}.items()
+            for number, on in enumerate(where)
+        ]
+        services = [service("web", app="web"), service("db", app="db"), service("far", app="far")]
+        await lab.begin(*nodes, *pods, *map(lease, [*DARK, *LIT]))
+        await lab.after(60, *DARK, *LIT)
+
+        async def harmed() -> list[Lane]:
+            framed(wall, lab)
+            finished(wall.harm_steps(lab.watcher.host.cache, services, lab.now))
+            return said(framed(wall, lab)).harmed
+
+        assert await harmed() == []
+        await lab.after(20, *LIT)
+        lanes = await harmed()
+        assert [(lane.name, lane.state) for lane in lanes] == [
+            ("default/db", "1 → 0"),
+            ("Service default/db", "1 → 0"),
+            ("default/web", "3 → 1"),
+            ("Service default/web", "3 → 1"),
+        ]
+        (coming,) = lanes[0].coming
+        assert coming.says == "0 of 1 ready"
+        while states(framed(wall, lab))["a2"] == "silent":
+            await lab.after(1, *LIT)
+        assert coming.low_s <= lab.now / SECOND - wall.epoch_s <= coming.high_s + 1
+        await lab.see(node("a2", "Unknown", posted_ns=lab.now - T0))
+        (db, *_) = await harmed()
+        assert (db.coming, db.stays) == ([], "0 of 1 ready")
+
+    run(story())
+
+
+def labelled(of: Pod, **labels: str) -> Pod:
+    return replace(of, metadata=replace(of.metadata, labels=labels))
+
+
+def service(name: str, **selector: str) -> Service:
+    metadata = ObjectMeta(name=name, namespace="default", uid=f"uid-{name}")
+    return Service(metadata=metadata, spec=ServiceSpec(selector=selector))

@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any
 
+import pytest
+
 from bench.ui import DarkZone, Told
 from kubectl_nodelife.daemon.server import Answer, Stream
 from tests.loopback import play
@@ -113,19 +115,30 @@ def test_rows_of_what_happened_stay() -> None:
     play(test)
 
 
-HIT = {"namespace": "default", "wanted": 3, "lowestReady": 1, "backSeconds": 300.0}
+HIT = {
+    "namespace": "default", "wanted": 3, "readyBefore": 2, "lowestReady": 1, "backSeconds": 300.0
+}  # fmt: skip
 WHAT_IF = {
     "verdict": {"text": "what if node node-00001 is lost"},
     "acts": [{"act": "lose node", "targets": ["node-00001"]}],
     "horizon": {"untilSeconds": 3600, "endedSeconds": 600.0, "ended": "quiet"},
     "workloads": [
         {**HIT, "name": "web", "outage": "degraded", "firstSeconds": 60.0},
-        {**HIT, "name": "db", "outage": "full", "firstSeconds": 120.0, "backSeconds": None},
+        {
+            **HIT, "name": "db", "outage": "full", "firstSeconds": 120.0, "backSeconds": None,
+            "lowestReady": 0,
+        },
         {**HIT, "name": "far", "outage": "none", "firstSeconds": None},
     ],
     "services": [
-        {"namespace": "default", "name": "db", "fromSeconds": 120.0, "toSeconds": 240.0},
-        {"namespace": "default", "name": "web", "fromSeconds": None, "toSeconds": None},
+        {
+            "namespace": "default", "name": "db", "fromSeconds": 120.0, "toSeconds": 240.0,
+            "endpointsBefore": 2, "lowest": 0,
+        },
+        {
+            "namespace": "default", "name": "web", "fromSeconds": None, "toSeconds": None,
+            "endpointsBefore": 2, "lowest": 2,
+        },
     ],
 }
 ACTS = "return document.getElementById('what-if-acts')"
@@ -133,7 +146,7 @@ ANSWER = "return document.getElementById('what-if-answer').innerText"
 PLAY = "document.getElementById('what-if-form').requestSubmit()"
 BANDS = """
   return [...document.querySelectorAll('.bands .track')].map((track) => [
-    track.parentElement.firstChild.textContent, track.classList.contains('full'),
+    track.parentElement.querySelector('b').textContent, track.classList.contains('full'),
     parseFloat(track.firstChild.style.left), parseFloat(track.firstChild.style.width),
   ]);
 """
@@ -152,15 +165,45 @@ def test_what_would_be_hit_is_drawn_as_bands() -> None:
             await window.run(PLAY)
             await window.until(f"{BANDS.strip().removesuffix(';')}.length > 0")
             assert await window.run(BANDS) == [
-                ["default/web", False, 10, 40],
                 ["default/db", True, 20, 80],
-                ["default/db", True, 20, 20],
+                ["Service default/db", True, 20, 20],
+                ["default/web", False, 10, 40],
             ]
             said = await window.text("#what-if-answer")
-            assert "full: 1 of 3 Ready at the lowest, not back" in said and "of 10m from" in said
+            assert "default/db 2 → 0" in said and "full, not back" in said
+            assert "default/web 2 → 1" in said and "of 10m from" in said
             assert "2 workloads hit" in said and "far" not in said
 
     play(test)
+
+
+def test_whom_it_harms_is_drawn_on_the_line_of_time_of_the_nodes() -> None:
+    async def test() -> None:
+        async with shown(3) as (window, told):
+            now_s = told.zone.now_s
+            gone = {"says": "Unknown", "lowS": now_s + 60, "highS": now_s + 60}
+            web = {"says": "1 of 3 ready", "lowS": now_s + 60, "highS": now_s + 90}
+            lane = {"name": "a1", "state": "silent", "sinceS": now_s - 5, "stays": ""}
+            harmed = {"name": "Service default/web", "state": "3 → 1", "sinceS": None, "stays": ""}
+            situation = {
+                "level": "worse", "sentence": "a1 is silent.", "sinceS": now_s - 5, "coming": [],
+                "hurts": "", "advice": "", "options": [], "lanes": [{**lane, "coming": [gone]}],
+                "harmed": [{**harmed, "coming": [web]}],
+            }  # fmt: skip
+            told.broadcast.publish("delta", {"now": now_s, "situation": situation})
+            await window.until(f"{HARMED}.includes('Service default/web')")
+            assert "3 → 1" in await window.text("#now-harmed")
+            left = """
+              return ['lanes', 'harmed'].map((list) => parseFloat(
+                document.querySelector(`#now-${list} .step`).style.left));
+            """
+            of_node, of_service = await window.run(left)
+            assert 50 < of_node == pytest.approx(of_service, abs=0.5)
+
+    play(test)
+
+
+HARMED = "return document.getElementById('now-harmed').textContent"
 
 
 def test_how_far_a_play_is_and_who_is_on_it_are_shown_meanwhile() -> None:

@@ -19,6 +19,7 @@ from socket import socket
 from typing import TYPE_CHECKING, Any, Final
 
 from kubectl_nodelife.daemon.journal import Journal
+from kubectl_nodelife.daemon.list_once import ListKinds
 from kubectl_nodelife.daemon.logs import log
 from kubectl_nodelife.daemon.server import Answer, Query, Stream
 from kubectl_nodelife.daemon.ui.sessions import (
@@ -56,6 +57,7 @@ class PageHost:
         now_ns: Callable[[], int],
         answers: Mapping[str, Answer],
         streams: Mapping[str, Stream],
+        list_kinds: ListKinds,
         always: Always,
         is_busy: Callable[[], bool] = lambda: False,
         port_file: str = "",
@@ -66,7 +68,7 @@ class PageHost:
         self._is_busy, self._port_file = is_busy, port_file
         self._look, self._journal, self._now_ns = look, journal, now_ns
         self._feed: LiveFeed | None = None
-        self._answers, self._streams = answers, streams
+        self._answers, self._streams, self._list_kinds = answers, streams, list_kinds
         self._always = always
         self._endpoint: PageEndpoint | None = None
         self._sessions = Sessions(time.monotonic)
@@ -131,7 +133,9 @@ class PageHost:
         from kubectl_nodelife.daemon.ui.live_feed import LiveFeed
 
         bound = self._listen_again(listen) if not port else listen(port)
-        feed = self._feed = LiveFeed(self._look, self._journal, self._now_ns, self._answers)
+        feed = self._feed = LiveFeed(
+            self._look, self._journal, self._now_ns, self._answers, self._list_kinds
+        )
         self._sessions = Sessions(time.monotonic, seconds)
         endpoint = PageEndpoint(
             self._answers, self._streams, feed.broadcast, self._sessions, self._is_busy

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from heapq import nlargest
 from typing import Any, Final
 
@@ -18,10 +19,12 @@ import msgspec
 
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
+from kubectl_nodelife.daemon.list_once import ListKinds
 from kubectl_nodelife.daemon.server import Answer, Query, sliced
 from kubectl_nodelife.daemon.store import ChangeFilter
 from kubectl_nodelife.daemon.ui.broadcast import Broadcast
 from kubectl_nodelife.errors import NodelifeError
+from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.live_wall import LiveFrame, LiveWall, delta
 from kubectl_nodelife.outlook.view import ClusterView
@@ -39,6 +42,8 @@ from kubectl_nodelife.outlook.works import (
 FRAME_SECONDS: Final = 0.5
 TICK_SECONDS: Final = 1.0
 WORKS_SECONDS: Final = 2.0
+HARM_SECONDS: Final = 1.0
+SERVICES_SECONDS: Final = 60.0
 MOST_CHANGES: Final = 200
 HAPPENED_NS: Final = 3600 * SECOND_NS
 _SHARE: Final = 10
@@ -82,8 +87,11 @@ class LiveFeed:
         journal: Journal,
         now_ns: Callable[[], int],
         answers: Mapping[str, Answer],
+        list_kinds: ListKinds,
     ) -> None:
-        self._look = look
+        self._look, self._list_kinds = look, list_kinds
+        self._services: list[Service] = []
+        self._services_until_s = 0.0
         self._journal = journal
         self._now_ns = now_ns
         self._wall = LiveWall()
@@ -102,6 +110,7 @@ class LiveFeed:
             await self.broadcast.wanted.wait()
             beside = [
                 asyncio.create_task(self._follow()),
+                asyncio.create_task(self._look_whom_it_harms()),
                 asyncio.create_task(self._details.run(lambda: self._works)),
             ]
             try:
@@ -179,6 +188,28 @@ class LiveFeed:
             )
             for change in sorted(changes, key=lambda change: change.id)
         ]
+
+    async def _look_whom_it_harms(self) -> None:
+        """While nodes are silent or lost; Services are not watched, and listed once a while."""
+        while True:
+            cost_s = 0.0
+            if self._wall.is_harmed:
+                await self._list_services()
+                with suppress(NodelifeError):  # not read any more
+                    view, began = self._look(), time.thread_time()
+                    now_ns = view.outlook.now_ns
+                    await sliced(self._wall.harm_steps(view.cache, self._services, now_ns))
+                    cost_s = time.thread_time() - began
+            await asyncio.sleep(max(HARM_SECONDS, _SHARE * cost_s))
+
+    async def _list_services(self) -> None:
+        """As before, where they may not be listed now."""
+        if time.monotonic() < self._services_until_s:
+            return
+        self._services_until_s = time.monotonic() + SERVICES_SECONDS
+        with suppress(NodelifeError):
+            listed = await self._list_kinds(["Service"], {})
+            self._services = [each for each in listed.objects if isinstance(each, Service)]
 
     # Changes
 

@@ -127,26 +127,26 @@ function wrong(error) {
   return [make("p", {}, error.on ? `${error.on}: ${error.what}` : error.what), ...(error.remedy ? [said(error.remedy)] : [])];
 }
 
-/** A WhatIf document in short: how long each workload and Service is hit, as bands on one line of time. */
+/** A WhatIf document in short: how many pods of each workload and Service are ready, from when until when fewer, the worst first. */
 function changed(told, acts) {
   const end = told.horizon?.endedSeconds || told.horizon?.untilSeconds || 1;
   const hit = (told.workloads ?? []).filter((each) => each.outage && each.outage !== "none");
-  const back = (at) => (at === null ? "not back" : at < 1 ? "back at once" : `back after ${duration(at)}`);
-  const bands = [
-    ...hit.slice(0, MOST_BANDS).map((each) => band(each, each.firstSeconds, each.backSeconds, end, each.outage === "full",
-      `${each.outage}: ${each.lowestReady} of ${each.wanted} Ready at the lowest, ${back(each.backSeconds)}`)),
-    ...(told.services ?? []).filter((each) => each.fromSeconds !== null).slice(0, MOST_BANDS)
-      .map((each) => band(each, each.fromSeconds, each.toSeconds, end, true, `Service without endpoints, ${back(each.toSeconds)}`)),
-  ];
+  const served = (told.services ?? []).filter((each) => each.lowest < each.endpointsBefore);
+  const harmed = [
+    ...hit.map((each) => ({ name: fullName(each), before: each.readyBefore, lowest: each.lowestReady, from: each.firstSeconds, to: each.backSeconds, says: each.outage })),
+    ...served.map((each) => ({ name: `Service ${fullName(each)}`, before: each.endpointsBefore, lowest: each.lowest, from: each.fromSeconds, to: each.toSeconds, says: each.fromSeconds === null ? "fewer endpoints" : "no endpoint" })),
+  ].sort((one, other) => one.lowest / one.before - other.lowest / other.before);
   return [make("p", {}, told.verdict?.text ?? ""), ...(told.warnings ?? []).map(said),
-    make("ul", { class: "bands" }, ...(bands.length ? [make("li", { class: "dim" }, `The bands are of ${duration(end)} from now.`)] : []), ...bands),
+    make("ul", { class: "bands lanes" }, ...(harmed.length ? [make("li", { class: "dim" }, `Ready pods; the bands are of ${duration(end)} from now.`)] : []), ...harmed.slice(0, MOST_BANDS).map((each) => band(each, end))),
     said(`${counted(hit.length, "workload")} hit; all of it: kubectl nodelife what-if ${acts}`)];
 }
 
-function band(each, from, to, end, full, says) {
+function band({ name, before, lowest, from, to, says }, end) {
   const bar = make("span");
-  stretch(bar, Math.min(1, (from ?? 0) / end), Math.min(1, (to ?? end) / end));
-  return make("li", {}, make("b", {}, fullName(each)), ` ${says}`, make("span", { class: full ? "track full" : "track", "aria-hidden": "true" }, bar));
+  if (from !== null) stretch(bar, Math.min(1, from / end), Math.min(1, (to ?? end) / end));
+  const track = make("span", { class: lowest ? "track" : "track full", "aria-hidden": "true" }, ...(from === null ? [] : [bar]));
+  const back = from === null ? "" : to === null ? ", not back" : to < 1 ? ", back at once" : `, back after ${duration(to)}`;
+  return make("li", { class: "lane" }, make("span", {}, make("b", {}, name), ` ${before} → ${lowest}`), track, make("span", { class: "when" }, `${says}${back}`));
 }
 
 function answered(part) {

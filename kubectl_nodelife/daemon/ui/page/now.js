@@ -40,19 +40,21 @@ export function situated(model, now) {
 }
 
 const laneRows = new Rows(byId("now-lanes"));
+const harmedRows = new Rows(byId("now-harmed"));
 const AXIS = { name: "", state: "", coming: [] };
 const PAST = 1 / 6; // of the line
 const STEPS = [10, 15, 30, 60, 120, 300, 600, 900, 1800];
 
 /** Past to the left of now, what comes to the right: nodes of one fate are one lane. */
-function picture({ situation: { lanes }, epoch }, now) {
-  const ahead = Math.min(3600, Math.max(60, ...lanes.flatMap(({ coming }) => coming.map((each) => each.highS - now))) * 1.05);
+function picture({ situation: { lanes, harmed }, epoch }, now) {
+  const ahead = Math.min(3600, Math.max(60, ...[...lanes, ...harmed].flatMap(({ coming }) => coming.map((each) => each.highS - now))) * 1.05);
   const [start, end] = [now - (ahead * PAST) / (1 - PAST), now + ahead];
   const share = (instant) => Math.max(0, Math.min(1, (instant - start) / (end - start)));
   const keyOf = (lane) => `${lane.name}\n${lane.state}\n${lane.coming.map((each) => each.says)}\n${lane.stays}`;
   const made = laneRows.show(lanes.length ? [...lanes, AXIS] : [], keyOf, laneRow);
-  for (const lane of lanes) {
-    const [, track, words] = made.get(keyOf(lane)).children;
+  const rows = new Map([...made, ...harmedRows.show(harmed, keyOf, laneRow)]);
+  for (const lane of [...lanes, ...harmed]) {
+    const [, track, words] = rows.get(keyOf(lane)).children;
     const [past, ...bars] = track.children;
     stretch(past, share(lane.sinceS ?? now), share(now));
     lane.coming.forEach((each, at) => stretch(bars[at], share(each.lowS), share(each.highS)));
