@@ -156,9 +156,7 @@ async def _lines_of(readable: int, seconds: float) -> AsyncGenerator[bytes]:
         transport.close()
 
 
-def _child(
-    make: Callable[[Tell], Response], writable: int, seconds: float, more: int
-) -> NoReturn:
+def _child(make: Callable[[Tell], Response], writable: int, seconds: float, more: int) -> NoReturn:
     """Make the answer, write it to the pipe, and end without the daemon's own ending."""
     try:
         gc.freeze()  # what the daemon holds is never collected here, nor copied for it

@@ -274,7 +274,7 @@ def illegal_transition(
     for status in old.container_statuses or ():
         if not _must_stay_terminated(status, spec):
             continue
-        if rules.restart_rules and _restarts_by_its_own_policy(spec.containers, status):
+        if _restarts_by_its_own_policy(spec.containers, status, rules):
             continue
         if _came_back(status, new.container_statuses):
             return (
@@ -296,7 +296,7 @@ def _illegal_init_transition(
                 continue
         if not _must_stay_terminated(status, spec):
             continue
-        if rules.restart_rules and _restarts_by_its_own_policy(spec.init_containers, status):
+        if _restarts_by_its_own_policy(spec.init_containers, status, rules):
             continue
         if _came_back(status, new.init_container_statuses):
             return (
@@ -326,15 +326,20 @@ def _container_at(
     return None
 
 
-def _restarts_by_its_own_policy(containers: tuple[Container, ...], status: ContainerStatus) -> bool:
+def _restarts_by_its_own_policy(
+    containers: tuple[Container, ...], status: ContainerStatus, rules: StatusRules
+) -> bool:
     """True if the container's own rules or policy, not the pod's, restart it after this exit."""
+    if not rules.restart_rules:
+        return False
     terminated = status.state.terminated
     exit_code = terminated.exit_code if terminated is not None else 0
+    actions = ("Restart", "RestartAllContainers") if rules.restart_all_containers else ("Restart",)
     for container in containers:
         if container.name != status.name or not container.restart_policy:
             continue
         rule = _matching_rule(container, exit_code)
-        if rule is not None and rule.action in ("Restart", "RestartAllContainers"):
+        if rule is not None and rule.action in actions:
             return True
         if container.restart_policy == "Always":
             return True

@@ -337,7 +337,7 @@ class PodStatusMachine:
             types += (READY_TO_START_CONTAINERS,)
         if self.rules.disruption_target:
             types += (DISRUPTION_TARGET,)
-        if self.rules.restart_all_containers:
+        if self.rules.restarting_is_dated:
             types += (ALL_CONTAINERS_RESTARTING,)
         return types
 

@@ -34,6 +34,7 @@ SINCE_UNTIL: Final[dict[str, Span]] = {
     "ready_to_start_containers": (29, None),
     "resize_conditions": (33, None),
     "restart_rules": (35, None),
+    "restarting_is_dated": (35, None),
     "restart_all_containers": (36, None),
     "resource_claims": (28, None),
     "claims_never_differ": (36, None),
@@ -89,6 +90,8 @@ class StatusRules(msgspec.Struct, frozen=True):
     """The kubelet owns the conditions of in-place resize."""
     restart_rules: bool
     """Regular containers may have a restart policy and restart rules of their own."""
+    restarting_is_dated: bool
+    """The kubelet dates the condition AllContainersRestarting, which becomes its own later."""
     restart_all_containers: bool
     """A rule may restart all containers of the pod."""
     resource_claims: bool

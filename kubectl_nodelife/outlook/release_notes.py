@@ -199,6 +199,9 @@ KUBELET: Final[dict[str, Note]] = {
     "resize_conditions": Note(
         PODS, "conditions PodResizePending and PodResizeInProgress tell of a resize in place"
     ),
+    "restarting_is_dated": Note(
+        PODS, "the kubelet gives the condition AllContainersRestarting a transition time of its own"
+    ),
     "restart_rules": Note(PODS, "containers may have restart policies and rules of their own"),
     "restart_all_containers": Note(
         PODS, "a container's rule may restart all containers of its pod"

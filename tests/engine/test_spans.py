@@ -69,6 +69,7 @@ KUBELET_STATUS = {
     "ready_to_start_containers": (29, None),
     "resize_conditions": (33, None),
     "restart_rules": (35, None),
+    "restarting_is_dated": (35, None),
     "restart_all_containers": (36, None),
     "resource_claims": (28, None),
     "ready_to_start_says_why": (37, None),

@@ -170,6 +170,13 @@ def all_containers_are_restarting() -> Json:
     return _sequence(_sync(_running()), change, _sync(_running(podIP="10.0.0.1")))
 
 
+def a_sync_says_that_all_containers_restart() -> Json:
+    """A condition that the kubelet dates, or takes with the time that it came with."""
+    told = {"type": "AllContainersRestarting", "status": "True"}
+    told["lastTransitionTime"] = "1999-12-31T23:00:00Z"
+    return _sequence(_sync(_running(conditions=[told]), generate=False))
+
+
 def claims_alone_are_other() -> Json:
     """Two statuses that differ in what belongs to another component."""
     claims = [{"name": "gpu", "resourceClaimName": "p-gpu"}]
@@ -254,6 +261,7 @@ BOUNDARIES = {
     "resize_conditions": Boundary(KUBELETS, conditions_of_a_resize_by_somebody_else),
     "lost_condition_differs": Boundary(KUBELETS, a_condition_is_lost),
     "restart_rules": Boundary(KUBELETS, a_container_starts_again_by_its_own_rule),
+    "restarting_is_dated": Boundary(KUBELETS, a_sync_says_that_all_containers_restart),
     "restart_all_containers": Boundary(KUBELETS, all_containers_are_restarting),
     "claims_never_differ": Boundary(KUBELETS, claims_alone_are_other),
     "ready_to_start_says_why": Boundary(KUBELETS, no_sandbox),

@@ -174,6 +174,7 @@ MARKS: dict[str, tuple[Mark, ...]] = {
             gate="PodHasNetworkCondition|PodReadyToStartContainersCondition",
         ),
         Mark("restart_rules", STATUS, r"ContainerShouldRestart|RestartRules", gate=_RULES),
+        Mark("restarting_is_dated", STATUS, r"&oldStatus, v1\.AllContainersRestarting"),
         Mark("restart_all_containers", STATUS, r"RestartAllContainers", gate=_ALL),
         Mark("ready_to_start_says_why", GENERATE, r"PodSandboxNotReadyReason"),
         Mark("evicted_stays_failed", KUBELET_PODS, r"s\.Phase != v1\.PodFailed \{\n\t+switch"),
