@@ -542,7 +542,7 @@ def warnings_of(play: Play) -> list[str]:
             " they tolerate its cordon"
         )
     waiting = play.world.waiting
-    if waiting:
+    if waiting and snapshot.was_read("Node"):
         why = play.world.placement.no_room(waiting[0].pod)
         more = " (the first of them)" if len(waiting) > 1 else ""
         warnings.append(

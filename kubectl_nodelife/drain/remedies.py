@@ -23,6 +23,7 @@ from kubectl_nodelife.drain.results import NEVER, PodPlan, Remedy
 from kubectl_nodelife.drain.scaling_up import more_for, scaled_up
 from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
+from kubectl_nodelife.drain.spreading import honoring_taints
 from kubectl_nodelife.drain.waves import play_waves
 from kubectl_nodelife.kube.admission import ValidatingAdmissionPolicyBinding
 from kubectl_nodelife.kube.lifecycle import delete_pod
@@ -41,9 +42,9 @@ from kubectl_nodelife.kube.workload import (
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
 from kubectl_nodelife.sim.timing import MIDDLE
 from kubectl_nodelife.sim.timing import SLOW as SLOW_TIMING
+from kubectl_nodelife.workloads import force_advice
 from kubectl_nodelife.workloads.admission import Admission
 from kubectl_nodelife.workloads.budgets import EvictionRefused, decide_eviction
-from kubectl_nodelife.workloads.force_advice import AFTER_POWER_OFF, REMOVED_BY_THE_CLUSTER
 from kubectl_nodelife.workloads.owners import owner_chain
 from kubectl_nodelife.workloads.time_to_ready import TimesToReady
 
@@ -82,6 +83,13 @@ class StuckPod(NamedTuple):
         """The budgets that match it."""
         meta = self.pod.metadata
         return list(self.snapshot.budgets.find(meta.namespace, meta.labels))
+
+    def waiting(self) -> list[str] | None:
+        """The budget's pods on no node; None where it is the pod's replacement that lacks one."""
+        if self.gate == "landing":
+            return None
+        members = members_of(self.snapshot, self.budgets()[0])
+        return [pod.name for pod in members if not pod.spec.node_name]
 
 
 def candidates(stuck: StuckPod) -> Iterator[RemedyCandidate]:
@@ -266,22 +274,22 @@ def _delete_budget(stuck: StuckPod) -> Iterator[RemedyCandidate]:
 def _uncordon(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     """A cordoned node takes pods again: for the pod's replacement, or for pods of its budget that
     are on no node."""
-    nodes = stuck.snapshot.nodes
-    waiting: list[str] = []
-    if stuck.gate != "landing":
-        members = members_of(stuck.snapshot, stuck.budgets()[0])
-        waiting = [pod.name for pod in members if not pod.spec.node_name]
-        if not waiting:
-            return
+    nodes, waiting = stuck.snapshot.nodes, stuck.waiting()
+    if waiting is not None and not waiting:
+        return
     closed = [n for n in nodes.values() if n.spec.unschedulable and n.name not in stuck.planned]
     for node in closed[:_MOST_TRIED]:
         if stuck.snapshot.silent_kubelet(node.name) is None:
             spec = replace(node.spec, unschedulable=False, taints=_uncordoned(node))
             why = "it was cordoned for a reason"
-            command = f"kubectl uncordon {shlex.quote(node.name)}"
-            if waiting:
-                command = f"{command}, for {first_names(waiting, 3)} on no node"
+            whom = f", for {first_names(waiting, 3)} on no node" if waiting else ""
+            command = f"kubectl uncordon {shlex.quote(node.name)}{whom}"
             yield RemedyCandidate(command, why, (replace(node, spec=spec),))
+
+
+def _honor_taints(stuck: StuckPod) -> Iterator[RemedyCandidate]:
+    if stuck.waiting() != [] and (honoring := honoring_taints(stuck.pod, stuck.snapshot)):
+        yield RemedyCandidate(honoring[0], "the roll-out makes all its pods anew", honoring[1])
 
 
 def _another_node(stuck: StuckPod) -> Iterator[RemedyCandidate]:
@@ -358,7 +366,7 @@ def _let_past_admission(stuck: StuckPod) -> Iterator[RemedyCandidate]:
 
 def _drop_finalizers(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     pod = stuck.pod
-    kept = tuple(f for f in pod.metadata.finalizers if f in REMOVED_BY_THE_CLUSTER)
+    kept = tuple(f for f in pod.metadata.finalizers if f in force_advice.REMOVED_BY_THE_CLUSTER)
     changed = replace(pod, metadata=replace(pod.metadata, finalizers=kept))
     yield RemedyCandidate(
         f"let the controller of the finalizer finish; else kubectl patch {_named('pod', pod)}"
@@ -372,11 +380,11 @@ def _fence(stuck: StuckPod) -> Iterator[RemedyCandidate]:
     """The same advice as `explain`, `audit` and `repair` give."""
     snapshot, pod = stuck.snapshot, stuck.pod
     advice = snapshot.force_advice(pod)
-    if advice.force_delete != AFTER_POWER_OFF:
+    if advice.force_delete != force_advice.AFTER_POWER_OFF:
         return
     text = f"bring the kubelet of {stuck.plan.node} back; or, {advice.sentence}"
     risk = "if the machine still runs, its pods and their replacements write to the same volumes"
-    if advice.out_of_service_taint == AFTER_POWER_OFF:
+    if advice.out_of_service_taint == force_advice.AFTER_POWER_OFF:
         node = snapshot.nodes[stuck.plan.node]
         taint = Taint(key=TAINT_NODE_OUT_OF_SERVICE, value="nodeshutdown", effect=NO_EXECUTE)
         spec = replace(node.spec, taints=(*node.spec.taints, taint))
@@ -402,11 +410,11 @@ def _delete_pod(stuck: StuckPod) -> Iterator[RemedyCandidate]:
 
 Propose = Callable[[StuckPod], Iterable[RemedyCandidate]]
 _OF_GATE: Final[dict[str, tuple[Propose, ...]]] = {
-    "pdb": (_uncordon, _let_go, _mend, _scale, _allow_one),
+    "pdb": (_uncordon, _honor_taints, _let_go, _mend, _scale, _allow_one),
     "unready-under-pdb": (_always_allow, _mend),
     "two-pdbs": (_delete_budget,),
     "pdb-sync-failed": (_count_pods,),
-    "landing": (_uncordon, _another_node),
+    "landing": (_uncordon, _honor_taints, _another_node),
     "webhook": (_keep_answering, _let_past_admission),
     "finalizer": (_drop_finalizers,),
     "kubelet-unreachable": (_fence,),
@@ -499,13 +507,17 @@ class _Unblocking:
         stuck = StuckPod(
             pod,
             self._first,
-            self._gate(pod.uid),
+            self._gate(pod),
             self._scope.snapshot,
             frozenset(self._named),
             self._scope.times,
         )
         in_turns = self._in_turns()
         if in_turns is not None:
+            for also in _honor_taints(stuck) if stuck.gate == "landing" else ():
+                if self._uids.isdisjoint(self._stuck_after(also)):
+                    both = f"{in_turns.change}, or {also.text} ({also.risk})"
+                    return Remedy(both, in_turns.risk), ""
             return in_turns, ""
         tried = []
         for change in candidates(stuck):
@@ -514,10 +526,9 @@ class _Unblocking:
             tried.append(change.text)
         return None, self._nothing_helps(stuck, tried)
 
-    def _gate(self, uid: str) -> str:
+    def _gate(self, pod: Pod) -> str:
         """The gate that keeps the pod; of a namespace that goes it may be a finalizer."""
-        reason = self._first.reason
-        if self._first.gate == "namespace-terminating" and "finalizer" in reason:
+        if self._first.gate == "namespace-terminating" and force_advice.finalizers_that_hold(pod):
             return "finalizer"
         return self._first.gate
 

@@ -265,7 +265,9 @@ class DrainPlan(msgspec.Struct, rename="camel", kw_only=True):
         return document("DrainPlan", source=source, **msgspec.to_builtins(self))
 
     def stranded(self) -> list[PodPlan]:
-        """Pods that go and whose replacement finds no node."""
+        """Pods that go and whose replacement finds no node, where all nodes were read."""
+        if any(lack.kind == "Node" for lack in self.not_evaluated):
+            return []
         return [
             pod
             for pod in self.pods()

@@ -324,6 +324,7 @@ ADMISSION: Final = (
 )
 
 WHY: Final = {
+    "Node": "a node that was not read may take a replacement",
     "Pod": "without pods there is nothing to say about a drain",
     "PodDisruptionBudget": "a budget may hold evictions up or stop them",
     "DaemonSet": "kubectl drain reads that of each daemon pod, and refuses the node without",
@@ -344,7 +345,7 @@ def kinds_needed(pod: Pod, options: DrainOptions) -> set[str]:
             kinds.add("PodDisruptionBudget")
     owner = controller_of(pod.metadata)
     if owner is not None and owner.kind in OWNERS:
-        kinds.add(owner.kind)
+        kinds |= {owner.kind, "Node"}
     if claim_names(pod):
         kinds |= {"PersistentVolumeClaim", "PersistentVolume"}
     return kinds

@@ -343,7 +343,8 @@ class Judge:
 
     def _add_doubts(self, plan: PodPlan, pod: Pod) -> None:
         """`unknown` where nothing that was read stops it, and something else may."""
-        if plan.verdict not in (READY, SLOW):
+        nodes_unread = plan.gate == "landing" and not self._snapshot.was_read("Node")
+        if plan.verdict not in (READY, SLOW) and not nodes_unread:
             return
         doubt = self._admission.doubt(pod, deletion=self._options.disable_eviction)
         missing = self._unread.of(pod, self._options)

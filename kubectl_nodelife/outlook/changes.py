@@ -37,22 +37,35 @@ _CONDITION: Final = re.compile(r"(?P<type>\S+)=(?P<status>\w+)(?: \((?P<reason>.
 """As `outlook/replay` words it; a reason may hold anything."""
 
 
-def changes_seen(lines: Iterable[ReplayLine], nodes: Container[str] = ()) -> list[dict[str, Any]]:
-    """The contract's Changes among these lines, numbered as they come. `nodes`: that are there."""
+def changes_seen(
+    lines: Iterable[ReplayLine],
+    nodes: Container[str] = (),
+    serving: Container[tuple[str, str]] = (),
+) -> list[dict[str, Any]]:
+    """The contract's Changes among these lines, numbered as they come. `nodes`: that are there;
+    `serving`: pods that are there and not being deleted."""
     writes = [line for line in lines if line.family in _WRITES]
     ids = {line: number for number, line in enumerate(writes, 1)}
     failed = {line.name for line in writes if line.family == "DeletingNodeFailed"}
-    return [_change(line, ids, _outcome(line, failed, nodes)) for line in writes]
+    return [_change(line, ids, _outcome(line, failed, nodes, serving)) for line in writes]
 
 
-def _outcome(line: ReplayLine, failed: Container[str], nodes: Container[str]) -> str:
-    """`confirmed` where an object shows it. A cloud provider records DeletingNode before it sends
-    the request (`MonitorNodes`): that a Node is there afterwards says that it was not deleted."""
+def _outcome(
+    line: ReplayLine,
+    failed: Container[str],
+    nodes: Container[str],
+    serving: Container[tuple[str, str]],
+) -> str:
+    """`confirmed` where an object shows it. Two record an Event before they send the request: a
+    cloud provider DeletingNode (`MonitorNodes`), taint-eviction TaintManagerEviction
+    (`deletePodHandler`). That the object is there afterwards says that it was not deleted."""
     if line.family == "DeletingNodeFailed" or (
         line.family == "DeletingNode" and line.name in failed
     ):
         return "failed"
     attempt = line.family == "DeletingNode" and line.name in nodes
+    if line.family == "delete" and line.action == "TaintManagerEviction":
+        attempt = (line.namespace, line.name) in serving
     return "attempted" if attempt else "confirmed"
 
 

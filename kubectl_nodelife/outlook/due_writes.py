@@ -9,6 +9,7 @@ seconds after the taint's `timeAdded` are over. `status`, `explain`, `audit` and
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from kubectl_nodelife.controllers.nodelifecycle.memory import Memory
 from kubectl_nodelife.controllers.nodelifecycle.taints import NO_EXECUTE_TAINTS, is_for_lost_node
@@ -16,6 +17,10 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.eviction_forecast import EvictionForecast
+
+TAINT_OVERDUE_NS: Final = 120 * SECOND_NS
+"""So long after its time a taint may come or go without being called overdue: a node that was
+deleted may have kept its zone dark until shortly before."""
 
 
 def taints_due(cache: Cache, memory: Memory) -> Iterator[tuple[Node, int]]:
@@ -37,6 +42,20 @@ def taints_due(cache: Cache, memory: Memory) -> Iterator[tuple[Node, int]]:
             if ready is not None and ready.status in NO_EXECUTE_TAINTS:
                 turn_ns += round(SECOND_NS / rate)
                 yield node, turn_ns
+
+
+def pass_overdue(node: Node, period_ns: int, now_ns: int) -> int | None:
+    """When a monitor pass, one each `period_ns`, should have dealt with taints of a lost node that
+    are not those of its status; None where that is not known, or not long ago."""
+    since_ns = ready_since(node) if node.spec.taints else 0
+    due_ns = max([since_ns, *_tainted_ns([node])]) + period_ns
+    return due_ns if since_ns and now_ns - due_ns > TAINT_OVERDUE_NS else None
+
+
+def overdue_turn(turns: Iterable[tuple[Node, int]], name: str, now_ns: int) -> int | None:
+    """The turn of that node among those of `taints_due`; None where it is not long over."""
+    of_node = (turn_ns for waiting, turn_ns in turns if waiting.name == name)
+    return next((turn_ns for turn_ns in of_node if now_ns - turn_ns >= TAINT_OVERDUE_NS), None)
 
 
 def eviction_due(taints: Sequence[Taint], forecast: EvictionForecast) -> int | None:

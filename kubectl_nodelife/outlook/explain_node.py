@@ -36,7 +36,7 @@ from kubectl_nodelife.outlook.eviction_forecast import (
 )
 from kubectl_nodelife.outlook.explain import DelayTerm, ExplainedQuestion, total
 from kubectl_nodelife.outlook.node import NodeOutlook, Outlook
-from kubectl_nodelife.outlook.node_verdict import NextAction, NodeVerdict, node_verdict
+from kubectl_nodelife.outlook.node_verdict import NextAction, NodeVerdict, in_words, node_verdict
 from kubectl_nodelife.outlook.taint_queue import TaintQueuePosition
 from kubectl_nodelife.outlook.zone import LossByZone, ZoneOutlook, not_counted, zone_brakes, zone_of
 from kubectl_nodelife.outlook.zone_after import ZoneAfterLoss
@@ -170,7 +170,7 @@ def overdue_sentence(upcoming: NextAction) -> str:
     """What is to be said of a write that its controller does not make."""
     since = format_time(upcoming.overdue_since_ns or 0)
     return (
-        f"Overdue: {upcoming.action} was due at {since}, {human_duration(upcoming.overdue_ns)} "
+        f"Overdue: the {upcoming.words} was due at {since}, {human_duration(upcoming.overdue_ns)} "
         "ago, and has not come. When it comes is not foreseen: its controller is disabled, stopped "
         "or stuck ('kubectl nodelife diverge' says more)."
     )
@@ -280,11 +280,13 @@ def _s(duration_ns: int) -> str:
 
 
 def _state(outlook: Outlook, of_node: NodeOutlook, verdict: NodeVerdict) -> Iterator[str]:
-    yield f"{verdict.state}: {verdict.because}".rstrip("?.") + "."
+    yield f"{in_words(verdict.state)}: {verdict.because}".rstrip("?.") + "."
     if not of_node.leases_count:
         yield "Its Lease does not count: the gate NodeLease is off, only status posts do."
     elif of_node.lease_age_ns is not None:
         yield f"Its lease was renewed {_s(of_node.lease_age_ns)} before this moment."
+    elif of_node.doubt:
+        pass
     elif outlook.cache.heartbeats:
         yield "It has no Lease, so the age of its last sign of life is unknown."
     else:

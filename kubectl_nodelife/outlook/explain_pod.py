@@ -34,7 +34,7 @@ from kubectl_nodelife.outlook.explain_node import (
     why_terminating,
 )
 from kubectl_nodelife.outlook.node import OVERDUE_NS, NodeOutlook, Outlook
-from kubectl_nodelife.outlook.node_verdict import delete_pod, node_verdict
+from kubectl_nodelife.outlook.node_verdict import delete_pod, in_words, node_verdict
 from kubectl_nodelife.outlook.zone import zone_of
 from kubectl_nodelife.workloads.pending import NO_ORIGIN, Origin, pending_reason
 from kubectl_nodelife.workloads.volumes import volumes_elsewhere
@@ -129,8 +129,8 @@ def _finished(pod: Pod) -> ExplainedQuestion:
     """
     status, owner = pod.status, controller_of(pod.metadata)
     reason = f", {status.reason}" if status.reason else ""
-    by = " by its kubelet" if status.reason == "Evicted" else ""
-    ended = f"It has finished ({status.phase}{reason}){by}: nothing of it runs any more."
+    how = "Its kubelet has ended it" if status.reason == "Evicted" else "It has finished"
+    ended = f"{how} ({status.phase}{reason}): nothing of it runs any more."
     who = f"{owner.kind} {owner.name}" if owner is not None else ""
     match owner.kind if owner is not None else "":
         case "":
@@ -344,7 +344,6 @@ def _where(outlook: Outlook, pod: Pod, node: Node | None) -> Iterator[str]:
         return
     of_node = outlook.node(node)
     verdict = node_verdict(of_node, outlook.now_ns)
-    state = verdict.state.replace("pressure", "under pressure")
-    yield f"Its node {node.name} is {state}: {verdict.because}."
+    yield f"Its node {node.name} is {in_words(verdict.state)}: {verdict.because}."
     if of_node.message:
         yield f"Its node says: {of_node.message}"

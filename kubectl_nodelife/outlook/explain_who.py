@@ -44,7 +44,7 @@ from kubectl_nodelife.outlook.replay.replay_line import (
     ReplayLine,
 )
 from kubectl_nodelife.outlook.replay.timeline import ReplayFilter, ReplaySources, timeline
-from kubectl_nodelife.workloads.foreign_taints import CREATED, foreign_marks, note_of
+from kubectl_nodelife.workloads.foreign_taints import CREATED, mark_of_taint, note_of
 
 WHO: Final = "Who cordoned, tainted or drained it, and what undoes that?"
 """The question of the section."""
@@ -92,8 +92,9 @@ def _taints(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[st
     for taint in node.spec.taints:
         line = _last(lines, "taint", taint.key, taint.effect)
         if taint.key == TAINT_NODE_UNSCHEDULABLE and not node.spec.unschedulable:
-            (stale,) = (m.sentence for m in foreign_marks(node, now_ns) if "is stale" in m.sentence)
-            yield f"Taint {stale}."
+            stale = mark_of_taint(node, taint, now_ns)
+            assert stale is not None
+            yield f"Taint {stale.sentence}."
             continue
         if taint.key not in MIRRORING_KEYS:
             yield _other_taint(node, taint, line, now_ns)

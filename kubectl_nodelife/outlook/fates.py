@@ -65,7 +65,7 @@ def lanes(
     fates: dict[tuple[int, str, str], list[Judged]] = {}
     for each in judged:
         of_node, verdict = each
-        act = verdict.next.action.partition(" ")[0] if verdict.next is not None else ""
+        act = verdict.next.act if verdict.next is not None else ""
         key = WORST_FIRST.index(verdict.state), of_node.zone, act
         fates.setdefault(key, []).append(each)
     made = []

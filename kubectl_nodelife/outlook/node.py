@@ -1,9 +1,8 @@
 """One node's outlook: age of its heartbeats, time until it is Unknown, tainted, its pods deleted.
 
 All numbers come from the controllers' memory, which copies of the running controllers get from what
-these wrote to the cluster (`join_controllers`); nothing is simulated. Some are ranges: a monitor
-pass comes at most one period after a grace period is over, and a token at most 1/rate after the
-last.
+these wrote to the cluster (`join_controllers`); nothing is simulated. Some are ranges: a pass comes
+at most one period after a grace period is over, and a token at most 1/rate after the last.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from kubectl_nodelife.kube.wellknown import (
     TAINT_NODE_UNREACHABLE,
     UNKNOWN,
 )
-from kubectl_nodelife.outlook.due_writes import eviction_due, ready_since, taints_due
+from kubectl_nodelife.outlook import due_writes
 from kubectl_nodelife.outlook.eviction_forecast import (
     PACED_NS,
     ClassicEviction,
@@ -61,9 +60,6 @@ CLOCKS_APART_NS: Final = 20 * SECOND_NS
 OVERDUE_NS: Final = 10 * SECOND_NS
 """So long after its time a write may come without being called overdue: objects of one look are
 read one kind after another."""
-
-TAINT_OVERDUE_NS: Final = 120 * SECOND_NS
-"""The same of a taint: a node that was deleted may have kept its zone dark until shortly before."""
 
 LOST_NODE_TAINTS: Final = (TAINT_NODE_UNREACHABLE, TAINT_NODE_NOT_READY)
 
@@ -119,10 +115,11 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     `other_taint` for the one of the status that the node has now.
     `classic`: where pods are evicted without taints; else None. `doubt`: why nothing can be said of
     its age, "" where something can. `taint_overdue_ns`: since when it should have its NoExecute
-    taint, in ns since the epoch; None where it is not late. `overdue`: pods that should have been
-    deleted, the first one first. `qps`: how many requests a second taint-eviction makes, 0 where
-    that has no limit; `sooner_ns`: when its last pod is gone at the pace that people set, None
-    where the flag was seen.
+    taint, in ns since the epoch; None where it is not late. `pass_overdue_ns`: since when a pass
+    should have taken `lost_taints` off or exchanged `other_taint`, where that is late. `overdue`:
+    pods that should have been deleted, the first one first. `qps`: how many requests a second
+    taint-eviction makes, 0 where that has no limit; `sooner_ns`: when its last pod is gone at the
+    pace that people set, None where the flag was seen.
     """
 
     node: Node
@@ -145,6 +142,7 @@ class NodeOutlook(msgspec.Struct, frozen=True):
     doubt: str = ""
     renewed_ns: int | None = None
     taint_overdue_ns: int | None = None
+    pass_overdue_ns: int | None = None
     overdue: Sequence[EvictionTimer] = ()
     kept: str = ""
     qps: float = 0.0
@@ -376,10 +374,13 @@ class Outlook:
         touched = heartbeat is not None and heartbeat.touched_ns is not None
         if touched and (kept := self._kept(node.name, cast(Heartbeat, heartbeat))):
             made = replace(made, kept=kept, unknown_in=None)
+        period_ns = self.settings.node_monitor_period_ns
+        late_ns = due_writes.pass_overdue(node, period_ns, self.now_ns)
+        within = Range(0, period_ns) if late_ns is None else None
         if made.classic is None and made.ready == "True" and made.lost_taints:
-            return replace(made, untaint_in=Range(0, self.settings.node_monitor_period_ns))
+            return replace(made, untaint_in=within, pass_overdue_ns=late_ns)
         if made.classic is None and made.ready in ("Unknown", "False") and made.other_taint:
-            return replace(made, exchange_in=Range(0, self.settings.node_monitor_period_ns))
+            return replace(made, exchange_in=within, pass_overdue_ns=late_ns)
         return made
 
     def taints_due(self) -> Sequence[tuple[Node, int]]:
@@ -387,22 +388,21 @@ class Outlook:
         the epoch; none where pods are evicted without taints."""
         if self._taints_due is None:
             taints = self.settings.taint_mode
-            self._taints_due = list(taints_due(self.cache, self.memory)) if taints else []
+            self._taints_due = (
+                list(due_writes.taints_due(self.cache, self.memory)) if taints else []
+            )
         return self._taints_due
 
     def _taint_overdue(self, node: Node) -> int | None:
-        if node.name not in self._places:
-            return None
-        latest_ns = self.now_ns - TAINT_OVERDUE_NS
-        turns = (turn_ns for waiting, turn_ns in self.taints_due() if waiting.name == node.name)
-        return next((turn_ns for turn_ns in turns if turn_ns <= latest_ns), None)
+        turns = self.taints_due() if node.name in self._places else ()
+        return due_writes.overdue_turn(turns, node.name, self.now_ns)
 
     def _overdue_pods(self, node: Node) -> list[EvictionTimer]:
         if self._eviction is None or not no_execute_taints(node.spec.taints):
             return []
         taints = no_execute_taints(node.spec.taints)
         if node.is_ready and any(t.key in LOST_NODE_TAINTS for t in taints):
-            return []  # which the next pass takes off
+            return []  # which node-lifecycle takes off, or should have
         operators = self.settings.gate("TaintTolerationComparisonOperators")
         pending = {p.pod for p in self._eviction.pending(node.name)}
         found = []
@@ -411,7 +411,7 @@ class Outlook:
             if pod.key in pending or leaves or pod.status.phase in TERMINAL_PHASES:
                 continue
             forecast = eviction_forecast(pod, taints, comparison_operators=operators)
-            due_ns = eviction_due(taints, forecast)
+            due_ns = due_writes.eviction_due(taints, forecast)
             if due_ns is None and forecast.after_seconds == 0:
                 due_ns = self.now_ns  # since when is not known
             if due_ns is not None and due_ns <= self.now_ns:
@@ -435,7 +435,7 @@ class Outlook:
         lost = [n for n in self.cache.nodes.values() if not n.is_ready or self._is_late(n)]
         pods = sum(self.cache.count_on(node.name) for node in lost)
         since_ns = self.now_ns - self._pace.pass_ns(len(lost), pods)
-        lost = [node for node in lost if node.is_ready or ready_since(node) >= since_ns]
+        lost = [node for node in lost if node.is_ready or due_writes.ready_since(node) >= since_ns]
         if len(lost) <= self._pace.workers:
             return 0
         return self._pace.pass_ns(len(lost), sum(self.cache.count_on(n.name) for n in lost))

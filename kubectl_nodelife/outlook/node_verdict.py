@@ -1,14 +1,15 @@
 """Sums up a node in one word and one sentence: its state, why, and what comes next.
 
-The words: `healthy`, `cordoned`, `pressure`, `tainted` (Ready, with a NoExecute taint that its pods
-tolerate for ever, or that the next monitor pass removes), `evicting` (some do not), `silent` (its
-lease is late), `overdue` (late beyond the grace period, and Ready is still True), `never-posted`,
-`not-ready`, `unreachable`.
+The words: `healthy`, `cordoned`, `pressure` (of a kubelet), `no-network` (NetworkUnavailable),
+`tainted` (Ready, with a NoExecute taint that its pods tolerate for ever, or that the next monitor
+pass removes), `evicting` (some do not), `silent` (its lease is late), `overdue` (late beyond the
+grace period, and Ready is still True), `never-posted`, `not-ready`, `unreachable`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -29,11 +30,15 @@ WORST_FIRST = (
     "evicting",
     "never-posted",
     "pressure",
+    "no-network",
     "tainted",
     "cordoned",
     "healthy",
 )
 _MOST_NAMES = 3
+_PRESSURES: Final = ("MemoryPressure", "DiskPressure", "PIDPressure")
+_BAD: Final = (*_PRESSURES, "NetworkUnavailable")
+_TURNS: Final = ("SetNodeCondition", "Ready=Unknown")
 FINE = frozenset({"healthy", "cordoned", "tainted"})
 UNHEARD = frozenset({"silent", "overdue", "unreachable", "not-ready"})
 """States of nodes whose pods are marked not ready, or soon will be."""
@@ -48,15 +53,30 @@ class NextAction(msgspec.Struct, frozen=True):
     `overdue_since_ns`: when it should have come (ns since the epoch), and `overdue_ns` ago, where
     that is over: no time is foreseen for what its controller does not do. `within`: at the earliest
     and at the latest, where that depends on what cannot be seen; `in_seconds` is then the middle.
-    `pod`: the one that is deleted, as namespace/name; "" where the action is about the node.
+    `act`: the class of the action. `about`: the pod as namespace/name, the taint, the condition.
     """
 
-    action: str
+    act: str
+    about: str
     in_seconds: float | None
     within: Range | None = None
     overdue_since_ns: int | None = None
     overdue_ns: int = 0
-    pod: str = ""
+
+    @property
+    def action(self) -> str:
+        """What documents call it."""
+        return f"{self.act} {self.about}"
+
+    @property
+    def words(self) -> str:
+        """What sentences call it."""
+        return _NOUNS.get(self.act, "") + self.about
+
+    @property
+    def pod(self) -> str:
+        """The pod that is deleted; "" where the action is about the node."""
+        return self.about if self.act == "DeletePod" else ""
 
     @property
     def span(self) -> Range | None:
@@ -72,15 +92,27 @@ def delete_pod(
 ) -> NextAction:
     """The deletion of the pod whose timer that is, or was; `since_ns`, `late_ns`: it is overdue."""
     pod = f"{of.namespace}/{of.name}"
-    return NextAction(f"DeletePod {pod}", in_seconds, None, since_ns, late_ns, pod)
+    return NextAction("DeletePod", pod, in_seconds, None, since_ns, late_ns)
 
 
-def within(action: str, span: Range | None) -> NextAction:
+_NOUNS: Final = {
+    "AddTaint": "taint ",
+    "DeletePod": "deletion of ",
+    "RemoveTaint": "removal of taint ",
+}
+
+
+def within(act: str, about: str, span: Range | None) -> NextAction:
     """The action that comes within that time; None: not while things stay as they are."""
     if span is None:
-        return NextAction(action, None)
+        return NextAction(act, about, None)
     seconds = span.middle_ns / SECOND_NS
-    return NextAction(action, seconds, span if span.low_ns < span.high_ns else None)
+    return NextAction(act, about, seconds, span if span.low_ns < span.high_ns else None)
+
+
+def in_words(state: str) -> str:
+    """The state, as a sentence has it after "is"."""
+    return {"pressure": "under pressure", "no-network": "without a network"}.get(state, state)
 
 
 class NodeVerdict(msgspec.Struct, frozen=True):
@@ -117,9 +149,9 @@ def node_verdict(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
                 f"{sign} {age} ago, longer than the grace period {grace}, yet "
                 f"Ready is still True: no controller acted on it"
             )
-            return NodeVerdict("overdue", because, NextAction("SetNodeCondition Ready=Unknown", 0))
+            return NodeVerdict("overdue", because, NextAction(*_TURNS, 0))
         because = f"{sign} {age} ago; Ready becomes Unknown after {grace} of silence"
-        return NodeVerdict("silent", because, within("SetNodeCondition Ready=Unknown", left))
+        return NodeVerdict("silent", because, within(*_TURNS, left))
     return _silent_without_lease(outlook) or _ready(outlook, now_ns)
 
 
@@ -148,13 +180,12 @@ def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     removal = _removal(outlook, now_ns)
     upcoming = removal or deletion
     node = outlook.node
-    pressures = [
-        c
-        for c in node.status.conditions
-        if c.type != "Ready" and c.status == "True" and c.type.endswith(("Pressure", "Unavailable"))
-    ]
-    if pressures:
-        return NodeVerdict("pressure", _pressure(outlook, pressures, now_ns), upcoming)
+    if outlook.pass_overdue_ns is not None:
+        return _not_untainted(outlook, outlook.pass_overdue_ns, now_ns)
+    if bad := [c for c in node.status.conditions if c.status == "True" and c.type in _BAD]:
+        pressed = any(c.type in _PRESSURES for c in bad)
+        because = _pressure(outlook, bad, now_ns, pressed=pressed)
+        return NodeVerdict("pressure" if pressed else "no-network", because, upcoming)
     going = outlook.lost_taints if removal is not None else []
     stay = [t for t in node.spec.taints if t.effect == NO_EXECUTE and t not in going]
     if late is not None and stay:
@@ -193,7 +224,17 @@ def _ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     return NodeVerdict("healthy", because, None)
 
 
-def _pressure(outlook: NodeOutlook, conditions: Sequence[NodeCondition], now_ns: int) -> str:
+def _not_untainted(outlook: NodeOutlook, since_ns: int, now_ns: int) -> NodeVerdict:
+    """A node that is Ready again, and still bears the taint of a lost one."""
+    taint = f"{outlook.lost_taints[0].key}:{NO_EXECUTE}"
+    because = f"Ready again, and the removal of {taint} {_late(since_ns, now_ns)}"
+    late = NextAction("RemoveTaint", taint, None, None, since_ns, now_ns - since_ns)
+    return NodeVerdict("evicting", because, late)
+
+
+def _pressure(
+    outlook: NodeOutlook, conditions: Sequence[NodeCondition], now_ns: int, *, pressed: bool
+) -> str:
     """What the conditions mean: under pressure a kubelet kills running pods, one each 10 s, as long
     as its signal is over the threshold (`eviction_manager.go`, synchronize); under PIDPressure too.
     A network that is not available keeps new pods away, and the running ones stay."""
@@ -205,7 +246,7 @@ def _pressure(outlook: NodeOutlook, conditions: Sequence[NodeCondition], now_ns:
         message = f": {condition.message}" if condition.message else ""
         said.append(f"{condition.type}{reason}{since}{message}")
     text = f"Ready, with {', '.join(said)}"
-    if all(condition.type.endswith("Unavailable") for condition in conditions):
+    if not pressed:
         return f"{text}: no new pod comes, running ones stay"
     evicted = sum(p.status.phase == "Failed" and p.status.reason == "Evicted" for p in outlook.pods)
     so_far = f", {evicted} so far" if evicted else ""
@@ -219,7 +260,7 @@ def _removal(outlook: NodeOutlook, now_ns: int) -> NextAction | None:
     due = outlook.untaint_in
     if due is None or (outlook.timers and outlook.timers[0].comes_ns - now_ns < due.middle_ns):
         return None
-    return within(f"RemoveTaint {outlook.lost_taints[0].key}:{NO_EXECUTE}", due)
+    return within("RemoveTaint", f"{outlook.lost_taints[0].key}:{NO_EXECUTE}", due)
 
 
 def _never_posted(outlook: NodeOutlook) -> NodeVerdict:
@@ -234,7 +275,7 @@ def _never_posted(outlook: NodeOutlook) -> NodeVerdict:
         return NodeVerdict("never-posted", because, None)
     upcoming = None
     if left is not None:
-        upcoming = within("SetNodeCondition Ready=Unknown", left)
+        upcoming = within(*_TURNS, left)
     return NodeVerdict("never-posted", because, upcoming)
 
 
@@ -246,7 +287,7 @@ def _lost(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
         return verdict
     if verdict.next is not None and verdict.next.overdue_since_ns is not None:
         return verdict
-    turns = within("SetNodeCondition Ready=Unknown", left)
+    turns = within(*_TURNS, left)
     soon = verdict.next.in_seconds if verdict.next is not None else None
     if soon is not None and turns.in_seconds is not None and soon < turns.in_seconds:
         return verdict
@@ -265,6 +306,7 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
     if outlook.classic is not None:
         return _lost_without_taints(outlook, outlook.classic, state, cause)
     key = f"node.kubernetes.io/{state}"
+    taint = "AddTaint", f"{key}:{NO_EXECUTE}"
     if outlook.queued is not None:
         missing = "" if outlook.node.has_taint(key, NO_SCHEDULE) else _no_taint_at_all(key)
         turn, place = outlook.queued.turn, outlook.queued.in_words()
@@ -274,21 +316,23 @@ def _not_ready(outlook: NodeOutlook, now_ns: int) -> NodeVerdict:
                 f"{cause}; its NoExecute taint is overdue since {_since(since, now_ns)}: "
                 f"node-lifecycle does not set it ('kubectl nodelife diverge' says more){missing}"
             )
-            action = f"AddTaint {key}:NoExecute"
-            return NodeVerdict(
-                state, because, NextAction(action, None, None, since, now_ns - since)
-            )
+            overdue = NextAction(*taint, None, None, since, now_ns - since)
+            return NodeVerdict(state, because, overdue)
         if turn is None:
             because = f"{cause}; waits for its NoExecute taint, but {outlook.queued.held}{missing}"
-            return NodeVerdict(state, because, NextAction(f"AddTaint {key}:NoExecute", None))
+            return NodeVerdict(state, because, NextAction(*taint, None))
         because = f"{cause}; {place} for a NoExecute taint{missing}"
-        return NodeVerdict(state, because, within(f"AddTaint {key}:NoExecute", turn))
+        return NodeVerdict(state, because, within(*taint, turn))
+    if outlook.pass_overdue_ns is not None:
+        since, what = outlook.pass_overdue_ns, f"the exchange of {outlook.other_taint}:NoExecute"
+        overdue = NextAction(*taint, None, None, since, now_ns - since)
+        return NodeVerdict(state, f"{cause}; {what} {_late(since, now_ns)}", overdue)
     if outlook.exchange_in is not None:
         because = (
             f"{cause}; the next monitor pass exchanges {outlook.other_taint}:NoExecute for the "
             "taint of that status, and timers of its pods go on"
         )
-        return NodeVerdict(state, because, within(f"AddTaint {key}:NoExecute", outlook.exchange_in))
+        return NodeVerdict(state, because, within(*taint, outlook.exchange_in))
     upcoming = _next_deletion(outlook, now_ns)
     if upcoming is not None:
         count = len(outlook.timers)
@@ -341,8 +385,8 @@ def _lost_without_taints(
             because = f"{cause}; waits for the eviction of its pods, but its zone is stopped"
     elif left is None:
         return NodeVerdict(state, f"{because}, which was not read", None)
-    action = "DeletePod {}/{}".format(*classic.first_to_go)
-    return NodeVerdict(state, because, within(action, left))
+    first = "/".join(classic.first_to_go)
+    return NodeVerdict(state, because, within("DeletePod", first, left))
 
 
 def _no_taint_at_all(key: str) -> str:
@@ -366,6 +410,11 @@ def _overdue_pods(outlook: NodeOutlook, now_ns: int) -> tuple[str, NextAction] |
     said = f"the deletion of {names} is overdue since {_since(first.due_ns, now_ns)}"
     doer = "taint-eviction does not do it ('kubectl nodelife diverge' says more)"
     return f"{said}: {doer}", delete_pod(first, None, first.due_ns, now_ns - first.due_ns)
+
+
+def _late(since_ns: int, now_ns: int) -> str:
+    doer = "node-lifecycle does not do it ('kubectl nodelife diverge' says more)"
+    return f"is overdue since {_since(since_ns, now_ns)}: {doer}"
 
 
 def _since(at_ns: int, now_ns: int) -> str:

@@ -25,7 +25,7 @@ from kubectl_nodelife.kube.wellknown import NO_EXECUTE
 from kubectl_nodelife.outlook.eviction_forecast import LOST, eviction_forecast
 from kubectl_nodelife.outlook.fates import Coming, Judged, Lane, lanes, since_ns
 from kubectl_nodelife.outlook.node import Outlook
-from kubectl_nodelife.outlook.node_verdict import FINE, UNHEARD, WORST_FIRST
+from kubectl_nodelife.outlook.node_verdict import FINE, UNHEARD, WORST_FIRST, in_words
 from kubectl_nodelife.outlook.works import WorkInProgress
 from kubectl_nodelife.outlook.zone import ZoneOutlook
 from kubectl_nodelife.workloads.owners import workload_of
@@ -298,7 +298,7 @@ def _happening(trouble: Sequence[Judged], of: Sequence[ZoneOutlook]) -> Iterator
             states.setdefault(verdict.state, []).append(outlook.node.name)
     for state in sorted(states, key=WORST_FIRST.index):
         names = states[state]
-        word = {"pressure": "under pressure"}.get(state, state)
+        word = in_words(state)
         if len(names) == 1:
             yield f"{names[0]} is {word}"
         else:
@@ -323,7 +323,7 @@ def _coming(
         upcoming = each[1].next
         if upcoming is None or (span := upcoming.span) is None:
             continue
-        kind = upcoming.action.partition(" ")[0]
+        kind = upcoming.act
         groups.setdefault((kind, each[0].zone), []).append((span.low_ns, span.high_ns, each))
     by_key = {zone.key: zone for zone in of}
     for (kind, key), members in groups.items():
@@ -402,8 +402,8 @@ def _act(kind: str, members: Sequence[tuple[int, int, Judged]], first: Judged) -
     if kind == "DeletePod":
         pods = sum(len(member[2][0].timers) for member in members)
         more = f", the first of {pods} pods on {counted(many, 'node')}" if pods > 1 else ""
-        return f"pod {verdict.next.action.partition(' ')[2]} on {name} is deleted{more}"
-    return f"{verdict.next.action} on {name}" + (f" and {many - 1} more" if many > 1 else "")
+        return f"pod {verdict.next.about} on {name} is deleted{more}"
+    return f"{verdict.next.words} on {name}" + (f" and {many - 1} more" if many > 1 else "")
 
 
 def _soonest(judged: Judged) -> tuple[float, int]:

@@ -29,6 +29,7 @@ class ClusterView:
     from, `source` is the contract's. `warnings` must be said with any answer. `unread`: the kinds
     that were asked for and are not to be had, each with the server's words ("": not in the dump, or
     not read yet). `first_look`: the cluster is a live one, and was not watched before.
+    `nodes_listed`: False where one Node was read by itself, so that others may exist.
     """
 
     mode = "dry-run"
@@ -48,6 +49,7 @@ class ClusterView:
         first_look: bool = False,
         profile_origin: str = "",
         doubts: Mapping[str, str] = MappingProxyType({}),
+        nodes_listed: bool = True,
     ) -> None:
         """`outlook`: of controllers that run already; without one it is made of `objects`, with
         `unreadable` in quarantine, which `warnings` name. `doubts`: node -> why its age is unknown.
@@ -62,6 +64,7 @@ class ClusterView:
         self.unreadable = unreadable
         self.profile_origin = profile_origin
         self.doubts = doubts
+        self.nodes_listed = nodes_listed
         self._running = outlook
         self._first_look = first_look
 

@@ -428,7 +428,7 @@ def _node_row(row: NodeRow) -> list[object]:
 
 def _pod(pod: PodCell) -> str:
     """The pod with its trouble; the scheduler's long reason stands below the table."""
-    trouble = NOT_SCHEDULED if pod.trouble.startswith(NOT_SCHEDULED) else pod.trouble
+    trouble = pod.trouble if pod.scheduled or pod.terminating else NOT_SCHEDULED
     return f"{pod.name} ({trouble})" if trouble else pod.name
 
 

@@ -70,7 +70,7 @@ def _answer(
     if taint:
         yield f"Node {name} with {taint}: {words[:1].lower()}{words[1:]}"
     elif kind == "Node":
-        yield f"Node {name} is {words.replace('pressure:', 'under pressure:', 1)}"
+        yield f"Node {name} is {words}"
     else:
         yield f"{kind} {name}: {words}"
     for section in sections:
@@ -84,6 +84,8 @@ def _answer(
                 when = "Never, as things are"
             elif high is None:
                 when = f"In {_seconds(low)} at the earliest"
+            elif _seconds(low) == _seconds(high):
+                when = f"In {_seconds(low)}"
             else:
                 when = f"In {_seconds(low)} to {_seconds(high)}"
             yield f"{section.question} {when}; the terms are added up below."

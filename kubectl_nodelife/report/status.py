@@ -43,7 +43,14 @@ _DEFAULT = "default of "
 MANY_NODES = 50
 """From so many nodes on the page begins with those that are in trouble."""
 
-_TONES = {"healthy": GOOD, "cordoned": WARN, "tainted": WARN, "pressure": WARN, "silent": WARN}
+_TONES = {
+    "healthy": GOOD,
+    "cordoned": WARN,
+    "tainted": WARN,
+    "pressure": WARN,
+    "no-network": WARN,
+    "silent": WARN,
+}
 
 
 class StatusPage:
@@ -319,16 +326,16 @@ def _next(status: NodeEntry) -> str:
     upcoming = status.verdict.next
     if upcoming is None:
         return ""
+    what = upcoming.words.replace(_PREFIX, "")
     if upcoming.overdue_since_ns is not None:
         late = human_duration(upcoming.overdue_ns)
-        what = upcoming.action.replace(_PREFIX, "")
         return f", {what} overdue since {format_time(upcoming.overdue_since_ns)} ({late})"
     if upcoming.in_seconds is None:
-        return f", {upcoming.action.replace(_PREFIX, '')}: not at the zone's rate 0"
+        return f", {what}: not at the zone's rate 0"
     when = due_in(round(upcoming.in_seconds * SECOND_NS))
     if upcoming.within is not None:
         when = _due(upcoming.within)
-    return f", {upcoming.action.replace(_PREFIX, '')} {when}"
+    return f", {what} {when}"
 
 
 def _due(span: Range) -> str:

@@ -12,7 +12,12 @@ from typing import Final, NamedTuple
 
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.times import HOUR_NS, MINUTE_NS, SECOND_NS, human_duration
-from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
+from kubectl_nodelife.kube.wellknown import (
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    TAINT_NODE_OUT_OF_SERVICE,
+    TAINT_NODE_UNSCHEDULABLE,
+)
 
 CREATED: Final = "created"
 """Of a taint that a node starts with."""
@@ -66,6 +71,11 @@ NOTES: Final[dict[str, TaintNote]] = {
         "a cloud controller",
         "shut down",
         "the cloud controller takes it off when the machine runs again",
+    ),
+    TAINT_NODE_OUT_OF_SERVICE: TaintNote(
+        "a person's out-of-service taint",
+        "out of service",
+        "who set it takes it off once the machine is back: no controller does",
     ),
     "node.cluster.x-k8s.io/uninitialized": TaintNote(
         "Cluster API",
@@ -147,7 +157,11 @@ class ForeignMark(NamedTuple):
 
 def foreign_marks(node: Node, now_ns: int) -> list[ForeignMark]:
     """What other parties' taints on the node say, and a taint of a cordon that is off."""
-    return [mark for taint in node.spec.taints if (mark := _mark(node, taint, now_ns)) is not None]
+    return [
+        mark
+        for taint in node.spec.taints
+        if (mark := mark_of_taint(node, taint, now_ns)) is not None
+    ]
 
 
 def note_of(key: str) -> TaintNote | None:
@@ -155,7 +169,8 @@ def note_of(key: str) -> TaintNote | None:
     return NOTES.get(key)
 
 
-def _mark(node: Node, taint: Taint, now_ns: int) -> ForeignMark | None:
+def mark_of_taint(node: Node, taint: Taint, now_ns: int) -> ForeignMark | None:
+    """What one taint says; None for one of the cluster itself, or of nobody known."""
     closed = taint.effect in (NO_SCHEDULE, NO_EXECUTE)
     if taint.key == TAINT_NODE_UNSCHEDULABLE and not node.spec.unschedulable:
         sentence = (

@@ -79,7 +79,7 @@ def test_the_answer_comes_first(
     [
         pytest.param(
             ["status"],
-            "3 of 6 nodes are in trouble; the worst is worker-a2: unreachable, DeletePod",
+            "3 of 6 nodes are in trouble; the worst is worker-a2: unreachable, deletion of",
             id="status",
         ),
         pytest.param(["status", "--trouble"], "3 of 6 nodes are in trouble", id="trouble-alone"),

@@ -18,7 +18,7 @@ def report(capsys: Capture) -> Report:
 
 def test_a_taint_that_never_came(report: Report) -> None:
     said = first_lines(report.ask("status", dump=TAINT_MISSING))
-    assert "infra-1: unreachable, AddTaint unreachable:NoExecute overdue since" in said
+    assert "infra-1: unreachable, taint unreachable:NoExecute overdue since" in said
     assert "2026-09-20T06:00:10Z (5h59m)" in said
     assert "overdue too: infra-2 since 2026-09-20T06:00:20Z" in said
     (node,) = report.ask("status", "infra-1", "-o", "json", dump=TAINT_MISSING).document["nodes"]
@@ -32,7 +32,7 @@ def test_a_taint_that_never_came(report: Report) -> None:
 
 def test_pods_whose_seconds_are_over(report: Report) -> None:
     said = first_lines(report.ask("status", dump=PODS_LEFT))
-    assert "DeletePod default/web-7c-a overdue since 2026-09-20T06:05:05Z (5h54m)" in said
+    assert "deletion of default/web-7c-a overdue since 2026-09-20T06:05:05Z (5h54m)" in said
     for subject in (("node", "infra-2"), ("pod", "auth-0")):
         told = report.ask("explain", *subject, dump=PODS_LEFT)
         assert "was due at 2026-09-20T06:05:05Z, 5h54m ago" in first_lines(told)
@@ -85,7 +85,7 @@ def test_a_finalizer_that_pod_gc_cannot_take_off(capsys: Capture) -> None:
 def test_a_static_pod_under_a_taint_that_it_does_not_tolerate(capsys: Capture) -> None:
     report = Report("node-05-mirror-pod-under-noexecute", capsys)
     said = first_lines(report.ask("status", dump="before.json"))
-    assert "DeletePod kube-system/nllb-gpu-1 now" in said
+    assert "deletion of kube-system/nllb-gpu-1 now" in said
     told = report.ask(
         *("explain", "pod", "nllb-gpu-1", "-n", "kube-system", "-o", "json"), dump="before.json"
     )

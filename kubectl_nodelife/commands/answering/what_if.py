@@ -16,6 +16,7 @@ from kubectl_nodelife.commands.answering.query import Query, Response, output_of
 from kubectl_nodelife.commands.cluster.drain import KINDS as DRAIN_KINDS
 from kubectl_nodelife.commands.cluster.look import KindsToRead
 from kubectl_nodelife.commands.what_if_flags import ActsFile, QuestionFlags
+from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.outlook.situation import on_nodes_steps
 from kubectl_nodelife.outlook.view import ClusterView
@@ -118,6 +119,13 @@ def question_of(
     view: ClusterView, acts: Sequence[Act], until_ns: int, asked: QuestionFlags
 ) -> Question:
     """The question about the view, with a horizon."""
+    if not view.nodes_listed:
+        raise BadInput(
+            "one node was read, not a list: what the others take, and what becomes of its zone, is "
+            "not known",
+            on="what-if",
+            remedy="kubectl get nodes,pods,leases -A -o yaml",
+        )
     read = frozenset(kind for kind in KINDS if kind not in view.unread)
     return Question(
         *(view.cache, view.settings, view.now_ns, read, acts, until_ns),

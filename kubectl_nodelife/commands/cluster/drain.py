@@ -82,7 +82,10 @@ def snapshot_of(view: ClusterView, read_all: str = "") -> PlanSnapshot:
         cache, kinds = Cache(), (*KINDS, *OPTIONAL_KINDS)
         listed = (obj for kind in kinds for obj in sorted(view.cache.all(kind), key=_key))
         cache.fill(listed, view.now_ns)
-    read = {kind for kind in KINDS if kind not in view.unread} | _kinds_named(read_all)
+    read = {kind for kind in KINDS if kind not in view.unread}
+    if not view.nodes_listed:
+        read.remove("Node")
+    read |= _kinds_named(read_all)
     if view.settings.profile.minor < POLICIES_SINCE:
         read |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
     release = release_of(view.settings)

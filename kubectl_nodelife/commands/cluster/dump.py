@@ -100,7 +100,8 @@ class Dump(NamedTuple):
     `kinds_read`: kinds that the input covers; `complete`: all. `running`: what the input notes
     of the controllers that ran there. `unreadable`: objects that cannot be read or decided on.
     `release_warnings`: whose behaviour stands in for the release's.
-    `doubted`: nodes whose age is not known, for a clock is wrong.
+    `doubted`: nodes whose age is not known, for a clock is wrong. `nodes_listed`: False where one
+    Node was read by itself, so that others may exist.
     """
 
     objects: list[KubeObject]
@@ -115,6 +116,7 @@ class Dump(NamedTuple):
     unreadable: tuple[Unreadable, ...] = ()
     release_warnings: tuple[str, ...] = ()
     doubted: tuple[DoubtedClock, ...] = ()
+    nodes_listed: bool = True
 
     def moment(self) -> dict[str, str]:
         """The moment and its origin, for reports."""
@@ -168,7 +170,6 @@ def read_dump(
     followed = followed_release(
         ((profile or "", "--profile"),), noted_release, kubelet_versions(found)
     )
-    unlisted = _unlisted_nodes(loaded, warnings)
     found, doubted = _without_wrong_clocks(found, clocks, moment_ns, followed.profile, warnings)
     return Dump(
         found,
@@ -180,9 +181,10 @@ def read_dump(
         loaded.all_kinds,
         warnings,
         running,
-        (*loaded.unreadable, *unlisted),
+        (*loaded.unreadable, *_unlisted_nodes(loaded, warnings)),
         tuple(followed.warnings),
         doubted,
+        not _is_single_node(loaded),
     )
 
 
@@ -193,12 +195,20 @@ def _left_out(sentences: Sequence[str]) -> Iterator[str]:
         yield f"{len(sentences) - _MOST_NAMES} more fields are left out, on which nothing depends"
 
 
+def _is_single_node(loaded: Loaded) -> bool:
+    """True if the only Node that was read stood outside a list."""
+    if not loaded.single_node or loaded.all_kinds:
+        return False
+    return {obj.metadata.name for obj in loaded.objects if type(obj) is Node} == {
+        loaded.single_node
+    }
+
+
 def _unlisted_nodes(loaded: Loaded, warnings: list[str]) -> list[Unreadable]:
     """The nodes of which pods speak, and which no list that was read had the chance to show: only a
     list of nodes knows what does not exist."""
     nodes = {obj.metadata.name for obj in loaded.objects if type(obj) is Node}
-    listed = "Node" in loaded.kinds_read and nodes != {loaded.single_node}
-    if listed or loaded.all_kinds:
+    if ("Node" in loaded.kinds_read and not _is_single_node(loaded)) or loaded.all_kinds:
         return []
     nodes |= {found.key[1] for found in loaded.unreadable if found.kind == "Node"}
     bound = {obj.spec.node_name for obj in loaded.objects if type(obj) is Pod}

@@ -77,6 +77,7 @@ def view_of_dump(dump: Dump, kinds: Sequence[str], assignments: Sequence[str] = 
         unreadable=dump.unreadable,
         profile_origin=dump.profile_origin,
         doubts={clock.node: clock.sentence for clock in dump.doubted},
+        nodes_listed=dump.nodes_listed,
     )
 
 

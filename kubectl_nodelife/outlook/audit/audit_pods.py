@@ -14,6 +14,7 @@ import msgspec
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.taints import no_execute_taints
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
 from kubectl_nodelife.kube.wellknown import FALSE, TRUE
 from kubectl_nodelife.kubelet.conditions import CONTAINERS_READY, INITIALIZED, READY
@@ -47,6 +48,7 @@ from kubectl_nodelife.outlook.audit.findings import (
     finish_times,
     never_evicted,
     newest,
+    not_evicted,
     not_starting,
     orphaned,
     start_times,
@@ -105,7 +107,7 @@ def audit(
         for name, node in health.items()
         if kubelet_reports(node, grace_ns, now_ns) or not (node.ready or node.heartbeat_ns)
     }
-    ready = {name for name in reporting if health[name].is_ready}
+    ready = {n for n in reporting if health[n].is_ready and not no_execute_taints(health[n].taints)}
     findings: list[PodFinding] = []
     counts: Counter[str] = Counter()
     waiting: Counter[str] = Counter()
@@ -176,6 +178,8 @@ def pod_findings(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterat
         yield from readiness(pod, node, found, context)
     if pod.status.phase == "Pending":
         yield from not_starting(pod, node, context)
+    if node.is_ready and node.taints:
+        yield from not_evicted(pod, node, context)
     if node.is_down:
         yield from never_evicted(pod, node, context)
 

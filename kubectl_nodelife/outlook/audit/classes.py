@@ -52,6 +52,7 @@ TERMINATING_DEAD_NODE: Final = "terminating-dead-node"
 TERMINATING_FINALIZER: Final = "terminating-finalizer"
 TERMINATING_SLOW: Final = "terminating-slow"
 NOT_STARTING: Final = "not-starting"
+NOT_EVICTED: Final = "not-evicted"
 ORPHANED: Final = "orphaned"
 EVICTED_LEFTOVER: Final = "evicted-leftover"
 DAEMONSET_NEVER_EVICTED: Final = "daemonset-never-evicted"
@@ -218,6 +219,13 @@ NOTES: Final[dict[str, ClassNote]] = {
         " its image are not there",
         "kubectl describe pod: its Events say what is missing (FailedAttachVolume, FailedMount,"
         " FailedCreatePodSandBox), or look at the kubelet's log on that node",
+        "none",
+    ),
+    NOT_EVICTED: ClassNote(
+        WRONG,
+        "its node is Ready, with a NoExecute taint that should have had the pod deleted",
+        "see why taint-eviction does not delete it (disabled, stopped or stuck: 'kubectl nodelife"
+        " diverge' says more), or take the taint off",
         "none",
     ),
     ORPHANED: ClassNote(

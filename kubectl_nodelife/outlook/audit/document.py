@@ -30,7 +30,7 @@ from kubectl_nodelife.kube.selectors import matches
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
 from kubectl_nodelife.kube.workload import DaemonSet
 from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, AuditResult, audit
-from kubectl_nodelife.outlook.audit.classes import WRONG
+from kubectl_nodelife.outlook.audit.classes import NOT_EVICTED, WRONG
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
 from kubectl_nodelife.outlook.daemonset.hot_loops import hot_loops_beforehand
@@ -143,10 +143,11 @@ def seen_in(
 def pod_audit(view: ClusterView, seen: AuditInput) -> PodAudit:
     """The audit of what was seen."""
     found = audit(seen, view.settings, view.now_ns)
-    overdue = any(f.is_overdue for f in found.findings)
+    overdue = any(f.is_overdue or f.name == NOT_EVICTED for f in found.findings)
     if overdue and is_at_work(view.cache.pods.values(), view.now_ns):
-        waiting = tuple(replace(f, now_ns=0) for f in found.findings)
-        found = replace(found, findings=waiting)
+        waiting = tuple(replace(f, now_ns=0) for f in found.findings if f.name != NOT_EVICTED)
+        counts = {name: count for name, count in found.counts.items() if name != NOT_EVICTED}
+        found = replace(found, findings=waiting, counts=counts)
     found = replace(found, findings=tuple(with_late_taints(view, found.findings)))
     return PodAudit(
         audit=found,

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from kubectl_nodelife.controllers.nodelifecycle.taints import is_for_lost_node
 from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import (
@@ -262,6 +263,29 @@ def not_starting(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterat
     )
 
 
+def not_evicted(pod: Pod, node: NodeReadiness, context: AuditContext) -> Iterator[PodFinding]:
+    """A pod whose deletion for a NoExecute taint of its Ready node is overdue. That of a lost node
+    is none of those: node-lifecycle takes it off."""
+    taints = no_execute_taints(node.taints)
+    if pod.status.phase in TERMINAL_PHASES or any(map(is_for_lost_node, taints)):
+        return
+    forecast = eviction_forecast(pod, taints)
+    due_ns = eviction_due(taints, forecast)
+    if due_ns is None or context.now_ns - due_ns <= OVERDUE_NS:
+        return
+    late = human_duration(context.now_ns - due_ns)
+    yield PodFinding(
+        name=classes.NOT_EVICTED,
+        pod=pod,
+        node=node,
+        rules=context.rules,
+        because=f"its deletion is overdue since {format_time(due_ns)} ({late}): {forecast.because}",
+        since_ns=due_ns,
+        since_field="node.spec.taints",
+        now_ns=context.now_ns,
+    )
+
+
 def orphaned(pod: Pod, node: NodeReadiness, context: AuditContext) -> PodFinding:
     """A pod whose node does not exist."""
     return PodFinding(
@@ -382,6 +406,7 @@ _OF_CLASS: Final[dict[str, Callable[[str, Pod, StatusRules], Iterator[Evidence]]
     classes.TERMINATING_FINALIZER: _phase,
     classes.TERMINATING_SLOW: _phase,
     classes.NOT_STARTING: _phase,
+    classes.NOT_EVICTED: _phase,
     classes.ORPHANED: _phase,
     classes.EVICTED_LEFTOVER: _leftover,
     classes.DAEMONSET_NEVER_EVICTED: _never_evicted,

@@ -229,6 +229,7 @@ _WAYS: Final[dict[str, Way]] = {
     classes.EVICTED_LEFTOVER: _delete_leftover,
     classes.TERMINATING_FINALIZER: _nothing("only the owner of a finalizer may take it away"),
     classes.TERMINATING_SLOW: _never_on_a_ready_node,
+    classes.NOT_EVICTED: _nothing("taint-eviction deletes it once it works: this is its write"),
     classes.NOT_STARTING: _nothing("what it lacks is not in the object: its Events say that"),
     RECOVERING: _nothing("its kubelet is given the settle time to undo the mark by itself"),
     MARKED_NODE_DOWN: _nothing("the mark is right while the node is down"),

@@ -158,8 +158,8 @@ def rollout_outlook(view: SetView) -> RolloutOutlook:
 
 
 def _budget_user(view: SetView, node: str, wave: NodeUpdateState, stuck: bool) -> BudgetUser:
-    troubles = {pod.name: trouble_of(view, pod) for pod in view.pods_on(node)}
-    words = [f"{name}: {trouble}" for name, trouble in troubles.items() if trouble]
+    troubles = [(pod.name, trouble_of(view, pod)) for pod in view.pods_on(node)]
+    words = [f"{name}: {trouble.words}" for name, trouble in troubles if trouble is not None]
     if words:
         return BudgetUser(node, wave.value, "; ".join(words), stuck)
     because = (

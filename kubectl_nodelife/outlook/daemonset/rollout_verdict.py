@@ -14,10 +14,10 @@ import msgspec
 
 from kubectl_nodelife.controllers.daemonset.node_status_index import differences
 from kubectl_nodelife.controllers.daemonset.rolling_update import NodeUpdateState, UpdateBudget
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, human_duration
 from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutState
-from kubectl_nodelife.outlook.daemonset.pod_trouble import trouble_of
+from kubectl_nodelife.outlook.daemonset.pod_trouble import PodTrouble, TroubleKind, trouble_of
 from kubectl_nodelife.outlook.daemonset.view import SetView
 from kubectl_nodelife.workloads.scheduling import REASON_PORTS, host_ports
 from kubectl_nodelife.workloads.time_to_ready import is_starting
@@ -114,25 +114,25 @@ def _present(view: SetView) -> str:
 
 def _hindrance(view: SetView, node: str, pod: Pod) -> Hindrance | None:
     trouble = trouble_of(view, pod)
-    if not trouble:
+    if trouble is None:
         return None
-    if pod.metadata.deletion_timestamp is not None:
+    if trouble.kind is TroubleKind.LEAVING:
         return _terminating(view, node, pod, trouble)
-    if pod.status.phase in TERMINAL_PHASES:
-        return Hindrance(SLOW, f"{pod.name} has {trouble} on {node}", node, pod.name)
-    if not pod.spec.node_name:
+    if trouble.kind is TroubleKind.FINISHED:
+        return Hindrance(SLOW, f"{pod.name} has {trouble.words} on {node}", node, pod.name)
+    if trouble.kind is TroubleKind.UNSCHEDULED:
         return _pending(view, node, pod, trouble)
-    if trouble.startswith("its node"):
+    if trouble.kind is TroubleKind.NODE_DOWN:
         return Hindrance(NEVER, f"{pod.name}: its node {node} is not Ready", node, pod.name)
-    if trouble != "not Ready" and not is_starting(pod):
-        return Hindrance(NEVER, f"{pod.name} on {node}: {trouble}", node, pod.name)
+    if trouble.kind is TroubleKind.WAITING_CONTAINER and not is_starting(pod):
+        return Hindrance(NEVER, f"{pod.name} on {node}: {trouble.words}", node, pod.name)
     return _unready(view, node, pod, trouble)
 
 
-def _terminating(view: SetView, node: str, pod: Pod, trouble: str) -> Hindrance:
+def _terminating(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> Hindrance:
     late_ns = view.now_ns - (pod.metadata.deletion_timestamp or 0)
-    if trouble != "terminating":
-        return Hindrance(NEVER, f"{pod.name} on {node} is {trouble}", node, pod.name)
+    if trouble.node_down:
+        return Hindrance(NEVER, f"{pod.name} on {node} is {trouble.words}", node, pod.name)
     if late_ns > MINUTE_NS:
         because = f"{pod.name} should have been gone from {node} {human_duration(late_ns)} ago"
         if pod.metadata.finalizers:
@@ -141,7 +141,7 @@ def _terminating(view: SetView, node: str, pod: Pod, trouble: str) -> Hindrance:
     return Hindrance(GOES_ON, f"{pod.name} on {node} is terminating", node, pod.name)
 
 
-def _pending(view: SetView, node: str, pod: Pod, trouble: str) -> Hindrance:
+def _pending(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> Hindrance:
     obstacle = view.pending(pod)
     if obstacle is None:
         return _unready(view, node, pod, trouble)
@@ -158,17 +158,17 @@ def _pending(view: SetView, node: str, pod: Pod, trouble: str) -> Hindrance:
     return Hindrance(verdict, because, node, pod.name, obstacle.change)
 
 
-def _unready(view: SetView, node: str, pod: Pod, trouble: str) -> Hindrance:
+def _unready(view: SetView, node: str, pod: Pod, trouble: PodTrouble) -> Hindrance:
     ready = pod.status.condition("Ready")
     since = ready.last_transition_time if ready is not None else None
     since = since if since is not None else pod.metadata.creation_timestamp
     usual = max((s for other in view.pods() if (s := ready_seconds(other)) is not None), default=0)
     waited_ns = view.now_ns - since if since is not None else 0
     which = "" if not view.node_index.with_old else " (new revision)"
-    state = "Ready" if trouble == "not Ready" else trouble.removeprefix("not ")
-    because = f"{pod.name}{which} on {node} has not been {state} for {human_duration(waited_ns)}"
-    if trouble != "not Ready":
-        because = f"{pod.name}{which} on {node}: {trouble}, for {human_duration(waited_ns)}"
+    state = (
+        f": {trouble.words}," if trouble.kind is not TroubleKind.UNREADY else " has not been Ready"
+    )
+    because = f"{pod.name}{which} on {node}{state} for {human_duration(waited_ns)}"
     if usual:
         because += f", similar pods needed {human_duration(round(usual * SECOND_NS))}"
     verdict = GOES_ON

@@ -129,8 +129,8 @@ def _node_oddities(view: SetView) -> Iterator[str]:
         if len(live) > (len(set(live)) if view.node_index.with_old else 1):
             crowded.append(node)
         for pod in pods:
-            if trouble := trouble_of(view, pod):
-                troubled.append(f"{pod.name} on {node} ({trouble})")
+            if (trouble := trouble_of(view, pod)) is not None:
+                troubled.append(f"{pod.name} on {node} ({trouble.words})")
     if misscheduled:
         yield f"misscheduled on {first_names(misscheduled, _SHOWN)}"
     if placeless:

@@ -31,6 +31,7 @@ class PodCell(msgspec.Struct, frozen=True, rename="camel"):
     available: bool
     terminating: bool
     trouble: str
+    scheduled: bool
 
 
 class NodeRow(msgspec.Struct, frozen=True, rename="camel"):
@@ -90,6 +91,7 @@ def pod_cell(view: SetView, pod: Pod) -> PodCell:
     since = available_from(pod, seconds)
     rules = view.tracked.rules
     available = since is not None and is_past(since, view.now_ns, rules.available_at_the_instant)
+    trouble = trouble_of(view, pod)
     return PodCell(
         name=pod.name,
         revision=view.revision_of(pod),
@@ -97,7 +99,8 @@ def pod_cell(view: SetView, pod: Pod) -> PodCell:
         ready=pod.ready(),
         available=available,
         terminating=pod.metadata.deletion_timestamp is not None,
-        trouble=trouble_of(view, pod),
+        trouble=trouble.words if trouble is not None else "",
+        scheduled=bool(pod.spec.node_name),
     )
 
 

@@ -19,6 +19,7 @@ const FILLED = {
   "not-ready": (c, x, y, r) => polygon(c, x, y + r * 0.15, r, 3, -TURN / 4),
   overdue: (c, x, y, r) => polygon(c, x, y, r, 8, TURN / 16),
   pressure: (c, x, y, r) => polygon(c, x, y, r, 4),
+  "no-network": (c, x, y, r) => polygon(c, x, y, r * 0.7, 4),
   tainted: (c, x, y, r) => c.rect(x - r * 0.8, y, r * 1.6, r * 0.8),
 };
 

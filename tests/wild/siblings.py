@@ -1,0 +1,114 @@
+"""Makes small clusters of the kinds that operators reported, other than those that they showed."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.cli import main
+from tests.wild.reports import NOW, Told
+
+Json = dict[str, Any]
+NOON = datetime(2026, 9, 20, 12, tzinfo=UTC)
+
+
+def ago(seconds: float) -> str:
+    """A time so long before noon."""
+    return f"{NOON - timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def node(name: str, *, ready: str = "True", since: float = 86400, **more: Any) -> Json:
+    """A node; `taints` and `conditions` as in the API."""
+    conditions = [*more.pop("conditions", ())]
+    conditions.append(
+        {
+            "type": "Ready",
+            "status": ready,
+            "lastHeartbeatTime": ago(10 if ready != "Unknown" else since + 50),
+            "lastTransitionTime": ago(since),
+        }
+    )
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "uid": f"node-{name}",
+            "creationTimestamp": ago(900_000),
+            "labels": {"kubernetes.io/hostname": name},
+        },
+        "spec": more,
+        "status": {
+            "conditions": conditions,
+            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+            "nodeInfo": {"kubeletVersion": "v1.34.1"},
+        },
+    }
+
+
+def taint(key: str, effect: str = "NoExecute", *, age: float) -> Json:
+    """A taint of that age."""
+    return {"key": key, "effect": effect, "timeAdded": ago(age)}
+
+
+def lease(name: str, age: float = 5) -> Json:
+    """The Lease of a kubelet; of `kube-controller-manager` its own."""
+    manager = name == "kube-controller-manager"
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name, "namespace": "kube-system" if manager else "kube-node-lease"},
+        "spec": {"holderIdentity": name, "renewTime": f"{ago(age)[:-1]}.000000Z"},
+    }
+
+
+def pod(name: str, on: str, *, owner: str = "ReplicaSet", **more: Any) -> Json:
+    """A Ready pod of a workload that is called as the first word of its name."""
+    app = name.partition("-")[0]
+    version = "batch/v1" if owner == "Job" else "apps/v1"
+    reference = {"apiVersion": version, "kind": owner, "name": app, "uid": app, "controller": True}
+    ready = [{"type": t, "status": "True"} for t in ("Ready", "ContainersReady", "PodScheduled")]
+    times = [condition | {"lastTransitionTime": ago(3000)} for condition in ready]
+    running = {"running": {"startedAt": ago(3000)}}
+    status = {"name": "c", "ready": True, "restartCount": 0, "state": running}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"pod-{name}",
+            "creationTimestamp": ago(3600),
+            "labels": {"app": app},
+            "ownerReferences": [reference],
+        },
+        "spec": {"nodeName": on, "containers": [{"name": "c", "image": "i"}], **more},
+        "status": {"phase": "Running", "conditions": times, "containerStatuses": [status]},
+    }
+
+
+def tolerated(key: str, seconds: int | None = None) -> Json:
+    """A toleration of a NoExecute taint, for ever or for so long."""
+    limit = {} if seconds is None else {"tolerationSeconds": seconds}
+    return {"key": key, "operator": "Exists", "effect": "NoExecute", **limit}
+
+
+class Cluster:
+    """A cluster in a file, which is asked about."""
+
+    def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str], *objects: Json) -> None:
+        self._capsys = capsys
+        self._file = folder / "cluster.json"
+        manager = lease("kube-controller-manager", 1)
+        items = {"apiVersion": "v1", "kind": "List", "items": [manager, *objects]}
+        self._file.write_text(json.dumps(items))
+
+    def ask(self, *words: str) -> Told:
+        """What a verb says of it at noon."""
+        self._capsys.readouterr()
+        code = main([*words, "-f", str(self._file), *NOW])
+        return Told(code, *self._capsys.readouterr())

@@ -1,0 +1,183 @@
+"""What holds of a reported situation holds of others of its kind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kubectl_nodelife.cli import main
+from tests.wild.reports import FOLDER, NOW, first_lines
+from tests.wild.siblings import Cluster, Json, ago, lease, node, pod, taint, tolerated
+
+Capture = pytest.CaptureFixture[str]
+UNREACHABLE, NOT_READY = "node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"
+
+
+def tainted(*taints: Json, **more: Any) -> list[Json]:
+    """Node a with these taints, and node b."""
+    return [node("a", taints=[*taints], **more), node("b"), lease("b")]
+
+
+OVERDUE = {
+    "not taken off": (tainted(taint(UNREACHABLE, age=9000), since=7200), "a: evicting, removal of"),
+    "not exchanged": (
+        tainted(taint(NOT_READY, age=9000), ready="Unknown", since=7200),
+        "a: unreachable, taint unreachable:NoExecute overdue",
+    ),
+    "of a user": (
+        [*tainted(taint("upkeep", age=7200)), pod("web-1", "a")],
+        "a: evicting, deletion of default/web-1 overdue",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OVERDUE)
+def test_what_a_controller_has_not_done_for_two_hours_is_overdue(
+    tmp_path: Path, capsys: Capture, kind: str
+) -> None:
+    objects, says = OVERDUE[kind]
+    age = 7250 if kind == "not exchanged" else 5
+    cluster = Cluster(tmp_path, capsys, *objects, lease("a", age))
+    assert f"{says}" in first_lines(cluster.ask("status"))
+    (node_a, _) = cluster.ask("status", "-o", "json").document["nodes"]
+    assert node_a["verdict"]["next"]["overdueSince"] == ago(7195 if "not" in kind else 7200)
+    assert "\nOverdue: the " in cluster.ask("explain", "node", "a").out
+
+
+@pytest.mark.parametrize("age", [60, 7200])
+def test_an_audit_finds_pods_that_a_ready_node_should_have_lost(
+    tmp_path: Path, capsys: Capture, age: float
+) -> None:
+    """web tolerates the taint for a minute, db not at all, ever for ever; a minute is no delay."""
+    pods = (
+        pod("web-1", "a", tolerations=[tolerated("upkeep", 60)]),
+        pod("db-0", "a", owner="StatefulSet"),
+        pod("ever-1", "a", tolerations=[tolerated("upkeep")]),
+    )
+    cluster = Cluster(tmp_path, capsys, *tainted(taint("upkeep", age=age)), lease("a"), *pods)
+    findings = cluster.ask("audit", "-A", "-o", "json").document["findings"]
+    assert {f["class"] for f in findings} == ({"not-evicted"} if age > 120 else set())
+    named = {f["name"] for f in findings}
+    assert named == ({"web-1", "db-0"} if age > 120 else set())
+
+
+CONDITION = {"status": "True", "reason": "r", "message": "m", "lastTransitionTime": ago(600)}
+
+
+@pytest.mark.parametrize(
+    ("condition", "state", "says"),
+    [
+        ("NetworkUnavailable", "no-network", "Node a is without a network: Ready, with Network"),
+        ("PIDPressure", "pressure", "Node a is under pressure: Ready, with PIDPressure"),
+        ("KernelDeadlock", "healthy", "Node a is healthy: Ready"),
+    ],
+)
+def test_a_node_without_a_network_is_under_no_pressure(
+    tmp_path: Path, capsys: Capture, condition: str, state: str, says: str
+) -> None:
+    """Only of its own three conditions a kubelet evicts pods (`eviction_manager.go`)."""
+    conditions = [{"type": condition, **CONDITION}]
+    cluster = Cluster(tmp_path, capsys, node("a", conditions=conditions), node("b"), lease("a"))
+    (verdict, _) = (n["verdict"] for n in cluster.ask("status", "-o", "json").document["nodes"])
+    assert verdict["state"] == state
+    said = cluster.ask("explain", "node", "a").out
+    assert said.startswith(says)
+    assert ("evicts running pods" in said) == (state == "pressure")
+
+
+def test_an_event_before_a_deletion_is_an_attempt(tmp_path: Path, capsys: Capture) -> None:
+    """`deletePodHandler` records TaintManagerEviction, then asks for the deletion."""
+    objects = [*tainted(taint("upkeep", age=90)), lease("a"), pod("web-1", "a"), pod("api-1", "b")]
+    events = [
+        {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": "default"},
+            "involvedObject": {"kind": "Pod", "name": name, "namespace": "default"},
+            "reason": "TaintManagerEviction",
+            "message": f"Marking for deletion Pod default/{name}",
+            "source": {"component": "taint-eviction-controller"},
+            "lastTimestamp": ago(80),
+        }
+        for name in ("web-1", "gone-1")
+    ]
+    cluster = Cluster(tmp_path, capsys, *objects, *events)
+    changes = cluster.ask("changes", "--since", "1h", "-o", "json").document["items"]
+    outcomes = {change["object"]["name"]: change["outcome"] for change in changes}
+    assert (outcomes["web-1"], outcomes["gone-1"]) == ("attempted", "confirmed")
+
+
+def test_a_forgotten_out_of_service_taint_closes_the_node(tmp_path: Path, capsys: Capture) -> None:
+    mark = taint("node.kubernetes.io/out-of-service", age=18000)
+    cluster = Cluster(tmp_path, capsys, *tainted(mark), lease("a"))
+    assert "1 of 2 nodes is closed to new pods by a person's" in cluster.ask("status").out
+    assert "out of service for 5h" in first_lines(cluster.ask("explain", "node", "a"))
+
+
+def test_one_node_is_no_list_of_nodes(tmp_path: Path, capsys: Capture) -> None:
+    """Whether a replacement finds a node, and what becomes of the zone, nothing read says."""
+    (tmp_path / "a.json").write_text(json.dumps(node("a")))
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+        "status": {
+            "expectedPods": 2,
+            "currentHealthy": 2,
+            "desiredHealthy": 1,
+            "disruptionsAllowed": 1,
+        },
+    }
+    web = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web", "namespace": "default", "uid": "web"},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    items = [pod("web-1", "a"), pod("web-2", "a"), web, budget]
+    (tmp_path / "b.json").write_text(json.dumps({"kind": "List", "items": items}))
+    files = ("-f", str(tmp_path / "a.json"), "-f", str(tmp_path / "b.json"), *NOW)
+    capsys.readouterr()
+    main(["drain-plan", "a", *files, "-o", "json"])
+    said = capsys.readouterr()
+    plan = json.loads(said.out)
+    assert plan["verdict"] == "unknown" and "stay Pending" not in said.err
+    assert "Node" in {lack["kind"] for lack in plan["notEvaluated"]}
+    main(["drain-plan", "a", *files])
+    assert "no node to land on" not in first_lines_of(capsys)
+    for words in (("lose", "node", "a"), ("--each", "node")):
+        assert main(["what-if", *words, *files]) == 2
+        assert "one node was read, not a list" in capsys.readouterr().err
+
+
+def first_lines_of(capsys: Capture) -> str:
+    """The first three lines of what was printed."""
+    return "\n".join(capsys.readouterr().out.splitlines()[:3])
+
+
+def test_a_tainted_domain_is_honored_where_no_uncordon_helps(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    """a1, which is broken, counts as an empty domain of web's constraint: its pod stays Pending."""
+    report = FOLDER / "drain-05-spread-counts-cordoned" / "cluster.json"
+    cluster = json.loads(report.read_text())
+    for obj in cluster["items"]:
+        on_a1 = obj["kind"] == "Pod" and obj["spec"].get("nodeName") == "a1"
+        if obj["kind"] == "Node" and obj["metadata"]["name"] == "a1":
+            obj["spec"]["taints"] = [{"key": "broken", "effect": "NoSchedule"}]
+        elif on_a1 and obj["metadata"]["name"].startswith("web-"):
+            del obj["spec"]["nodeName"]
+            obj["status"] = {"phase": "Pending"}
+        elif obj["kind"] == "PodDisruptionBudget" and obj["metadata"]["name"] == "web":
+            obj["status"] |= {"currentHealthy": 2, "disruptionsAllowed": 0}
+    (tmp_path / "cluster.json").write_text(json.dumps(cluster))
+    capsys.readouterr()
+    main(["drain-plan", "b1", "-f", str(tmp_path / "cluster.json"), "-o", "json"])
+    plan = json.loads(capsys.readouterr().out)
+    (stuck,) = (p for w in plan["waves"] for p in w["pods"] if p["name"].startswith("web-"))
+    wanted = "nodeTaintsPolicy: Honor in the topologySpreadConstraints of deployment web"
+    assert (stuck["verdict"], stuck["unblock"]["change"]) == ("never", wanted)
