@@ -69,6 +69,8 @@ def ui(
         response = ask.ask(connection, "ui", **query)
     if response is None:
         raise ask.no_daemon()
+    if response.get("endsOldest"):
+        terminal.warn("as many pages as there may be have a session: this one ends the oldest")
     address = f"{response['url']}#token={response['token']}"
     if print_url:
         terminal.write(f"{address}\n")

@@ -80,6 +80,10 @@ def test_a_zone_goes_dark_and_the_wall_shows_it() -> None:
             await page.browser.until(
                 "return document.getElementById('happened').textContent.includes('SetZoneState')"
             )
+            await page.browser.until(
+                "return document.getElementById('happened').textContent"
+                ".includes('unreachable:NoExecute')"
+            )
             next_up = await page.browser.until(
                 "const t = document.querySelector('#next-list').textContent;"
                 "return t.includes('DeletePod') && t"

@@ -140,7 +140,8 @@ def test_sessions_end_and_are_bounded(lasts_s: float) -> None:
     clock = Hour()
     sessions = Sessions(clock, lasts_s)
     begun = [sessions.begin(sessions.token()) for _ in range(MOST_SESSIONS + 2)]
-    assert sessions.count() == MOST_SESSIONS
+    assert sessions.count() == MOST_SESSIONS and sessions.is_full(read_only=False)
+    assert not sessions.is_full(read_only=True)
     assert begun[-1] is not None and sessions.holds(begun[-1])
     assert begun[0] is not None and not sessions.holds(begun[0])
     clock.now_s += min(lasts_s, 12 * 3600.0)

@@ -125,7 +125,8 @@ class PageHost:
         token = self._sessions.token(read_only=read_only)
         self._seen_at = time.monotonic()
         lasts_s = READ_ONLY_TOKEN_SECONDS if read_only else TOKEN_SECONDS
-        return {"url": self.url, "token": token, "tokenSeconds": lasts_s}
+        ends = self._sessions.is_full(read_only=read_only)
+        return {"url": self.url, "token": token, "tokenSeconds": lasts_s, "endsOldest": ends}
 
     async def _open(self, port: int, seconds: float) -> None:
         await asyncio.to_thread(_import_server)

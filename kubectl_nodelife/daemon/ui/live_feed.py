@@ -60,7 +60,7 @@ _LOOK_SECONDS: Final = 1.0
 
 
 class HappenedChange(msgspec.Struct, frozen=True, rename="camel"):
-    """A change of the last hour. `at_s`: when, on the stream's clock."""
+    """A change of the last hour. `at_s`: when, on the stream's clock; `taint`: which one."""
 
     id: int
     at_s: float
@@ -73,6 +73,7 @@ class HappenedChange(msgspec.Struct, frozen=True, rename="camel"):
     reason: str
     cause: int | None
     node: str
+    taint: str = ""
 
 
 class LiveFeed:
@@ -185,6 +186,7 @@ class LiveFeed:
                 reason=change.reason,
                 cause=change.cause,
                 node=change.node,
+                taint=_taint(change),
             )
             for change in sorted(changes, key=lambda change: change.id)
         ]
@@ -240,6 +242,14 @@ class LiveFeed:
         for number in sorted(self._happened.keys() | self._fresh.keys())[:-MOST_CHANGES]:
             self._happened.pop(number, None)
             self._fresh.pop(number, None)
+
+
+def _taint(change: ChangeRecord) -> str:
+    """The taint that is put on or taken off, such as `unreachable:NoExecute`; "": none is."""
+    if change.action not in ("AddTaint", "RemoveTaint"):
+        return ""
+    detail = msgspec.json.decode(change.detail, type=dict[str, Any])
+    return f"{detail['key'].removeprefix('node.kubernetes.io/')}:{detail['effect']}"
 
 
 class WorksFeed:

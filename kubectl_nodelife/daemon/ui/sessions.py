@@ -75,10 +75,17 @@ class Sessions:
             del self._tokens[found]
         made = secrets.token_urlsafe(32)
         self._sessions[made] = _Pass(self._now_s() + self._lasts_s, read_only)
-        alike = [key for key, kept in self._sessions.items() if kept.read_only == read_only]
-        for oldest in alike[:-MOST_SESSIONS]:
+        for oldest in self._alike(read_only)[:-MOST_SESSIONS]:
             del self._sessions[oldest]
         return made
+
+    def is_full(self, *, read_only: bool) -> bool:
+        """True if the next session of that kind ends the oldest."""
+        self._forget()
+        return len(self._alike(read_only)) >= MOST_SESSIONS
+
+    def _alike(self, read_only: bool) -> list[str]:
+        return [key for key, kept in self._sessions.items() if kept.read_only == read_only]
 
     def is_closed(self, peer: str = "") -> bool:
         """True if there were so many wrong tokens of this peer that none of it is taken now."""

@@ -88,7 +88,7 @@ export class Happened {
       if (answer.status === 401) { this.refused(); return; }
       found = (await answer.json()).items.map((item) => ({
         id: item.id, atS: Date.parse(item.time) / 1000 - model.epoch, controller: item.actor.kind === "kubelet" ? "kubelets" : item.actor.name, action: item.action,
-        kind: item.object.kind, namespace: item.object.namespace ?? "", name: item.object.name, outcome: item.outcome ?? "", reason: item.reason, cause: item.cause,
+        kind: item.object.kind, namespace: item.object.namespace ?? "", name: item.object.name, taint: /Taint/i.test(item.action) ? item.detail ?? "" : "", outcome: item.outcome ?? "", reason: item.reason, cause: item.cause,
       }));
     } catch { /* the stream's changes are what there is */ }
     if (this.range !== range) return;
@@ -100,7 +100,7 @@ export class Happened {
     const row = make("li", { "data-change": String(change.id) },
       make("span", { class: "when" }),
       make("span", {}, make("span", { class: "tag" }, change.outcome)),
-      make("span", { class: "what" }, `${change.action} `, objectLink(change), ` by ${shown(change.controller)}`));
+      make("span", { class: "what" }, `${change.action} `, objectLink(change), change.taint ? `: ${shown(change.taint)}` : "", ` by ${shown(change.controller)}`));
     const why = make("span", { class: "why" }, change.reason);
     if (hasCause) why.append(" ", press("its cause", () => this.mark((other) => other.id === change.cause)));
     if (led) why.append(" ", press(`what it led to (${led})`, () => this.mark((other) => other.cause === change.id)));
