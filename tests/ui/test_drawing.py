@@ -12,7 +12,7 @@ import pytest
 from bench.ui import DarkZone, Told
 from kubectl_nodelife.daemon.server import Answer, Stream
 from tests.loopback import play
-from tests.ui.browser import Browser, browser, needs_chromium
+from tests.ui.browser import DOWN, Browser, browser, needs_chromium
 
 pytestmark = needs_chromium
 
@@ -193,12 +193,17 @@ def test_whom_it_harms_is_drawn_on_the_line_of_time_of_the_nodes() -> None:
             told.broadcast.publish("delta", {"now": now_s, "situation": situation})
             await window.until(f"{HARMED}.includes('Service default/web')")
             assert "3 → 1" in await window.text("#now-harmed")
+            first = "return document.querySelector('#now-lanes li').textContent"
+            lane_text = await window.run(first)
             left = """
               return ['lanes', 'harmed'].map((list) => parseFloat(
                 document.querySelector(`#now-${list} .step`).style.left));
             """
             of_node, of_service = await window.run(left)
             assert 50 < of_node == pytest.approx(of_service, abs=0.5)
+            await window.run("document.getElementById('now-lanes').focus()")
+            await window.keys(DOWN)
+            assert await window.run("return document.activeElement.textContent") == lane_text
 
     play(test)
 

@@ -1,7 +1,7 @@
 // The first thing that is seen: what happens since when, what Kubernetes does next and in how much
 // time, whom it hurts, and what one types. The daemon says it; here it is laid out and counted down.
 
-import { byId, Rows, stretch, write } from "./rows.js";
+import { byId, on, Rows, stretch, write } from "./rows.js";
 import { clockTime, duration, led, left, make, shown } from "./text.js";
 
 const thenRows = new Rows(byId("now-then"));
@@ -67,9 +67,19 @@ function picture({ situation: { lanes, harmed }, epoch }, now) {
 function laneRow(lane) {
   if (lane === AXIS) return make("li", { class: "lane scale", "aria-hidden": "true" }, make("span"), make("span", { class: "ticks" }), make("span"));
   const bars = lane.coming.map((each) => make("span", { class: `step ${STEP[each.says] ?? "leave"}` }));
-  return make("li", { class: "lane" }, make("span", {}, make("b", {}, lane.name), ` ${lane.state}`),
-    make("span", { class: "track", "aria-hidden": "true" }, make("span", { class: "past" }), ...bars, make("i")), make("span", { class: "when" }));
+  return make("li", { class: "lane", role: "row", tabindex: "-1" }, make("span", { role: "rowheader" }, make("b", {}, lane.name), ` ${lane.state}`),
+    make("span", { class: "track", "aria-hidden": "true" }, make("span", { class: "past" }), ...bars, make("i")), make("span", { class: "when", role: "gridcell" }));
 }
+
+/** Arrow keys, Home and End go from row to row. */
+function walk(event) {
+  const rows = [...event.currentTarget.querySelectorAll("[role=row]")];
+  const by = { ArrowDown: 1, ArrowUp: -1, Home: -rows.length, End: rows.length }[event.key];
+  if (by === undefined) return;
+  event.preventDefault();
+  rows[Math.max(0, Math.min(rows.length - 1, rows.indexOf(document.activeElement) + by))]?.focus();
+}
+for (const list of ["now-lanes", "now-harmed"]) on(list, "keydown", walk);
 
 const STEP = { Unknown: "unknown", tainted: "taint" };
 
