@@ -47,9 +47,10 @@ NEVER: Final = "never"
 SYNC_FAILED: Final = "sync-failed"
 STALE: Final = "stale"
 BLOCKING: Final = "blocking"
+TWO: Final = "two-budgets"
 UNUSED: Final = "unused"
 OK: Final = "ok"
-STATES: Final = (NEVER, SYNC_FAILED, STALE, BLOCKING, UNUSED, OK)
+STATES: Final = (NEVER, TWO, SYNC_FAILED, STALE, BLOCKING, UNUSED, OK)
 
 
 class BudgetFinding(msgspec.Struct, frozen=True, rename="camel"):
@@ -62,7 +63,7 @@ class BudgetFinding(msgspec.Struct, frozen=True, rename="camel"):
 class BudgetView(msgspec.Struct, rename="camel", kw_only=True):
     """One budget. `allowed` is the status' figure; `counted` what the objects give, None unknown.
 
-    `undrainable`: nodes from which it now lets no pod go.
+    `undrainable`: nodes from which it now lets no pod go; of `two-budgets` all that have its pods.
     """
 
     namespace: str

@@ -21,6 +21,7 @@ from kubectl_nodelife.drain.budget_findings import (
     STALE,
     STATES,
     SYNC_FAILED,
+    TWO,
     UNUSED,
     BudgetView,
     findings,
@@ -127,10 +128,9 @@ def _members(
     snapshot: PlanSnapshot, budgets: Sequence[PodDisruptionBudget]
 ) -> dict[tuple[str, str], list[Pod]]:
     members: dict[tuple[str, str], list[Pod]] = {budget.key: [] for budget in budgets}
-    index = snapshot.budgets
     for namespace in {budget.namespace for budget in budgets}:
         for pod in snapshot.pods_by_namespace.get(namespace, ()):
-            for budget in index.find(namespace, pod.metadata.labels):
+            for budget in _budgets_of(snapshot, pod):
                 members[budget.key].append(pod)
     return members
 
@@ -167,11 +167,17 @@ def _view(
         nodes=sorted({pod.spec.node_name for pod in asking}),
         undrainable=[],
     )
-    refused = (pod for pod in asking if _is_refused(pod, budget, snapshot.now_ns))
+    refused = [pod for pod in asking if _is_refused(pod, budget, snapshot.now_ns)]
+    if asking and all(len(_budgets_of(snapshot, pod)) > 1 for pod in asking):
+        view.state, refused = TWO, asking
     view.undrainable = sorted({pod.spec.node_name for pod in refused})
     empty = _scaled_to_zero(snapshot, budget) if view.state == UNUSED else []
     view.findings = list(findings(budget, pods, view, expectation, failure, floors, empty))
     return view
+
+
+def _budgets_of(snapshot: PlanSnapshot, pod: Pod) -> Sequence[PodDisruptionBudget]:
+    return list(snapshot.budgets.find(pod.namespace, pod.metadata.labels))
 
 
 def _is_refused(pod: Pod, budget: PodDisruptionBudget, now_ns: int) -> bool:
@@ -211,8 +217,10 @@ def _state(
     budget: PodDisruptionBudget, pods: list[Pod], failure: str, expectation: Expectation | None
 ) -> str:
     status = budget.status
-    if not pods:
+    if not pods and not status.expected_pods:
         return UNUSED
+    if not pods:
+        expectation = None  # its pods are not among those that were read
     if sync_failure(status) is not None or failure:
         return SYNC_FAILED
     if status.observed_generation < budget.metadata.generation:
@@ -264,7 +272,7 @@ def _pools(
 ) -> list[PoolView]:
     blocking: dict[str, set[str]] = {}
     for view in views:
-        for node_name in view.undrainable:
+        for node_name in view.undrainable if view.state != TWO else ():
             blocking.setdefault(node_name, set()).add(f"{view.namespace}/{view.name}")
     for name, budgets in double.items():
         namespace, _, pod_name = name.partition("/")

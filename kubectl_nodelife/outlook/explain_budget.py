@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kubectl_nodelife.drain.budget_findings import BLOCKING, OK, UNUSED, BudgetView
+from kubectl_nodelife.drain.budget_findings import BLOCKING, OK, TWO, UNUSED, BudgetView
 from kubectl_nodelife.drain.budget_survey import PodUnderTwo
 from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.outlook.explain import ExplainedQuestion
@@ -41,6 +41,7 @@ def _allowed(view: BudgetView) -> Iterator[str]:
     state = {
         OK: "pods may go",
         BLOCKING: "none may go now; that changes when more of its pods are Ready",
+        TWO: "none may go: another budget matches each of its pods, which the Eviction API refuses",
         UNUSED: "it matches no pod",
     }
     yield f"{view.state}: {state.get(view.state, 'none may go')}."

@@ -181,3 +181,66 @@ def test_a_tainted_domain_is_honored_where_no_uncordon_helps(
     (stuck,) = (p for w in plan["waves"] for p in w["pods"] if p["name"].startswith("web-"))
     wanted = "nodeTaintsPolicy: Honor in the topologySpreadConstraints of deployment web"
     assert (stuck["verdict"], stuck["unblock"]["change"]) == ("never", wanted)
+
+
+def budget(name: str, app: str, expected: int, *, healthy: int | None = None) -> Json:
+    """A budget that spares one pod, with the status that its controller wrote."""
+    now = expected if healthy is None else healthy
+    allowed = max(0, now - expected + 1)
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": app}}},
+        "status": {
+            "expectedPods": expected,
+            "currentHealthy": now,
+            "desiredHealthy": expected - 1,
+            "disruptionsAllowed": allowed,
+        },
+    }
+
+
+def test_a_budget_beside_another_lets_nothing_go(tmp_path: Path, capsys: Capture) -> None:
+    """`EvictionREST.Create`: a pod with more than one budget is refused, whatever they allow."""
+    pods = [pod("web-1", "a"), pod("web-2", "b"), pod("api-1", "b")]
+    budgets = [budget("one", "web", 2), budget("two", "web", 2), budget("api", "api", 1)]
+    cluster = Cluster(tmp_path, capsys, *tainted(), lease("a"), *pods, *budgets)
+    items = {b["name"]: b for b in cluster.ask("budgets", "-o", "json").document["items"]}
+    assert [items[name]["state"] for name in ("one", "two", "api")] == ["two-budgets"] * 2 + ["ok"]
+    assert items["one"]["undrainable"] == ["a", "b"] and items["api"]["undrainable"] == []
+    assert first_lines(cluster.ask("budgets")).startswith("2 of 3 budgets keep 2 nodes")
+    assert "none may go" in first_lines(cluster.ask("explain", "pdb", "one"))
+
+
+@pytest.mark.parametrize(("healthy", "state"), [(3, "ok"), (2, "blocking")])
+def test_a_budget_whose_pods_were_not_read_is_not_unused(
+    tmp_path: Path, capsys: Capture, healthy: int, state: str
+) -> None:
+    """Its status, which the Eviction API goes by, counts pods: the dump has some pods only."""
+    away = budget("away", "away", 3, healthy=healthy)
+    cluster = Cluster(tmp_path, capsys, *tainted(), pod("web-1", "a"), away)
+    (item,) = cluster.ask("budgets", "-o", "json").document["items"]
+    assert item["state"] == state
+    assert "it matches no pod that was read; its status counts 3" in cluster.ask("budgets").out
+
+
+@pytest.mark.parametrize("verb", ["drain-plan", "what-if drain"])
+def test_a_node_that_cannot_be_read_is_not_said_to_be_missing(
+    tmp_path: Path, capsys: Capture, verb: str
+) -> None:
+    broken = node("a")
+    broken["status"]["nodeInfo"]["kubeletVersion"] = 5
+    told = Cluster(tmp_path, capsys, broken, node("b"), pod("web-1", "b")).ask(*verb.split(), "a")
+    assert told.code != 0 and "a cannot be read" in told.err and "not found" not in told.err
+
+
+def test_zones_that_stop_are_called_zones(tmp_path: Path, capsys: Capture) -> None:
+    """One has no name, and the loss of the other's node leaves no zone with a ready one."""
+    lost = node("a", ready="Unknown", since=60, taints=[taint(UNREACHABLE, "NoSchedule", age=60)])
+    other = node("b")
+    other["metadata"]["labels"]["topology.kubernetes.io/zone"] = "z"
+    leases = (lease("a", 110), lease("b"))
+    cluster = Cluster(tmp_path, capsys, lost, other, *leases, pod("web-1", "a"))
+    said = first_lines(cluster.ask("what-if", "lose", "node", "b"))
+    assert "the zone without a name and zone z stop evicting" in said

@@ -169,6 +169,9 @@ def choose_nodes(
         names = parse_names(nodes)
         for name in names:
             if name not in snapshot.nodes:
+                for unread in snapshot.unreadable:
+                    if unread.kind == "Node" and unread.key == ("", name):
+                        raise Failed(f"{unread} cannot be read: {unread.why}")
                 raise NotFound("nodes", name, among=snapshot.nodes)
         return names
     wanted = label_selector(selector or "")

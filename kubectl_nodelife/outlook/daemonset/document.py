@@ -28,9 +28,9 @@ KINDS = ("Node", "Pod", "ControllerRevision", "DaemonSet")
 """The kinds that an answer about DaemonSets is made from."""
 
 _UNKNOWN_WITHOUT = {
-    "Node": "which nodes should run a pod",
-    "Pod": "which nodes have a pod",
-    "ControllerRevision": "revisions and rollbacks",
+    "Node": "which nodes should run a pod is unknown",
+    "Pod": "which nodes have a pod is unknown",
+    "ControllerRevision": "revisions and rollbacks are unknown",
 }
 
 
@@ -77,7 +77,7 @@ def missing_parts(view: ClusterView) -> Iterator[str]:
         if kind in view.unread:
             error = view.unread[kind]
             lacks = f"{kind} cannot be read ({error})" if error else f"no {kind}s were read"
-            yield f"{lacks}: {what} is unknown"
+            yield f"{lacks}: {what}"
     if "DaemonSet" in view.unread:
         yield "no DaemonSets were read"
 

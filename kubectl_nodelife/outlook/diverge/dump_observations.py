@@ -372,11 +372,14 @@ def _not_evaluated(
     if "Lease" in lacking or not any(
         lease.namespace == NAMESPACE_NODE_LEASE for lease in outlook.cache.all("Lease")
     ):
-        yield "no node Lease was read: whether a node should be Unknown"
+        yield "no node Lease was read: whether a node should be Unknown is not judged"
     if "Pod" in lacking:
-        yield "no pods were read: evictions"
+        yield "no pods were read: evictions are not judged"
     if not outlook.settings.taint_mode:
-        yield "this release evicts without NoExecute taints: when pods should have been deleted"
+        yield (
+            "this release evicts without NoExecute taints: when pods should have been deleted is "
+            "not judged"
+        )
     zones = outlook.memory.zones
     for zone, queue in zones.queues.items():
         if queue.waiting() and zones.rate(zone) <= 0:

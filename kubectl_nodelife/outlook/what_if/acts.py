@@ -357,6 +357,8 @@ class _Resolver:
         for name in names:
             if name not in self._cluster.nodes:
                 near = get_close_matches(name, self._cluster.nodes, 1)
+                if self._cluster.is_quarantined("Node", ("", name)):
+                    raise BadInput(f"node {name} cannot be read")
                 raise BadInput(
                     f'nodes "{name}" not found', remedy=_meant(near, self._cluster.nodes)
                 )

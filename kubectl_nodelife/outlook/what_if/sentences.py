@@ -261,7 +261,8 @@ def _zone_words(zones: Sequence[ZoneFuture]) -> Iterator[str]:
         z for z in zones if any(was.rate and not now.rate for was, now in pairwise(z.states))
     ]
     if stopped:
-        names = first_names([z.name or "the zone without a name" for z in stopped], _NAMED)
+        whose = [f"zone {z.name}" if z.name else "the zone without a name" for z in stopped]
+        names = first_names(whose, _NAMED, " and ")
         pods, nodes = (sum(z.held_pods for z in stopped), sum(len(z.held_nodes) for z in stopped))
         held = f" ({counted(pods, 'pod')} held back on {counted(nodes, 'node')})" * (pods > 0)
         yield f"{names} {'stop' if len(stopped) > 1 else 'stops'} evicting{held}"
