@@ -18,9 +18,8 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.acts.carrier import make_carrier
 from kubectl_nodelife.acts.node_drain import DRAIN, NodeDrain, Overtaken
-from kubectl_nodelife.acts.session import ActSession, Show
+from kubectl_nodelife.acts.session import ActSession, Show, make_carrier
 from kubectl_nodelife.drain.options import CORDON_BY_WAVE, WaveOptions
 from kubectl_nodelife.drain.results import NEVER, REFUSED, DrainPlan, Estimate, WavePlan
 from kubectl_nodelife.engine.actions import SetUnschedulable

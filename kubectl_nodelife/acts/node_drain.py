@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import urlencode
 
-from kubectl_nodelife.acts.carrier import HELD, Carrier, LiveCarrier, ServerDryRun
-from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.acts.session import HELD, ActSession, Carrier, LiveCarrier, ServerDryRun
 from kubectl_nodelife.engine.actions import DeletePod, EvictPod
 from kubectl_nodelife.engine.calls import Answer, Get, Request
 from kubectl_nodelife.engine.calls.call import NOT_FOUND

@@ -30,7 +30,14 @@ from kubectl_nodelife.commands.flags import (
 )
 from kubectl_nodelife.commands.groups import SpellingGroup
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, instances
+from kubectl_nodelife.daemon.instance import (
+    AlreadyRuns,
+    Instance,
+    instances,
+    read_secrets,
+    restart,
+    spawn,
+)
 from kubectl_nodelife.daemon.paths import (
     CachedIdentity,
     check_private,
@@ -38,7 +45,6 @@ from kubectl_nodelife.daemon.paths import (
     make_private,
     runtime_folder,
 )
-from kubectl_nodelife.daemon.spawning import read_secrets, restart, spawn
 from kubectl_nodelife.errors import (
     EXIT_DONE,
     EXIT_FAILED,

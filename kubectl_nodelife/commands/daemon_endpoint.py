@@ -40,9 +40,8 @@ class DaemonEndpoint:
 
     def replace(self, other: client.OtherProtocol, token: str | None) -> None:
         """Start the daemon anew, by the program that is here now. Raises NodelifeError."""
-        from kubectl_nodelife.daemon.instance import Instance
+        from kubectl_nodelife.daemon.instance import Instance, restart
         from kubectl_nodelife.daemon.paths import log_path
-        from kubectl_nodelife.daemon.spawning import restart
 
         terminal.note(f"{other.what}: it is started anew")
         runtime, identity = os.path.dirname(str(self.socket)), self.known.identity

@@ -22,8 +22,8 @@ from kubectl_nodelife.commands.rbac import (
     rule,
     rules_of,
 )
-from kubectl_nodelife.daemon.answer_port import DEFAULT_PORT as ANSWER_PORT
 from kubectl_nodelife.daemon.notice_delivery import TOKEN
+from kubectl_nodelife.daemon.server import DEFAULT_PORT as ANSWER_PORT
 from kubectl_nodelife.kube.names import is_dns_label
 
 NAME: Final = "kubectl-nodelife"

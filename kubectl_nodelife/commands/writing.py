@@ -194,8 +194,7 @@ def _send(
 ) -> int:
     import asyncio
 
-    from kubectl_nodelife.acts.carrier import make_carrier
-    from kubectl_nodelife.acts.session import ActOrder, act_session
+    from kubectl_nodelife.acts.session import ActOrder, act_session, make_carrier
     from kubectl_nodelife.commands.cluster.direct import target_of
 
     target = target_of(connection)
@@ -237,7 +236,7 @@ def _note_held(action: Action, because: str) -> None:
 
 
 def _why(result: Result) -> str:
-    from kubectl_nodelife.acts.carrier import HELD
+    from kubectl_nodelife.acts.session import HELD
 
     if result.code == HELD:
         return f"not sent: {result.message}"

@@ -3,8 +3,8 @@
 `paths` and `client` are the half that every quick command loads: nothing in them
 imports more than a socket and json. The rest is the process itself, in the order of a run:
 
-- `spawning` starts it in the background, `instance` sees that there is one for each user and
-  cluster, `process` takes its state folder, `options` and `settings` say how it runs, and
+- `instance` starts it in the background and sees that there is one for each user and cluster,
+  `process` takes its state folder, `options` and `settings` say how it runs, and
   `run` plugs it together, up to `own_program`, which passes the work to a newer version.
 - News come to `decisions`, the one task that touches the engine; `gate` (with their queue) and
   `lease_check` say whether the controllers may decide, `kinds` what is watched.

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.controllers import CONTROLLERS
-from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance
+from kubectl_nodelife.daemon.instance import AlreadyRuns, Instance, notify_parent
 from kubectl_nodelife.daemon.intents import WRITES
 from kubectl_nodelife.daemon.journal import open_journal
 from kubectl_nodelife.daemon.listener import raise_descriptor_limit
@@ -47,7 +47,6 @@ from kubectl_nodelife.daemon.settings import (
     load_config,
     resolve_settings,
 )
-from kubectl_nodelife.daemon.spawning import notify_parent
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.errors import Failed, NodelifeError
 from kubectl_nodelife.live.auth import Session

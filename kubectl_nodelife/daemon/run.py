@@ -29,7 +29,6 @@ from watchdog.observers import Observer
 from watchdog.observers.api import BaseObserver
 
 from kubectl_nodelife import __version__
-from kubectl_nodelife.daemon.answer_port import ADDRESS, AnswerPort, port_warning
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster, blind_warnings, look
 from kubectl_nodelife.daemon.decisions import DecisionTask
 from kubectl_nodelife.daemon.divergence_recorder import DivergenceRecorder
@@ -41,7 +40,7 @@ from kubectl_nodelife.daemon.enforce.enforcement import (
 from kubectl_nodelife.daemon.foreteller import Foreteller
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
 from kubectl_nodelife.daemon.gate import Tee
-from kubectl_nodelife.daemon.instance import Instance, card
+from kubectl_nodelife.daemon.instance import Instance, card, notify_parent
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS
 from kubectl_nodelife.daemon.list_once import ListKinds, list_once
@@ -54,7 +53,18 @@ from kubectl_nodelife.daemon.notice_delivery import Notifier
 from kubectl_nodelife.daemon.options import Options, target_now
 from kubectl_nodelife.daemon.own_program import HandOver, OwnProgram
 from kubectl_nodelife.daemon.paths import config_file, log_path, page_port_path
-from kubectl_nodelife.daemon.server import Answer, Query, Server, Stream, health, up_seconds, whole
+from kubectl_nodelife.daemon.server import (
+    ADDRESS,
+    Answer,
+    AnswerPort,
+    Query,
+    Server,
+    Stream,
+    health,
+    port_warning,
+    up_seconds,
+    whole,
+)
 from kubectl_nodelife.daemon.settings import (
     Config,
     DetectedSettings,
@@ -64,7 +74,6 @@ from kubectl_nodelife.daemon.settings import (
     load_config,
     resolve_settings,
 )
-from kubectl_nodelife.daemon.spawning import notify_parent
 from kubectl_nodelife.daemon.ui.host import PageHost
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings

@@ -67,7 +67,6 @@ LIFECYCLE_CONDITIONS: Final = (
     DRAINED,
     MAINTENANCE_IN_PROGRESS,
 )
-ADMIN_REQUESTED: Final = "AdminRequested"
 DRAIN_COMPLETED: Final = "DrainCompleted"
 TRUE: Final = "True"
 FALSE: Final = "False"

@@ -183,11 +183,6 @@ class Admission:
             if isinstance(found, Namespace) and found.status.phase == "Terminating"
         )
 
-    def namespace_ends_pods_ns(self, namespace: str, now_ns: int) -> int | None:
-        """As `ends_pods_ns`, of the namespace of that name."""
-        found = self._objects.find("Namespace", "", namespace)
-        return ends_pods_ns(found, now_ns) if isinstance(found, Namespace) else None
-
     def refuses_creation(self, kind: str, namespace: str, name: str) -> EvictionRefused | None:
         """The refusal that meets the creation of an object, or None."""
         if namespace in self.terminating:

@@ -11,7 +11,7 @@ every one of them, is assumed to stay so: the cause will affect their replacemen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -158,13 +158,6 @@ class TimesToReady:
         self._pods = pods
         self._learnt: dict[str, TimeToReady | None] = {}
         self._fallback: dict[str, TimeToReady] = {}
-
-    def learn_from(self, other: TimesToReady, owners: Container[str]) -> None:
-        """Take over what `other` has learnt from the same pods of these owners, by their uids, and
-        of the cluster.
-        """
-        self._learnt.update((uid, took) for uid, took in other._learnt.items() if uid in owners)
-        self._fallback.update(other._fallback)
 
     def time_to_ready(self, pod: Pod) -> TimeToReady | None:
         """For a replacement of `pod`, and for `pod` itself while it starts; None: never."""

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.daemon import server
-from kubectl_nodelife.daemon.answer_port import AnswerPort, port_warning
 from kubectl_nodelife.daemon.client import ORDERS
 from kubectl_nodelife.daemon.cluster_view import NotReadYet, WatchedCluster
 from kubectl_nodelife.daemon.listener import MOST_CONNECTIONS
-from kubectl_nodelife.daemon.server import Server
+from kubectl_nodelife.daemon.server import AnswerPort, Server, port_warning
 from kubectl_nodelife.errors import BadInput
 from tests.loopback import play
 from tests.metrics.test_endpoint import free_port

@@ -11,8 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from kubectl_nodelife.acts.carrier import Carrier
-from kubectl_nodelife.acts.session import ActSession, Show
+from kubectl_nodelife.acts.session import ActSession, Carrier, Show
 from kubectl_nodelife.acts.upgrade.lease import (
     RunLease,
     document_or_refused,

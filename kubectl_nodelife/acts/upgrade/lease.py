@@ -20,8 +20,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.acts.carrier import Carrier
-from kubectl_nodelife.acts.session import ActSession
+from kubectl_nodelife.acts.session import ActSession, Carrier
 from kubectl_nodelife.controllers.upgrade.document import (
     ANNOTATION_REQUEST,
     ANNOTATION_RUN,

@@ -19,8 +19,7 @@ from typing import Final
 
 import msgspec
 
-from kubectl_nodelife.acts.carrier import LiveCarrier
-from kubectl_nodelife.acts.session import ActOrder, ActSession, Show, act_session
+from kubectl_nodelife.acts.session import ActOrder, ActSession, LiveCarrier, Show, act_session
 from kubectl_nodelife.acts.upgrade.leader import Leader, LeaderParts
 from kubectl_nodelife.acts.upgrade.lease import (
     LEASE_DURATION_NS,

@@ -36,8 +36,7 @@ from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.acts.carrier import LiveCarrier
-    from kubectl_nodelife.acts.session import ActSession
+    from kubectl_nodelife.acts.session import ActSession, LiveCarrier
     from kubectl_nodelife.controllers.upgrade.document import RunDocument, UpgradeRequest
     from kubectl_nodelife.controllers.upgrade.leaving import LeftObject, Leftover
     from kubectl_nodelife.daemon.cluster_checks import Right

@@ -23,8 +23,7 @@ from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.report import terminal
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.acts.carrier import LiveCarrier
-    from kubectl_nodelife.acts.session import ActSession
+    from kubectl_nodelife.acts.session import ActSession, LiveCarrier
     from kubectl_nodelife.acts.upgrade.running import Opening
     from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest
@@ -168,8 +167,7 @@ async def order_session(
     """A session that may change the run's Lease, and do what `rights` are for."""
     import asyncio
 
-    from kubectl_nodelife.acts.carrier import LiveCarrier
-    from kubectl_nodelife.acts.session import ActOrder, act_session
+    from kubectl_nodelife.acts.session import ActOrder, LiveCarrier, act_session
     from kubectl_nodelife.acts.upgrade.lease import NAME, UPGRADE
     from kubectl_nodelife.commands.cluster.direct import target_of
     from kubectl_nodelife.daemon.cluster_checks import Right

@@ -32,8 +32,7 @@ from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.live_line import progress_bar
 
 if TYPE_CHECKING:
-    from kubectl_nodelife.acts.carrier import LiveCarrier
-    from kubectl_nodelife.acts.session import ActSession
+    from kubectl_nodelife.acts.session import ActSession, LiveCarrier
     from kubectl_nodelife.commands.cluster.drain import DrainLook
     from kubectl_nodelife.controllers.upgrade.document import RunDocument
     from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy

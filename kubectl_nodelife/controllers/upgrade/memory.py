@@ -130,15 +130,13 @@ class WorkProgress(msgspec.Struct):
 
 
 class ProofProgress(msgspec.Struct):
-    """The changes that were seen during a proof. `taint_seen`: the cordon's taint was there at the
-    swap or since.
+    """The changes that were seen during a proof.
 
     `missing_taint`: a cordon was taken off and its taint was never there. `uid`: the canary's.
     """
 
     swapped_ns: int
     missing_taint: bool = False
-    taint_seen: bool = False
     uid: str = ""
     seen_ns: int = 0
     ready_since_ns: int | None = None

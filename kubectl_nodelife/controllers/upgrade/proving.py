@@ -204,7 +204,6 @@ def p2_taint(p: UpgradePass, node: Node, mark: NodeMark, proof: ProofProgress) -
     swapped_ns, newest = proof.swapped_ns, reversed(lost.items())
     others = any(at >= swapped_ns and name != node.name for name, at in newest)
     if node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE):
-        proof.taint_seen = True
         if p.is_over(proof.swapped_ns, TAINT_NS):
             if others and not p.clock_stands(node.name, mark):
                 fail(p, node, mark, f"taint {TAINT_NODE_UNSCHEDULABLE} stays after the cordon")

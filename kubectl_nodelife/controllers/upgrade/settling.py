@@ -265,7 +265,7 @@ def open_for_proof(p: UpgradePass, node: Node, mark: NodeMark) -> None:
     proof = p.memory.proofs[node.name] = ProofProgress(p.now_ns)
     ours = mark.cordon is CordonOwner.OURS
     there = node.has_taint(TAINT_NODE_UNSCHEDULABLE, NO_SCHEDULE)
-    proof.taint_seen, proof.missing_taint = there and ours, ours and not there
+    proof.missing_taint = ours and not there
     p.advance(
         node,
         replace(mark, cordon=CordonOwner.NONE if ours else mark.cordon),

@@ -33,7 +33,7 @@ from kubectl_nodelife.outlook.audit.audit_pods import AuditInput, AuditResult, a
 from kubectl_nodelife.outlook.audit.classes import NOT_EVICTED, WRONG
 from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.audit.repair_plan import RepairStep
-from kubectl_nodelife.outlook.daemonset.hot_loops import hot_loops_beforehand
+from kubectl_nodelife.outlook.daemonset.summary import hot_loops_beforehand
 from kubectl_nodelife.outlook.eviction_forecast import is_at_work
 from kubectl_nodelife.outlook.view import ClusterView
 
