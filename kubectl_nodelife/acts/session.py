@@ -1,14 +1,14 @@
-"""The session of a one-off act: checks, a journal of its own, the kill switch, the guard.
+"""A one-off act: its session, and how its single actions are carried out.
 
-Of enforce.md: the rows of section 3 that are marked for one-off acts, the gate of section 5 without
-Lease and watches, of section 6 the breaker for errors and the total, and section 7 with a journal
-of writes beside the daemon's.
+The session has checks, a journal of its own, the kill switch and the guard. Of enforce.md: the rows
+of section 3 that are marked for one-off acts, the gate of section 5 without Lease and watches, of
+section 6 the breaker for errors and the total, and section 7 with a journal of writes beside the
+daemon's.
 
-Carries single actions out, each awaited by its caller.
-
-`LiveCarrier` drives the live executor: intent on disk, gate, guard, conversation. `ServerDryRun`
-sends the one request that the action is as a server-side dry run. What comes back is a `Result`; of
-code `executor.HELD` where nothing was sent because a guard held it.
+Each action is awaited by its caller. `LiveCarrier` drives the live executor: intent on disk, gate,
+guard, conversation. `ServerDryRun` sends the one request that the action is as a server-side dry
+run. What comes back is a `Result`; of code `executor.HELD` where nothing was sent because a guard
+held it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Says if the controllers may decide, and if not, why not.
+"""What comes to a decision task, and whether the controllers may decide on it, and if not, why not.
+
+Watches, orders, outcomes and Leases read anew come in one queue. A source (`live.source`) has one
+queue as well; `Tee` gives its news to each task that opens a feed of its own.
 
 No controller decides while a required watch (Node, Lease, Pod) is down. Nor does one, after a
 suspend, a gap in a watch, a stop of this process or a change of the server's clock, before the
@@ -6,11 +9,6 @@ kinds concerned have been listed anew (`Freshness`): what was seen before may be
 watch that looks alive may be a dead connection. Nor does any controller decide while another
 cluster is meant or seen than the one that the plans and the journal are of. There is no upstream to
 follow: a kube-controller-manager that was suspended loses its lease, ends, and begins anew.
-
-A decision task's input: its queue of messages, and one source's news for several tasks.
-
-The messages are watches, orders, outcomes, and Leases read anew. A source (`live.source`) has one
-queue; `Tee` gives its news to each task that opens a feed of its own.
 """
 
 from __future__ import annotations

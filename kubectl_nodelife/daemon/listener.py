@@ -4,14 +4,11 @@ Any user of this machine may connect to loopback, and any host that the network 
 another address. So nobody's connections may use up what this process needs itself (descriptors,
 time), nor keep others out: connections, their silence and the rate of requests are bounded for each
 peer. A peer is a user of this machine where both ends are on loopback (`LocalPeers`), else an
-address. Where there is no room, the peer with the most connections loses an idle one.
+address. The kernel of Linux says which user that is (sock_diag(7), as `ss -e` asks); elsewhere it
+cannot be known, and each peer of this machine counts as our own user. Where there is no room, the
+peer with the most connections loses an idle one.
 
 Requests wait while `is_busy`: what the daemon writes to a cluster comes before what it shows.
-
-Which user of this machine is at the other end of a TCP connection over loopback.
-
-The kernel of Linux says it (sock_diag(7), as `ss -e` asks). Elsewhere it cannot be known, and each
-peer counts as our own user. A user of an address that is not this machine's is that address.
 """
 
 from __future__ import annotations

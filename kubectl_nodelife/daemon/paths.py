@@ -1,16 +1,15 @@
-"""The paths of the daemon's files, and the check that their folders belong to this user alone.
+"""Where the daemon of a cluster is found: the paths of its files, and the file that remembers which
+cluster the connection flags mean.
 
 Runtime files (socket, lock, card) live in a folder that goes with the login, state (journal, log)
 in one that stays. The runtime folder must be the same from a terminal, from cron and over ssh, so
 /run/user/UID counts whether or not XDG_RUNTIME_DIR is set: else two daemons would run beside one
-another. Loaded by the quick commands: `os` and `stat` only.
+another. Their folders must belong to this user alone.
 
-Remembers which cluster the connection flags mean, so that the daemon is found without YAML.
-
-A private file maps (flags, KUBECONFIG) to the resolved identity, valid while the kubeconfig files
-and the CA file keep their inode, size and modification time. A miss takes the slow path; a file
-that cannot be read or written is a miss, never an error. Each answer carries the server, which must
-be the one remembered here.
+So that quick commands need no YAML, a private file maps (flags, KUBECONFIG) to the resolved
+identity, valid while the kubeconfig files and the CA file keep their inode, size and modification
+time. A miss takes the slow path; a file that cannot be read or written is a miss, never an error.
+Each answer carries the server, which must be the one remembered here.
 """
 
 from __future__ import annotations

@@ -5,13 +5,12 @@ Answers are passed in where the daemon is put together, one for each question, a
 the loop (`sliced` helps). Every answer carries protocol, version and the cluster's server; a client
 of another protocol gets code 426, and may still send stop.
 
-The daemon's answers on a TCP port of loopback, for clients that come through the API server's
-port-forward (`--via`). Off unless `--serve-answers` is given.
-
-Anyone who may port-forward to the pod may ask; nothing more is known of them. So there are answers
-alone: the server's orders are on no route here, and any request but GET is refused. A web page in a
-browser of this machine reaches loopback, too, and therefore the Host is the one that our client
-sends, and no header is there that browsers add.
+The same answers are given on a TCP port of loopback (`AnswerPort`; off unless `--serve-answers` is
+given) to clients that come through the API server's port-forward (`--via`). Anyone who may
+port-forward to the pod may ask; nothing more is known of them. So there are answers alone: the
+server's orders are on no route here, and any request but GET is refused. A web page in a browser of
+this machine reaches loopback, too, and therefore the Host is the one that our client sends, and no
+header is there that browsers add.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Slices of who asks for a pod's end, who answers that, and of pods that are placed together.
+"""How a pod ends: slices of who asks for it and who answers, of pods that are placed together, and
+what a DELETE does to an object.
 
-`lifecycle.k8s.io/v1alpha1` (gate EvictionRequestAPI, since v1.37; its controllers are in v1.38) and
-`scheduling.k8s.io/v1beta1` (gate GenericWorkload, since v1.37), both off by default.
+The slices are of `lifecycle.k8s.io/v1alpha1` (gate EvictionRequestAPI, since v1.37; its controllers
+are in v1.38) and `scheduling.k8s.io/v1beta1` (gate GenericWorkload, since v1.37), both off by
+default.
 
-An object after a DELETE: graceful deletion of pods, and finalizers.
-
-Follows `BeforeDelete` (k8s.io/apiserver pkg/registry/rest/delete.go), `CheckGracefulDelete` (pod
-strategy, pkg/registry/core/pod/strategy.go), and the store's `markAsDeleting` and
+Deletion is graceful for pods, and waits for finalizers. It follows `BeforeDelete` (k8s.io/apiserver
+pkg/registry/rest/delete.go), `CheckGracefulDelete` (pod strategy,
+pkg/registry/core/pod/strategy.go), and the store's `markAsDeleting` and
 `updateForGracefulDeletionAndFinalizers` (pkg/registry/generic/registry/store.go). Left out:
 preconditions, propagation policies, and the end of the containers.
 """

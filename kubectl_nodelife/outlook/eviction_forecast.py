@@ -9,12 +9,11 @@ pkg/controller/nodelifecycle: a node that is False or Unknown for pod-eviction-t
 its zone's limiter lets the queue go on, and all pods are deleted but those of DaemonSets. No
 toleration counts.
 
-When pods whose time under a NoExecute taint ends are deleted: at the pace of one client.
-
-taint-eviction deletes all pods of all nodes through one client, of which each pod takes some
-requests: thirty whose time ends together are gone seconds later, three thousand minutes. A pod
-whose time is over is not late while the controller is seen at work: its newest write is a moment
-ago, and the client's pace explains the rest.
+When their time ends, pods are deleted at the pace of one client: taint-eviction deletes all pods of
+all nodes through one client, of which each pod takes some requests: thirty whose time ends together
+are gone seconds later, three thousand minutes. A pod whose time is over is not late while the
+controller is seen at work: its newest write is a moment ago, and the client's pace explains the
+rest.
 """
 
 from __future__ import annotations

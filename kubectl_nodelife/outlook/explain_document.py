@@ -1,10 +1,9 @@
 """`explain`: what happens to an object, when, why, and why not yet, as a document.
 
-A node that pods are bound to, or that Events tell of, and of which there is no Node object.
-
-A kubelet registers once in its life (`registerWithAPIServer`, registrationCompleted): where
-somebody deletes the Node of a machine that runs on, its containers run, its status updates fail,
-and pod-gc deletes its pods 40 s after it saw the Node gone, in passes that are 20 s apart.
+A node may be explained that pods are bound to, or that Events tell of, and of which there is no
+Node object. A kubelet registers once in its life (`registerWithAPIServer`, registrationCompleted):
+where somebody deletes the Node of a machine that runs on, its containers run, its status updates
+fail, and pod-gc deletes its pods 40 s after it saw the Node gone, in passes that are 20 s apart.
 """
 
 from __future__ import annotations

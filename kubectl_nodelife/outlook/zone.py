@@ -4,8 +4,7 @@ what its brake holds when more of its nodes are lost.
 The zone is judged when the pass that finds them lost has written all of that: nodes are tainted at
 the earlier rate until then.
 
-Explains a zone: its state and the rule for it, what would slow or stop it, what waits and runs,
-and which nodes do not count in it, and why.
+`explain zone` says all of that, with the rule, and which nodes do not count in it, and why.
 """
 
 from __future__ import annotations

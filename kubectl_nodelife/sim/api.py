@@ -18,9 +18,9 @@ pkg/apis/apps/v1, as far as a decision here reads them: generations, how a Daemo
 that a new pod is Pending. Of the admission plugins there are DefaultTolerationSeconds, for pods,
 and those of `workloads.admission`, which refuse; nodes stay exactly as written.
 
-What the virtual API server checks before it applies an action, besides admission: names that are
-taken, an owner that must live, a collision that was counted already. Follows the registry of
-kube-apiserver, and what upstream's controllers read right before they write.
+Besides admission it checks before it applies an action: names that are taken, an owner that must
+live, a collision that was counted already. That follows the registry of kube-apiserver, and what
+upstream's controllers read right before they write.
 """
 
 from __future__ import annotations

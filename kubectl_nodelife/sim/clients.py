@@ -1,5 +1,5 @@
-"""The API clients of kube-controller-manager's controllers: what a controller decides is written at
-the pace of its client.
+"""How kube-controller-manager's controllers meet the API server: what one decides is written at the
+pace of its client, and its view of Leases may stand still.
 
 Each controller has a clientset with one token bucket (`--kube-api-qps`, `--kube-api-burst`; client-
 go's flowcontrol): each request takes a token, first come, first served. Requests that belong
@@ -12,11 +12,10 @@ priority in the API server, and the spam filter of Events, which repeats of one 
 How much of a controller's work goes on at once its own decisions say (`AfterWrites`), but for two
 pools of workers here: pods that came to a lost node, and orphans.
 
-How the controllers see Leases: a watch that stands still, and reads that fail (`failingReads`).
-
-Follows what reaches node_lifecycle_controller.go from outside: its Lease informer, and since 1.37
-the GET of a Lease before a node is called lost. Nothing here decides anything; the engine's cache
-gets a `LeaseReads` whenever one of the two changes.
+Of Leases the watch may stand still, and reads may fail (`failingReads`): what reaches
+node_lifecycle_controller.go from outside is its Lease informer, and since 1.37 the GET of a Lease
+before a node is called lost. Nothing here decides anything; the engine's cache gets a `LeaseReads`
+whenever one of the two changes.
 """
 
 from __future__ import annotations

@@ -4,11 +4,10 @@ that start or stop.
 A simulated kubelet reports of its machine what the Node shows, until an act on the machine
 (`machines`) changes that: its next status post then shows the new facts.
 
-The API clients of simulated kubelets: each has one, with the token bucket of its release.
-
-Follows `kubeAPIQPS` and `kubeAPIBurst` of the kubelet's configuration. Heartbeats have a client of
-their own without a limit. Left out on purpose: Events, which have a third client, and the requests
-for tokens, secrets and volumes of pods that start.
+Each kubelet has an API client with the token bucket of its release. That follows `kubeAPIQPS` and
+`kubeAPIBurst` of the kubelet's configuration. Heartbeats have a client of their own without a
+limit. Left out on purpose: Events, which have a third client, and the requests for tokens, secrets
+and volumes of pods that start.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@ most where looking would cost as much as answering.
 Room for what leaves a node is found pod by pod, by the virtual scheduler (`workloads/placement.py`)
 over the nodes that stay. What still leaves the nodes that are out of service already is placed
 first, so that two nodes are never promised the same room.
-
-Where the virtual scheduler finds room in a cluster, asked pod by pod and without a play.
 """
 
 from __future__ import annotations

@@ -8,13 +8,12 @@ first begins as `--begin` says: the others join, so that no pause ends with tain
 `make_enforcement` builds it from the daemon's orders; a person pauses and resumes it through the
 socket (`pausing_orders`).
 
-Finds by its reads that the cluster's data were restored from a backup while all connections stay
-open.
-
-etcd's revision is lower then than what the API server's watches wait for: they stay open and say
-nothing, maybe for hours, and lists from its cache show the world before. What is read from etcd
-itself (a GET without a version, the answer to a write) shows an object of a lower version than the
-watch has, which cannot be else: so all is listed anew, and a person must say that it goes on.
+Its reads find that the cluster's data were restored from a backup while all connections stayed open
+(`RestoredData`): etcd's revision is lower then than what the API server's watches wait for: they
+stay open and say nothing, maybe for hours, and lists from its cache show the world before. What is
+read from etcd itself (a GET without a version, the answer to a write) shows an object of a lower
+version than the watch has, which cannot be else: so all is listed anew, and a person must say that
+it goes on.
 """
 
 from __future__ import annotations

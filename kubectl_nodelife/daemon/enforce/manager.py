@@ -1,14 +1,13 @@
-"""A kube-controller-manager: whether one runs, which controllers it runs, and with which flags.
+"""Who leads besides and instead of us: a kube-controller-manager, and a standby of our own.
 
-It is seen by its Lease, which changes while it runs; the Lease's own stamps are another clock's and
-say nothing. Where it is a static pod, its mirror pod shows its command line. No Lease proves
-nothing: a manager may run without leader election, or outside the cluster.
+A kube-controller-manager is seen by its Lease, which changes while it runs; the Lease's own stamps
+are another clock's and say nothing. Where it is a static pod, its mirror pod shows its command
+line. No Lease proves nothing: a manager may run without leader election, or outside the cluster.
 
-Says whether this process can do a leader's work: the Lease is renewed for as long as it can.
-
-Renewed by a timer alone, the Lease of a process whose decision task hangs, or that can open no file
-any more, would keep every standby from working in its place. client-go's leader election has the
-same check for its own loop alone (leaderelection/healthzadaptor.go).
+A standby works in our place as soon as our Lease is not renewed, so it is renewed only for as long
+as this process can do a leader's work: its decision task does not hang, and it can open files.
+client-go's leader election has the same check for its own loop alone
+(leaderelection/healthzadaptor.go).
 
 What a person or another writer ordered, such as a pause, the kill switch or an open breaker, is no
 reason: a standby would go on in spite of it.

@@ -1,15 +1,11 @@
-"""Notes in the journal of changes, and in that of writes, what becomes of enforced actions.
+"""What enforcing writes, and where it is noted.
 
-The writers of the enforcing controllers: each has a client, a token bucket, Events and limits.
-
-The limits are the caps of the guard and each controller's client QPS.
-
-Says when enforcing begins and ends, by whose order, which breaker opens and closes, and what is
-left behind.
-
-Each is an Event on our Lease, so that `kubectl describe` shows it to everyone, a row of the journal
-of changes, and a line of the log. An Event that is lost is no failure. What is not cleaned up once
-enforcing ends is listed with the kubectl lines that would do it.
+The writers of the enforcing controllers have a client, a token bucket, Events and limits each: the
+caps of the guard and the controller's client QPS. What becomes of an action is noted in the journal
+of changes, and in that of writes. When enforcing begins and ends, by whose order, which breaker
+opens and closes, and what is left behind (with the kubectl lines that would clean it up) is a row
+of the journal of changes, a line of the log, and an Event on our Lease, so that `kubectl describe`
+shows it to everyone; an Event that is lost is no failure.
 """
 
 from __future__ import annotations

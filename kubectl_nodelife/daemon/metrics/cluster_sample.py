@@ -1,12 +1,9 @@
-"""A look at nodes and zones for the metrics, made in steps, a node each.
+"""What the metrics show of the cluster: nodes and zones in steps of a node each, and what the
+daemon does not watch (budgets, the Lease of an upgrade run), each by one list at most a minute.
 
 Pods are looked at on lost nodes and on nodes that are being drained only. A node that is taken away
 on purpose (cordoned, being deleted, marked by an autoscaler) counts in `nodelife_nodes`, and is
-left out of what foretells a loss.
-
-Reads what the daemon does not watch and metrics show: budgets, and the Lease of an upgrade run.
-
-Each is one list at most a minute; what may not be read is left out of the metrics.
+left out of what foretells a loss. What may not be read is left out of the metrics.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""The table of metrics: name, type, labels, bound and help of each.
+"""The table of metrics (name, type, labels, bound and help of each), and the rules that alert on
+them (`alerts.yaml`), in the form of Prometheus or of its operator.
 
 `metrics list`, the HELP lines and docs/metrics.md are made from it. Names of upstream
 (pkg/controller/nodelifecycle/metrics.go, tainteviction/metrics, podgc/metrics) are kept where the
 meaning is the same. Left out on purpose: upstream's durations of a monitor pass and the metrics of
 client-go's work queues, since a pass here visits only the nodes that are due, and there are no such
 queues; the namespace and reason of pod_gc_collector, and a DaemonSet's, pod's or node's name.
-
-Reads the rules file, and gives it the form of Prometheus or of its operator.
-
-The expressions stand in `alerts.yaml` alone.
 """
 
 from __future__ import annotations

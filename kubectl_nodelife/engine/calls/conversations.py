@@ -5,29 +5,18 @@ network, a test over the sandbox, and `request_of` over the object as it is know
 would be sent without sending it. Each conversation is a generator that yields a call and is sent
 the answer; it does no I/O and reads no clock.
 
-An Event as the call that records it. Follows `makeEvent` (client-go/tools/record/event.go).
+Follows, for nodes, `tryUpdateNodeHealth` (pkg/controller/nodelifecycle), `AddOrUpdateTaintOnNode`,
+`RemoveTaintOffNode` and `AddOrUpdateLabelsOnNode` (pkg/controller/controller_utils.go); for
+DaemonSets, `snapshot`, `storeDaemonSetStatus` (pkg/controller/daemon) and the ref managers of
+pkg/controller/controller_ref_manager.go; for Events, `makeEvent` (client-go/tools/record/event.go),
+whose repeats are correlated where they are sent (`live/events.py`). Upstream puts whole statuses;
+here they are patches of the conditions and counts under the same resourceVersion, so that fields
+which no slice holds, and conditions set by others, stay as they are.
 
-Correlation of events that repeat is not done here but where they are sent (`live/events.py`).
-
-Conversations of an upgrade: the one PATCH of a node's state, canaries, Jobs, the run's Lease.
-
-Each PATCH is a JSON merge patch under the version that was judged, and is refused with 409 where
-anything changed since; it is not tried again here, for the next pass decides anew. Taints go as
-the whole list, which the API holds to be one value. What is created has a name that was worked out:
-409 means that it is there already.
-
-Conversations of the DaemonSet controller about revisions, owner references and status.
-
-Follows `snapshot`, `storeDaemonSetStatus` (pkg/controller/daemon) and the ref managers of
-pkg/controller/controller_ref_manager.go. Upstream puts a whole DaemonSet status; here it is a patch
-of the counts under the same resourceVersion, so that conditions set by others stay.
-
-Conversations about nodes: status, taints, labels, cordon.
-
-Follows `tryUpdateNodeHealth` (pkg/controller/nodelifecycle), `AddOrUpdateTaintOnNode`,
-`RemoveTaintOffNode` and `AddOrUpdateLabelsOnNode` (pkg/controller/controller_utils.go). Upstream
-writes a node's status with a PUT of the whole object; here it is a strategic merge patch of the
-conditions under the same resourceVersion, so that fields which no slice holds stay as they are.
+The PATCH of a node's state in an upgrade is a JSON merge patch under the version that was judged,
+and is refused with 409 where anything changed since; it is not tried again here, for the next pass
+decides anew. Taints go as the whole list, which the API holds to be one value. What an upgrade
+creates has a name that was worked out: 409 means that it is there already.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """`audit`: findings about pods as a document, in the order in which they are shown; `repair`: the
 request for each of them, or why it is refused.
 
-What an audit says beforehand: what would go wrong in an outage that has not happened.
-
-Which DaemonSets would loop; and how many nodes would be tainted although all of them are silent,
-since zones are judged only when the pass that found them lost has written all it has to write
+An audit also says what would go wrong in an outage that has not happened: which DaemonSets would
+loop, and how many nodes would be tainted although all of them are silent, since zones are judged
+only when the pass that found them lost has written all it has to write
 (docs/upstream/brake-comes-late.md). The pass is reckoned (`engine/pace.py`), and held against plays
 in tests/pace, since a play of each cluster that is audited would take too long.
 """

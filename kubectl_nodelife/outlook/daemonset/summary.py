@@ -1,9 +1,8 @@
 """Counts each DaemonSet's pods, compares with the reported status, and says what is odd; explains a
 set by its counts, the nodes that are not as they should be, and its update.
 
-DaemonSets whose pods are made and deleted over and over on a node with a NoExecute taint.
-
-The DaemonSet controller takes a toleration of a NoExecute taint for one, whatever its seconds
+It finds DaemonSets whose pods are made and deleted over and over on a node with a NoExecute taint:
+the DaemonSet controller takes a toleration of a NoExecute taint for one, whatever its seconds
 (`nodeShouldRunDaemonPod`); taint-eviction deletes a pod at once whose toleration has 0 of them.
 With maxSurge a pod that is being deleted holds nothing up (docs/upstream/surge-hot-loop.md), so
 that both go on as fast as their clients may write; without it each pod waits for the end of the one

@@ -11,9 +11,8 @@ latest matching line before counts, within 15 minutes. Such a cause is marked as
 
 Lanes show for how long nodes were not Ready, tainted, cordoned or under maintenance, and zones
 braked. They are made of lines, so that a state whose beginning is not known is not drawn. What our
-copy only planned is no state of the cluster.
-
-Makes lines of EvictionRequests, Evictions and PodGroups: who asked, who answered, what came.
+copy only planned is no state of the cluster. Of EvictionRequests, Evictions and PodGroups lines say
+who asked, who answered and what came.
 """
 
 from __future__ import annotations
