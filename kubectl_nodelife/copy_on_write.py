@@ -86,6 +86,13 @@ class CopyOnWriteDict(dict[K, V]):
     def __repr__(self) -> str:
         return repr(dict(self))
 
+    def peek(self, key: K) -> V | None:
+        """The value, or None; a shared one is not copied."""
+        value: Any = super().get(key, _MISSING)
+        if value is not _MISSING:
+            return value
+        return None if key in self._hidden else self._shared.get(key)
+
     # Iteration
 
     def _later(self) -> Iterator[K]:
@@ -110,16 +117,16 @@ class CopyOnWriteDict(dict[K, V]):
     def values(self) -> Any:
         """The values, as a list."""
         if self._copy_value is None:
-            return list(self._merged().values())
+            return list(self.merged().values())
         return [self[key] for key in self]
 
     def items(self) -> Any:
         """The entries, as a list."""
         if self._copy_value is None:
-            return list(self._merged().items())
+            return list(self.merged().items())
         return [(key, self[key]) for key in self]
 
-    def _merged(self) -> dict[K, V]:
+    def merged(self) -> dict[K, V]:
         """A plain dict of the same, made without a call for each entry: no value is copied."""
         merged = dict(self._shared)
         for key in self._hidden:
@@ -172,7 +179,7 @@ class CopyOnWriteDict(dict[K, V]):
 
     def copy(self) -> dict[K, V]:
         """A plain dict of the same."""
-        return self._merged() if self._copy_value is None else dict(self)
+        return self.merged() if self._copy_value is None else dict(self)
 
     def __copy__(self) -> dict[K, V]:
         return dict(self)
@@ -206,6 +213,16 @@ def _share(
     shared: dict[K, V], copy_value: Callable[[V], V] | None
 ) -> tuple[dict[K, V], dict[K, V]]:
     return CopyOnWriteDict(shared, copy_value), CopyOnWriteDict(shared, copy_value)
+
+
+def peek(of: dict[K, V], key: K) -> V | None:
+    """The value of a key, or None, for a caller that does not change it: it is not copied."""
+    return of.peek(key) if isinstance(of, CopyOnWriteDict) else of.get(key)
+
+
+def entries_of(of: dict[K, V]) -> Iterable[tuple[K, V]]:
+    """All entries, for a caller that changes no value: none is copied."""
+    return of.merged().items() if isinstance(of, CopyOnWriteDict) else of.items()
 
 
 def copy_of_dict(of: dict[K, V]) -> dict[K, V]:

@@ -93,9 +93,9 @@ class PodGCController:
         """The first run is at once."""
         for node in cache.nodes.values():
             self._note_node(node, None)
-        for key, pod in cache.pods.items():
+        for pod in cache.unsettled_pods():
             if pod.status.phase not in _ALIVE_PHASES or pod.metadata.deletion_timestamp:
-                self._note_pod(key, pod, None)
+                self._note_pod(pod.key, pod, None)
         for name in cache.nodes_with_pods():
             if name not in cache.nodes:
                 self._unknown[name] = None

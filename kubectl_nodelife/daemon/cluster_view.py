@@ -49,6 +49,7 @@ class ShownCache(Cache):
         self.heartbeats = cache.heartbeats
         self._pods_by_node = cache._pods_by_node
         self._pods_by_owner = cache._pods_by_owner
+        self._unsettled, self._unsettled_pods = cache._unsettled, cache._unsettled_pods
         self._shown_pods: dict[tuple[str, str], Pod | None] = {}
         self._more_on: dict[str, list[Pod]] = {}
         observed = overlay.observed()
@@ -74,6 +75,10 @@ class ShownCache(Cache):
         for key, pod in self._shown_pods.items():
             other.set("Pod", key, pod)
         return other
+
+    def fork(self) -> Cache:
+        """As `copy`: what is shared goes on changing."""
+        return self.copy()
 
     def all(self, kind: str) -> Iterable[KubeObject]:
         """All objects of a kind."""

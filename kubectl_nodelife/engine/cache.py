@@ -1,9 +1,7 @@
 """The engine's picture of the cluster: typed objects, two indexes, and the nodes' heartbeats.
 
 Fed by `apply`, a few lines per kind of event and no thinking. Controllers read; only the engine
-and the overlay write. A Lease of a node becomes a `Heartbeat`: what counts about it is when a
-renewal was seen, and that may be known in closed form (`events.Heartbeats`), so that the renewals
-of healthy nodes need no events.
+and the overlay write. A Lease of a node becomes a `Heartbeat`.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Final, TypeVar, cast
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
+from kubectl_nodelife.copy_on_write import copy_of_dict, entries_of, fork_dict, peek
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import (
     Change,
@@ -25,6 +23,7 @@ from kubectl_nodelife.engine.events import (
     Put,
     Unreadable,
 )
+from kubectl_nodelife.engine.heartbeat import Heartbeat
 from kubectl_nodelife.engine.quarantine import Quarantine
 from kubectl_nodelife.kube.meta import KubeObject, ObjectMeta, controller_of
 from kubectl_nodelife.kube.node import Lease, Node
@@ -33,6 +32,7 @@ from kubectl_nodelife.kube.times import parse_time
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE
 
 Key = tuple[str, str]
+_RUNNING: Final = "Running"
 OK: Final = 200
 NOT_FOUND: Final = 404
 T = TypeVar("T")
@@ -40,174 +40,6 @@ T = TypeVar("T")
 
 class ListFailed(Exception):
     """A listing could not be had: a cache that asks the API server for it may raise this."""
-
-
-class Heartbeat:
-    """The renewals of one node's Lease: the last that was seen, and a schedule if one is known.
-
-    A write has a version: the Lease's resourceVersion, or where there is none (a renewal on
-    schedule, an object of a scenario) the instant in ns, which is larger than any of these.
-    `touched_ns`: when a write was seen that did not move renewTime forward, since the last renewal.
-    `deleted_ns`: when the Lease before this one went, and `before` its own renewals.
-    """
-
-    __slots__ = (
-        "_from_ns", "_renew_ns", "_seen_ns", "_touch_version", "_version",
-        "before", "cause", "deleted_ns", "schedule", "touched_ns",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self._from_ns = 0
-        self._renew_ns: int | None = None
-        self._seen_ns: int | None = None
-        self._version: int | str = 0
-        self._touch_version: int | str = 0
-        self.touched_ns: int | None = None
-        self.schedule: Heartbeats | None = None
-        self.cause: Action | None = None
-        self.before: Heartbeat | None = None
-        self.deleted_ns = 0
-
-    def observe(self, renew_ns: int | None, now_ns: int, version: str = "") -> bool:
-        """A Lease object was seen. False where that needs no look: a later renewal than the last,
-        or the same object again.
-
-        `version`: its resourceVersion; "": it has none, and only a renewal counts as a write.
-        """
-        last_ns, plain = self._renew_ns, self._seen_ns is not None
-        if self.schedule is not None and (last := self.renewal(now_ns)) is not None:
-            last_ns, plain = last[0], True
-        if not plain or (renew_ns is not None and (last_ns is None or renew_ns > last_ns)):
-            self._renew_ns, self._seen_ns = renew_ns, now_ns
-            self._version, self.touched_ns = version or now_ns, None
-            return not plain or last_ns is None
-        known = self._version if self.touched_ns is None else self._touch_version
-        if version and version != known:
-            self.touched_ns, self._touch_version = now_ns, version
-            return True
-        return renew_ns != last_ns
-
-    def was_touched(self, at_ns: int) -> None:
-        """The Lease that was first seen as it is had been written to since its last renewal."""
-        self.touched_ns, self._touch_version, self._version = at_ns, self._version, 0
-
-    def version(self, now_ns: int) -> int:
-        """The version of the Lease that was there at that instant; 0: there was none."""
-        touched_ns, last_ns = self.touched_ns, self._last_scheduled(now_ns)
-        if touched_ns is not None and (last_ns or 0) < touched_ns <= now_ns:
-            return _number(self._touch_version)
-        return self.renewal_version(now_ns)
-
-    def renewal_version(self, now_ns: int) -> int:
-        """The version that the newest renewal at `now_ns` made; 0: there is no Lease."""
-        last = self._last_scheduled(now_ns)
-        if last is None or (self._seen_ns is not None and self._seen_ns > last):
-            return _number(self._version)
-        return last
-
-    def caught_up(self, before: Heartbeat | None, now_ns: int) -> Heartbeat:
-        """The same, where a watch that showed `before` shows only now what happened since."""
-        new = copy(self)
-        renewal, shown = self.renewal(now_ns), before.renewal(now_ns) if before else None
-        if renewal is None:
-            return new
-        new._version = self.renewal_version(now_ns)
-        new._renew_ns, new._seen_ns = renewal
-        if self.touched_ns is None or self.version(now_ns) != _number(self._touch_version):
-            new.touched_ns = None
-        if shown is None or shown[0] != renewal[0]:
-            new._seen_ns = now_ns
-        new._from_ns = now_ns + 1
-        return new
-
-    def deleted(self, now_ns: int) -> Heartbeat:
-        """The same once the Lease is deleted: a kubelet that renews on schedule makes another."""
-        new, s = Heartbeat(), self.schedule
-        if s is not None and (s.stop_ns is None or s.stop_ns > now_ns):
-            new.schedule, new.cause, new._from_ns = s, self.cause, now_ns + 1
-        new.before, new.deleted_ns = copy(self), now_ns
-        new.before.before = None
-        return new
-
-    def freeze(self, since_ns: int) -> None:
-        """A watch of Leases that stands still since then shows no renewal on schedule any more."""
-        if self.schedule is not None:
-            self.schedule = replace(self.schedule, unseen_ns=since_ns)
-
-    def follow(self, schedule: Heartbeats, now_ns: int) -> None:
-        """Take over a schedule; what the one before has renewed by now stays known, but not what
-        it would have renewed at the very instant at which the new one stops.
-        """
-        stop_ns = schedule.stop_ns
-        until_ns = now_ns if stop_ns is None else min(now_ns, stop_ns - 1)
-        before = self.renewal(until_ns)
-        if before is not None:
-            self._version = self.renewal_version(until_ns)
-            self._renew_ns, self._seen_ns = before
-        self.schedule = schedule
-        self.cause = schedule.cause
-        if stop_ns is not None and stop_ns < now_ns:  # as after a gap: all of it is seen now
-            last = self._last_scheduled(now_ns)
-            if last is not None and (self._renew_ns is None or last > self._renew_ns):
-                self._renew_ns, self._seen_ns = last, now_ns
-
-    def renewal(self, now_ns: int) -> tuple[int | None, int] | None:
-        """(renewTime or None, when it was seen) of the newest renewal at `now_ns`.
-
-        None: there is no Lease.
-        """
-        last = self._last_scheduled(now_ns)
-        if last is not None and (self._seen_ns is None or self._seen_ns <= last):
-            return last, last
-        if self._seen_ns is None:
-            return None
-        return self._renew_ns, self._seen_ns
-
-    def status_post(self, now_ns: int) -> int | None:
-        """When the newest scheduled status post came, or None."""
-        s = self.schedule
-        if s is None or s.status_first_ns is None or s.status_every_ns <= 0:
-            return None
-        return _last_of(s.status_first_ns, s.status_every_ns, s.stop_ns, now_ns)
-
-    def beats_for_ever(self, leases_count: bool) -> int | None:
-        """The interval, in ns, of signs of life on a schedule without an end; None: there is none.
-
-        `leases_count`: whether renewals are signs of life, or status posts alone.
-        """
-        s = self.schedule
-        if s is None or s.stop_ns is not None:
-            return None
-        if leases_count:
-            return s.every_ns if s.unseen_ns is None else None
-        return s.status_every_ns if s.status_first_ns is not None else None
-
-    def _last_scheduled(self, now_ns: int) -> int | None:
-        s = self.schedule
-        if s is None:
-            return None
-        stop_ns = s.stop_ns
-        if s.unseen_ns is not None:
-            stop_ns = s.unseen_ns if stop_ns is None else min(stop_ns, s.unseen_ns)
-        last = _last_of(s.first_ns, s.every_ns, stop_ns, now_ns)
-        return last if last is not None and last >= self._from_ns else None
-
-
-def _number(version: int | str) -> int:
-    """A resourceVersion as a number; one that is none, as of a foreign server, as a number of its
-    own.
-    """
-    if isinstance(version, str) and not version.isdecimal():
-        return int.from_bytes(version.encode(), "big")
-    return int(version)
-
-
-def _last_of(first_ns: int, every_ns: int, stop_ns: int | None, now_ns: int) -> int | None:
-    """The last of first + k x every that is at or before now and before stop."""
-    end = now_ns if stop_ns is None or stop_ns > now_ns else stop_ns - 1
-    if end < first_ns:
-        return None
-    return first_ns + (end - first_ns) // every_ns * every_ns
 
 
 class Cache:
@@ -231,6 +63,8 @@ class Cache:
         self._failing_reads: dict[str, int] = {}
         self._pods_by_node: dict[str, dict[Key, Pod]] = {}
         self._pods_by_owner: dict[str, dict[Key, None]] = {}
+        self._unsettled: dict[Key, None] | None = None
+        self._unsettled_pods: list[Pod] | None = None
 
     def node(self, name: str) -> Node | None:
         """The node, or None."""
@@ -242,12 +76,13 @@ class Cache:
 
     def pods_on(self, node: str) -> list[Pod]:
         """The pods bound to a node ("" is none), in the order in which they came there."""
-        found = self._pods_by_node.get(node)
+        found = peek(self._pods_by_node, node)
         return list(found.values()) if found is not None else []
 
     def count_on(self, node: str) -> int:
         """How many pods are bound to a node."""
-        return len(self._pods_by_node.get(node, ()))
+        pods = peek(self._pods_by_node, node)
+        return len(pods) if pods is not None else 0
 
     def nodes_with_pods(self) -> Collection[str]:
         """Names of the nodes to which some pod is bound, whether or not the node exists."""
@@ -255,7 +90,39 @@ class Cache:
 
     def pods_of(self, owner_uid: str) -> list[Pod]:
         """The pods whose controller has that uid."""
-        return [self.pods[key] for key in self._pods_by_owner.get(owner_uid, ())]
+        return [self.pods[key] for key in peek(self._pods_by_owner, owner_uid) or ()]
+
+    def unsettled_pods(self) -> list[Pod]:
+        """The pods that do not simply run (`is_settled`), in the order of all pods: where the rest
+        need no look, those are few. Once asked for, they are kept up.
+        """
+        if self._unsettled_pods is not None:
+            return self._unsettled_pods
+        pods, unsettled = self.pods, self._unsettled
+        if unsettled is None:
+            found = [pod for pod in pods.values() if not is_settled(pod)]
+            self._unsettled = {pod.key: None for pod in found}
+        else:
+            found = [pods[key] for key in pods if key in unsettled]
+        self._unsettled_pods = found
+        return found
+
+    def first_of_owners(self) -> Iterator[tuple[str, Pod]]:
+        """The uid by which `pods_of` finds the pods of each controller, and the first of them."""
+        for uid, keys in entries_of(self._pods_by_owner):
+            yield uid, self.pods[next(iter(keys))]
+
+    def pods_alike(self) -> Collection[list[Pod]]:
+        """All pods, those together that share their labels, and so their selectors."""
+        alike: dict[tuple[str, int], list[Pod]] = {}
+        for pod in self.pods.values():
+            meta = pod.metadata
+            key = (meta.namespace, id(meta.labels))
+            if key in alike:
+                alike[key].append(pod)
+            else:
+                alike[key] = [pod]
+        return alike.values()
 
     def get(self, kind: str, key: Key) -> KubeObject | None:
         """The object of that kind and (namespace, name), or None."""
@@ -402,6 +269,8 @@ class Cache:
                 continue
             pods[key] = obj
             node, owner = obj.spec.node_name, _owner_uid(meta)
+            if self._unsettled is not None:
+                self._settle(key, obj)
             if node:
                 if node in by_node:
                     by_node[node][key] = obj
@@ -423,6 +292,9 @@ class Cache:
         other._share_reads(self)
         other._pods_by_node = {node: dict(keys) for node, keys in self._pods_by_node.items()}
         other._pods_by_owner = {uid: dict(keys) for uid, keys in self._pods_by_owner.items()}
+        if self._unsettled is not None:
+            other._unsettled = dict(self._unsettled)
+            other._unsettled_pods = self._unsettled_pods
         return other
 
     def fork(self) -> Cache:
@@ -439,12 +311,17 @@ class Cache:
         other._share_reads(self)
         self._pods_by_node, other._pods_by_node = fork_dict(self._pods_by_node, copy_of_dict)
         self._pods_by_owner, other._pods_by_owner = fork_dict(self._pods_by_owner, copy_of_dict)
+        if self._unsettled is not None:
+            self._unsettled, other._unsettled = fork_dict(self._unsettled)
+            other._unsettled_pods = self._unsettled_pods
         return other
 
     def replace_pod(self, pod: Pod) -> None:
         """Store a pod that is there already, of which only the status changed."""
         key = (pod.metadata.namespace, pod.metadata.name)
         self.pods[key] = pod
+        if self._unsettled is not None:
+            self._settle(key, pod)
         if node := pod.spec.node_name:
             self._pods_by_node[node][key] = pod
 
@@ -480,6 +357,8 @@ class Cache:
 
     def _index(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         """Note to which node and owner the pod belongs now."""
+        if self._unsettled is not None:
+            self._settle(key, new)
         old_node = old.spec.node_name if old is not None else ""
         new_node = new.spec.node_name if new is not None else ""
         if old_node and old_node != new_node:
@@ -496,9 +375,19 @@ class Cache:
             if new_owner and old_owner != new_owner:
                 self._pods_by_owner.setdefault(new_owner, {})[key] = None
 
+    def _settle(self, key: Key, pod: Pod | None) -> None:
+        """Note whether the pod, which is stored now, simply runs."""
+        unsettled = self._unsettled
+        assert unsettled is not None
+        if pod is not None and not is_settled(pod):
+            unsettled[key] = self._unsettled_pods = None
+        elif key in unsettled:
+            del unsettled[key]
+            self._unsettled_pods = None
+
     def pod_counts(self) -> dict[str, int]:
         """How many pods are bound to each node."""
-        return {node: len(keys) for node, keys in self._pods_by_node.items()}
+        return {node: len(keys) for node, keys in entries_of(self._pods_by_node)}
 
     def _put_lease(self, lease: Lease, now_ns: int, cause: Action | None) -> Change | None:
         namespace, name = lease.metadata.namespace, lease.metadata.name
@@ -542,6 +431,16 @@ class Cache:
         """A change of kind Heartbeat; `new` is the node, if there is one."""
         present = self.nodes.get(node)
         return Change("Heartbeat", present, present, cause)
+
+
+def is_settled(pod: Pod) -> bool:
+    """True if the pod simply runs: it is bound, Running and Ready, is not being deleted, and no
+    finalizer will hold it up.
+    """
+    meta, status = pod.metadata, pod.status
+    if status.phase != _RUNNING or meta.deletion_timestamp is not None or meta.finalizers:
+        return False
+    return bool(pod.spec.node_name) and pod.ready()
 
 
 def _owner_uid(meta: ObjectMeta) -> str:

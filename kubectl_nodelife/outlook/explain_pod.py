@@ -70,7 +70,7 @@ def starting_section(cache: Cache, pod: Pod) -> Iterator[ExplainedQuestion]:
     if pod.status.phase != "Pending" or not bound or going:
         return
     there = [other for other in cache.pods.values() if other.namespace == pod.namespace]
-    elsewhere = volumes_elsewhere(there, cache.get).get(pod.uid)
+    elsewhere = volumes_elsewhere(there, [pod], cache.get).get(pod.uid)
     sentences = []
     if elsewhere is not None:
         holder = elsewhere.holder

@@ -21,9 +21,10 @@ from kubectl_nodelife.controllers.nodelifecycle.health import NodeHealth, lost_a
 from kubectl_nodelife.controllers.nodelifecycle.zones import is_excluded
 from kubectl_nodelife.controllers.tainteviction import TaintEvictionController
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.cache import Cache, Heartbeat
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.controller import Controller
 from kubectl_nodelife.engine.engine import Engine
+from kubectl_nodelife.engine.heartbeat import Heartbeat
 from kubectl_nodelife.engine.pace import FASTER_QPS, pace_of
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.engine.sign_of_life import sign_of_life

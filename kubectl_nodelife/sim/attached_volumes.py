@@ -61,12 +61,15 @@ class AttachedVolumes:
         self.waits: dict[Key, str] = {}
         if not any(True for _ in world.api.store.all("PersistentVolumeClaim")):
             return
-        for pod in world.api.store.pods.values():
-            if pod.spec.node_name and pod.status.phase == "Running":
+        store = world.api.store
+        for pod in store.pods.values():
+            if pod.spec.volumes and pod.spec.node_name and pod.status.phase == "Running":
                 self._attach(pod)
-        pods = {pod.uid: pod for pod in world.api.store.pods.values()}
-        for uid, (_, holder) in volumes_elsewhere(pods.values(), world.api.store.get).items():
-            self.waits[pods[uid].key] = holder.spec.node_name
+        unsettled = store.unsettled_pods()
+        elsewhere = volumes_elsewhere(store.pods.values(), unsettled, store.get)
+        for pod in unsettled if elsewhere else ():
+            if pod.uid in elsewhere:
+                self.waits[pod.key] = elsewhere[pod.uid].holder.spec.node_name
         world.join(self)
         world.kubelets.attend(self._kubelet_starts, on_run=self._holds_up, first=True)
         world.api.on_pod(self._pod_changed)

@@ -69,15 +69,16 @@ class DisruptionController:
         other._due, other.changed = set(self._due), dict(self.changed)
         return other
 
-    def begin(self, *, joined: bool = False) -> None:
+    def begin(self, pods_alike: Iterable[list[Pod]], *, joined: bool = False) -> None:
         """Count what is there, and follow it from now on. Entries of ledgers count from now.
 
-        `joined`: the controller goes on. A spec that is newer than its status then stays so: if it
-        had been processed by now, the status would show that.
+        `pods_alike`: all pods, as the cache has them (`Cache.pods_alike`). `joined`: the controller
+        goes on. A spec that is newer than its status then stays so: if it had been processed by
+        now, the status would show that.
         """
         self._origin_ns = self._api.now_ns
         self._api.on_object(self._object_changed)
-        self._count_all()
+        self._count_all(pods_alike)
         if joined:
             self._stuck = frozenset(k for k, ledger in self._ledgers.items() if ledger.is_stale())
 
@@ -128,7 +129,7 @@ class DisruptionController:
         self._api.put(_KIND, ledger.budget, cause)
         self._writes = False
 
-    def _count_all(self) -> None:
+    def _count_all(self, pods_alike: Iterable[list[Pod]]) -> None:
         """Begin anew with the budgets and pods as they are."""
         found = [b for b in self._api.store.all(_KIND) if isinstance(b, PodDisruptionBudget)]
         self._ledgers = {budget.key: BudgetLedger(budget) for budget in found}
@@ -136,9 +137,9 @@ class DisruptionController:
         if not found:
             return
         members: dict[Key, list[Pod]] = {key: [] for key in self._ledgers}
-        for pod in self._api.store.pods.values():
-            for ledger in self.budgets_of(pod):
-                members[ledger.budget.key].append(pod)
+        for alike in pods_alike:
+            for ledger in self.budgets_of(alike[0]):
+                members[ledger.budget.key] += alike
         for key, pods in members.items():
             self._fill(self._ledgers[key], pods)
 
@@ -237,7 +238,7 @@ class DisruptionController:
             return
         if kind == _KIND and (new or old) is not None:
             self._stuck -= {(new or old).key}  # type: ignore[union-attr]
-        self._count_all()
+        self._count_all(self._api.store.pods_alike())
         for ledger in self._ledgers.values():
             self._sync_soon(ledger)
 

@@ -8,8 +8,9 @@ Services that exist at the start are followed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from itertools import chain
 
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
@@ -27,11 +28,14 @@ BACK = "EndpointsReady"
 
 
 class ServiceEndpoints:
-    """One Service's ready endpoints, and what has changed at this instant."""
+    """One Service's ready endpoints, and what has changed at this instant. `at_start`: the pods
+    that it selects at t=0, as they were; `ready` is None until the first of its pods changes.
+    """
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.ready: dict[str, None] = {}
+        self.at_start: list[list[Pod]] = []
+        self.ready: dict[str, None] | None = None
         self.lost: set[str] = set()
         self.back: set[str] = set()
         self.cause: Action | None = None
@@ -39,9 +43,17 @@ class ServiceEndpoints:
     def fork(self) -> ServiceEndpoints:
         """A copy with the same endpoints."""
         other = copy(self)
-        self.ready, other.ready = fork_dict(self.ready)
+        if self.ready is not None:
+            self.ready, other.ready = fork_dict(self.ready)
         other.lost, other.back = set(self.lost), set(self.back)
         return other
+
+    def ready_now(self) -> dict[str, None]:
+        """The names of its ready endpoints, to be asked for before a change of its pods counts."""
+        if self.ready is None:
+            pods = chain.from_iterable(self.at_start)
+            self.ready = {pod.name: None for pod in pods if _counts(self.service, pod)}
+        return self.ready
 
 
 class EndpointsController:
@@ -61,8 +73,10 @@ class EndpointsController:
         self._endpoints, other._endpoints = forked
         return other
 
-    def begin(self) -> None:
-        """Count what is there, and follow it from now on; without Services nothing is followed."""
+    def begin(self, pods_alike: Iterable[list[Pod]]) -> None:
+        """Follow what is there from now on; without Services nothing is followed. `pods_alike`: all
+        pods, as the cache has them (`Cache.pods_alike`).
+        """
         for found in self._api.store.all("Service"):
             if not isinstance(found, Service) or found.spec.publish_not_ready_addresses:
                 continue
@@ -72,21 +86,27 @@ class EndpointsController:
                 self._index.add(found.namespace, selector, one.service.key)
         if not self._endpoints:
             return
-        for pod in self._api.store.pods.values():
-            for key in self._index.find(pod.namespace, pod.metadata.labels):
-                one = self._endpoints[key]
-                if _counts(one.service, pod):
-                    one.ready[pod.name] = None
+        for alike in pods_alike:
+            for key in self.services_of(alike[0]):
+                self._endpoints[key].at_start.append(alike)
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
+
+    def services_of(self, pod: Pod) -> list[Key]:
+        """The Services that are followed and select the pod."""
+        return self._index.find(pod.namespace, pod.metadata.labels)
+
+    def pods_at_start(self, service: Key) -> Iterator[Pod]:
+        """The pods that a Service selects at t=0, as they were."""
+        one = self._endpoints.get(service)
+        return chain.from_iterable(one.at_start if one is not None else ())
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         pod = new or old
         assert pod is not None
-        keys = self._index.find(pod.namespace, pod.metadata.labels)
+        keys = self.services_of(pod)
         if old is not None and new is not None and old.metadata.labels != new.metadata.labels:
-            left = self._index.find(old.namespace, old.metadata.labels)
-            keys += [key for key in left if key not in keys]
+            keys += [key for key in self.services_of(old) if key not in keys]
         for key in keys:
             self._endpoint_changed(self._endpoints[key], pod, new, cause)
 
@@ -95,15 +115,16 @@ class EndpointsController:
     ) -> None:
         """`pod`: as it is, or last was; `new` is None where it is gone."""
         ready = new is not None and _counts(one.service, new)
-        if ready == (pod.name in one.ready):
+        names = one.ready_now()
+        if ready == (pod.name in names):
             return
         if not one.lost and not one.back:
             self._agenda.add(self._api.now_ns, KUBELET, self._record_changes, one.service.key)
         if ready:
-            one.ready[pod.name] = None
+            names[pod.name] = None
         else:
-            del one.ready[pod.name]
-        if len(one.ready) == (1 if ready else 0):  # its first one, or none any more
+            del names[pod.name]
+        if len(names) == (1 if ready else 0):  # its first one, or none any more
             self._api.serve(one.service.key, ready)
         (one.back if ready else one.lost).add(pod.name)
         (one.lost if ready else one.back).discard(pod.name)
@@ -115,14 +136,15 @@ class EndpointsController:
 
     def _record_changes(self, key: Key, now_ns: int) -> None:
         one = self._endpoints[key]
+        ready = one.ready_now()
         for reason, pods, verb in (
             (LOST, one.lost, "no traffic goes to"),
             (BACK, one.back, "traffic goes again to"),
         ):
             if pods:
                 names = ", ".join(sorted(pods))
-                because = f"{verb} {names}; ready endpoints: {len(one.ready)}"
-                warning = reason == LOST and not one.ready
+                because = f"{verb} {names}; ready endpoints: {len(ready)}"
+                warning = reason == LOST and not ready
                 done = event_record(one.service, reason, because, cause=one.cause, warning=warning)
                 self._api.note(done)
         one.lost, one.back, one.cause = set(), set(), None

@@ -94,7 +94,7 @@ def _next_of(at_ns: int | None, every_ns: int, now_ns: int) -> int:
 
 def joined_cluster(setting: Setting) -> Cache:
     """A copy of the cluster to play on."""
-    cluster = setting.cluster.copy()
+    cluster = setting.cluster.fork()
     for found in list(cluster.all("DaemonSet")):
         if isinstance(found, DaemonSet) and not _makes_its_own(found):
             cluster.set("DaemonSet", found.key, None)

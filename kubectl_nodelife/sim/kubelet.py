@@ -191,7 +191,7 @@ class Kubelets:
             self._start_all()
         else:
             self._join_all(joined)
-        for pod in list(self._api.store.pods.values()):
+        for pod in self._api.store.unsettled_pods():
             if pod.metadata.deletion_timestamp is not None:
                 self._end(pod, None)
             elif joined is not None and pod.spec.node_name and self.terms.awaits(pod):

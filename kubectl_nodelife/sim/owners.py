@@ -122,7 +122,7 @@ class WorkloadControllers:
         """From now on pods are replaced."""
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
-        for pod in self._api.store.pods.values():
+        for pod in self._api.store.unsettled_pods():
             if pod.status.phase == FAILED or pod.metadata.finalizers:
                 if self._is_left(pod):
                     self._left.add(pod.uid)

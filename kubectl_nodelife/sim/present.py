@@ -14,7 +14,8 @@ present's.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -35,7 +36,7 @@ from kubectl_nodelife.sim.attached_volumes import AttachedVolumes
 from kubectl_nodelife.sim.events import ScenarioEvent
 from kubectl_nodelife.sim.failing_writes import failing_writes
 from kubectl_nodelife.sim.joined import goes_on, joined_cluster, joined_kubelets, last_sign
-from kubectl_nodelife.sim.kubelet_state import KubeletTerms
+from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletTerms
 from kubectl_nodelife.sim.pod_admission import PodAdmission
 from kubectl_nodelife.sim.preemption import Preemption
 from kubectl_nodelife.sim.scenario import (
@@ -75,7 +76,7 @@ class UnreadKind(msgspec.Struct, frozen=True):
     means: str
 
 
-class Present(msgspec.Struct, frozen=True):
+class Present(msgspec.Struct, frozen=True, dict=True):
     """A running cluster at one moment, joined by its controllers.
 
     `assumed`: sentences that must be printed with what is read from it.
@@ -102,12 +103,18 @@ class Present(msgspec.Struct, frozen=True):
         for controller in made:
             if isinstance(controller, NodeLifecycleController):
                 controller.memory.joined_pass_ns = self.next_pass_ns
-        return Branch.begin(setting, made, duration_ns=duration_ns)
+        return Branch.begin(setting, made, duration_ns=duration_ns, joined=self.kubelets)
+
+    @cached_property
+    def kubelets(self) -> Mapping[str, HeartbeatSchedule]:
+        """The kubelets that go on, by node name."""
+        return joined_kubelets(self.setting)
 
     def terms(self, timing: Timing) -> LearntTerms:
         """The kubelets' terms, with the times learnt from the cluster's own pods."""
         cluster, terms = self.setting.cluster, self.setting.scenario.kubelet
-        waiting = volumes_elsewhere(cluster.pods.values(), cluster.get)
+        unsettled = cluster.unsettled_pods()
+        waiting = volumes_elsewhere(cluster.pods.values(), unsettled, cluster.get)
         return LearntTerms(
             **{name: getattr(terms, name) for name in terms.__struct_fields__},
             times=TimesToReady(
@@ -119,7 +126,7 @@ class Present(msgspec.Struct, frozen=True):
             start_ns=self.setting.start_ns,
             starting=frozenset(
                 pod.uid
-                for pod in cluster.pods.values()
+                for pod in unsettled
                 if pod.spec.node_name and is_on_its_way(pod) and pod.uid not in waiting
             ),
         )
@@ -183,8 +190,10 @@ class Branch:
         *,
         duration_ns: int | None = None,
         faults: Faults | None = None,
+        joined: Mapping[str, HeartbeatSchedule] | None = None,
     ) -> Branch:
-        """A branch before its first tick. `controllers`: new; `duration_ns` None: the scenario's.
+        """A branch before its first tick. `controllers`: new; `duration_ns` None: the scenario's;
+        `joined`: the kubelets that go on, where that is known.
 
         The events of t=0 are still to come, so that a fork may have others before them.
         """
@@ -212,7 +221,9 @@ class Branch:
         AttachedVolumes(world)
         PodAdmission(world)
         kinds = sorted({kind for c in controllers for kind in c.watches})
-        listed = world.begin(kinds, joined_kubelets(setting) if scenario.join else None)
+        if joined is None and scenario.join:
+            joined = joined_kubelets(setting)
+        listed = world.begin(kinds, joined)
         engine = Engine(
             controllers,
             listed,

@@ -145,8 +145,7 @@ class Scheduler:
         """Count what is there, and find nodes for the pods that were never tried."""
         self._cache = StoreCache(self._api, self.classes)
         self.placement = PlacementSimulator(self._cache, self._scoring, self.classes)
-        if sum(self._api.store.pod_counts().values()) < len(self._api.store.pods):
-            self._note_unbound()
+        self._note_unbound()
         self._api.on_pod(self._pod_changed)
         self._api.on_node(self._node_changed)
         self._api.on_object(self._object_changed)
@@ -163,7 +162,7 @@ class Scheduler:
         return other
 
     def _note_unbound(self) -> None:
-        for pod in self._api.store.pods.values():
+        for pod in self._api.store.unsettled_pods():
             if pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
                 continue
             if pod.status.phase in ("", "Pending"):
@@ -388,8 +387,8 @@ class StoreCache:
         self._rooms = RoomOnNodes(classes)
         self._free: dict[str, list[PersistentVolume]] | None = None
         self._keep_off: dict[Key, None] = dict.fromkeys(
-            key
-            for key, pod in self._store.pods.items()
+            pod.key
+            for pod in self._store.pods.values()
             if pod.spec.affinity is not None and anti_affinity_terms(pod)
         )
 

@@ -239,13 +239,13 @@ class World:
         The first tick is at this very instant: the scenario's events come first in it, and it
         reports the `kinds` as synced. `joined`: kubelets that are joined (`Kubelets.begin`).
         """
-        listed = self.api.store.copy()
+        listed, pods_alike = self.api.store.fork(), self.api.store.pods_alike()
         self.api.leave_out_names_in_use()
         self.scheduler.begin()
         self.owners.begin()
         self.deployments.begin()
-        self.disruption.begin(joined=joined is not None)
-        self.endpoints.begin()
+        self.disruption.begin(pods_alike, joined=joined is not None)
+        self.endpoints.begin(pods_alike)
         self.namespaces.begin()
         self.kubelets.begin(joined)
         self.leases.begin()

@@ -251,7 +251,7 @@ def _needless_evictions(run: ReadRun) -> float:
     node_of, count = run.played.levels.node_of, 0
     for index in run.evicted:
         record = run.played.records[index]
-        spans = run.off.get(node_of.get(record.object.uid, ""), ())
+        spans = run.off.get(node_of(record.object), ())
         last = bisect_right([since for since, _ in spans], record.at) - 1
         back = spans[last][1] if last >= 0 else 0.0
         count += back < ready.get(index, math.inf) and back <= run.end
@@ -281,7 +281,7 @@ def _waiting(records: Iterable[Record]) -> Iterator[tuple[str, float, bool]]:
 
 def _moves(run: ReadRun) -> float:
     levels = run.played.levels
-    pods = sum(levels.pods_of_start.values())
+    pods = levels.all_at_start
     return round(sum(levels.made.values()) / pods, 2 * _FIGURES) if pods else 0.0
 
 

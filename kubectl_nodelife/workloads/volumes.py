@@ -99,20 +99,27 @@ class VolumeElsewhere(NamedTuple):
 
 
 def volumes_elsewhere(
-    pods: Iterable[Pod], find: Callable[[str, tuple[str, str]], object]
+    pods: Iterable[Pod],
+    unsettled: Iterable[Pod],
+    find: Callable[[str, tuple[str, str]], object],
 ) -> dict[str, VolumeElsewhere]:
     """Of each pod that is bound and does not run yet, by its uid: the volume that it waits for,
-    since a pod that runs on another node has it. `find`: an object by kind, and namespace and name.
+    since a pod that runs on another node has it. `unsettled`: those of them that do not simply run;
+    `find`: an object by kind, and namespace and name.
     """
-    users: dict[tuple[str, str], Pod] = {}
-    waiting: list[Pod] = []
-    for pod in pods:
-        if not pod.spec.volumes or not pod.spec.node_name:
-            continue
-        if pod.status.phase == "Running":
-            users.update(((pod.namespace, name), pod) for name in claim_names(pod))
-        elif pod.status.phase == "Pending":
-            waiting.append(pod)
+    waiting = [
+        pod
+        for pod in unsettled
+        if pod.status.phase == "Pending" and pod.spec.node_name and pod.spec.volumes
+    ]
+    if not waiting:
+        return {}
+    users = {
+        (pod.namespace, name): pod
+        for pod in pods
+        if pod.spec.volumes and pod.spec.node_name and pod.status.phase == "Running"
+        for name in claim_names(pod)
+    }
     found = {}
     for pod in waiting:
         for name in claim_names(pod):

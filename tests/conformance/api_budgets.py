@@ -78,7 +78,7 @@ def queued(case: Case) -> None:
     api = Api(recorder, 0, store)
     api.profile = parse_profile(case["profile"])
     world = World(api, KubeletTerms(), end_ns=0)
-    world.disruption.begin()
+    world.disruption.begin(world.api.store.pods_alike())
     world.advance(world.disruption.sync_ns)
     if new is not None:
         api.put("Pod", new)

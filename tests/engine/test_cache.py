@@ -7,11 +7,11 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.cache import Cache, is_settled
 from kubectl_nodelife.engine.events import Change, ConditionsChanged, Gone, Heartbeats, Put
 from kubectl_nodelife.kube.meta import MicroTime, ObjectMeta, OwnerReference
 from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
-from kubectl_nodelife.kube.pod import Pod, PodSpec, PodStatus
+from kubectl_nodelife.kube.pod import Pod, PodCondition, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS
 
 S = SECOND_NS
@@ -40,7 +40,9 @@ def test_indexes_are_those_of_a_rebuilt_cache(seed: int) -> None:
             cache.apply(Gone("Pod", key), 0)
             pods.pop(key, None)
         elif how < 0.6 and old is not None:
-            pods[key] = new = replace(old, status=PodStatus(phase=f"{how}"))
+            ready = (PodCondition("Ready", chance.choice(["True", "True", "False"])),)
+            phase = chance.choice(["Running", "Running", "Failed"])
+            pods[key] = new = replace(old, status=PodStatus(phase=phase, conditions=ready))
             if how < 0.4:
                 cache.apply(Put("Pod", new), 0)
             elif how < 0.5:
@@ -59,6 +61,12 @@ def test_indexes_are_those_of_a_rebuilt_cache(seed: int) -> None:
         owned = {k: id(p) for k, p in pods.items() if p.metadata.owner_references}
         assert {p.key: id(p) for p in cache.pods_of("u1")} == owned
         assert cache.pods == pods
+        unsettled = [p for p in cache.pods.values() if not is_settled(p)]
+        assert list(map(id, cache.unsettled_pods())) == list(map(id, unsettled))
+        firsts = {uid: id(first) for uid, first in cache.first_of_owners()}
+        assert firsts.keys() == ({"u1"} if owned else set()) and {*firsts.values()} <= {
+            *owned.values()
+        }
 
 
 def test_filling_is_as_putting_one_after_the_other() -> None:

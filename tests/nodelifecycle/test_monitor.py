@@ -12,9 +12,10 @@ from kubectl_nodelife.controllers.nodelifecycle.controller import NodeLifecycleC
 from kubectl_nodelife.controllers.nodelifecycle.health import Passes, update_node_health
 from kubectl_nodelife.controllers.nodelifecycle.zones import Zones
 from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints
-from kubectl_nodelife.engine.cache import Cache, Heartbeat
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.engine import Engine
 from kubectl_nodelife.engine.events import Event, Gone, Heartbeats, Put
+from kubectl_nodelife.engine.heartbeat import Heartbeat
 from kubectl_nodelife.engine.settings import make_settings
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.cache import Cache, Heartbeat
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.heartbeat import Heartbeat
 from kubectl_nodelife.kube.meta import MicroTime, Time
 from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds

@@ -43,7 +43,7 @@ def following(*budgets: PodDisruptionBudget) -> tuple[Api, DisruptionController]
     for one in budgets:
         api.put("PodDisruptionBudget", one)
     controller = DisruptionController(api, Agenda(), cast(OwnerLookup, Nobody()))
-    controller.begin()
+    controller.begin(api.store.pods_alike())
     return api, controller
 
 

@@ -7,6 +7,7 @@ pod is lost from sight.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -20,12 +21,16 @@ from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings, make_settings
 from kubectl_nodelife.kube.kinds import KINDS
 from kubectl_nodelife.kube.load import decode
-from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.pod import TERMINAL_PHASES
+from kubectl_nodelife.kube.service import Service, selects
+from kubectl_nodelife.kube.times import HOUR_NS, SECOND_NS
 from kubectl_nodelife.outlook.what_if.acts import read_acts
 from kubectl_nodelife.outlook.what_if.answer import figures_of
 from kubectl_nodelife.outlook.what_if.play_reading import PlayReading
 from kubectl_nodelife.outlook.what_if.question import Played, Question, events_of, play
 from kubectl_nodelife.outlook.what_if.ranking import Ranker, act_on, targets_of
+from kubectl_nodelife.outlook.what_if.service_levels import SERVICE, ServedObject
 from kubectl_nodelife.sim.run import run
 from kubectl_nodelife.sim.scenario import PASS_DRIFT_NS
 from kubectl_nodelife.sim.timing import MIDDLE
@@ -34,6 +39,7 @@ from tests.what_if.stand import (
     NOW_NS,
     Document,
     ask,
+    at,
     budget,
     node,
     service,
@@ -178,11 +184,54 @@ def test_no_pod_is_lost_from_sight(seed: int) -> None:
     on_silent = sum(len(end.cluster.pods_on(name)) for name in end.silent)
     told = sum(map(len, reading.stuck.values())) + sum(c.total() for c in reading.at_risk.values())
     assert (pending, on_silent) == (len(end.levels.unbound), told)
-    for counted in end.levels.counted:
+    services = {ServedObject(s.namespace, SERVICE, s.name) for s in end.cluster.all(SERVICE)}
+    for counted in end.levels.workloads() | services:
         series = end.levels.series(counted)
         assert all(level.serving <= level.ready + len(start | made) for level in series)
         assert all(level.blind <= level.ready for level in series)
         assert [level.at_ns for level in series] == sorted(level.at_ns for level in series)
+
+
+def _ready_by_hand(cluster: Cache) -> Counter[ServedObject]:
+    """How many pods of each workload and Service are ready, counted over all pods."""
+    ready: Counter[ServedObject] = Counter()
+    for pod in cluster.pods.values():
+        owner = controller_of(pod.metadata)
+        kind, name = (owner.kind, owner.name) if owner is not None else ("Pod", pod.name)
+        ends = pod.metadata.deletion_timestamp is not None or pod.status.phase in TERMINAL_PHASES
+        ready[ServedObject(pod.namespace, kind, name)] += pod.ready() and not ends
+        for each in cluster.all(SERVICE):
+            if isinstance(each, Service) and selects(each, pod):
+                ready[ServedObject(pod.namespace, SERVICE, each.name)] += pod.ready() and not ends
+    return ready
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_beginning_is_as_counted_over_all_pods(seed: int) -> None:
+    """The levels count what is asked for, by index; some pods are ill, leave or have ended."""
+    nodes, objects = small(seed)
+    chance = random.Random(seed)
+    for each in objects:
+        ails = chance.choice(["", "", "not ready", "leaves", "ended"])
+        if each["kind"] != "Pod" or not ails:
+            continue
+        if ails == "leaves":
+            each["metadata"] |= {"deletionTimestamp": at(20), "deletionGracePeriodSeconds": 30}
+        else:
+            each["status"]["conditions"][1]["status"] = "False"
+            each["status"]["phase"] = "Succeeded" if ails == "ended" else "Running"
+    cluster = _cluster(nodes, objects)
+    acts = read_acts(["lose", "node", nodes[0]], cluster, beta_zone_labels_only=False)
+    question = Question(cluster, make_settings("newest"), NOW_NS, ALL_KINDS, acts, HOUR_NS)
+    ready, levels = _ready_by_hand(cluster), play(question).future.levels
+    assert {counted: levels.series(counted)[0].ready for counted in ready} == ready
+    alive = [pod for pod in cluster.pods.values() if pod.status.phase not in TERMINAL_PHASES]
+    assert levels.all_at_start == len(alive)
+    for name in nodes:
+        on_node = [pod for pod in alive if pod.spec.node_name == name]
+        assert levels.pods_on_at_start(name) == len(on_node)
+    at_zero = {w for w, count in ready.items() if not count and w.kind != SERVICE}
+    assert levels.at_zero_before() == {w for w in at_zero if levels.pods_at_start(w)}
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -19,7 +19,8 @@ from bisect import bisect_left, bisect_right
 import msgspec
 from msgspec.structs import replace
 
-from kubectl_nodelife.engine.cache import NOT_FOUND, OK, Heartbeat
+from kubectl_nodelife.engine.cache import NOT_FOUND, OK
+from kubectl_nodelife.engine.heartbeat import Heartbeat
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.times import whole_seconds

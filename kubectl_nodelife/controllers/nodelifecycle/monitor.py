@@ -46,9 +46,10 @@ from kubectl_nodelife.engine.actions import (
     RecordEvent,
     SetNodeConditions,
 )
-from kubectl_nodelife.engine.cache import Cache, Heartbeat, ListFailed
+from kubectl_nodelife.engine.cache import Cache, ListFailed
 from kubectl_nodelife.engine.controller import TurnPart
 from kubectl_nodelife.engine.events import Change
+from kubectl_nodelife.engine.heartbeat import Heartbeat
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.times import format_duration, whole_seconds

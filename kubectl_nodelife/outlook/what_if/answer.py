@@ -55,7 +55,6 @@ from kubectl_nodelife.outlook.what_if.service_levels import (
     ServedObject,
 )
 from kubectl_nodelife.outlook.what_if.write_spans import WriteSpans, write_spans
-from kubectl_nodelife.sim.joined import joined_kubelets
 from kubectl_nodelife.sim.present import Present
 from kubectl_nodelife.sim.timeline import Record
 from kubectl_nodelife.workloads.budgets import rule_of
@@ -144,17 +143,13 @@ def _unknown_orders(nodes: Sequence[NodeFuture]) -> Iterator[str]:
 def _warnings(acts: Sequence[Act], before: PlayReading, plays: Plays) -> Iterator[str]:
     """Acts that change nothing, and those that end after the horizon."""
     until_s = (plays.future.end_ns - plays.future.start_ns) / SECOND_NS
-    reach = {n for n, at_ns in before.played.silent.items() if not _was_alive(n, plays)}
+    reach = before.played.silent.keys() - plays.present.kubelets.keys()
     for act in acts:
         lost = [name for name in act.nodes if name in reach]
         if act.act.startswith("lose") and lost and not act.at_seconds:
             yield f"no difference: {first_names(lost, _NAMED)} is lost already"
         if act.for_seconds is not None and act.at_seconds + act.for_seconds > until_s:
             yield f"--for of '{act.act}' ends after the horizon: give a longer --until"
-
-
-def _was_alive(node: str, plays: Plays) -> bool:
-    return node in joined_kubelets(plays.present.setting)
 
 
 def _horizon(after: PlayReading) -> Horizon:
@@ -239,7 +234,7 @@ def _workload(
     levels = reading.played.levels
     low, high = (_range(each, workload) for each in ranges)
     owner = _Owner.of(workload, present)
-    wanted = owner.replicas if owner.replicas is not None else levels.pods_of_start[workload]
+    wanted = owner.replicas if owner.replicas is not None else levels.pods_at_start(workload)
     return WorkloadFuture(
         namespace=workload.namespace,
         kind=workload.kind,

@@ -49,8 +49,12 @@ def chains(played: Played, about: str) -> WhyChanged:
     elif len(parts) == 3:
         workload = _workload(played, ServedObject(*parts))
         known = workload is not None
-        uids = {uid for uid, of in played.levels.workload_of.items() if of == workload}
-        found = [i for i, r in enumerate(played.records) if r.object.uid in uids]
+        levels = played.levels
+        found = [
+            i
+            for i, record in enumerate(played.records)
+            if workload is not None and levels.workload_of(record.object) == workload
+        ]
     else:
         remedy = "write node/NAME or NAMESPACE/KIND/NAME"
         raise BadInput(f"{about!r} names nothing", on="--why", remedy=remedy)
@@ -65,7 +69,7 @@ def _is_about_node(record: Record, name: str) -> bool:
 
 def _workload(played: Played, asked: ServedObject) -> ServedObject | None:
     kind = asked.kind.lower()
-    for workload in sorted(set(played.levels.workload_of.values())):
+    for workload in sorted(played.levels.workloads()):
         same = (workload.namespace, workload.name) == (asked.namespace, asked.name)
         if same and workload.kind.lower() == kind:
             return workload

@@ -29,7 +29,7 @@ def node_futures(before: PlayReading, after: PlayReading, acts: Sequence[Act]) -
     named = {name for act in acts for name in act.nodes}
     changed = {n for n in after.nodes if after.nodes[n] and after.nodes[n] != before.nodes.get(n)}
     deletions: dict[str, list[Deletion]] = {}
-    homes, deleted = after.played.levels.node_of, set[str]()
+    home_of, deleted = after.played.levels.node_of, set[str]()
     due: dict[str, float] = {}
     waited: dict[str, float] = {}
     for record in after.played.records:
@@ -39,7 +39,7 @@ def node_futures(before: PlayReading, after: PlayReading, acts: Sequence[Act]) -
             continue
         if record.object.uid not in deleted:  # a repeated DELETE is no deletion
             deleted.add(record.object.uid)
-            home = homes.get(record.object.uid, "")
+            home = home_of(record.object)
             deletion = Deletion(record.at, by_collector=record.controller == "pod-gc")
             deletions.setdefault(home, []).append(deletion)
             waited.setdefault(home, record.at - due.get(record.object.uid, record.at))
@@ -58,7 +58,7 @@ def _node(
         name=name,
         zone=after.zone_of(name),
         evicted=len(deletions),
-        pods=after.played.levels.pods_at_start[name],
+        pods=after.played.levels.pods_on_at_start(name),
         at_risk=AtRisk(**after.on_node[name]),
         ranges=dict(_ranges(name, after, instants, deletions, of_loss)),
         **instants,
@@ -171,7 +171,7 @@ class Losses:
             for name, instants in after.nodes.items()
             if "unknown_seconds" in instants
         }
-        pods = sum(after.played.levels.pods_at_start[name] for name in self._unknown)
+        pods = sum(map(after.played.levels.pods_on_at_start, self._unknown))
         self._reach_s = self._period_s + self._takes(len(self._unknown), pods)
         self._due = {n: (max(0.0, at - self._reach_s), at) for n, at in self._unknown.items()}
         for name in self._unknown.keys() & after.played.last_signs.keys():
@@ -232,14 +232,14 @@ class Losses:
             yield self._chain(names)
 
     def _chain(self, names: list[str]) -> _Chain:
-        pods_at_start = self._after.played.levels.pods_at_start
+        pods_on = self._after.played.levels.pods_on_at_start
         zones: dict[str, list[str]] = {}
         for name in names:
             zones.setdefault(self._after.zone_of(name), []).append(name)
         return _Chain(
             names,
             [self._due[name][0] for name in names],
-            sum(pods_at_start[name] for name in names),
+            sum(map(pods_on, names)),
             [self._waited[name] for name in names if name in self._waited],
             {zone: self._turns(of_zone) for zone, of_zone in zones.items()},
         )

@@ -166,7 +166,7 @@ class PlayReading:
                 self._note_node(record)
             elif is_eviction(record) and record.object.uid not in self._asked_to_go:
                 self._asked_to_go[record.object.uid] = (record.object.namespace, record.object.name)
-                workload = self.played.levels.workload_of.get(record.object.uid)
+                workload = self.played.levels.workload_of(record.object)
                 if workload is None or self._is_ignored(workload):
                     continue
                 by_collector = record.controller == "pod-gc"
@@ -194,42 +194,41 @@ class PlayReading:
         return pod_loops(self.played.records, self._place_of)
 
     def _place_of(self, made: Record, deleted: Record) -> Place:
-        levels, uid = self.played.levels, deleted.object.uid
-        workload = levels.workload_of[uid]
-        node = levels.node_of.get(uid, "")
+        levels = self.played.levels
+        workload, node = levels.workload_of(deleted.object), levels.node_of(deleted.object)
+        assert workload is not None
         return workload.kind, workload.namespace, workload.name, node
 
     def drains(self) -> list[DrainFuture]:
         """What became of each drain, by its node."""
         turns: dict[str, DrainFuture] = {}
-        refusals: dict[str, tuple[str, str]] = {}
+        refusals: dict[str, Record] = {}
         for record in self.played.records:
             if record.action != "RecordEvent":
                 continue
             reason = record.detail.get("reason", "")
             if record.object.kind == "Pod" and reason == "EvictionRefused":
-                node = self.played.levels.node_of.get(record.object.uid, "")
-                refusals[node] = (record.object.uid, record.reason)
+                refusals[self.played.levels.node_of(record.object)] = record
             elif reason == "DrainStarted":
                 turns[record.object.name] = DrainFuture(node=record.object.name, ended="waits")
             elif reason in _DRAIN_ENDS and record.object.name in turns:
                 turns[record.object.name] = DrainFuture(
                     record.object.name, _DRAIN_ENDS[reason], record.at, record.reason
                 )
-        there = {pod.uid: pod for pod in self.played.cluster.pods.values()}
         return [
-            turn if turn.ended != "waits" else self._waiting(turn.node, there, refusals)
+            turn if turn.ended != "waits" else self._waiting(turn.node, refusals)
             for _, turn in sorted(turns.items())
         ]
 
-    def _waiting(
-        self, node: str, there: Mapping[str, Pod], refusals: Mapping[str, tuple[str, str]]
-    ) -> DrainFuture:
+    def _waiting(self, node: str, refusals: Mapping[str, Record]) -> DrainFuture:
         """A drain that is not over, and the pod that it waits for."""
-        uid, why = refusals.get(node, ("", ""))
-        pod = there.get(uid)
-        if pod is not None:
-            return DrainFuture(node, "waits", because=f"{'/'.join(pod.key)}: {why}")
+        refusal = refusals.get(node)
+        if refusal is not None:
+            asked = refusal.object
+            pod = self.played.cluster.pod(asked.namespace, asked.name)
+            if pod is not None and pod.uid == asked.uid:
+                because = f"{'/'.join(pod.key)}: {refusal.reason}"
+                return DrainFuture(node, "waits", because=because)
         on_node = sorted(self.played.cluster.pods_on(node), key=lambda pod: pod.key)
         leaving = [pod for pod in on_node if pod.metadata.deletion_timestamp is not None]
         if leaving:
@@ -245,20 +244,23 @@ class PlayReading:
         cluster, workload_of = self.played.cluster, self.played.levels.workload_of
         for key, why in self.played.no_room.items():
             pod = cluster.pods[key]
-            if self._is_ignored(workload_of[pod.uid]):
+            workload = workload_of(pod)
+            if workload is None or self._is_ignored(workload):
                 continue
             if pod.metadata.deletion_timestamp is None and pod.status.phase not in TERMINAL_PHASES:
                 pending = PendingPod(pod="/".join(key), why=why)
-                self.pending.setdefault(workload_of[pod.uid], []).append(pending)
+                self.pending.setdefault(workload, []).append(pending)
         for key, holder in sorted(self.played.volume_on.items()):
             waits = PendingPod(pod="/".join(key), why=f"volume attached to {holder}")
-            self.not_started.setdefault(workload_of[cluster.pods[key].uid], []).append(waits)
+            if (workload := workload_of(cluster.pods[key])) is not None:
+                self.not_started.setdefault(workload, []).append(waits)
         for pod, why in self._held_up():
             held_up = PendingPod(pod="/".join(pod.key), why=why)
-            self.held_up.setdefault(workload_of[pod.uid], []).append(held_up)
+            if (workload := workload_of(pod)) is not None:
+                self.held_up.setdefault(workload, []).append(held_up)
         for node in sorted(self.played.silent):
             for pod in sorted(cluster.pods_on(node), key=lambda pod: pod.key):
-                workload = workload_of.get(pod.uid)
+                workload = workload_of(pod)
                 if workload is None or pod.status.phase in TERMINAL_PHASES:
                     continue
                 if self._is_ignored(workload):

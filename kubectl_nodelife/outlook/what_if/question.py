@@ -31,7 +31,7 @@ from kubectl_nodelife.sim.api import DefaultTolerationSeconds, template_of
 from kubectl_nodelife.sim.attached_volumes import AttachedVolumes
 from kubectl_nodelife.sim.events import ScenarioEvent, read_events
 from kubectl_nodelife.sim.fields import FieldPath
-from kubectl_nodelife.sim.joined import joined_kubelets, last_sign
+from kubectl_nodelife.sim.joined import last_sign
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.present import Branch, Present, join
 from kubectl_nodelife.sim.run import Run, RunSummary, summarize_run
@@ -275,7 +275,7 @@ def _beat_now(present: Present) -> frozenset[str]:
     nodes, now_ns = setting.cluster.nodes, setting.start_ns
     return frozenset(
         name
-        for name, beats in joined_kubelets(setting).items()
+        for name, beats in present.kubelets.items()
         if now_ns == (beats.first_ns if setting.leases_count else beats.post_ns)
         and last_sign(setting, nodes[name]).at_ns != now_ns
     )

@@ -8,21 +8,21 @@ serve and is still ready in the API, so that Services send traffic to it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from copy import copy
+from functools import cached_property
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action
-from kubectl_nodelife.engine.cache import Cache, Key
+from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.meta import LabelSelector, controller_of
+from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
-from kubectl_nodelife.kube.selectors import SelectorIndex, matches, parse_selector
-from kubectl_nodelife.kube.service import Service
+from kubectl_nodelife.kube.selectors import matches, parse_selector
+from kubectl_nodelife.sim.endpoints import EndpointsController
 from kubectl_nodelife.sim.machines import Reach
 from kubectl_nodelife.sim.world import World
 
@@ -53,43 +53,92 @@ class _Judged(NamedTuple):
     blind: bool
 
 
-class _PodClass:
-    """Pods with the same labels and owners, which they share as objects: what they count for, and
-    how many of them are ready at the beginning."""
+class _PodIdentity(Protocol):
+    """A pod, or what a record says of it."""
 
-    __slots__ = ("count", "counted", "not_ready", "ready")
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
 
-    def __init__(self, counted: tuple[ServedObject, ...]) -> None:
-        self.count = 0
-        self.counted = counted
-        self.not_ready = _Judged(counted, False, False, False)
-        self.ready = _Judged(counted, True, True, False)
+
+class _ClusterAtStart:
+    """The cluster at the beginning, which all forks share: what a play does not reach is counted
+    only when it is asked for.
+    """
+
+    def __init__(self, cluster: Cache, endpoints: EndpointsController, now_ns: int) -> None:
+        self.cluster, self._endpoints = cluster, endpoints
+        self._now_ns = now_ns
+        self._levels: dict[ServedObject, Level] = {}
+
+    @cached_property
+    def _uids(self) -> dict[ServedObject, list[str]]:
+        """The uids by which the pods of each workload are found."""
+        uids: dict[ServedObject, list[str]] = {}
+        for uid, pod in self.cluster.first_of_owners():
+            uids.setdefault(_workload_of(pod), []).append(uid)
+        return uids
+
+    def pod(self, of: _PodIdentity) -> Pod | None:
+        """The pod as it was; None: it was not there."""
+        pod = self.cluster.pods.get((of.namespace, of.name))
+        return pod if pod is not None and pod.metadata.uid == of.uid else None
+
+    def pods_of(self, counted: ServedObject) -> list[Pod]:
+        """The pods that count for a workload or Service."""
+        key = (counted.namespace, counted.name)
+        if counted.kind == SERVICE:
+            return [
+                pod
+                for found in self._endpoints.pods_at_start(key)
+                if (pod := self.cluster.pods.get(found.key)) is not None
+            ]
+        pods = [pod for uid in self._uids.get(counted, ()) for pod in self.cluster.pods_of(uid)]
+        if counted.kind == "Pod" and (alone := self.cluster.pods.get(key)) is not None:
+            pods.append(alone)
+        return [pod for pod in pods if _workload_of(pod) == counted]
+
+    def workloads(self) -> set[ServedObject]:
+        """All workloads that had pods."""
+        return {_workload_of(pod) for pod in self.cluster.pods.values()}
+
+    def level(self, counted: ServedObject) -> Level:
+        """How many of its pods were ready. No machine is off: one that is ready serves."""
+        level = self._levels.get(counted)
+        if level is None:
+            ready = sum(map(_is_ready, self.pods_of(counted)))
+            level = self._levels[counted] = Level(self._now_ns, ready, ready, 0)
+        return level
 
 
 class ServiceLevels:
     """The levels over time of all that a world runs; it goes with the world's forks.
 
     `changed`: workloads and Services whose level is not what it was all the time. `made`: pods that
-    came, by workload; `workload_of`, `node_of`: of each pod that ever was there, by uid; `unbound`:
-    the pods without a node. Of the pods at the beginning that had not ended, how many there were by
-    workload (`pods_of_start`) and by node (`pods_at_start`).
+    came, by workload; `unbound`: the pods without a node. `all_at_start`: how many pods there were
+    at the beginning that had not ended.
     """
 
     def __init__(self, world: World) -> None:
         """To be made before the first tick that it shall follow."""
         self._api, self._machines = world.api, world.machines
+        self._endpoints = world.endpoints
+        cluster = world.api.store.fork()
+        self._start = _ClusterAtStart(cluster, world.endpoints, world.api.now_ns)
         self._series: dict[ServedObject, list[Level]] = {}
-        self._judged: dict[str, _Judged] = {}
+        self._judged: dict[str, _Judged | None] = {}
         self._served: set[str] = set()
-        self._services: SelectorIndex[tuple[str, str]] = SelectorIndex()
-        self.workload_of: dict[str, ServedObject] = {}
-        self.node_of: dict[str, str] = {}
+        self._workload_of: dict[str, ServedObject] = {}
+        self._node_of: dict[str, str] = {}
         self.made: dict[ServedObject, int] = {}
         self.changed: dict[ServedObject, None] = {}
-        self.unbound: dict[Key, None] = {}
-        self.pods_of_start: Counter[ServedObject] = Counter()
-        self.pods_at_start: Counter[str] = Counter()
-        self._begin()
+        unsettled = cluster.unsettled_pods()
+        self.unbound = {pod.key: None for pod in unsettled if not pod.spec.node_name}
+        ended = sum(pod.status.phase in TERMINAL_PHASES for pod in unsettled)
+        self.all_at_start = len(cluster.pods) - ended
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
         self._machines.on_reach(self._reach_changed)
@@ -99,82 +148,67 @@ class ServiceLevels:
         """Those of the world's fork."""
         other = copy(self)
         other._api, other._machines = world.api, world.machines
+        other._endpoints = world.endpoints
         self._series, other._series = fork_dict(self._series, list)
         self._judged, other._judged = fork_dict(self._judged)
-        self.workload_of, other.workload_of = fork_dict(self.workload_of)
-        self.node_of, other.node_of = fork_dict(self.node_of)
+        self._workload_of, other._workload_of = fork_dict(self._workload_of)
+        self._node_of, other._node_of = fork_dict(self._node_of)
         other._served, other.made = set(self._served), dict(self.made)
         other.changed, other.unbound = dict(self.changed), dict(self.unbound)
         other._machines.on_reach(other._reach_changed)
         return other
 
-    @property
-    def counted(self) -> Iterator[ServedObject]:
-        """All workloads and Services."""
-        return iter(self._series)
+    def workloads(self) -> set[ServedObject]:
+        """All workloads that ever had pods."""
+        return self._start.workloads() | set(self._workload_of.values())
 
     def series(self, counted: ServedObject) -> list[Level]:
         """Its levels, the first one that of the beginning."""
-        return self._series.get(counted) or [Level(self._began_ns, 0, 0, 0)]
+        return self._series.get(counted) or [self._start.level(counted)]
 
-    def _begin(self) -> None:
-        self._began_ns = now_ns = self._api.now_ns
-        for service in self._api.store.all(SERVICE):
-            if not isinstance(service, Service) or not service.spec.selector:
-                continue
-            if not service.spec.publish_not_ready_addresses:
-                counted = ServedObject(service.namespace, SERVICE, service.name)
-                self._series[counted] = [Level(now_ns, 0, 0, 0)]
-                selector = LabelSelector(match_labels=service.spec.selector)
-                self._services.add(service.namespace, selector, service.key)
-        self._count_all()
+    def workload_of(self, pod: _PodIdentity) -> ServedObject | None:
+        """The workload of a pod that ever was there."""
+        workload = self._workload_of.get(pod.uid)
+        if workload is None and (at_start := self._start.pod(pod)) is not None:
+            return _workload_of(at_start)
+        return workload
 
-    def _count_all(self) -> None:
-        """Count the pods that are there. No machine is off: one that is ready serves."""
-        classes: dict[tuple[str, int, int], _PodClass] = {}
-        workload_of, node_of, judged = self.workload_of, self.node_of, self._judged
-        for pod in self._api.store.pods.values():
-            meta, node = pod.metadata, pod.spec.node_name
-            owners = meta.owner_references
-            alike = (meta.namespace, id(meta.labels), id(owners) if owners else id(pod))
-            of_class = classes.get(alike)
-            if of_class is None:
-                counted = (_workload_of(pod), *self._services_of(pod))
-                of_class = classes[alike] = _PodClass(counted)
-            workload = workload_of[meta.uid] = of_class.counted[0]
-            node_of[meta.uid] = node
-            if not node:
-                self.unbound[pod.key] = None
-            if pod.status.phase not in TERMINAL_PHASES:
-                self.pods_of_start[workload] += 1
-                self.pods_at_start[node] += 1
-            if _is_ready(pod):
-                of_class.count += 1
-                judged[meta.uid] = of_class.ready
-            else:
-                judged[meta.uid] = of_class.not_ready
-        ready: Counter[ServedObject] = Counter()
-        for of_class in classes.values():
-            for each in of_class.counted if of_class.count else of_class.counted[:1]:
-                ready[each] += of_class.count
-        for counted_one, count in ready.items():
-            self._series[counted_one] = [Level(self._began_ns, count, count, 0)]
+    def node_of(self, pod: _PodIdentity) -> str:
+        """The last node of a pod that ever was there; "": it had none."""
+        node = self._node_of.get(pod.uid)
+        if node is None and (at_start := self._start.pod(pod)) is not None:
+            return at_start.spec.node_name
+        return node or ""
 
-    def at_zero_before(self) -> Iterator[ServedObject]:
+    def pods_at_start(self, workload: ServedObject) -> int:
+        """How many pods that had not ended it had at the beginning."""
+        return sum(p.status.phase not in TERMINAL_PHASES for p in self._start.pods_of(workload))
+
+    def pods_on_at_start(self, node: str) -> int:
+        """How many pods that had not ended were on a node at the beginning."""
+        pods = self._start.cluster.pods_on(node)
+        return sum(pod.status.phase not in TERMINAL_PHASES for pod in pods)
+
+    def at_zero_before(self) -> set[ServedObject]:
         """The workloads that had pods at the beginning of which none served."""
-        return (w for w in self.pods_of_start if not self.series(w)[0].serving)
+        doubtful = {
+            _workload_of(pod)
+            for pod in self._start.cluster.unsettled_pods()
+            if pod.status.phase not in TERMINAL_PHASES
+        }
+        return {workload for workload in doubtful if not self._start.level(workload).serving}
 
     def _take(self, pod: Pod) -> None:
         """Count the pod as it is now."""
-        before = self._judged.get(pod.uid)
+        before = self._judged_before(pod)
         if before is None:
             workload = _workload_of(pod)
-            self.workload_of[pod.uid] = workload
+            self._workload_of[pod.uid] = workload
             self.made[workload] = self.made.get(workload, 0) + 1
             counted = (workload, *self._services_of(pod))
         else:
             counted = before.counted
-        self.node_of[pod.uid] = pod.spec.node_name
+        self._node_of[pod.uid] = pod.spec.node_name
         if not pod.spec.node_name:
             self.unbound[pod.key] = None
         elif self.unbound:
@@ -183,8 +217,19 @@ class ServiceLevels:
         self._judged[pod.uid] = after
         self._move(before, after)
 
+    def _judged_before(self, pod: Pod) -> _Judged | None:
+        """How the pod was judged last; None: it was not there."""
+        if pod.uid in self._judged:
+            return self._judged[pod.uid]
+        at_start = self._start.pod(pod)
+        if at_start is None:
+            return None
+        counted = (_workload_of(at_start), *self._services_of(at_start))
+        ready = _is_ready(at_start)
+        return _Judged(counted, ready, ready, False)
+
     def _services_of(self, pod: Pod) -> Iterator[ServedObject]:
-        for namespace, name in self._services.find(pod.namespace, pod.metadata.labels):
+        for namespace, name in self._endpoints.services_of(pod):
             yield ServedObject(namespace, SERVICE, name)
 
     def _judge(self, pod: Pod, counted: tuple[ServedObject, ...]) -> _Judged:
@@ -207,7 +252,9 @@ class ServiceLevels:
         now_ns = self._api.now_ns
         for counted in found.counted:
             self.changed[counted] = None
-            series = self._series.setdefault(counted, [Level(self._began_ns, 0, 0, 0)])
+            series = self._series.get(counted)
+            if series is None:
+                series = self._series[counted] = [self._start.level(counted)]
             last = series[-1]
             new = Level(now_ns, *(n + b - a for n, a, b in zip(last[1:], was, now, strict=True)))
             if last.at_ns == now_ns and len(series) > 1:
@@ -219,7 +266,8 @@ class ServiceLevels:
         if old is not None and (new is None or new.uid != old.uid):
             self._served.discard(old.uid)
             self.unbound.pop(old.key, None)
-            if (judged := self._judged.pop(old.uid, None)) is not None:
+            if (judged := self._judged_before(old)) is not None:
+                self._judged[old.uid] = None
                 self._move(judged, None)
         if new is not None:
             self._take(new)
@@ -232,7 +280,7 @@ class ServiceLevels:
         """Called after the machine's reach has changed; what its pods were judged before still
         stands."""
         for pod in list(self._api.store.pods_on(node)):
-            judged = self._judged.get(pod.uid)
+            judged = self._judged_before(pod)
             if reach is Reach.CUT_OFF and judged is not None and judged.serves:
                 self._served.add(pod.uid)
             elif reach is Reach.OFF:

@@ -1,0 +1,192 @@
+"""The renewals of a node's Lease: those that were seen, and those of a schedule.
+
+What counts about a Lease is when a renewal was seen, and that may be known in closed form
+(`events.Heartbeats`), so that the renewals of healthy nodes need no events.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+
+from msgspec.structs import replace
+
+from kubectl_nodelife.engine.actions import Action
+from kubectl_nodelife.engine.events import Heartbeats
+
+
+class Heartbeat:
+    """The renewals of one node's Lease: the last that was seen, and a schedule if one is known.
+
+    A write has a version: the Lease's resourceVersion, or where there is none (a renewal on
+    schedule, an object of a scenario) the instant in ns, which is larger than any of these.
+    `touched_ns`: when a write was seen that did not move renewTime forward, since the last renewal.
+    `deleted_ns`: when the Lease before this one went, and `before` its own renewals.
+    """
+
+    __slots__ = (
+        "_from_ns", "_renew_ns", "_seen_ns", "_touch_version", "_version",
+        "before", "cause", "deleted_ns", "schedule", "touched_ns",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self._from_ns = 0
+        self._renew_ns: int | None = None
+        self._seen_ns: int | None = None
+        self._version: int | str = 0
+        self._touch_version: int | str = 0
+        self.touched_ns: int | None = None
+        self.schedule: Heartbeats | None = None
+        self.cause: Action | None = None
+        self.before: Heartbeat | None = None
+        self.deleted_ns = 0
+
+    def __copy__(self) -> Heartbeat:
+        """As `copy` makes it, a multiple sooner: there is one for each node."""
+        other = Heartbeat.__new__(Heartbeat)
+        other._from_ns, other._renew_ns = self._from_ns, self._renew_ns
+        other._seen_ns, other.touched_ns = self._seen_ns, self.touched_ns
+        other._touch_version, other._version = self._touch_version, self._version
+        other.before, other.cause, other.deleted_ns = self.before, self.cause, self.deleted_ns
+        other.schedule = self.schedule
+        return other
+
+    def observe(self, renew_ns: int | None, now_ns: int, version: str = "") -> bool:
+        """A Lease object was seen. False where that needs no look: a later renewal than the last,
+        or the same object again.
+
+        `version`: its resourceVersion; "": it has none, and only a renewal counts as a write.
+        """
+        last_ns, plain = self._renew_ns, self._seen_ns is not None
+        if self.schedule is not None and (last := self.renewal(now_ns)) is not None:
+            last_ns, plain = last[0], True
+        if not plain or (renew_ns is not None and (last_ns is None or renew_ns > last_ns)):
+            self._renew_ns, self._seen_ns = renew_ns, now_ns
+            self._version, self.touched_ns = version or now_ns, None
+            return not plain or last_ns is None
+        known = self._version if self.touched_ns is None else self._touch_version
+        if version and version != known:
+            self.touched_ns, self._touch_version = now_ns, version
+            return True
+        return renew_ns != last_ns
+
+    def was_touched(self, at_ns: int) -> None:
+        """The Lease that was first seen as it is had been written to since its last renewal."""
+        self.touched_ns, self._touch_version, self._version = at_ns, self._version, 0
+
+    def version(self, now_ns: int) -> int:
+        """The version of the Lease that was there at that instant; 0: there was none."""
+        touched_ns, last_ns = self.touched_ns, self._last_scheduled(now_ns)
+        if touched_ns is not None and (last_ns or 0) < touched_ns <= now_ns:
+            return _number(self._touch_version)
+        return self.renewal_version(now_ns)
+
+    def renewal_version(self, now_ns: int) -> int:
+        """The version that the newest renewal at `now_ns` made; 0: there is no Lease."""
+        last = self._last_scheduled(now_ns)
+        if last is None or (self._seen_ns is not None and self._seen_ns > last):
+            return _number(self._version)
+        return last
+
+    def caught_up(self, before: Heartbeat | None, now_ns: int) -> Heartbeat:
+        """The same, where a watch that showed `before` shows only now what happened since."""
+        new = copy(self)
+        renewal, shown = self.renewal(now_ns), before.renewal(now_ns) if before else None
+        if renewal is None:
+            return new
+        new._version = self.renewal_version(now_ns)
+        new._renew_ns, new._seen_ns = renewal
+        if self.touched_ns is None or self.version(now_ns) != _number(self._touch_version):
+            new.touched_ns = None
+        if shown is None or shown[0] != renewal[0]:
+            new._seen_ns = now_ns
+        new._from_ns = now_ns + 1
+        return new
+
+    def deleted(self, now_ns: int) -> Heartbeat:
+        """The same once the Lease is deleted: a kubelet that renews on schedule makes another."""
+        new, s = Heartbeat(), self.schedule
+        if s is not None and (s.stop_ns is None or s.stop_ns > now_ns):
+            new.schedule, new.cause, new._from_ns = s, self.cause, now_ns + 1
+        new.before, new.deleted_ns = copy(self), now_ns
+        new.before.before = None
+        return new
+
+    def freeze(self, since_ns: int) -> None:
+        """A watch of Leases that stands still since then shows no renewal on schedule any more."""
+        if self.schedule is not None:
+            self.schedule = replace(self.schedule, unseen_ns=since_ns)
+
+    def follow(self, schedule: Heartbeats, now_ns: int) -> None:
+        """Take over a schedule; what the one before has renewed by now stays known, but not what
+        it would have renewed at the very instant at which the new one stops.
+        """
+        stop_ns = schedule.stop_ns
+        until_ns = now_ns if stop_ns is None else min(now_ns, stop_ns - 1)
+        before = self.renewal(until_ns)
+        if before is not None:
+            self._version = self.renewal_version(until_ns)
+            self._renew_ns, self._seen_ns = before
+        self.schedule = schedule
+        self.cause = schedule.cause
+        if stop_ns is not None and stop_ns < now_ns:  # as after a gap: all of it is seen now
+            last = self._last_scheduled(now_ns)
+            if last is not None and (self._renew_ns is None or last > self._renew_ns):
+                self._renew_ns, self._seen_ns = last, now_ns
+
+    def renewal(self, now_ns: int) -> tuple[int | None, int] | None:
+        """(renewTime or None, when it was seen) of the newest renewal at `now_ns`.
+
+        None: there is no Lease.
+        """
+        last = self._last_scheduled(now_ns)
+        if last is not None and (self._seen_ns is None or self._seen_ns <= last):
+            return last, last
+        if self._seen_ns is None:
+            return None
+        return self._renew_ns, self._seen_ns
+
+    def status_post(self, now_ns: int) -> int | None:
+        """When the newest scheduled status post came, or None."""
+        s = self.schedule
+        if s is None or s.status_first_ns is None or s.status_every_ns <= 0:
+            return None
+        return _last_of(s.status_first_ns, s.status_every_ns, s.stop_ns, now_ns)
+
+    def beats_for_ever(self, leases_count: bool) -> int | None:
+        """The interval, in ns, of signs of life on a schedule without an end; None: there is none.
+
+        `leases_count`: whether renewals are signs of life, or status posts alone.
+        """
+        s = self.schedule
+        if s is None or s.stop_ns is not None:
+            return None
+        if leases_count:
+            return s.every_ns if s.unseen_ns is None else None
+        return s.status_every_ns if s.status_first_ns is not None else None
+
+    def _last_scheduled(self, now_ns: int) -> int | None:
+        s = self.schedule
+        if s is None:
+            return None
+        stop_ns = s.stop_ns
+        if s.unseen_ns is not None:
+            stop_ns = s.unseen_ns if stop_ns is None else min(stop_ns, s.unseen_ns)
+        last = _last_of(s.first_ns, s.every_ns, stop_ns, now_ns)
+        return last if last is not None and last >= self._from_ns else None
+
+
+def _number(version: int | str) -> int:
+    """A resourceVersion as a number; one that is none, as of a foreign server, as a number of its
+    own.
+    """
+    if isinstance(version, str) and not version.isdecimal():
+        return int.from_bytes(version.encode(), "big")
+    return int(version)
+
+
+def _last_of(first_ns: int, every_ns: int, stop_ns: int | None, now_ns: int) -> int | None:
+    """The last of first + k x every that is at or before now and before stop."""
+    end = now_ns if stop_ns is None or stop_ns > now_ns else stop_ns - 1
+    if end < first_ns:
+        return None
+    return first_ns + (end - first_ns) // every_ns * every_ns
