@@ -115,16 +115,21 @@ class CopyOnWriteDict(dict[K, V]):
         return KeysView(self)
 
     def values(self) -> Any:
-        """The values, as a list."""
+        """The values, as a list, or as the view of a dict that does not change."""
         if self._copy_value is None:
-            return list(self.merged().values())
+            return list(self.merged().values()) if self._differs else self._shared.values()
         return [self[key] for key in self]
 
     def items(self) -> Any:
-        """The entries, as a list."""
+        """The entries, as `values`."""
         if self._copy_value is None:
-            return list(self.merged().items())
+            return list(self.merged().items()) if self._differs else self._shared.items()
         return [(key, self[key]) for key in self]
+
+    @property
+    def _differs(self) -> bool:
+        """True if it is not the shared dict any more."""
+        return bool(self._hidden) or super().__len__() > 0
 
     def merged(self) -> dict[K, V]:
         """A plain dict of the same, made without a call for each entry: no value is copied."""

@@ -162,6 +162,7 @@ class PlanSnapshot:
         kinds = self.present_kinds
         present = join(self.cache, self.settings, self.now_ns, kinds, late_renew=late_renew)
         branch = present.begin(_NO_END_NS)
+        branch.world.scheduler.count_rooms()
         changes = branch.world.api.changes
         branch.step()
         if branch.world.api.changes == changes:

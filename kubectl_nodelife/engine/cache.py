@@ -36,6 +36,7 @@ _RUNNING: Final = "Running"
 OK: Final = 200
 NOT_FOUND: Final = 404
 T = TypeVar("T")
+K = TypeVar("K", str, Key)
 
 
 class ListFailed(Exception):
@@ -297,6 +298,26 @@ class Cache:
             other._unsettled_pods = self._unsettled_pods
         return other
 
+    def as_listed(self, kinds: Iterable[str], now_ns: int) -> Cache:
+        """A copy as a first look at that instant takes these kinds in, beside nodes and pods: in
+        the order in which the API lists.
+        """
+        other = Cache()
+        other.kinds_read, other.quarantine = self.kinds_read, self.quarantine.copy()
+        other.nodes, other.pods = _sorted(self.nodes), _sorted(self.pods)
+        for kind in kinds:
+            objects = _sorted(self.objects.get(kind, {}))
+            if kind == "Lease":
+                for lease in objects.values():
+                    other.apply(Put(kind, lease), now_ns)
+            elif objects:
+                other.objects[kind] = objects
+        for node in dict.fromkeys([pod.spec.node_name for pod in other.pods.values()]):
+            if node:
+                other._pods_by_node[node] = _sorted(self._pods_by_node[node])
+        other._pods_by_owner = {uid: _sorted(keys) for uid, keys in self._pods_by_owner.items()}
+        return other
+
     def fork(self) -> Cache:
         """Another cache with the same in it, made by sharing: how many objects there are does not
         matter. What one receives from then on does not reach the other.
@@ -431,6 +452,10 @@ class Cache:
         """A change of kind Heartbeat; `new` is the node, if there is one."""
         present = self.nodes.get(node)
         return Change("Heartbeat", present, present, cause)
+
+
+def _sorted(store: dict[K, T]) -> dict[K, T]:
+    return {key: store[key] for key in sorted(store)}
 
 
 def is_settled(pod: Pod) -> bool:

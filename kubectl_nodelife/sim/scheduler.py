@@ -161,6 +161,10 @@ class Scheduler:
         other._bindings = copy(self._bindings)
         return other
 
+    def count_rooms(self) -> None:
+        """Count what the pods of all nodes take, so that forks need not."""
+        self._cache.count_rooms()
+
     def _note_unbound(self) -> None:
         for pod in self._api.store.unsettled_pods():
             if pod.spec.node_name or pod.metadata.deletion_timestamp is not None:
@@ -441,6 +445,10 @@ class StoreCache:
         store = self._store
         rooms = self._rooms.of(name, store.pods_on, store.pods.values)
         return stock(store.nodes[name], rooms)
+
+    def count_rooms(self) -> None:
+        """Count what the pods of all nodes take, so that forks need not."""
+        self._rooms.count_ahead(self._store.pods.values())
 
     def placed(self, namespace: str | None) -> Iterator[tuple[Pod, Node]]:
         """The pods of the namespace, or of all, that are on a node and have not ended."""

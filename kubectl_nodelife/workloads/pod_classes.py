@@ -155,8 +155,12 @@ class RoomOnNodes:
             rooms = self._classes.rooms_on(pods_on(name)).get(name, {})
             self._counted += 1
             if self._counted == _COUNTED_APART:
-                self._ahead = self._classes.rooms_on(all_pods())
+                self.count_ahead(all_pods())
         return rooms
+
+    def count_ahead(self, pods: Iterable[Pod]) -> None:
+        """Count all pods, as they are now, at once: forks share the counts."""
+        self._ahead, self._counted = self._classes.rooms_on(pods), _COUNTED_APART
 
     def forget(self, name: str) -> None:
         """The node has other pods than before."""

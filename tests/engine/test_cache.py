@@ -69,6 +69,39 @@ def test_indexes_are_those_of_a_rebuilt_cache(seed: int) -> None:
         }
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_as_listed_is_as_a_first_list(seed: int) -> None:
+    """Whatever came and went, and in which order."""
+    chance, cache = random.Random(seed), Cache()
+    for now_ns in range(200):
+        number, how = chance.randrange(12), chance.random()
+        name, node = f"p{number}", f"n{chance.randrange(4)}"
+        if how < 0.3:
+            cache.apply(Gone("Pod", ("d", name)), now_ns)
+        elif how < 0.7:
+            cache.apply(Put("Pod", pod(name, chance.choice(["", node]), f"u{number % 3}")), now_ns)
+        elif how < 0.85:
+            cache.apply(Put("Lease", lease(node, now_ns)), now_ns)
+        else:
+            cache.apply(Put("Node", Node(metadata=ObjectMeta(name=node))), now_ns)
+        if chance.random() < 0.05:
+            cache = chance.choice((cache.fork(), cache.copy()))
+    kinds = ("Node", "Pod", "Lease", "Namespace")
+    wanted = Cache()
+    wanted.fill((o for kind in kinds for o in sorted(cache.all(kind), key=lambda o: o.key)), 7 * S)
+    listed = cache.as_listed(kinds, 7 * S)
+    assert list(listed.pods.items()) == list(wanted.pods.items())
+    assert list(listed.nodes.items()) == list(wanted.nodes.items())
+    assert listed.objects == wanted.objects
+    assert list(listed.nodes_with_pods()) == list(wanted.nodes_with_pods())
+    for each in ("n0", "n1", "n2", "n3"):
+        assert listed.pods_on(each) == wanted.pods_on(each)
+        mine, theirs = listed.heartbeat(each), wanted.heartbeat(each)
+        assert (mine and mine.renewal(8 * S)) == (theirs and theirs.renewal(8 * S))
+    for uid in ("u0", "u1", "u2"):
+        assert listed.pods_of(uid) == wanted.pods_of(uid)
+
+
 def test_filling_is_as_putting_one_after_the_other() -> None:
     objects = [pod("a", "n1", "u1"), Node(metadata=ObjectMeta(name="n1")), lease("n1", 5)]
     objects += [pod("b", "n1"), pod("a", "n2")]

@@ -11,11 +11,9 @@ from typing import Any, Final, NamedTuple
 from kubectl_nodelife.commands.cluster.look import KindsToRead, look
 from kubectl_nodelife.commands.cluster.where import Where
 from kubectl_nodelife.drain.snapshot import PlanSnapshot
-from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.settings import Settings
 from kubectl_nodelife.errors import BadInput, Failed, NotFound
 from kubectl_nodelife.kube.kinds import OPTIONAL_KINDS, find_resource
-from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.selectors import label_selector, matches
 from kubectl_nodelife.kube.subjects import parse_names
 from kubectl_nodelife.outlook.view import ClusterView
@@ -79,9 +77,7 @@ def snapshot_of(view: ClusterView, read_all: str = "") -> PlanSnapshot:
     """
     cache = view.cache
     if view.watched:
-        cache, kinds = Cache(), (*KINDS, *OPTIONAL_KINDS)
-        listed = (obj for kind in kinds for obj in sorted(view.cache.all(kind), key=_key))
-        cache.fill(listed, view.now_ns)
+        cache = cache.as_listed((*KINDS, *OPTIONAL_KINDS), view.now_ns)
     read = {kind for kind in KINDS if kind not in view.unread}
     if not view.nodes_listed:
         read.remove("Node")
@@ -135,10 +131,6 @@ def _unread_warnings(view: ClusterView) -> Iterator[str]:
 KINDS_TO_READ: Final = KindsToRead(
     KINDS, ("Node", "Pod"), missing_parts=_unread_warnings, optional=OPTIONAL_KINDS
 )
-
-
-def _key(obj: KubeObject) -> tuple[str, str]:
-    return obj.key
 
 
 def kubectl_flags(given: Mapping[str, str | None], source: Mapping[str, Any]) -> list[str]:

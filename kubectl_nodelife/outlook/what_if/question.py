@@ -241,6 +241,8 @@ class _Beginning:
         self._begun = _begin(present, question, MIDDLE)
         if prepares:
             self._begun.prepare()
+        else:
+            self._begun.world.scheduler.count_rooms()
         self._joined = self._begun.fork()
         changes = self._joined.world.api.changes
         self._joined.play_to(question.now_ns)

@@ -1,0 +1,129 @@
+"""A question to the daemon is answered from the news that it has by then: as by a look that begins
+with these objects, whatever the cache has kept up since, byte for byte.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from kubectl_nodelife.commands.answering import drain_plan, what_if
+from kubectl_nodelife.daemon.cluster_view import ShownCache
+from kubectl_nodelife.engine.cache import Cache
+from kubectl_nodelife.engine.events import Gone, Put
+from kubectl_nodelife.engine.overlay import Overlay
+from kubectl_nodelife.engine.settings import make_settings
+from kubectl_nodelife.kube.kinds import kind_of
+from kubectl_nodelife.kube.load import decode
+from kubectl_nodelife.kube.meta import KubeObject, MicroTime, Time
+from kubectl_nodelife.kube.node import Lease, Taint
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.times import SECOND_NS
+from kubectl_nodelife.outlook.node import join_controllers
+from kubectl_nodelife.outlook.view import ClusterView
+from tests.what_if.stand import NOW_NS, node
+from tests.what_if.test_proofs import small
+
+WATCHED = ("Node", "Lease", "Pod", "DaemonSet", "ControllerRevision")
+FLAGS: dict[str, Any] = {
+    **dict.fromkeys(("force", "ignore_daemonsets", "delete_emptydir_data"), True),
+    "grace_period": -1,
+    "timeout": "0s",
+    "disable_eviction": False,
+    "pod_selector": "",
+    "skip_wait_for_delete_timeout": 0,
+    "maintenance": "0s",
+    "max_parallel": None,
+    **dict.fromkeys(("max_per_zone", "low_water", "cordon"), None),
+}
+
+
+def _view(cache: Cache, now_ns: int) -> ClusterView:
+    """As the daemon makes it of its engine's cache."""
+    shown, settings = ShownCache(cache, Overlay(cache)), make_settings("newest")
+    return ClusterView(
+        *(settings, now_ns),
+        source={"kind": "daemon"},
+        moment={"time": "2026-01-01T00:00:00.000000Z", "origin": "the API server's clock"},
+        warnings=[],
+        unread={},
+        outlook=join_controllers(shown, settings, now_ns)[0],
+    )
+
+
+def _answers(cache: Cache, more: list[KubeObject], node_name: str, now_ns: int) -> list[str]:
+    """Of both questions, each with what is listed for it."""
+    lost: dict[str, list[str]] = {"word": ["lose", "node", node_name], "output": ["json"]}
+    plan = {"node": [node_name], "flags": [json.dumps(FLAGS)], "output": ["json"]}
+    texts = []
+    for answer, query in ((what_if.answer, lost), (drain_plan.answer, plan)):
+        view = _view(cache, now_ns).with_more(more, {})
+        texts.append(answer(view, query)["text"])
+    return texts
+
+
+def _event(chance: random.Random, cache: Cache, now_ns: int) -> Put | Gone:
+    """Something happens: to a pod mostly, else a node is tainted or renews its Lease."""
+    pods, how = list(cache.pods.values()), chance.random()
+    if how < 0.2:
+        name = chance.choice(sorted(cache.nodes))
+        old = cache.nodes[name]
+        taints = chance.choice([(), (Taint("k", "v", "NoSchedule"),)])
+        return Put("Node", replace(old, spec=replace(old.spec, taints=taints)))
+    lease = chance.choice(list(cache.all("Lease")))
+    if how < 0.4 and isinstance(lease, Lease):
+        renewed = MicroTime(now_ns)
+        return Put("Lease", replace(lease, spec=replace(lease.spec, renew_time=renewed)))
+    pod = chance.choice(pods)
+    if how < 0.55:
+        return Gone("Pod", pod.key)
+    if how < 0.7:
+        meta = replace(pod.metadata, deletion_timestamp=Time(now_ns + 30 * SECOND_NS))
+        meta = replace(meta, deletion_grace_period_seconds=30)
+        return Put("Pod", replace(pod, metadata=meta))
+    if how < 0.85:
+        conditions = tuple(
+            replace(c, status=chance.choice(["True", "False"])) if c.type == "Ready" else c
+            for c in pod.status.conditions
+        )
+        return Put("Pod", replace(pod, status=replace(pod.status, conditions=conditions)))
+    return Put("Pod", _another(pod, now_ns))
+
+
+def _another(pod: Pod, now_ns: int) -> Pod:
+    """A new pod of the same owner, without a node yet."""
+    name = f"{pod.name}x"
+    meta = replace(pod.metadata, name=name, uid=f"pod-{name}", creation_timestamp=Time(now_ns))
+    return Pod(meta, replace(pod.spec, node_name=""), replace(pod.status, phase="Pending"))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_events_between_question_and_answer_count(seed: int) -> None:
+    chance = random.Random(seed)
+    nodes, documents = small(seed)
+    objects = [decode(d["kind"], d) for name in nodes for d in node(name)]
+    objects += [decode(d["kind"], d) for d in documents]
+    watched = [obj for obj in objects if kind_of(obj) in WATCHED]
+    listed = [obj for obj in objects if kind_of(obj) not in WATCHED]
+    kept, now_ns = Cache(), NOW_NS
+    kept.fill(watched, now_ns)
+    leases = [Put("Lease", obj) for obj in kept.all("Lease")]
+    first = _answers(kept, listed, nodes[0], now_ns)
+    for _ in range(3):
+        for _ in range(4):
+            now_ns += SECOND_NS // 2
+            event = _event(chance, kept, now_ns)
+            kept.apply(event, now_ns)
+            leases += [event] if isinstance(event, Put) and event.kind == "Lease" else []
+        anew = Cache()
+        for put in leases:
+            anew.apply(put, now_ns)
+        anew.fill([*kept.nodes.values(), *kept.pods.values()], now_ns)
+        anew.fill([o for kind in WATCHED[3:] for o in kept.all(kind)], now_ns)
+        answers = _answers(kept, listed, nodes[0], now_ns)
+        assert answers == _answers(anew, listed, nodes[0], now_ns)
+        assert answers != first
