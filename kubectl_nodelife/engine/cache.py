@@ -91,11 +91,16 @@ class Cache:
 
     def pods_of(self, owner_uid: str) -> list[Pod]:
         """The pods whose controller has that uid."""
-        return [self.pods[key] for key in peek(self._pods_by_owner, owner_uid) or ()]
+        keys = peek(self._pods_by_owner, owner_uid) if owner_uid else None
+        return [self.pods[key] for key in keys or ()]
+
+    def pods_of_nobody(self) -> list[Pod]:
+        """The pods that no controller has, or one without a uid."""
+        return [self.pods[key] for key in peek(self._pods_by_owner, "") or ()]
 
     def unsettled_pods(self) -> list[Pod]:
         """The pods that do not simply run (`is_settled`), in the order of all pods: where the rest
-        need no look, those are few. Once asked for, they are kept up.
+        need no look, those are few. Once asked for, they are kept up, in forks until a pod changes.
         """
         if self._unsettled_pods is not None:
             return self._unsettled_pods
@@ -111,7 +116,8 @@ class Cache:
     def first_of_owners(self) -> Iterator[tuple[str, Pod]]:
         """The uid by which `pods_of` finds the pods of each controller, and the first of them."""
         for uid, keys in entries_of(self._pods_by_owner):
-            yield uid, self.pods[next(iter(keys))]
+            if uid:
+                yield uid, self.pods[next(iter(keys))]
 
     def pods_alike(self) -> Collection[list[Pod]]:
         """All pods, those together that share their labels, and so their selectors."""
@@ -270,18 +276,19 @@ class Cache:
                 continue
             pods[key] = obj
             node, owner = obj.spec.node_name, _owner_uid(meta)
-            if self._unsettled is not None:
+            if self._unsettled is None:
+                self._unsettled_pods = None
+            else:
                 self._settle(key, obj)
             if node:
                 if node in by_node:
                     by_node[node][key] = obj
                 else:
                     by_node[node] = {key: obj}
-            if owner:
-                if owner in by_owner:
-                    by_owner[owner][key] = None
-                else:
-                    by_owner[owner] = {key: None}
+            if owner in by_owner:
+                by_owner[owner][key] = None
+            else:
+                by_owner[owner] = {key: None}
 
     def copy(self) -> Cache:
         """Another cache with the same in it; the objects are shared, since they never change."""
@@ -332,16 +339,16 @@ class Cache:
         other._share_reads(self)
         self._pods_by_node, other._pods_by_node = fork_dict(self._pods_by_node, copy_of_dict)
         self._pods_by_owner, other._pods_by_owner = fork_dict(self._pods_by_owner, copy_of_dict)
-        if self._unsettled is not None:
-            self._unsettled, other._unsettled = fork_dict(self._unsettled)
-            other._unsettled_pods = self._unsettled_pods
+        other._unsettled_pods = self._unsettled_pods
         return other
 
     def replace_pod(self, pod: Pod) -> None:
         """Store a pod that is there already, of which only the status changed."""
         key = (pod.metadata.namespace, pod.metadata.name)
         self.pods[key] = pod
-        if self._unsettled is not None:
+        if self._unsettled is None:
+            self._unsettled_pods = None
+        else:
             self._settle(key, pod)
         if node := pod.spec.node_name:
             self._pods_by_node[node][key] = pod
@@ -378,7 +385,9 @@ class Cache:
 
     def _index(self, key: Key, old: Pod | None, new: Pod | None) -> None:
         """Note to which node and owner the pod belongs now."""
-        if self._unsettled is not None:
+        if self._unsettled is None:
+            self._unsettled_pods = None
+        else:
             self._settle(key, new)
         old_node = old.spec.node_name if old is not None else ""
         new_node = new.spec.node_name if new is not None else ""
@@ -386,14 +395,14 @@ class Cache:
             _drop(self._pods_by_node, key, old_node)
         if new_node and new is not None:
             self._pods_by_node.setdefault(new_node, {})[key] = new
-        old_owners = old.metadata.owner_references if old is not None else ()
-        new_owners = new.metadata.owner_references if new is not None else ()
+        old_owners = old.metadata.owner_references if old is not None else None
+        new_owners = new.metadata.owner_references if new is not None else None
         if old_owners is not new_owners:
-            old_owner = _owner_uid(old.metadata) if old is not None else ""
-            new_owner = _owner_uid(new.metadata) if new is not None else ""
-            if old_owner and old_owner != new_owner:
+            old_owner = _owner_uid(old.metadata) if old is not None else None
+            new_owner = _owner_uid(new.metadata) if new is not None else None
+            if old_owner is not None and old_owner != new_owner:
                 _drop(self._pods_by_owner, key, old_owner)
-            if new_owner and old_owner != new_owner:
+            if new_owner is not None and old_owner != new_owner:
                 self._pods_by_owner.setdefault(new_owner, {})[key] = None
 
     def _settle(self, key: Key, pod: Pod | None) -> None:

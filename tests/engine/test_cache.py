@@ -60,6 +60,8 @@ def test_indexes_are_those_of_a_rebuilt_cache(seed: int) -> None:
             assert (node in cache.nodes_with_pods()) == bool(wanted)
         owned = {k: id(p) for k, p in pods.items() if p.metadata.owner_references}
         assert {p.key: id(p) for p in cache.pods_of("u1")} == owned
+        free = {k: id(p) for k, p in pods.items() if k not in owned}
+        assert {p.key: id(p) for p in cache.pods_of_nobody()} == free and not cache.pods_of("")
         assert cache.pods == pods
         unsettled = [p for p in cache.pods.values() if not is_settled(p)]
         assert list(map(id, cache.unsettled_pods())) == list(map(id, unsettled))

@@ -212,10 +212,14 @@ def test_the_beginning_is_as_counted_over_all_pods(seed: int) -> None:
     nodes, objects = small(seed)
     chance = random.Random(seed)
     for each in objects:
-        ails = chance.choice(["", "", "not ready", "leaves", "ended"])
+        ails = chance.choice(["", "", "not ready", "leaves", "ended", "alone", "by hand"])
         if each["kind"] != "Pod" or not ails:
             continue
-        if ails == "leaves":
+        if ails == "alone":
+            del each["metadata"]["ownerReferences"]
+        elif ails == "by hand":
+            del each["metadata"]["ownerReferences"][0]["uid"]
+        elif ails == "leaves":
             each["metadata"] |= {"deletionTimestamp": at(20), "deletionGracePeriodSeconds": 30}
         else:
             each["status"]["conditions"][1]["status"] = "False"

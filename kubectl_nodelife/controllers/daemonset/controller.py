@@ -103,7 +103,7 @@ class DaemonSetController:
 
     def start(self, cache: Cache, now_ns: int) -> Iterator[Action | Requeue]:
         """Begin as a restarted controller: every set is synced, nothing is remembered."""
-        self.index.observe_first(cache.pods.values())
+        self.index.observe_first(cache.pods_of_nobody())
         for revision in cache.all("ControllerRevision"):
             assert isinstance(revision, ControllerRevision)
             self.index.observe_revision(None, revision)

@@ -223,10 +223,9 @@ class SetIndex:
             self._observe_orphan(present, old, new, owners)
 
     def observe_first(self, pods: Iterable[Pod]) -> None:
-        """Take in the pods that were there before any set is followed: only orphans are kept."""
+        """Take in the pods of no controller that were there before any set is followed."""
         for pod in pods:
-            owners = pod.metadata.owner_references
-            if not (owners and owners[0].controller) and not _controller_uid(pod):
+            if not _controller_uid(pod):
                 self.orphans.setdefault(pod.namespace, {})[pod.key] = pod
 
     def _observe_orphan(

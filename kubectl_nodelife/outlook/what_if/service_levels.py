@@ -82,6 +82,14 @@ class _ClusterAtStart:
             uids.setdefault(_workload_of(pod), []).append(uid)
         return uids
 
+    @cached_property
+    def _without_uid(self) -> dict[ServedObject, list[Pod]]:
+        """The pods of workloads whose uid is not known, as in objects written by hand."""
+        pods: dict[ServedObject, list[Pod]] = {}
+        for pod in self.cluster.pods_of_nobody():
+            pods.setdefault(_workload_of(pod), []).append(pod)
+        return pods
+
     def pod(self, of: _PodIdentity) -> Pod | None:
         """The pod as it was; None: it was not there."""
         pod = self.cluster.pods.get((of.namespace, of.name))
@@ -89,16 +97,14 @@ class _ClusterAtStart:
 
     def pods_of(self, counted: ServedObject) -> list[Pod]:
         """The pods that count for a workload or Service."""
-        key = (counted.namespace, counted.name)
         if counted.kind == SERVICE:
             return [
                 pod
-                for found in self._endpoints.pods_at_start(key)
+                for found in self._endpoints.pods_at_start((counted.namespace, counted.name))
                 if (pod := self.cluster.pods.get(found.key)) is not None
             ]
         pods = [pod for uid in self._uids.get(counted, ()) for pod in self.cluster.pods_of(uid)]
-        if counted.kind == "Pod" and (alone := self.cluster.pods.get(key)) is not None:
-            pods.append(alone)
+        pods += self._without_uid.get(counted, ())
         return [pod for pod in pods if _workload_of(pod) == counted]
 
     def workloads(self) -> set[ServedObject]:
