@@ -83,6 +83,7 @@ DEEP: Final = {
         tests/ui/test_page.py
         tests/ui/test_reads.py
         tests/ui/test_second_user.py
+        tests/ui/test_states.py
         tests/ui/test_time.py
         tests/ui/test_types.py
         tests/ui/test_verb.py

@@ -114,17 +114,7 @@ def test_it_looks_as_it_did(pytestconfig: pytest.Config) -> None:
                         window, first, painter["handle"], width, scheme
                     )
             await window.command("POST", "window", handle=painter["handle"])
-            if pytestconfig.getoption("--update-golden"):
-                LOOKS.mkdir(exist_ok=True)
-                for name, picture in found.items():
-                    (LOOKS / f"{name}.png").write_bytes(base64.b64decode(picture))
-            far = {}
-            for name, picture in found.items():
-                kept = base64.b64encode((LOOKS / f"{name}.png").read_bytes()).decode()
-                share = await window.run(DIFFERENT, kept, picture)
-                if share > TOLERATED:
-                    far[name] = round(share, 3)
-            assert far == {}
+            assert await far_from_kept(window, found, pytestconfig) == {}
             assert await window.run(DIFFERENT, found["360-light"], found["360-dark"]) > 0.5
             await window.command("POST", "window", handle=first)
             await window.run("document.getElementById('works').remove()")
@@ -136,10 +126,29 @@ def test_it_looks_as_it_did(pytestconfig: pytest.Config) -> None:
     play(test)
 
 
-async def pictured(window: Browser, page: str, painter: str, width: int, scheme: str) -> str:
-    """A small picture of the page, made smaller in another tab."""
+async def far_from_kept(
+    window: Browser, found: dict[str, str], pytestconfig: pytest.Config
+) -> dict[str, float]:
+    """Of pictures by name, those that look otherwise than the kept ones, and by what share."""
+    if pytestconfig.getoption("--update-golden"):
+        LOOKS.mkdir(exist_ok=True)
+        for name, picture in found.items():
+            (LOOKS / f"{name}.png").write_bytes(base64.b64decode(picture))
+    far = {}
+    for name, picture in found.items():
+        kept = base64.b64encode((LOOKS / f"{name}.png").read_bytes()).decode()
+        share = await window.run(DIFFERENT, kept, picture)
+        if share > TOLERATED:
+            far[name] = round(share, 3)
+    return far
+
+
+async def pictured(
+    window: Browser, page: str, painter: str, width: int, scheme: str, height: int = 0
+) -> str:
+    """A small picture of the page, made smaller in another tab; 0: all of it."""
     await window.command("POST", "window", handle=page)
-    await window.look(width, WIDTHS[width], scheme)
+    await window.look(width, height or WIDTHS[width], scheme)
     await window.run("document.activeElement.blur(); scrollTo(0, 0)")
     await window.run(
         "return new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"

@@ -56,8 +56,12 @@ function picture({ situation: { lanes, harmed }, epoch }, now) {
   for (const lane of [...lanes, ...harmed]) {
     const [, track, words] = rows.get(keyOf(lane)).children;
     const [past, ...bars] = track.children;
-    stretch(past, share(lane.sinceS ?? now), share(now));
-    lane.coming.forEach((each, at) => stretch(bars[at], share(each.lowS), share(each.highS)));
+    const lasts = harmed.includes(lane); // fewer pods are ready from then on, or already
+    past.hidden = lasts && lane.coming.length > 0;
+    past.classList.toggle("leave", lasts);
+    if (lasts) stretch(past, 0, 1);
+    else stretch(past, share(lane.sinceS ?? now), share(now));
+    lane.coming.forEach((each, at) => stretch(bars[at], share(each.lowS), lasts ? 1 : share(each.highS)));
     bars.at(-1).style.left = `${share(now) * 100}%`;
     write(words, shown([...lane.coming.map((each) => `${each.says} ${between(epoch, each)}`), lane.stays].filter(Boolean).join(" → ")));
   }
