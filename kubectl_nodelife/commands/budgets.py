@@ -77,5 +77,6 @@ def show(
     if not answer.budgets:
         terminal.note(none_found(namespace))
     output.show(BudgetsPage(answer, about_one=len(names) == 1))
-    blocked = any(view.undrainable for view in answer.budgets) or bool(answer.two_budgets)
+    blocked = any(view.undrainable for view in answer.budgets)
+    blocked |= any(one.node for one in answer.two_budgets)
     return EXIT_NO if exit_code and blocked else 0

@@ -66,10 +66,12 @@ class PoolView(msgspec.Struct, rename="camel"):
 
 
 class PodUnderTwo(msgspec.Struct, frozen=True, rename="camel"):
-    """A pod that more than one budget matches; the Eviction API refuses that for ever."""
+    """A pod that more than one budget matches; the Eviction API refuses that for ever. `node`: the
+    one that it keeps from being drained; empty where it has none, or a drain leaves it alone."""
 
     pod: str
     budgets: list[str]
+    node: str = ""
 
 
 class BudgetSurvey(msgspec.Struct, frozen=True, rename="camel"):
@@ -105,7 +107,7 @@ def survey(
     floors = _floors(snapshot)
     views = [_view(snapshot, b, members[b.key], floors) for b in budgets]
     views.sort(key=lambda view: (STATES.index(view.state), view.namespace, view.name))
-    double = _two_budgets(snapshot, budgets, members)
+    double = _two_budgets(budgets, members)
     chosen = {b.key for b in budgets if labels is None or matches(labels, b.metadata.labels)}
     views = [view for view in views if (view.namespace, view.name) in chosen]
     if names:
@@ -116,12 +118,11 @@ def survey(
                 there = [f"{prefix}{one}" for one in among]
                 raise NotFound("poddisruptionbudgets.policy", f"{prefix}{name}", among=there)
         views = [view for view in views if view.name in names]
-        double = {pod: two for pod, two in double.items() if not set(two).isdisjoint(names)}
+        double = [one for one in double if not set(one.budgets).isdisjoint(names)]
     warnings = []
     if not snapshot.was_read("PodDisruptionBudget"):
         warnings.append("no budgets were read: nothing is known about the cluster's")
-    under_two = [PodUnderTwo(pod, names) for pod, names in double.items()]
-    return BudgetSurvey(views, under_two, _pools(snapshot, views, double, pool_label), warnings)
+    return BudgetSurvey(views, double, _pools(snapshot, views, double, pool_label), warnings)
 
 
 def _members(
@@ -252,34 +253,36 @@ def _floors(snapshot: PlanSnapshot) -> dict[tuple[str, str, str], int]:
 
 
 def _two_budgets(
-    snapshot: PlanSnapshot,
-    budgets: Sequence[PodDisruptionBudget],
-    members: dict[tuple[str, str], list[Pod]],
-) -> dict[str, list[str]]:
+    budgets: Sequence[PodDisruptionBudget], members: dict[tuple[str, str], list[Pod]]
+) -> list[PodUnderTwo]:
     """The pods that more than one budget matches, and which; the Eviction API refuses those."""
-    names: dict[str, list[str]] = {}
+    names: dict[tuple[str, str], list[str]] = {}
+    pods: dict[tuple[str, str], Pod] = {}
     for budget in budgets:
         for pod in members[budget.key]:
-            names.setdefault(f"{pod.namespace}/{pod.name}", []).append(budget.name)
-    return {pod: found for pod, found in sorted(names.items()) if len(found) > 1}
+            pods[pod.key] = pod
+            names.setdefault(pod.key, []).append(budget.name)
+    return [
+        PodUnderTwo("/".join(key), found, pods[key].spec.node_name if guarded(pods[key]) else "")
+        for key, found in sorted(names.items())
+        if len(found) > 1
+    ]
 
 
 def _pools(
     snapshot: PlanSnapshot,
     views: list[BudgetView],
-    double: dict[str, list[str]],
+    double: Sequence[PodUnderTwo],
     pool_label: str | None,
 ) -> list[PoolView]:
     blocking: dict[str, set[str]] = {}
     for view in views:
         for node_name in view.undrainable if view.state != TWO else ():
             blocking.setdefault(node_name, set()).add(f"{view.namespace}/{view.name}")
-    for name, budgets in double.items():
-        namespace, _, pod_name = name.partition("/")
-        pod = snapshot.find("Pod", namespace, pod_name)
-        if isinstance(pod, Pod) and pod.spec.node_name and guarded(pod):
-            combined = f"{namespace}/{'+'.join(budgets)}"
-            blocking.setdefault(pod.spec.node_name, set()).add(combined)
+    for one in double:
+        if one.node:
+            combined = f"{one.pod.partition('/')[0]}/{'+'.join(one.budgets)}"
+            blocking.setdefault(one.node, set()).add(combined)
     pools: dict[tuple[str, str], PoolView] = {}
     for node in snapshot.nodes.values():
         label, value = pool_of(node.metadata.labels, pool_label)

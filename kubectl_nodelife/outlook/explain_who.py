@@ -60,9 +60,9 @@ def who_section(
     sources = ReplaySources(None, events, (node,), list(pods))
     found = timeline(sources, ReplayFilter(0, now_ns + _SOON_NS, node.name, quiet=True))
     lines = [line for line in found if line.kind == "Node"]
-    deletion = list(_deletion(lines, now_ns))
+    cordon, deletion = list(_cordon(node, lines, now_ns)), list(_deletion(lines, now_ns))
     sentences = [
-        *_cordon(node, lines, now_ns),
+        *cordon,
         *_taints(node, lines, now_ns),
         *_drains(node, lines, now_ns),
         *_conditions(node, lines, now_ns),
@@ -71,7 +71,10 @@ def who_section(
         *_conflict(node, lines),
     ]
     sentences = sentences or ["It is neither cordoned nor tainted."]
-    return ExplainedQuestion(WHO, sentences, answer=" ".join(deletion), goes_before=True)
+    ready = node.ready()
+    is_asked = node.spec.unschedulable and ready is not None and ready.status == TRUE
+    first = [*(cordon if is_asked else ()), *deletion]  # of a lost node other things are asked
+    return ExplainedQuestion(WHO, sentences, answer=" ".join(first), goes_before=True)
 
 
 def _cordon(node: Node, lines: Sequence[ReplayLine], now_ns: int) -> Iterator[str]:

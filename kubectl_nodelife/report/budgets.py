@@ -65,7 +65,10 @@ class BudgetsPage:
 
 def _headline(survey: BudgetSurvey) -> str:
     double = {
-        (one.pod.partition("/")[0], name) for one in survey.two_budgets for name in one.budgets
+        (one.pod.partition("/")[0], name)
+        for one in survey.two_budgets
+        for name in one.budgets
+        if one.node
     }
     holding = [v for v in survey.budgets if v.undrainable or (v.namespace, v.name) in double]
     many = counted(len(survey.budgets), "budget")

@@ -204,19 +204,31 @@ spec:
   start: join
   snapshot: dump.json
   duration: 13m
-  controllers: [node-lifecycle]
+  controllers: [{controllers}]
   events: {events}
 """
 
 
 def play_of(
-    folder: Path, capsys: Capture, cluster: RandomCluster, silent: tuple[str, ...] = ()
+    folder: Path,
+    capsys: Capture,
+    cluster: RandomCluster,
+    silent: tuple[str, ...] = (),
+    reporting: tuple[str, ...] = (),
+    controllers: str = "node-lifecycle",
 ) -> list[dict[str, Any]]:
-    """The records of a play of the dump in which these nodes fall silent now."""
-    event = {"at": "0s", "kubelet": {"nodes": silent, "heartbeats": "stop"}}
-    events = json.dumps([event] if silent else [])
+    """The records of a play of the dump in which these nodes fall silent now, and these report."""
+    events = json.dumps(
+        [
+            {"at": "0s", "kubelet": {"nodes": nodes, "heartbeats": what}}
+            for nodes, what in ((silent, "stop"), (reporting, "start"))
+            if nodes
+        ]
+    )
     path = folder / "claim.yaml"
-    path.write_text(SCENARIO.format(profile=cluster.profile, events=events))
+    path.write_text(
+        SCENARIO.format(profile=cluster.profile, events=events, controllers=controllers)
+    )
     played = json.loads(asked(capsys, "simulate", "-f", str(path), "-o", "json"))
     records: list[dict[str, Any]] = played["records"]
     return records

@@ -99,8 +99,8 @@ def test_two_budgets_and_pools() -> None:
         budget("g2", "web", **guard, minAvailable=1),
     )
     assert found.two_budgets == [
-        PodUnderTwo("default/web-0", ["g1", "g2"]),
-        PodUnderTwo("default/web-1", ["g1", "g2"]),
+        PodUnderTwo("default/web-0", ["g1", "g2"], "a1"),
+        PodUnderTwo("default/web-1", ["g1", "g2"], "a1"),
     ]
     pools = {pool.name: (pool.nodes, pool.undrainable, pool.budgets) for pool in found.pools}
     assert pools == {"blue": (1, ["a1"], ["default/g1+g2"]), "<none>": (1, [], [])}
