@@ -70,11 +70,15 @@ class RepairPage:
 
     def blocks(self, *, wide: bool) -> Iterable[Block]:
         """Each step in a line, then the requests in full."""
-        would = sum(step.request is not None for step in self._steps)
-        left = counted(len(self._steps) - would, "finding")
+        reasons = [_because(step) for step in self._steps if step.request is None]
+        would = len(self._steps) - len(reasons)
         sent = f"{counted(would, 'request')} {'is' if would == 1 else 'are'} to be sent"
+        sent = f"{sent}, {counted(len(reasons), 'finding')} refused"
+        if reasons:
+            ((most, count),) = Counter(reasons).most_common(1)
+            sent += f", {'' if count == len(reasons) else f'{count} of them '}because {most}"
         dry = "; nothing was sent (dry run)" if self._dry_run else ""
-        yield f"{sent}, {left} refused{dry}." if self._steps else "There is nothing to repair."
+        yield f"{sent}{dry}." if self._steps else "There is nothing to repair."
         yield Table(_STEP_COLUMNS, [_step_row(step) for step in self._steps])
         for step in self._steps:
             if step.request is not None:
@@ -178,8 +182,11 @@ def _sum(answer: PodAudit) -> str:
 def _step_row(step: RepairStep) -> list[object]:
     pod = step.finding.pod
     outcome = "refused" if step.request is None else f"would {step.request.method}"
-    because = "; ".join(step.refusals) or step.finding.because
-    return [pod.namespace, pod.name, step.finding.name, outcome, because]
+    return [pod.namespace, pod.name, step.finding.name, outcome, _because(step)]
+
+
+def _because(step: RepairStep) -> str:
+    return "; ".join(step.refusals) or step.finding.because
 
 
 def _about_class(name: str, findings: list[PodFinding]) -> str:

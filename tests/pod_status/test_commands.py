@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +159,17 @@ def test_the_page_of_a_repair(run: Any) -> None:
     assert out.startswith(
         "2 requests are to be sent, 0 findings refused; nothing was sent (dry run)."
     )
+
+
+def test_the_first_line_of_a_repair_says_what_most_is_refused_for(run: Any) -> None:
+    steps = document(run, "repair", "-A", "-f", DUMP)["steps"]
+    why = Counter(
+        "; ".join(s["refusals"]) or s["because"] for s in steps if s["outcome"] == "refused"
+    )
+    first = run("repair", "-A", "-f", DUMP)[1].splitlines()[0]
+    said = re.search(r"(\d+) findings refused, (\d+) of them because (.*); nothing was sent", first)
+    assert said is not None and int(said[1]) == sum(why.values())
+    assert int(said[2]) == why[said[3]] == max(why.values())
 
 
 def test_when_a_pod_on_a_dead_node_is_evicted(run: Any) -> None:
