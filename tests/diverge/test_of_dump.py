@@ -117,7 +117,10 @@ def told(document: Document) -> list[tuple[str, str, str]]:
 def test_a_quiet_cluster_agrees(diverge: Any) -> None:
     document = diverge(words=("--exit-code",))
     assert (document["verdict"], document["items"]) == ("agrees", [])
-    assert document["because"] == "nothing that was due is undone"
+    assert document["because"] == (
+        "nothing that was due is undone; whether kube-controller-manager runs is not known:"
+        " the dump has no Lease kube-system/kube-controller-manager"
+    )
     assert any("one moment" in sentence for sentence in document["notEvaluated"])
 
 
@@ -230,6 +233,7 @@ def test_the_managers_lease_beside_the_others(age: float, kinds: list[str], dive
     """Not by the dump's moment, which may be long after the Leases were read."""
     document = diverge(lease("kube-controller-manager", age, "kube-system"))
     assert [item["kind"] for item in document["items"]] == kinds
+    assert ("; kube-controller-manager runs: " in document["because"]) == (not kinds)
 
 
 def event(component: str, seconds: float) -> Document:

@@ -47,6 +47,7 @@ from kubectl_nodelife.outlook.diverge.observations import (
     UNTAINTED,
     Divergence,
     Judgement,
+    LeaseObservation,
     Observations,
     ObservedWrite,
     SettingEstimate,
@@ -350,8 +351,16 @@ def _because(
         writes = "1 write" if count.in_time == 1 else f"{count.in_time} writes"
         return f"the controllers do what our copy does: {writes} came when due{others_did}"
     if record.one_moment:
-        return f"nothing that was due is undone{others_did}"
+        return f"nothing that was due is undone; {_manager_runs(record.lease)}{others_did}"
     return f"nothing differs; no write was due{others_did}"
+
+
+def _manager_runs(lease: LeaseObservation) -> str:
+    """Whether the manager is alive, where nothing is due; a Lease that ran out is a finding."""
+    unknown = lease.error or ("" if lease.holder else "nobody holds its Lease")
+    if unknown:
+        return f"whether kube-controller-manager runs is not known: {unknown}"
+    return f"kube-controller-manager runs: {lease.holder} renews its Lease"
 
 
 def _for(span_ns: int) -> str:
