@@ -25,7 +25,9 @@ from kubectl_nodelife.kube.taints import parse_taint
 from kubectl_nodelife.kube.times import SECOND_NS, format_time, human_duration
 from kubectl_nodelife.kube.workload import Event
 from kubectl_nodelife.outlook.audit.audit_pods import context_of, pod_findings, waits_for
+from kubectl_nodelife.outlook.audit.classes import WRONG
 from kubectl_nodelife.outlook.audit.document import with_late_taints
+from kubectl_nodelife.outlook.audit.findings import PodFinding
 from kubectl_nodelife.outlook.daemonset.document import daemon_sets
 from kubectl_nodelife.outlook.daemonset.summary import set_sections, summarize
 from kubectl_nodelife.outlook.endpoints import endpoint_sections
@@ -380,27 +382,35 @@ def _rounded(seconds: float | None) -> float | None:
 
 
 def finding_section(view: ClusterView, pod: Pod) -> ExplainedQuestion:
-    """The audit's findings on the pod: the class of each, its evidence, and what to do."""
-    return ExplainedQuestion("Does the audit find something?", list(_findings(view, pod)))
-
-
-def _findings(view: ClusterView, pod: Pod) -> Iterator[str]:
+    """The audit's findings on the pod: the class of each, its evidence, and what to do. What is
+    wrong with a pod that is not going anyway is said first."""
     context = context_of(view.settings, view.now_ns)
     found = list(with_late_taints(view, pod_findings(pod, _node_of(view, pod), context)))
+    is_going = pod.metadata.deletion_timestamp is not None
+    wrong = [f for f in found if f.note.severity == WRONG and not is_going]
+    first = [f"{f.name}: {f.because}. Do: {f.what_to_do}." for f in wrong[:1]]
+    sentences = list(_about_findings(found)) or [_without_finding(pod)]
+    question = "Does the audit find something?"
+    return ExplainedQuestion(question, sentences, answer="".join(first), goes_before=True)
+
+
+def _about_findings(found: Iterable[PodFinding]) -> Iterator[str]:
     for finding in found:
         yield f"{finding.name}: {finding.because}."
         yield f"It means: {finding.note.meaning}."
         yield f"Do: {finding.what_to_do}."
         if finding.known_issues:
             yield f"Known: {', '.join(finding.known_issues)}."
-    if not found and pod.metadata.deletion_timestamp is not None:
-        yield "Nothing yet: it is being deleted, and not more than a minute past its time."
-    elif not found and (lacking := _lacking(pod)):
-        yield f"Not known: {lacking}."
-    elif not found:
-        waits = waits_for(pod)
-        but = f", but it waits ({waits[0]})" if waits else ""
-        yield f"No: its readiness fits its containers and its node{but}."
+
+
+def _without_finding(pod: Pod) -> str:
+    if pod.metadata.deletion_timestamp is not None:
+        return "Nothing yet: it is being deleted, and not more than a minute past its time."
+    if lacking := _lacking(pod):
+        return f"Not known: {lacking}."
+    waits = waits_for(pod)
+    but = f", but it waits ({waits[0]})" if waits else ""
+    return f"No: its readiness fits its containers and its node{but}."
 
 
 def _lacking(pod: Pod) -> str:

@@ -73,7 +73,7 @@ def _answer(
         yield f"Node {name} is {words}"
     else:
         yield f"{kind} {name}: {words}"
-    for section in sections:
+    for section in sorted(sections, key=lambda section: not section.goes_before):
         if section.answer:
             yield printable(section.answer)
             if not section.goes_before:

@@ -56,7 +56,7 @@ def lies_of_status(cluster: RandomCluster, said: str) -> list[str]:
     pods = [o for o in cluster.items if o["kind"] == "Pod" and o["spec"]["nodeName"] not in nodes]
     if len(pods) != (int(lost[1]) if lost else 0):
         lies.append(f"{lost and lost[1]} pods without a node, and there are {len(pods)}")
-    claims = re.findall(r"(\w+): [\w-]+, (?:\w+) \S+ overdue since (\S+)", first)
+    claims = re.findall(r"(\w+): [\w-]+, [^,;]+ overdue since (\S+)", first)
     also = re.search(r"; overdue(?: too)?: (.*?)\.(?: |\n|$)", first)
     claims += re.findall(r"(\w+) since ([^\s,]+)", also[1]) if also else []
     return [*lies, *(lie for name, at in claims for lie in lies_of_overdue(cluster, name, at))]

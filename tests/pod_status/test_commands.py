@@ -172,6 +172,16 @@ def test_the_first_line_of_a_repair_says_what_most_is_refused_for(run: Any) -> N
     assert int(said[2]) == why[said[3]] == max(why.values())
 
 
+def test_what_is_wrong_with_a_pod_is_said_first(run: Any) -> None:
+    for found in document(run, "audit", "-A", "-f", DUMP)["findings"]:
+        second = run("explain", "pod", found["name"], "-n", found["namespace"], "-f", DUMP)[1]
+        second = second.splitlines()[1]
+        if found["class"] in ("stuck-not-ready", "stale-ready"):
+            assert second.startswith(f"{found['class']}: {found['because']}. Do: "), second
+        elif found["class"] == "recovering":
+            assert found["because"] not in second  # a note
+
+
 def test_when_a_pod_on_a_dead_node_is_evicted(run: Any) -> None:
     """By hand: the taint came at 11:56:05, 300 s are tolerated, and it is 12:00:00."""
     found = document(run, "audit", "-f", DUMP)["findings"]
