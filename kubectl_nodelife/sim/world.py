@@ -239,7 +239,9 @@ class World:
         The first tick is at this very instant: the scenario's events come first in it, and it
         reports the `kinds` as synced. `joined`: kubelets that are joined (`Kubelets.begin`).
         """
-        listed, pods_alike = self.api.store.fork(), self.api.store.pods_alike()
+        store = self.api.store
+        listed = store.copy() if joined is None else store.fork()  # that is a fork already
+        pods_alike = store.pods_alike()
         self.api.leave_out_names_in_use()
         self.scheduler.begin()
         self.owners.begin()
