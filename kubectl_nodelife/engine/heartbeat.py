@@ -24,7 +24,7 @@ class Heartbeat:
     """
 
     __slots__ = (
-        "_from_ns", "_renew_ns", "_seen_ns", "_touch_version", "_version",
+        "_from_ns", "_posted_ns", "_renew_ns", "_seen_ns", "_touch_version", "_version",
         "before", "cause", "deleted_ns", "schedule", "touched_ns",
     )  # fmt: skip
 
@@ -36,6 +36,7 @@ class Heartbeat:
         self._touch_version: int | str = 0
         self.touched_ns: int | None = None
         self.schedule: Heartbeats | None = None
+        self._posted_ns: int | None = None
         self.cause: Action | None = None
         self.before: Heartbeat | None = None
         self.deleted_ns = 0
@@ -45,6 +46,7 @@ class Heartbeat:
         other = Heartbeat.__new__(Heartbeat)
         other._from_ns, other._renew_ns = self._from_ns, self._renew_ns
         other._seen_ns, other.touched_ns = self._seen_ns, self.touched_ns
+        other._posted_ns = self._posted_ns
         other._touch_version, other._version = self._touch_version, self._version
         other.before, other.cause, other.deleted_ns = self.before, self.cause, self.deleted_ns
         other.schedule = self.schedule
@@ -90,6 +92,9 @@ class Heartbeat:
     def caught_up(self, before: Heartbeat | None, now_ns: int) -> Heartbeat:
         """The same, where a watch that showed `before` shows only now what happened since."""
         new = copy(self)
+        if before is not None and self.deleted_ns > before.deleted_ns:  # shown only now as well
+            new.before, new.deleted_ns = copy(before), now_ns
+            new.before.before = None
         renewal, shown = self.renewal(now_ns), before.renewal(now_ns) if before else None
         if renewal is None:
             return new
@@ -107,6 +112,7 @@ class Heartbeat:
         new, s = Heartbeat(), self.schedule
         if s is not None and (s.stop_ns is None or s.stop_ns > now_ns):
             new.schedule, new.cause, new._from_ns = s, self.cause, now_ns + 1
+        new._posted_ns = self._posted_ns
         new.before, new.deleted_ns = copy(self), now_ns
         new.before.before = None
         return new
@@ -117,8 +123,8 @@ class Heartbeat:
             self.schedule = replace(self.schedule, unseen_ns=since_ns)
 
     def follow(self, schedule: Heartbeats, now_ns: int) -> None:
-        """Take over a schedule; what the one before has renewed by now stays known, but not what
-        it would have renewed at the very instant at which the new one stops.
+        """Take over a schedule; what the one before has renewed and posted by now stays known, but
+        not what it would have at the very instant at which the new one stops.
         """
         stop_ns = schedule.stop_ns
         until_ns = now_ns if stop_ns is None else min(now_ns, stop_ns - 1)
@@ -126,6 +132,7 @@ class Heartbeat:
         if before is not None:
             self._version = self.renewal_version(until_ns)
             self._renew_ns, self._seen_ns = before
+        self._posted_ns = self.status_post(until_ns)
         self.schedule = schedule
         self.cause = schedule.cause
         if stop_ns is not None and stop_ns < now_ns:  # as after a gap: all of it is seen now
@@ -149,8 +156,9 @@ class Heartbeat:
         """When the newest scheduled status post came, or None."""
         s = self.schedule
         if s is None or s.status_first_ns is None or s.status_every_ns <= 0:
-            return None
-        return _last_of(s.status_first_ns, s.status_every_ns, s.stop_ns, now_ns)
+            return self._posted_ns
+        last = _last_of(s.status_first_ns, s.status_every_ns, s.stop_ns, now_ns)
+        return self._posted_ns if last is None else last
 
     def beats_for_ever(self, leases_count: bool) -> int | None:
         """The interval, in ns, of signs of life on a schedule without an end; None: there is none.

@@ -125,19 +125,31 @@ WHAT_IF = {
     "workloads": [
         {**HIT, "name": "web", "outage": "degraded", "firstSeconds": 60.0},
         {
-            **HIT, "name": "db", "outage": "full", "firstSeconds": 120.0, "backSeconds": None,
+            **HIT,
+            "name": "db",
+            "outage": "full",
+            "firstSeconds": 120.0,
+            "backSeconds": None,
             "lowestReady": 0,
         },
         {**HIT, "name": "far", "outage": "none", "firstSeconds": None},
     ],
     "services": [
         {
-            "namespace": "default", "name": "db", "fromSeconds": 120.0, "toSeconds": 240.0,
-            "endpointsBefore": 2, "lowest": 0,
+            "namespace": "default",
+            "name": "db",
+            "fromSeconds": 120.0,
+            "toSeconds": 240.0,
+            "endpointsBefore": 2,
+            "lowest": 0,
         },
         {
-            "namespace": "default", "name": "web", "fromSeconds": None, "toSeconds": None,
-            "endpointsBefore": 2, "lowest": 2,
+            "namespace": "default",
+            "name": "web",
+            "fromSeconds": None,
+            "toSeconds": None,
+            "endpointsBefore": 2,
+            "lowest": 2,
         },
     ],
 }

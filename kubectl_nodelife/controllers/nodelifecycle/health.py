@@ -182,20 +182,21 @@ def update_node_health(
     health, dropped = _compare_status(ready, health, now_ns)
     look_again = False
     if leases_count:
-        dropped = _fold_status_posts(health, heartbeat, passes, now_ns) or dropped
+        noticed = _fold_status_posts(health, heartbeat, passes, now_ns)
+        dropped = dropped or noticed == now_ns
+        # The pass before dropped the lease, and saw no new one: this one takes it for new.
+        saved_lease = saved_lease and (noticed is None or passes.after(noticed) != now_ns)
         look_again = _take_lease(health, heartbeat, passes, now_ns, saved_lease, dropped)
     else:
         _take_status_post(health, heartbeat, passes, now_ns)
     expired = now_ns > health.probe_ns + grace_ns
     write: tuple[NodeCondition, ...] = ()
     current = ready
-    expires: int | None = health.probe_ns + grace_ns
+    expires = None if expired else health.probe_ns + grace_ns
     if expired:
         lost = _lost_conditions(node, created, now_ns)
         current = next((c for c in lost if c.type == "Ready"), ready)
-        expires = None
-        if current != observed:
-            write = lost
+        write = lost if current != observed else ()
     verdict = HealthUpdate(
         observed, current, write, look_again, expires, now_ns - health.probe_ns, grace_ns, expired
     )
@@ -261,27 +262,29 @@ def _take_status_post(
 
 def _fold_status_posts(
     health: NodeHealth, heartbeat: Heartbeat | None, passes: Passes, now_ns: int
-) -> bool:
+) -> int | None:
     """Status posts that come on schedule.
 
-    Whether this very pass noticed one, and dropped the lease.
+    The pass that noticed the newest, dropped the lease and saw no new one; None: there is none.
     """
     post = _new_post(health, heartbeat, now_ns)
     if post is None:
-        return False
+        return None
     noticed = passes.at_or_after(post, now_ns)
     health.probe_ns = max(health.probe_ns, noticed)
     if noticed == now_ns:
         health.lease_saved = False
-        return True
+        return noticed
     # That pass dropped the lease; unless it saw a new one too, the next took it for a sign of life.
     renewal = heartbeat.renewal(noticed) if heartbeat is not None else None
     before = passes.before(noticed)
     advanced = renewal is not None and (before is None or renewal[1] > before)
+    if advanced:
+        return None
     refreshed = passes.after(noticed)
-    if renewal is not None and not advanced and refreshed is not None:
+    if renewal is not None and refreshed is not None:
         health.probe_ns = max(health.probe_ns, refreshed)
-    return False
+    return noticed
 
 
 def _take_lease(
