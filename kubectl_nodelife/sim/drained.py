@@ -89,6 +89,8 @@ class KubectlRequests:
         self._world = world
         self._api = world.api
         self._causes = causes
+        self._judged: dict[Key, Pod] = {}
+        """Pods as they were when their evictions met a conflict."""
 
     @property
     def version(self) -> int:
@@ -125,14 +127,17 @@ class KubectlRequests:
         self, target: AskedPod, requested_grace: int | None, *, again: bool = False
     ) -> Answer:
         """POST pods/eviction: admission is asked once, however often the API server itself tries
-        `again` (`EvictionREST.Create`); the budgets decide, then the pod is marked and deleted.
+        `again` (`EvictionREST.Create`), and so is the pod: what it has become meanwhile does not
+        count. The budgets decide, then the pod is marked and deleted.
         """
         pod = self._addressed(target)
         if pod is None:
             return MISSING
         refused = None if again else self.refuses_eviction(pod)
-        answer = refused or self._world.disruption.evict(pod, again=again)
+        judged = self._judged.get(pod.key, pod) if again else pod
+        answer = refused or self._world.disruption.evict(judged, again=again)
         if answer is None:
+            self._judged[pod.key] = pod
             return CONFLICT
         if isinstance(answer, EvictionRefused):
             self._record_refusal(target, answer)
@@ -215,7 +220,9 @@ class WorldUnderDrain(KubectlRequests):
 
     def fork(self, world: World) -> WorldUnderDrain:
         """A fork of the world, for the same process."""
-        return WorldUnderDrain(world, self._number, self._options, self._causes)
+        other = WorldUnderDrain(world, self._number, self._options, self._causes)
+        other._judged = dict(self._judged)
+        return other
 
     @property
     def clock(self) -> WorldUnderDrain:

@@ -30,6 +30,7 @@ from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS, whole_seconds
 from kubectl_nodelife.kube.wellknown import NAMESPACE_NODE_LEASE, SILENT_REASONS
 from kubectl_nodelife.sim.api import CLUSTER, Api, deletion
 from kubectl_nodelife.sim.events import ReportedCondition
+from kubectl_nodelife.sim.jobs import delete_stopped
 from kubectl_nodelife.sim.kubelet_state import (
     LAST_REPORT,
     REPORT,
@@ -514,8 +515,7 @@ class Kubelets:
         if not self.alive(pod.spec.node_name):
             return
         because = f"the kubelet of {pod.spec.node_name} has stopped the pod"
-        done = self._api.note(deletion(pod, because, ending.cause, 0))
-        self._api.drop("Pod", key, done)
+        delete_stopped(self._api, pod, deletion(pod, because, ending.cause, 0))
 
     def _await(self, pod: Pod, start: Start) -> None:
         """The pod runs after its start time, counted from when its kubelet is alive."""

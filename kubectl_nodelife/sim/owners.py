@@ -2,43 +2,35 @@
 
 The rules are in `workloads/owners.py`; they are applied here. A successor copies the spec of the
 pod that it replaces, except tolerations that admission added, and gets a new name (a StatefulSet's
-keeps its own, and waits until those before it are Ready). Each pod that a Job loses is a failure:
-the Job waits longer, and ends its other pods once it allows no more failures. Owners only replace;
-`deployments.py` scales ReplicaSets while a Deployment rolls out. DaemonSets are left to their
-controller, static pods to their kubelet.
+keeps its own, and waits until those before it are Ready). When a Job replaces pods is in `jobs.py`.
+Owners only replace; `deployments.py` scales ReplicaSets while a Deployment rolls out. DaemonSets
+are left to their controller, static pods to their kubelet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from kubectl_nodelife.copy_on_write import copy_of_dict, fork_dict
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import ConditionsChange
-from kubectl_nodelife.kube.lifecycle import delete_pod, is_let_go
+from kubectl_nodelife.kube.lifecycle import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, OwnerReference, controller_of
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
-from kubectl_nodelife.kube.workload import Job
 from kubectl_nodelife.sim.api import CLUSTER, Api, MakePod, deletion, template_of
 from kubectl_nodelife.sim.clients import in_turn
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.budget_ledger import is_healthy
 from kubectl_nodelife.workloads.owners import (
     FAILED,
-    JOB_BATCH_NS,
-    JOB_TRACKING,
     NEVER,
     WHEN_GONE,
     Replacement,
-    back_off_ns,
-    counts_as_ended,
     is_active,
-    only_failed,
     ordinal_of,
     replacement_of,
     successor,
@@ -47,27 +39,12 @@ from kubectl_nodelife.workloads.owners import (
 _HASH_LABELS = ("pod-template-hash", "controller-revision-hash")
 _NOT_HERE = frozenset({"DaemonSet", "Node"})
 
-LET_GO_NS = 60 * SECOND_NS
-"""A Job that has not let a pod go for so long before the play does not in the play, either."""
 LOST_AT_ONCE_NS = SECOND_NS
 """How long after a pod is replaced that is lost in the very instant in which it was made: virtual
 time must advance where one that tolerates its node's taint for 0 s is made and evicted again and
 again. Another is replaced at once, however short its life.
 """
 
-
-class _Failures(NamedTuple):
-    """A Job's: how many, before which instant it makes no pod, when the last pod failed, and when
-    that was noted; ns.
-    """
-
-    pods: int = 0
-    not_before_ns: int = 0
-    failed_ns: int = 0
-    noted_ns: int = 0
-
-
-_NO_FAILURES = _Failures()
 
 Place = Callable[[Pod], str | None]
 """Finds a node for a pod like this one, if it fits somewhere."""
@@ -97,14 +74,10 @@ class WorkloadControllers:
         self.on_successor: Callable[[Pod, Pod], None] | None = None
         self._waiting: dict[str, int] = {}
         """By the owner's uid: how many pods wait for its controller's client."""
-        self._left: set[str] = set()
-        """The uids of pods that their Jobs did not let go long before the play, nor do in it."""
         self._active: dict[str, int] = {}
         self._made: dict[str, int] = {}
         self._missing: dict[str, dict[int, Lost]] = {}
         """For StatefulSets that make one pod after another: the missing pods, by ordinal."""
-        self._failures: dict[str, _Failures] = {}
-        """For Jobs: how many failures, and the instant before which no pod is made."""
 
     def fork(self, api: Api, agenda: Agenda, place: Place) -> WorkloadControllers:
         """The same for a fork of the world."""
@@ -114,7 +87,6 @@ class WorkloadControllers:
         self._made, other._made = fork_dict(self._made)
         other._waiting = dict(self._waiting)
         self._missing, other._missing = fork_dict(self._missing, copy_of_dict)
-        self._failures, other._failures = fork_dict(self._failures)
         self.failed_jobs, other.failed_jobs = fork_dict(self.failed_jobs)
         return other
 
@@ -123,9 +95,7 @@ class WorkloadControllers:
         self._api.on_pod(self._pod_changed)
         self._api.on_pod_conditions(self._conditions_changed)
         for pod in self._api.store.unsettled_pods():
-            if pod.status.phase == FAILED or pod.metadata.finalizers:
-                if self._is_left(pod):
-                    self._left.add(pod.uid)
+            if pod.status.phase == FAILED:
                 self._clear_away(pod, None)
 
     def rule_of(self, pod: Pod) -> Replacement:
@@ -145,8 +115,7 @@ class WorkloadControllers:
 
     def _pod_changed(self, old: Pod | None, new: Pod | None, cause: Action | None) -> None:
         was, still = old is not None and is_active(old), new is not None and is_active(new)
-        ended = new is not None and not still
-        if new is not None and ended and (new.metadata.finalizers or new.status.phase == FAILED):
+        if new is not None and new.status.phase == FAILED:
             self._clear_away(new, cause)
         owner = None
         if was != still:
@@ -161,20 +130,17 @@ class WorkloadControllers:
         if owner is None or owner.kind in _NOT_HERE or (new or old).status.phase == "Succeeded":
             return
         rule = self.rule_of(old)
-        at_ns: int | None
+        if rule.when == NEVER or rule.delay_ns:  # the latter is a Job's, see `jobs.py`
+            return
         uid = old.metadata.uid
         lost_at_once = self._made.get(uid) == self._api.now_ns
         at_ns = self._api.now_ns + (LOST_AT_ONCE_NS if lost_at_once else self.delay_ns)
         lost = new is None if rule.when == WHEN_GONE else was
-        if rule.delay_ns and lost:
-            at_ns = self._back_off(owner, rule, at_ns, self._finished_ns(new), cause)
-        if rule.when == NEVER or at_ns is None:
-            return
         if rule.ordered and new is None:
             self._missing.setdefault(owner.uid, {})[ordinal_of(old.name)] = (old, rule, cause)
             self._agenda.add(at_ns, OWNER, self._fill_in, owner.uid)
         elif lost:
-            self._agenda.add(at_ns, OWNER, self._replace, (old, rule, cause))
+            self._agenda.add(at_ns, OWNER, self.make_anew, (old, rule, cause))
         if new is None:
             self._made.pop(uid, None)
 
@@ -194,41 +160,23 @@ class WorkloadControllers:
     # --- a pod has finished ----------------------------------------------------------------------
 
     def _clear_away(self, pod: Pod, cause: Action | None) -> None:
-        """What the owner does about a pod that has finished: a StatefulSet's controller deletes one
-        that has failed (`processReplica`), a Job's takes its finalizer off (`canRemoveFinalizer`).
-        """
+        """A StatefulSet's controller deletes a pod that has failed (`processReplica`)."""
         owner = controller_of(pod.metadata)
-        at_ns = self._api.now_ns + self.delay_ns
-        if owner is None:
+        if owner is None or owner.kind != "StatefulSet":
             return
-        if owner.kind == "Job":
-            job = self._api.store.find("Job", pod.namespace, owner.name)
-            tracked = JOB_TRACKING in pod.metadata.finalizers and pod.uid not in self._left
-            if tracked and counts_as_ended(pod, job):
-                self._agenda.add(at_ns + JOB_BATCH_NS, OWNER, self._let_go, (pod, cause))
-        failed = pod.status.phase == FAILED and pod.metadata.deletion_timestamp is None
-        if owner.kind == "StatefulSet" and failed and self.rule_of(pod).when != NEVER:
+        if pod.metadata.deletion_timestamp is None and self.rule_of(pod).when != NEVER:
+            at_ns = self._api.now_ns + self.delay_ns
             self._agenda.add(at_ns, OWNER, self._delete_failed, (pod, cause))
-
-    def _is_left(self, pod: Pod) -> bool:
-        """True if its Job has not let the pod go for long, though it counts as ended: its
-        controller does not work, and nothing shows that it will."""
-        deleted_ns, owner = pod.metadata.deletion_timestamp, controller_of(pod.metadata)
-        if deleted_ns is None or deleted_ns + LET_GO_NS > self._api.now_ns:
-            return False
-        if owner is None or owner.kind != "Job":
-            return False
-        job = self._api.store.find("Job", pod.namespace, owner.name)
-        return not (isinstance(job, Job) and only_failed(job))
 
     def _delete_failed(self, failed: tuple[Pod, Action | None], at_ns: int) -> None:
         pod, cause = failed
         owner = controller_of(pod.metadata)
         assert owner is not None
         because = f"StatefulSet {owner.name} makes a pod that has failed anew"
-        in_turn(self._agenda, owner.kind, at_ns, self._delete, pod, because, cause)
+        in_turn(self._agenda, owner.kind, at_ns, self.delete, pod, because, cause)
 
-    def _delete(self, lost: Pod, because: str, cause: Action | None, at_ns: int) -> None:
+    def delete(self, lost: Pod, because: str, cause: Action | None, at_ns: int) -> None:
+        """Delete the pod for its owner, unless it terminates already."""
         pod = self._same(lost)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             return
@@ -239,72 +187,10 @@ class WorkloadControllers:
         else:
             self._api.put("Pod", marked, done)
 
-    def _let_go(self, ended: tuple[Pod, Action | None], at_ns: int) -> None:
-        in_turn(self._agenda, "Job", at_ns, self._take_finalizer_off, ended)
-
-    def _take_finalizer_off(self, ended: tuple[Pod, Action | None], at_ns: int) -> None:
-        """A Job counts the pod, and takes its finalizer off: a deletion that waited is done."""
-        lost, cause = ended
-        pod = self._same(lost)
-        if pod is None or JOB_TRACKING not in pod.metadata.finalizers:
-            return
-        meta = pod.metadata
-        others = tuple(name for name in meta.finalizers if name != JOB_TRACKING)
-        without = replace(pod, metadata=replace(meta, finalizers=others))
-        if is_let_go(meta, without.metadata):
-            self._api.drop("Pod", pod.key, cause)
-        else:
-            self._api.put("Pod", without, cause)
-
     def _same(self, pod: Pod) -> Pod | None:
         """The pod as it is now; None where it is gone."""
         found = self._api.store.pods.get(pod.key)
         return found if found is not None and found.uid == pod.uid else None
-
-    # --- a Job's failures ------------------------------------------------------------------------
-
-    def _back_off(
-        self,
-        job: OwnerReference,
-        rule: Replacement,
-        at_ns: int,
-        failed_ns: int,
-        cause: Action | None,
-    ) -> int | None:
-        """When the Job makes the next pod, after one failure more at `failed_ns`; None where it
-        gives up.
-        """
-        now_ns, before = self._api.now_ns, self._failures.get(job.uid, _Failures(rule.failures))
-        if now_ns - before.noted_ns < JOB_BATCH_NS:  # one sync counts both: the later one's instant
-            failed_ns = max(failed_ns, before.failed_ns)
-        failures = before.pods + 1
-        not_before_ns = failed_ns + back_off_ns(failures)
-        self._failures[job.uid] = _Failures(failures, not_before_ns, failed_ns, now_ns)
-        at_ns += JOB_BATCH_NS
-        if rule.failures_allowed is None or failures - rule.failures <= rule.failures_allowed:
-            return max(at_ns, not_before_ns)
-        self.failed_jobs[job.uid] = None
-        self._agenda.add(at_ns, OWNER, self._end_job, job, cause)
-        return None
-
-    def _finished_ns(self, ended: Pod | None) -> int:
-        """When the Job takes the pod for finished. Follows `getFinishedTime`: where no container
-        has ended, the instant since which the pod is not Ready counts, before that of its deletion.
-        """
-        now_ns = self._api.now_ns
-        statuses = ended.status.container_statuses if ended is not None else None
-        if ended is not None and all(c.state.terminated is None for c in statuses or ()):
-            ready = ended.status.condition("Ready")
-            if ready is not None and ready.status == "False" and ready.last_transition_time:
-                return ready.last_transition_time
-        return whole_seconds(now_ns) if self.cut_ns is None else now_ns - self.cut_ns
-
-    def _end_job(self, job: OwnerReference, cause: Action | None, at_ns: int) -> None:
-        """A Job that has failed deletes what is left of its pods."""
-        because = f"its Job {job.name} has failed: it allows no more failed pods"
-        for pod in self._api.store.pods_of(job.uid):
-            if is_active(pod):
-                in_turn(self._agenda, "Job", at_ns, self._delete, pod, because, cause)
 
     # --- a pod is replaced -----------------------------------------------------------------------
 
@@ -329,7 +215,7 @@ class WorkloadControllers:
         lost = missing.pop(first)
         if not missing:
             del self._missing[owner_uid]
-        self._replace(lost, at_ns)
+        self.make_anew(lost, at_ns)
 
     def _first_unhealthy(self, owner_uid: str, before: int) -> Pod | None:
         """The StatefulSet's first pod of a lower ordinal that is not Ready."""
@@ -355,16 +241,11 @@ class WorkloadControllers:
                     "makes none after it",
                 )
 
-    def _replace(self, gone: Lost, at_ns: int) -> None:
+    def make_anew(self, gone: Lost, at_ns: int) -> None:
+        """Make a pod in place of that one, once there is a token, where its owner lacks one."""
         lost, rule, _ = gone
         owner = controller_of(lost.metadata)
         assert owner is not None
-        not_before_ns = self._failures.get(owner.uid, _NO_FAILURES).not_before_ns
-        if at_ns < not_before_ns:  # the Job has lost another one since
-            self._agenda.add(not_before_ns, OWNER, self._replace, gone)
-            return
-        if owner.uid in self.failed_jobs:
-            return
         if lost.metadata.namespace in self._api.admission.terminating:
             return
         if owner.kind == "ReplicaSet":  # a roll-out may have scaled it since

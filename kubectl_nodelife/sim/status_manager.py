@@ -42,6 +42,7 @@ from kubectl_nodelife.kubelet.reclaim import HOLDS, ReclaimTerms, containers_are
 from kubectl_nodelife.kubelet.releases import StatusRules
 from kubectl_nodelife.kubelet.status import with_conditions_of_others
 from kubectl_nodelife.sim.api import Api, deletion, event_record
+from kubectl_nodelife.sim.jobs import delete_stopped
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import KubeletTerms
 from kubectl_nodelife.sim.timeline import KUBELET, Agenda
@@ -419,8 +420,7 @@ class StatusManagers:
         news = manager.news.get(pod.uid) or PodNews()
         stopped = f"the kubelet of {pod.spec.node_name} has stopped the pod"
         because = f"{stopped}, and nothing of it is left on the node"
-        done = self.api.note(deletion(pod, because, news.cause, 0))
-        self.api.drop("Pod", pod.key, done)
+        delete_stopped(self.api, pod, deletion(pod, because, news.cause, 0))
         return pod
 
     def record_holds(self, manager: StatusManager, pod: Pod) -> None:

@@ -59,6 +59,7 @@ from kubectl_nodelife.sim.disruption import DisruptionController
 from kubectl_nodelife.sim.endpoints import EndpointsController
 from kubectl_nodelife.sim.failing_writes import FailingWrites
 from kubectl_nodelife.sim.failing_writes import InjectedFault as InjectedFault
+from kubectl_nodelife.sim.jobs import JobController
 from kubectl_nodelife.sim.kubelet import Kubelets
 from kubectl_nodelife.sim.kubelet_state import HeartbeatSchedule, KubeletClients, KubeletTerms
 from kubectl_nodelife.sim.machines import Machines
@@ -113,9 +114,7 @@ class ForkablePart(Protocol):
 
 
 class World:
-    """API server, kubelets, scheduler and owners on one virtual clock; Source and Executor of the
-    loop.
-    """
+    """The cluster's parts on one virtual clock: the loop's Source and Executor."""
 
     def __init__(
         self,
@@ -131,11 +130,10 @@ class World:
         pace: Pace | None = None,
     ) -> None:
         """`api` holds what is there at t=0, and its clock; `end_ns`: the last instant, ns since the
-        epoch.
-        `status_rules`: of the kubelets' status managers; None: they have none. `failing`: writes
-        that fail by the scenario, `failing_reads`: reads of Leases; `faults`: writes, by a test.
-        `scoring`: how the scheduler chooses among the nodes that fit. `pace`: of the controllers'
-        clients; None: no limit.
+        epoch. `status_rules`: of the kubelets' status managers; None: they have none. `failing`:
+        writes that fail by the scenario, `failing_reads`: reads of Leases; `faults`: writes, by a
+        test. `scoring`: how the scheduler chooses among the nodes that fit. `pace`: of the
+        controllers' clients; None: no limit.
         """
         self.agenda = Agenda()
         self.api = api
@@ -143,6 +141,7 @@ class World:
         self.kubelets = Kubelets(self.api, self.agenda, terms, clients)
         self.scheduler = Scheduler(self.api, self.agenda, scoring, paced=pace is not None)
         self.owners = WorkloadControllers(self.api, self.agenda, self.scheduler.assign)
+        self.jobs = JobController(self.api, self.agenda, self.owners)
         self.deployments = Deployments(self.api, self.agenda, self.scheduler.assign)
         self.disruption = DisruptionController(self.api, self.agenda, self.api.store)
         self.endpoints = EndpointsController(self.api, self.agenda)
@@ -187,6 +186,7 @@ class World:
         other.kubelets = self.kubelets.fork(api, agenda)
         other.scheduler = self.scheduler.fork(api, agenda)
         other.owners = self.owners.fork(api, agenda, other.scheduler.assign)
+        other.jobs = self.jobs.fork(api, agenda, other.owners)
         other.deployments = self.deployments.fork(api, agenda, other.scheduler.assign)
         other.disruption = self.disruption.fork(api, agenda, api.store)
         other.endpoints = self.endpoints.fork(api, agenda)
@@ -226,7 +226,7 @@ class World:
         self.agenda.join(*parts)
 
     def _parts(self) -> list[object]:
-        of_its_own = [self, self.kubelets, self.scheduler, self.owners, self.deployments]
+        of_its_own = [self, self.kubelets, self.scheduler, self.owners, self.jobs, self.deployments]
         of_its_own += [self.disruption, self.endpoints, self.leases, self.managers]
         of_its_own += [self.container_events, self.machines, self.namespaces, self.clients]
         return [part for part in of_its_own if part is not None]
@@ -245,6 +245,7 @@ class World:
         self.api.leave_out_names_in_use()
         self.scheduler.begin()
         self.owners.begin()
+        self.jobs.begin()
         self.deployments.begin()
         self.disruption.begin(pods_alike, joined=joined is not None)
         self.endpoints.begin(pods_alike)
@@ -272,7 +273,7 @@ class World:
         questions, at_ns = self.agenda.questions, self._next_at(due_ns)
         while questions and (at_ns is None or questions[0][0] < at_ns):
             if at_ns is None:
-                if self._is_settled():
+                if self.asker is not None and self.asker.settled():
                     return None
                 at_ns = self.agenda.next_at()
                 if at_ns is not None:  # the asker has brought its end about
@@ -294,9 +295,6 @@ class World:
     def _next_at(self, due_ns: int | None) -> int | None:
         at_ns = self.agenda.next_at()
         return due_ns if at_ns is None or (due_ns is not None and due_ns < at_ns) else at_ns
-
-    def _is_settled(self) -> bool:
-        return self.asker is not None and self.asker.settled()
 
     def _ask(self, next_ns: int | None) -> None:
         """Ask the first question; where only something far away will change an answer, the
@@ -335,7 +333,7 @@ class World:
         agenda = self.agenda
         if not self.begun or self.has_news or agenda.next_at() is not None:
             return False
-        return not agenda.questions or self._is_settled()
+        return not agenda.questions or (self.asker is not None and self.asker.settled())
 
     @property
     def has_news(self) -> bool:

@@ -253,8 +253,9 @@ def ordinal_of(name: str) -> int:
 def successor(lost: Pod, name: str, uid: str, created: Time) -> Pod:
     """The pod that its owner makes in place of `lost`: the same template, on no node yet.
 
-    `name` is what the API server generates; a StatefulSet's pod keeps its own. Left out are the
-    labels that a pod gets from its node, and finalizers, which are not the template's.
+    `name` is what the API server generates; a StatefulSet's pod keeps its own. A Job gives each pod
+    its finalizer (`appendJobCompletionFinalizerIfNotFound`). Left out are the labels that a pod
+    gets from its node, and other finalizers, which are not the template's.
     """
     meta = lost.metadata
     owner = controller_of(meta)
@@ -272,6 +273,7 @@ def successor(lost: Pod, name: str, uid: str, created: Time) -> Pod:
             labels=labels,
             annotations=meta.annotations,
             owner_references=meta.owner_references,
+            finalizers=(JOB_TRACKING,) if owner is not None and owner.kind == "Job" else (),
         ),
         spec=replace(lost.spec, node_name=""),
         status=PodStatus(phase="Pending", qos_class=lost.status.qos_class),

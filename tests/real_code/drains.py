@@ -21,9 +21,10 @@ Json = dict[str, Any]
 Key = tuple[str, ...]
 
 _SLOW = ("-lag-min=20ms", "-lag-max=30ms", "-write-min=2ms", "-write-max=4ms")
-RUNS = (FIRST, *((f"-seed={seed}", *_SLOW) for seed in range(200, 210)), *AGAIN[:10])
-"""Runs of the real code that may differ: which pod of a budget is asked for first, and whether the
-budget's status has followed the eviction before by then.
+_STARTS = tuple((*FIRST, f"-kubectl-starts={ms}ms") for ms in (80, 40))
+RUNS = (FIRST, *_STARTS, *((f"-seed={seed}", *_SLOW) for seed in range(200, 210)), *AGAIN[:10])
+"""Runs of the real code that may differ: which pod of a budget is asked for first, whether the
+budget's status has followed the eviction before by then, and in which whole second a pod ends.
 """
 
 
@@ -152,7 +153,7 @@ def _daemon_set(nodes: list[str]) -> Iterator[Json]:
 def facts(timeline: Mapping[str, Any], document: Mapping[str, Any]) -> dict[Key, list[float]]:
     """When each thing that a drain does is done, in order, of either side's Timeline."""
     times: dict[Key, list[float]] = defaultdict(list)
-    owner_of = _owners(timeline, document)
+    owner_of = owners_of(timeline, document)
     why_before: dict[str, str] = {}
     for record in timeline["records"]:
         name, said = record["object"]["name"], _said(record)
@@ -196,7 +197,7 @@ def _said(record: Mapping[str, Any]) -> str:
     return _ENDS.get(told, "")
 
 
-def _owners(timeline: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, str]:
+def owners_of(timeline: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, str]:
     """The owner of each pod, or its own name where it has none."""
     owners: dict[str, str] = {}
     for obj in document["spec"]["objects"]:

@@ -115,7 +115,7 @@ def story(**spec: Any) -> RunSummary:
     return simulate_scenario(scenario(**spec))
 
 
-def found(told: RunSummary, action: str, **wanted: str) -> list[Record]:
+def found(told: RunSummary, action: str, **wanted: str | int) -> list[Record]:
     """The records with that action; `name`, `controller` and fields of the detail may be given."""
     return [
         r

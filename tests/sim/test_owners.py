@@ -78,3 +78,39 @@ def test_a_job_that_allows_no_more_failures_ends_its_other_pods() -> None:
     assert created(told) == []
     (ended,) = [r for r in found(told, "DeletePod", name="batch-1") if "has failed" in r.reason]
     assert ended.at == pytest.approx(11, abs=1)
+
+
+TRACKED = ["batch.kubernetes.io/job-tracking"]
+
+
+def test_a_stopped_pod_stays_until_its_job_has_counted_it() -> None:
+    """One that is replaced once it has failed: a drain waits a second more for its object."""
+    pods = [pod(f"{name}-0", "a1", owner=("Job", name), terminationGracePeriodSeconds=5)
+            for name in ("tracked", "plain")]  # fmt: skip
+    pods[0]["metadata"]["finalizers"] = TRACKED
+    jobs = [owner("Job", name, podReplacementPolicy="Failed") for name in ("tracked", "plain")]
+    ends = {}
+    for job, each in zip(jobs, pods, strict=True):
+        told = drained(job, each)
+        (stopped,) = found(told, "DeletePod", name=each["metadata"]["name"], gracePeriodSeconds=0)
+        (through,) = found(told, "RecordEvent", reason="Drained", name="a1")
+        ends[job["metadata"]["name"]] = through.at - stopped.at
+        ((_, made_at),) = created(told)
+        assert made_at == pytest.approx(stopped.at + 10, abs=1)
+    assert ends["plain"] < 1 <= ends["tracked"] < 2.1
+
+
+@pytest.mark.parametrize(("touched", "made_at"), [(18.5, 20.5), (17.5, 20), (None, 20)])
+def test_a_change_in_the_last_second_of_a_back_off_puts_the_pod_off(
+    touched: float | None, made_at: float
+) -> None:
+    """A second after any change of its pods the Job is synced, which then waits a second at least
+    (`enqueueSyncJobWithDelay`)."""
+    pods = [member("Job", "batch", 0, "a1"), pod("batch-1", "a3", owner=("Job", "batch"))]
+    events: list[Json] = [{"at": "10s", "drain": {"nodes": ["a1"], "force": True}}]
+    if touched is not None:
+        label = {**pods[1], "metadata": {**pods[1]["metadata"], "labels": {"app": "seen"}}}
+        events.append({"at": f"{touched}s", "apply": label})
+    told = story(duration="1m", objects=[*NODES, owner("Job", "batch"), *pods], events=events)
+    ((_, at),) = created(told)
+    assert at == pytest.approx(made_at, abs=0.2)

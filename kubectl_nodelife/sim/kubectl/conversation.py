@@ -196,6 +196,10 @@ class NodeRun(Generic[PodT]):
         if self._options.timeout_ns:
             self.deadline_ns = now_ns + self._options.timeout_ns
 
+    def is_overdue(self, now_ns: int) -> bool:
+        """True if --timeout is over."""
+        return self.deadline_ns is not None and now_ns >= self.deadline_ns
+
     def may_try(self, target: PodDeletion[PodT], now_ns: int) -> bool:
         """True if another eviction may be sent. An expired --timeout is detected here."""
         if target.outcome is not None:
@@ -203,7 +207,7 @@ class NodeRun(Generic[PodT]):
         if self._say is not None:
             pod = target.actor.pod
             self._say(f"evicting pod {pod.namespace}/{pod.name}{self.suffix}", False)
-        if self.deadline_ns is not None and now_ns >= self.deadline_ns:
+        if self.is_overdue(now_ns):
             self.finish(target, TIMED_OUT)
             return False
         return True

@@ -254,7 +254,7 @@ class KubectlDrain(Generic[PodT]):
             return
         seen_ns = self._core.reserve(self._clock.now_ns) + self._times.request_ns
         goes_ns = target.actor.goes_ns
-        if goes_ns is None or goes_ns <= seen_ns or self._may_skip:
+        if goes_ns is None or goes_ns <= seen_ns or self._may_skip or run.is_overdue(seen_ns):
             self._clock.ask_again_at(seen_ns, self._looked, run, target)
         else:
             # It will still be there when the answer is made: no need to wait for that.
@@ -263,7 +263,11 @@ class KubectlDrain(Generic[PodT]):
     def _looked(self, run: NodeRun[PodT], target: PodDeletion[PodT]) -> None:
         if target.outcome is not None:
             return
-        if run.seen(target, self._cluster.time_ns()):
+        over = run.seen(target, self._cluster.time_ns())
+        if not over and run.is_overdue(self._clock.now_ns):  # it was accepted after the --timeout
+            run.finish(target, TIMED_OUT)
+            over = True
+        if over:
             self._end_if_over(run)
         else:
             self._look_again(run, target, self._clock.now_ns)

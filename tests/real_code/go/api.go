@@ -471,6 +471,9 @@ func (a *api) remove(agent, resource, ns, name string, opts metav1.DeleteOptions
 			if left != nil && *left != 0 && period != 0 {
 				if asked != nil && period < *left {
 					t := metav1.NewTime(d.Add(-time.Second * time.Duration(*left)).Add(time.Second * time.Duration(period)))
+					if t.Time.Before(time.Now()) { // as rest.BeforeDelete: all of that grace is over
+						t, period = stamp(), 1
+					}
 					copy.DeletionTimestamp, copy.DeletionGracePeriodSeconds = &t, &period
 					return a.put(resource, copy, w), nil
 				}

@@ -247,7 +247,7 @@ func (a *api) everything() []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var items [][]byte
-	for _, r := range []string{"nodes", "leases", "pods", "daemonsets", "controllerrevisions", "deployments", "replicasets"} {
+	for _, r := range []string{"nodes", "leases", "pods", "daemonsets", "controllerrevisions", "deployments", "replicasets", "statefulsets", "replicationcontrollers", "jobs", "poddisruptionbudgets"} {
 		for _, k := range keysOf(a.stores[r]) {
 			items = append(items, a.stores[r][k].json)
 		}
