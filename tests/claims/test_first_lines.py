@@ -56,10 +56,11 @@ def lies_of_status(cluster: RandomCluster, said: str) -> list[str]:
     pods = [o for o in cluster.items if o["kind"] == "Pod" and o["spec"]["nodeName"] not in nodes]
     if len(pods) != (int(lost[1]) if lost else 0):
         lies.append(f"{lost and lost[1]} pods without a node, and there are {len(pods)}")
-    claims = re.findall(r"(\w+): [\w-]+, [^,;]+ overdue since (\S+)", first)
+    claims = re.findall(r"(\w+): [\w-]+, (\w+ )[^,;]+ overdue since (\S+)", first)
     also = re.search(r"; overdue(?: too)?: (.*?)\.(?: |\n|$)", first)
-    claims += re.findall(r"(\w+) since ([^\s,]+)", also[1]) if also else []
-    return [*lies, *(lie for name, at in claims for lie in lies_of_overdue(cluster, name, at))]
+    for on, name, at in re.findall(r"(on )?(\w+) since ([^\s,]+)", also[1]) if also else []:
+        claims.append((name, "deletion " if on else "taint ", at))
+    return [*lies, *(lie for claim in claims for lie in lies_of_overdue(cluster, *claim))]
 
 
 def late_nodes(cluster: RandomCluster) -> set[str]:
@@ -76,8 +77,9 @@ def ready_of(node: dict[str, Any]) -> str:
     return next((c["status"] for c in node["status"].get("conditions", [])), "")
 
 
-def lies_of_overdue(cluster: RandomCluster, name: str, since: str) -> list[str]:
-    """Nothing is overdue that the objects' own times do not make late by a minute at least."""
+def lies_of_overdue(cluster: RandomCluster, name: str, what: str, since: str) -> list[str]:
+    """Nothing is overdue that the objects' own times do not make late by a minute at least. A taint
+    of a lost node is taken off, or exchanged, by the first pass after its node's status changed."""
     node = nodes_of(cluster)[name]
     taints = node["spec"].get("taints", [])
     effects, late_s = [t["effect"] for t in taints], seconds_ago(since)
@@ -90,6 +92,10 @@ def lies_of_overdue(cluster: RandomCluster, name: str, since: str) -> list[str]:
         if late_s < 60 or late_s > min(changed):
             return [f"{name}: its taint is overdue for {late_s} s, and {effects}, {changed}"]
         return []
+    if what != "deletion ":
+        own = [seconds_ago(c["lastTransitionTime"]) for c in node["status"].get("conditions", [])]
+        late = late_s < 60 or late_s > min(own) + 1
+        return [f"{name}: a taint overdue for {late_s} s, and {own}"] if late else []
     added = max(seconds_ago(taint["timeAdded"]) for taint in taints)
     late = late_s + 300 > added + 1
     return [f"{name}: a deletion overdue for {late_s} s, and tainted {added} ago"] if late else []
