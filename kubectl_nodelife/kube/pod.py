@@ -74,10 +74,18 @@ class PodAffinityTerm(ApiStruct, frozen=True):
     mismatch_label_keys: tuple[str, ...] = ()
 
 
+class WeightedPodAffinityTerm(ApiStruct, frozen=True):
+    """`core/v1.WeightedPodAffinityTerm`."""
+
+    weight: Int64 = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
 class PodAffinity(ApiStruct, frozen=True):
-    """`core/v1.PodAffinity` and `PodAntiAffinity`: only the required terms decide anything here."""
+    """`core/v1.PodAffinity` and `PodAntiAffinity`."""
 
     required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
 
 
 class Affinity(ApiStruct, frozen=True):

@@ -117,8 +117,16 @@ def _requested(
     return found
 
 
-def pod_requests(pod: Pod) -> Mapping[str, int]:
+ASSUMED_REQUESTS: Mapping[str, int] = {CPU: 100, "memory": 200 << 20}
+"""What a container that names none counts for in a node's score. Follows `DefaultMilliCPURequest`
+and `DefaultMemoryRequest` of pkg/scheduler/util.
+"""
+
+
+def pod_requests(pod: Pod, assumed: Mapping[str, int] | None = None) -> Mapping[str, int]:
     """The scheduler's reservation for the pod. Follows `PodRequests`. Raises ValueError.
+
+    `assumed`: requests of each container that names none.
 
     The sum over containers and sidecars, or the peak while init containers run, if that is larger;
     resources of the pod as a whole go first where they are given; overhead comes on top.
@@ -126,24 +134,33 @@ def pod_requests(pod: Pod) -> Mapping[str, int]:
     spec = pod.spec
     match spec.containers:
         case [only]:  # as in most pods
-            requests = container_requests(only.resources)
+            requests = _assuming(only.resources, assumed)
         case containers:
-            requests = _sum(container_requests(c.resources) for c in containers)
+            requests = _sum(_assuming(c.resources, assumed) for c in containers)
     if spec.init_containers:
-        requests = _with_init_containers(requests, spec.init_containers)
+        requests = _with_init_containers(requests, spec.init_containers, assumed)
     if spec.resources is not None:
         requests = {**requests, **_pod_level(spec)}
     return _sum((requests, amounts(spec.overhead))) if spec.overhead else requests
 
 
+def _assuming(
+    resources: ResourceRequirements, assumed: Mapping[str, int] | None
+) -> Mapping[str, int]:
+    requests = container_requests(resources)
+    return {**assumed, **requests} if assumed else requests
+
+
 def _with_init_containers(
-    requests: Mapping[str, int], init_containers: Iterable[Container]
+    requests: Mapping[str, int],
+    init_containers: Iterable[Container],
+    assumed: Mapping[str, int] | None,
 ) -> Amounts:
     """Sidecars (restartPolicy Always) stay; another init container runs beside those before it."""
     sidecars: Amounts = {}
     peak: Amounts = {}
     for container in init_containers:
-        own = container_requests(container.resources)
+        own = _assuming(container.resources, assumed)
         if container.restart_policy == "Always":
             sidecars = _sum((sidecars, own))
             peak = _max(peak, sidecars)

@@ -29,11 +29,20 @@ from kubectl_nodelife.engine.actions import Action, put_condition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.pace import SCHEDULER
 from kubectl_nodelife.engine.workqueue import TokenBucket
-from kubectl_nodelife.kube.meta import KubeObject
+from kubectl_nodelife.kube.meta import (
+    KubeObject,
+    LabelSelector,
+    LabelSelectorRequirement,
+    OwnerReference,
+    controller_of,
+)
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodCondition
+from kubectl_nodelife.kube.selectors import matches_set
+from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds
+from kubectl_nodelife.kube.workload import ReplicaSet, ReplicationController, StatefulSet
 from kubectl_nodelife.sim.api import Api, event_record
 from kubectl_nodelife.sim.timeline import OWNER, Agenda
 from kubectl_nodelife.workloads.placement import PlacementSimulator, pinned_node, priority
@@ -48,6 +57,9 @@ _VOLUME_KINDS = frozenset({"PersistentVolumeClaim", "PersistentVolume", "Storage
 INITIAL_BACKOFF_NS: Final = SECOND_NS
 MAX_BACKOFF_NS: Final = 10 * SECOND_NS
 """podInitialBackoffSeconds and podMaxBackoffSeconds of the scheduler's configuration."""
+
+_SPREADING_OWNERS = frozenset({"ReplicationController", "ReplicaSet", "StatefulSet"})
+"""Owners whose selector `DefaultSelector` asks for."""
 
 REASON_NOT_READY = "node(s) were not ready"
 
@@ -389,6 +401,7 @@ class StoreCache:
         self._store = api.store
         self.empty_selector_spreads = api.profile.has("empty_selector_spreads")
         self._rooms = RoomOnNodes(classes)
+        self._selectors: dict[Hashable, tuple[LabelSelector | None, str]] = {}
         self._free: dict[str, list[PersistentVolume]] | None = None
         self._keep_off: dict[Key, None] = dict.fromkeys(
             pod.key
@@ -401,6 +414,7 @@ class StoreCache:
         other = copy(self)
         other._store = api.store
         other._rooms = self._rooms.fork()
+        other._selectors = dict(self._selectors)
         self._keep_off, other._keep_off = fork_dict(self._keep_off)
         return other
 
@@ -420,9 +434,11 @@ class StoreCache:
         """Does nothing: no data on nodes is kept."""
 
     def object_changed(self, kind: str) -> None:
-        """A volume may be free, or no longer."""
+        """A volume may be free, or no longer; pods may be selected by others."""
         if kind == "PersistentVolume":
             self._free = None
+        elif kind == "Service" or kind in _SPREADING_OWNERS:
+            self._selectors = {}
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -467,6 +483,40 @@ class StoreCache:
             node = self._store.nodes.get(pod.spec.node_name)
             if node is not None and pod.status.phase not in TERMINAL_PHASES:
                 yield pod, node
+
+    def default_selector(self, pod: Pod) -> tuple[LabelSelector | None, str]:
+        """Follows `DefaultSelector`. What selects a pod is kept by its owner and labels."""
+        owner = controller_of(pod.metadata)
+        labels = pod.metadata.labels or {}
+        key = (pod.namespace, owner.uid if owner is not None else "", frozenset(labels.items()))
+        found = self._selectors.get(key)
+        if found is None:
+            found = self._selectors[key] = self._default_selector(pod, owner)
+        return found
+
+    def _default_selector(
+        self, pod: Pod, owner: OwnerReference | None
+    ) -> tuple[LabelSelector | None, str]:
+        pairs: dict[str, str] = {}
+        for service in self._store.all("Service"):
+            if isinstance(service, Service) and service.namespace == pod.namespace:
+                selector = service.spec.selector
+                if selector is not None and matches_set(selector, pod.metadata.labels):
+                    pairs |= selector
+        expressions: tuple[LabelSelectorRequirement, ...] = ()
+        if owner is not None and owner.kind in _SPREADING_OWNERS:
+            workload = self._store.get(owner.kind, (pod.namespace, owner.name))
+            if isinstance(workload, ReplicationController):
+                pairs |= workload.spec.selector or {}
+            elif isinstance(workload, (ReplicaSet, StatefulSet)):
+                selected = workload.spec.selector or LabelSelector()
+                pairs |= selected.match_labels or {}
+                expressions = selected.match_expressions
+            elif not self._store.was_read(owner.kind):
+                return None, owner.uid
+        if not pairs and not expressions:
+            return None, ""
+        return LabelSelector(match_labels=pairs, match_expressions=expressions), ""
 
     def keeps_off(self, node: Node) -> str | None:
         """A node that is not Ready gets no pods, whether or not a taint says so yet."""

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.kube.node import Node, zone_key
+from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod, PodSpec, is_daemon_pod
 from kubectl_nodelife.workloads.placement_rules import PlacementRules, SchedulerCache
 from kubectl_nodelife.workloads.pod_classes import Demands, PodClasses
@@ -30,12 +30,13 @@ from kubectl_nodelife.workloads.scheduling import (
     static_reason,
 )
 from kubectl_nodelife.workloads.scoring import (
+    SMALL,
     Candidates,
-    OwnersPods,
     Prefers,
     Scoring,
     preference_of,
 )
+from kubectl_nodelife.workloads.soft_rules import SoftRules
 from kubectl_nodelife.workloads.volumes import NO_NEEDS, VolumeNeeds, claim_names
 
 REASON_GATED: Final = "scheduling is blocked due to non-empty scheduling gates"
@@ -74,14 +75,13 @@ class PlacementSimulator:
         self._cache = cache
         self._scoring = scoring
         self._infos: dict[str, NodeInfo] = {}
-        self._zones: dict[str, str] = {}
         self._ranks = {name: i for i, name in enumerate(cache.nodes)}
         self._next_rank = self._count = len(self._ranks)
         self._classes = classes
         self._candidates: dict[Demands, Candidates] = {}
         self._stale: dict[Demands, set[str]] = {}
         self._rules = PlacementRules(cache)
-        self._owners = OwnersPods()
+        self._soft = SoftRules(cache)
         self._nominated: dict[str, tuple[str, Pod]] = {}
 
     def fork(self, cache: SchedulerCache) -> PlacementSimulator:
@@ -90,7 +90,6 @@ class PlacementSimulator:
         other._cache = cache
         other._scoring = copy(self._scoring)
         self._infos, other._infos = fork_dict(self._infos, NodeInfo.copy)
-        self._zones, other._zones = fork_dict(self._zones)
         self._ranks, other._ranks = fork_dict(self._ranks)
         self._stale, other._stale = fork_dict(self._stale, set)
         other._candidates = {
@@ -98,7 +97,7 @@ class PlacementSimulator:
             for demands, candidates in self._candidates.items()
         }
         other._rules = self._rules.fork(cache)
-        other._owners = self._owners.fork()
+        other._soft = self._soft.fork(cache)
         other._nominated = dict(self._nominated)
         return other
 
@@ -113,7 +112,6 @@ class PlacementSimulator:
             self._ranks[name] = self._next_rank
             self._next_rank += 1
         self._count += (new is not None) - (old is not None)
-        self._zones.pop(name, None)
         info = self._infos.get(name)
         if info is not None and old is not None and new is not None:
             info.node = new
@@ -122,6 +120,7 @@ class PlacementSimulator:
         for stale in self._stale.values():
             stale.add(name)
         self._rules.node_changed(old, new)
+        self._soft.node_changed(old, new)
 
     def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod came, went, was bound, has ended, or began to terminate."""
@@ -129,7 +128,6 @@ class PlacementSimulator:
         if self._nominated and old is not None and (new is None or after or new.uid != old.uid):
             self.nominate(old, None)
         if before != after:
-            self._owners.moved(new or old, before, after)
             if new is not None and after:
                 self._takes_room(new, after, 1)
             if old is not None and before:
@@ -137,15 +135,16 @@ class PlacementSimulator:
                 for stale in self._stale.values():
                     stale.add(before)
         self._rules.pod_changed(old, new, before, after)
+        self._soft.pod_changed(old, new, before, after)
 
     def _takes_room(self, pod: Pod, name: str, by: int) -> None:
         info = self._infos.get(name)
         if info is not None:
             wanted = self._classes.room_of(pod)
             if by > 0:
-                info.add(wanted.requests, wanted.ports)
+                info.add(wanted.requests, wanted.ports, scored=wanted.scored)
             else:
-                info.remove(wanted.requests, wanted.ports)
+                info.remove(wanted.requests, wanted.ports, wanted.scored)
         self._rules.pod_moved(pod, name, by)
 
     def prepare(self, pods: Iterable[Pod]) -> None:
@@ -153,8 +152,11 @@ class PlacementSimulator:
         share what was found."""
         for name in self._cache.nodes:
             self.info(name)
+        pods = tuple(pods)
         for demands in {self._classes.demands_of(pod): None for pod in pods}:
             self._candidates_for(demands).prepare()
+        if self._count <= SMALL:
+            self._soft.prepare(pods)
 
     def end(self) -> None:
         """Break the reference cycle between candidates and the simulator."""
@@ -193,21 +195,6 @@ class PlacementSimulator:
     def pod_count(self, name: str) -> int:
         """How many pods take room on the node."""
         return self._cache.pod_count(name)
-
-    def zone(self, name: str) -> str:
-        """The node's zone, "" for none."""
-        zone = self._zones.get(name)
-        if zone is None:
-            node = self._cache.nodes.get(name)
-            if node is None:
-                return ""
-            zone = self._zones[name] = zone_key(node.metadata.labels)
-        return zone
-
-    def zones(self, names: Iterable[str]) -> list[str]:
-        """The zone of each of the nodes, "" for none."""
-        zones = self._zones
-        return [zones[name] if name in zones else self.zone(name) for name in names]
 
     # --- who waits for victims to go --------------------------------------------------------------
 
@@ -256,10 +243,10 @@ class PlacementSimulator:
             return [pinned] if self._fits(wanted, pinned, kept) else []
         has_rules = wanted.needs is not NO_NEEDS or wanted.spread or wanted.interpod or kept
         return self._candidates_for(demands).best(
-            wanted.requests,
+            wanted,
             partial(self._has_room, wanted, kept=kept),
             (lambda name: self._obeys(wanted, name, kept)) if has_rules else None,
-            self._owners.siblings(pod, self._cache, self._count),
+            partial(self._soft.scores, pod),
         )
 
     def fits_without(self, pod: Pod, name: str, leaving: Iterable[Pod]) -> bool:

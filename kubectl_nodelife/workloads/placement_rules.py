@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from copy import copy
 from typing import Protocol
 
+from kubectl_nodelife.kube.meta import LabelSelector
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.selectors import SelectorIndex
@@ -54,6 +55,13 @@ class SchedulerCache(Volumes, Protocol):
 
     def placed_anti_affinity(self) -> Iterable[tuple[Pod, Node]]:
         """Those of them that keep others away by a required anti-affinity."""
+
+    def default_selector(self, pod: Pod) -> tuple[LabelSelector | None, str]:
+        """What selects the pods that the scheduler spreads with this one by default, or the uid of
+        their owner where that was not read; None and "": it spreads none.
+
+        Follows `DefaultSelector`: the Services and the owner that select the pod.
+        """
 
     def keeps_off(self, node: Node) -> str | None:
         """Why no pod goes to the node though the filters let it, or None."""

@@ -171,7 +171,7 @@ def stock(node: Node, rooms: Mapping[PodRequirements, int]) -> NodeInfo:
     """The node less the room that its pods take: how many take the same (`PodClasses.rooms_on`)."""
     info = NodeInfo(node)
     for room, count in rooms.items():
-        info.add(room.requests, room.ports, count)
+        info.add(room.requests, room.ports, count, room.scored)
     return info
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from kubectl_nodelife.kube.node import Node, Taint
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.kube.quantity import Amounts, amounts, pod_requests
+from kubectl_nodelife.kube.quantity import ASSUMED_REQUESTS, Amounts, amounts, pod_requests
 from kubectl_nodelife.kube.selectors import matches_required_node_affinity
 from kubectl_nodelife.kube.taints import find_matching_untolerated_taint, first_tolerating
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, NO_SCHEDULE, TAINT_NODE_UNSCHEDULABLE
@@ -28,6 +28,9 @@ _ALL_ADDRESSES = "0.0.0.0"
 
 HostPort = tuple[str, str, int]
 """(host IP, protocol, port)"""
+
+CpuAndMemory = tuple[int, int]
+"""In thousandths and bytes."""
 
 
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
@@ -53,10 +56,12 @@ class NodeInfo:
 
     Terminating pods count until they are gone.
 
-    `free`: what is left of each resource that the node has.
+    `free`: what is left of each resource that the node has. `scored`: NonZeroRequested.
     """
 
-    __slots__ = ("_most_pods", "allocatable", "free", "node", "pod_count", "ports", "requested")
+    __slots__ = (
+        "_most_pods", "allocatable", "free", "node", "pod_count", "ports", "requested", "scored",
+    )  # fmt: skip
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -64,6 +69,7 @@ class NodeInfo:
         self._most_pods = self.allocatable.get(PODS, 0)
         self.requested: Amounts = {}
         self.free = dict(self.allocatable)
+        self.scored = (0, 0)
         self.pod_count = 0
         self.ports: dict[HostPort, int] = {}
 
@@ -72,14 +78,20 @@ class NodeInfo:
         copy = NodeInfo.__new__(NodeInfo)
         copy.node, copy.allocatable, copy._most_pods = self.node, self.allocatable, self._most_pods
         copy.requested, copy.free = dict(self.requested), dict(self.free)
-        copy.ports, copy.pod_count = dict(self.ports), self.pod_count
+        copy.ports, copy.pod_count, copy.scored = dict(self.ports), self.pod_count, self.scored
         return copy
 
     def add(
-        self, requests: Mapping[str, int], ports: Iterable[HostPort] = (), pods: int = 1
+        self,
+        requests: Mapping[str, int],
+        ports: Iterable[HostPort] = (),
+        pods: int = 1,
+        scored: CpuAndMemory = (0, 0),
     ) -> None:
-        """Add so many pods with these requests and ports each."""
+        """Add so many pods with these requests and ports each; `scored`: `PodRequirements`."""
         self.pod_count += pods
+        cpu, memory = self.scored
+        self.scored = (cpu + pods * scored[0], memory + pods * scored[1])
         requested, free = self.requested, self.free
         for name, amount in requests.items():
             taken = amount * pods
@@ -89,9 +101,15 @@ class NodeInfo:
         for port in ports:
             self.ports[port] = self.ports.get(port, 0) + pods
 
-    def remove(self, requests: Mapping[str, int], ports: Iterable[HostPort] = ()) -> None:
+    def remove(
+        self,
+        requests: Mapping[str, int],
+        ports: Iterable[HostPort] = (),
+        scored: CpuAndMemory = (0, 0),
+    ) -> None:
         """Remove a pod with these requests and ports."""
         self.pod_count -= 1
+        self.scored = (self.scored[0] - scored[0], self.scored[1] - scored[1])
         free = self.free
         for name, amount in requests.items():
             self.requested[name] -= amount
@@ -136,9 +154,10 @@ class PodRequirements:
 
     `spread` and `interpod` are None where the pod has nothing to do with them; they hold counts
     that the caller keeps up as pods come and go. `needs` differ between a StatefulSet's pods.
+    `scored`: requests, with something for containers that name none; only scores look at it.
     """
 
-    __slots__ = ("interpod", "needs", "pod", "ports", "requests", "spread", "volumes")
+    __slots__ = ("interpod", "needs", "pod", "ports", "requests", "scored", "spread", "volumes")
 
     def __init__(
         self,
@@ -150,6 +169,8 @@ class PodRequirements:
     ) -> None:
         self.pod = pod
         self.requests = pod_requests(pod)
+        scored = pod_requests(pod, ASSUMED_REQUESTS)
+        self.scored: CpuAndMemory = (scored["cpu"], scored["memory"])
         self.ports = host_ports(pod)
         self.spread = spread
         self.interpod = interpod

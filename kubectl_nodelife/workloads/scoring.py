@@ -2,57 +2,49 @@
 
 Both keep the nodes that a kind of pods may go to and return the best one now; what fits is
 decided by `PlacementSimulator`. kube-scheduler adds up the scores of its plugins by their weights
-(`node_scores`); the quick choice takes them in the order of their weights instead. Either is a
-likely node, not a certain one.
+(`node_scores`); the quick choice takes them in the order of their weights instead, and is a likely
+node, not a certain one. Of nodes with the same score kube-scheduler takes one by chance.
 
-The inputs of the scores about a pod and a node (`preference_of`, and the owner's other pods)
-follow the plugins TaintToleration (PreferNoSchedule), NodeAffinity (preferred terms) and
-PodTopologySpread (its default constraints, which count the pods of one owner). Left out: soft
-constraints that a pod writes itself, and preferred affinity between pods.
+The inputs of the scores about a pod and a node (`preference_of`) follow the plugins TaintToleration
+(PreferNoSchedule) and NodeAffinity (preferred terms); `soft_rules` holds those about other pods.
+Left out: ImageLocality, since a node's list of images is not kept.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from math import log
 from typing import Any, Final, NamedTuple, Protocol
 
 from kubectl_nodelife.copy_on_write import fork_dict
-from kubectl_nodelife.kube.meta import controller_of
 from kubectl_nodelife.kube.node import Node
-from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
+from kubectl_nodelife.kube.pod import Pod
+from kubectl_nodelife.kube.quantity import Amounts
 from kubectl_nodelife.kube.selectors import matches_node_selector_term
 from kubectl_nodelife.kube.taints import first_tolerating
 from kubectl_nodelife.kube.wellknown import PREFER_NO_SCHEDULE
-from kubectl_nodelife.workloads.placement_rules import SchedulerCache
-from kubectl_nodelife.workloads.scheduling import NodeInfo
+from kubectl_nodelife.workloads.scheduling import CpuAndMemory, NodeInfo, PodRequirements
 
 SAMPLE: Final = 3
 """Nodes that fit, among which one is chosen, in a cluster of more than `SMALL` nodes."""
 SMALL: Final = 60
 
-_TAINTS: Final = 3 * 100
-_AFFINITY: Final = 2 * 100
-_SPREAD: Final = 2 * 100
-_FIT: Final = 1 * 100
-_BALANCE: Final = 1 * 100
-"""Weights of kube-scheduler's default profile (from 1.23 on), times the highest score of a plugin:
-TaintToleration, NodeAffinity, PodTopologySpread, NodeResourcesFit, NodeResourcesBalancedAllocation.
+_BEST: Final = 100
+"""MaxNodeScore."""
+
+_TAINTS: Final = 3
+_AFFINITY: Final = 2
+"""Weights of kube-scheduler's default profile (from 1.23 on): TaintToleration, NodeAffinity. Those
+of NodeResourcesFit and NodeResourcesBalancedAllocation are 1.
 """
-
-_HOST_MAX_SKEW: Final = 3
-_ZONE_MAX_SKEW: Final = 5
-
-Siblings = Mapping[str, int]
-"""Node -> how many pods of one owner it has."""
 
 Test = Callable[[str], bool]
 """A test of a node, by its name."""
 
-_NO_SIBLINGS: Final[Siblings] = {}
+SoftScores = Callable[[Sequence[str]], list[int]]
+"""What rules between pods add to the score of each of some nodes."""
 
 
 class Nodes(Protocol):
@@ -72,9 +64,6 @@ class Nodes(Protocol):
 
     def infos(self, names: Iterable[str]) -> list[NodeInfo]:
         """The free room of each of the nodes."""
-
-    def zones(self, names: Iterable[str]) -> list[str]:
-        """The zone of each of the nodes, "" for none."""
 
 
 class Preference(NamedTuple):
@@ -108,13 +97,13 @@ class Candidates(Protocol):
         """All of them, in no particular order."""
 
     def best(
-        self, requests: Mapping[str, int], has_room: Test, obeys: Test | None, siblings: Siblings
+        self, wanted: PodRequirements, has_room: Test, obeys: Test | None, soft: SoftScores
     ) -> list[str]:
         """The best of those that have room and obey the rules, all that are equal; empty where none
         does.
 
         `has_room` stays false until `update` names the node; `obeys` may change at any time, and is
-        None where no rule is to be obeyed. `siblings`: how many pods of its owner each node has.
+        None where no rule is to be obeyed. `soft` is asked in small clusters alone.
         """
 
 
@@ -188,7 +177,7 @@ class _Heap:
         return self._admitted
 
     def best(
-        self, requests: Mapping[str, int], has_room: Test, obeys: Test | None, siblings: Siblings
+        self, wanted: PodRequirements, has_room: Test, obeys: Test | None, soft: SoftScores
     ) -> list[str]:
         """The top of the heap, once what is out of date or without room is off it."""
         heap, listed = self._own_heap(), self._listed
@@ -234,7 +223,7 @@ class HighestScore:
 
 class _Round:
     __slots__ = (
-        "_admitted", "_liked", "_names", "_nodes", "_preferred", "_prefers", "_scoring",
+        "_admitted", "_liked", "_names", "_nodes", "_preferred", "_prefers", "_rooms", "_scoring",
         "_taken_out",
     )  # fmt: skip
 
@@ -247,6 +236,8 @@ class _Round:
         self._preferred: list[list[str]] | None = None
         """The same by preference, the most preferred first."""
         self._liked: dict[str, Preference] = {}
+        self._rooms: dict[str, tuple[CpuAndMemory, Amounts, int]] = {}
+        """Of what each node's score for its room was made, and the score; forks share it."""
         self._taken_out: frozenset[str] = frozenset()
         """Names that are in both lists still."""
 
@@ -286,7 +277,7 @@ class _Round:
         return self._names
 
     def best(
-        self, requests: Mapping[str, int], has_room: Test, obeys: Test | None, siblings: Siblings
+        self, wanted: PodRequirements, has_room: Test, obeys: Test | None, soft: SoftScores
     ) -> list[str]:
         """Those with the highest score, of those looked at."""
         found: list[str] = []
@@ -299,7 +290,8 @@ class _Round:
                     break
         if len(found) < 2:
             return found
-        scores = node_scores(self._nodes, self._preferences(found), found, requests, siblings)
+        more = soft(found) if self._nodes.node_count() <= SMALL else [0] * len(found)
+        scores = node_scores(self._preferences(found), self._room_scores(found, wanted), more)
         most = max(scores)
         return [name for name, score in zip(found, scores, strict=True) if score == most]
 
@@ -315,6 +307,16 @@ class _Round:
                 if len(found) == SAMPLE:
                     break
         return found
+
+    def _room_scores(self, names: Sequence[str], wanted: PodRequirements) -> list[int]:
+        """`room_score` of each of the nodes, counted anew where pods came or went."""
+        rooms, scores = self._rooms, []
+        for name, info in zip(names, self._nodes.infos(names), strict=True):
+            room = rooms.get(name)
+            if room is None or room[0] is not info.scored or room[1] is not info.allocatable:
+                room = rooms[name] = (info.scored, info.allocatable, room_score(wanted, info))
+            scores.append(room[2])
+        return scores
 
     def _preferences(self, names: Sequence[str]) -> list[Preference]:
         """The pods' preference for each of the nodes; `update` keeps it current."""
@@ -345,62 +347,50 @@ class _Round:
 
 
 def node_scores(
-    nodes: Nodes,
-    preferences: list[Preference],
-    names: list[str],
-    requests: Mapping[str, int],
-    siblings: Siblings,
-) -> list[float]:
-    """The score of each node: the sum over the default plugins that matter here, as
-    pkg/scheduler/framework/plugins score and normalize.
+    preferences: Sequence[Preference], room: Sequence[int], soft: Sequence[int]
+) -> list[int]:
+    """The score of each node: the sum over the plugins of kube-scheduler's default profile, as
+    pkg/scheduler/framework/plugins score and normalize in v1.37. `room`: `room_score` of each;
+    `soft`: the part of `soft_rules`.
     """
     most_taints = max([p.taints for p in preferences])
     most_affinity = max([-p.affinity for p in preferences])
-    crowds = _crowds(nodes, names, siblings)
-    asked = (("cpu", requests.get("cpu", 0)), ("memory", requests.get("memory", 0)))
     scores = []
-    for info, preference, crowd in zip(nodes.infos(names), preferences, crowds, strict=True):
-        allocatable, free = info.allocatable, info.free
-        used_cpu, used_memory = [
-            (most - free[name] + requested) / most
-            if name in allocatable and (most := allocatable[name]) and free[name] > requested
-            else 1.0
-            for name, requested in asked
-        ]
-        taints = 1 - preference.taints / most_taints if most_taints else 1
-        affinity = -preference.affinity / most_affinity if most_affinity else 0
-        scores.append(
-            _TAINTS * taints
-            + _AFFINITY * affinity
-            + _SPREAD * crowd
-            + _FIT * (1 - (used_cpu + used_memory) / 2)
-            + _BALANCE * (1 - abs(used_cpu - used_memory) / 2)
-        )
+    for preference, base, more in zip(preferences, room, soft, strict=True):
+        taints = _BEST * preference.taints // most_taints if most_taints else 0
+        affinity = _BEST * -preference.affinity // most_affinity if most_affinity else 0
+        scores.append(_TAINTS * (_BEST - taints) + _AFFINITY * affinity + base + more)
     return scores
 
 
-def _crowds(nodes: Nodes, names: list[str], siblings: Siblings) -> list[float]:
-    """1 for the node and zone with the fewest pods of the owner, less where there are more.
+def room_score(wanted: PodRequirements, info: NodeInfo) -> int:
+    """What the node's room adds to its score.
 
-    Follows the default constraints of PodTopologySpread: by host, and by zone where there is one.
+    Follows `leastResourceScorer` of NodeResourcesFit and `balancedResourceScorer` of
+    NodeResourcesBalancedAllocation: by how much the pod makes the node's use of cpu and memory more
+    alike; nothing for a pod that requests neither.
     """
-    if not siblings:
-        return [1.0] * len(names)
-    by_zone: Counter[str] = Counter()
-    for zone, count in zip(nodes.zones(siblings), siblings.values(), strict=True):
-        by_zone[zone] += count
-    zone_of = nodes.zones(names)
-    zones = set(zone_of)
-    zone_weight, host_weight = log(len(zones) + 2), log(len(names) + 2)
-    per_zone = {
-        zone: by_zone[zone] * zone_weight + _ZONE_MAX_SKEW - 1 if zone else 0 for zone in zones
-    }
-    raw = [
-        siblings.get(name, 0) * host_weight + _HOST_MAX_SKEW - 1 + per_zone[zone]
-        for name, zone in zip(names, zone_of, strict=True)
-    ]
-    most, least = max(raw), min(raw)
-    return [(most + least - value) / most for value in raw]
+    parts, before, after = [], [], []
+    for i, name in enumerate(("cpu", "memory")):
+        most = info.allocatable.get(name, 0)
+        if not most:
+            continue
+        scored = info.scored[i] + wanted.scored[i]
+        parts.append((most - scored) * _BEST // most if scored <= most else 0)
+        taken = info.requested.get(name, 0)
+        before.append(min(taken / most, 1.0))
+        after.append(min((taken + wanted.requests.get(name, 0)) / most, 1.0))
+    least_allocated = sum(parts) // len(parts) if parts else 0
+    if not (wanted.requests.get("cpu") or wanted.requests.get("memory")):
+        return least_allocated
+    balanced = _BEST // 2 + (_BEST // 2 + _balance(after) - _balance(before)) // 2
+    return least_allocated + balanced
+
+
+def _balance(shares: Sequence[float]) -> int:
+    """Follows `balancedResourceScore`."""
+    apart = abs((shares[0] - shares[1]) / 2) if len(shares) == 2 else 0.0
+    return int((1 - apart) * _BEST)
 
 
 _NONE: Final = Preference()
@@ -420,45 +410,3 @@ def preference_of(pod: Pod, node: Node) -> Preference:
     terms = of_nodes.preferred_during_scheduling_ignored_during_execution if of_nodes else ()
     weight = sum(t.weight for t in terms if matches_node_selector_term(t.preference, node))
     return Preference(taints, -weight) if taints or weight else _NONE
-
-
-class OwnersPods:
-    """How many pods of each owner are on each node; counted when first asked for.
-
-    In a cluster of more than `SMALL` nodes a few nodes are compared, and this is not used.
-    """
-
-    def __init__(self) -> None:
-        self._on: dict[str, Counter[str]] | None = None
-
-    def fork(self) -> OwnersPods:
-        """Others with the same counts."""
-        other = OwnersPods()
-        if self._on is not None:
-            self._on, other._on = fork_dict(self._on, copy)
-        return other
-
-    def siblings(self, pod: Pod, cache: SchedulerCache, node_count: int) -> Siblings:
-        """Node -> pods of the pod's owner there."""
-        owner = controller_of(pod.metadata) if node_count <= SMALL else None
-        if owner is None:
-            return _NO_SIBLINGS
-        if self._on is None:
-            self._on = {}
-            for placed, node in cache.placed(None):
-                if placed.status.phase not in TERMINAL_PHASES:
-                    self._count(placed, node.name, 1)
-        return self._on.get(owner.uid, _NO_SIBLINGS)
-
-    def moved(self, pod: Pod | None, before: str, after: str) -> None:
-        """The pod takes room on another node, or on none."""
-        if pod is not None and self._on is not None:
-            if before:
-                self._count(pod, before, -1)
-            if after:
-                self._count(pod, after, 1)
-
-    def _count(self, pod: Pod, node: str, by: int) -> None:
-        owner = controller_of(pod.metadata)
-        if owner is not None and self._on is not None:
-            self._on.setdefault(owner.uid, Counter())[node] += by

@@ -2,14 +2,15 @@
 topology spread constraints that must hold.
 
 Affinity follows kube-scheduler plugins/interpodaffinity/filtering.go, with the counts kept up as
-pods come and go. Pods that are terminating still count, as upstream. Left out: the preferred terms,
-which never rule a node out. `matchLabelKeys` are already part of a stored pod's selectors.
+pods come and go. Pods that are terminating still count, as upstream. The preferred terms, which
+never rule a node out, are counted in `soft_rules`. `matchLabelKeys` are already part of a stored
+pod's selectors.
 
 Spread follows kube-scheduler plugins/podtopologyspread (filtering.go, common.go), with the counts
 kept up as pods come and go (`AddPod`, `RemovePod`). A cordoned node is still a domain unless the
 constraint honours taints, and a domain emptied by a drain then limits every other one: that is
 upstream's behaviour too. Constraints with ScheduleAnyway, the scheduler's own defaults among them,
-never rule a node out and are left out here.
+never rule a node out: `soft_rules` counts them.
 """
 
 from __future__ import annotations
@@ -86,6 +87,27 @@ def _terms(pod: Pod, terms: Iterable[PodAffinityTerm]) -> tuple[Term, ...]:
         )
         for term in terms
     )
+
+
+class WeightedTerm(NamedTuple):
+    """A term that draws a pod to a domain, or by a negative weight keeps it away."""
+
+    term: Term
+    weight: int
+
+
+def preferred_terms(pod: Pod) -> tuple[WeightedTerm, ...]:
+    """The pod's preferred affinity terms, and those of anti-affinity with a negative weight."""
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return ()
+    found: list[WeightedTerm] = []
+    for of, sign in ((affinity.pod_affinity, 1), (affinity.pod_anti_affinity, -1)):
+        preferred = of.preferred_during_scheduling_ignored_during_execution if of else ()
+        terms = _terms(pod, (weighted.pod_affinity_term for weighted in preferred))
+        weights = (sign * weighted.weight for weighted in preferred)
+        found += map(WeightedTerm, terms, weights)
+    return tuple(found)
 
 
 Counts = dict[tuple[str, str], int]
@@ -178,10 +200,19 @@ _DO_NOT_SCHEDULE = frozenset({NO_SCHEDULE, NO_EXECUTE})
 
 def hard_constraints(pod: Pod) -> tuple[TopologySpreadConstraint, ...]:
     """The pod's constraints that keep it off a node, with matchLabelKeys merged into selectors."""
+    return _constraints(pod, "DoNotSchedule")
+
+
+def soft_constraints(pod: Pod) -> tuple[TopologySpreadConstraint, ...]:
+    """Its constraints that only count for a node's score."""
+    return _constraints(pod, "ScheduleAnyway")
+
+
+def _constraints(pod: Pod, when_unsatisfiable: str) -> tuple[TopologySpreadConstraint, ...]:
     return tuple(
         _with_match_label_keys(constraint, pod.metadata.labels or _NO_LABELS)
         for constraint in pod.spec.topology_spread_constraints
-        if constraint.when_unsatisfiable == "DoNotSchedule"
+        if constraint.when_unsatisfiable == when_unsatisfiable
     )
 
 
@@ -252,7 +283,7 @@ class TopologySpread:
             labels = node.metadata.labels or _NO_LABELS
             if not all(key in labels for key in keys):
                 continue
-            counts_for = tuple(_includes(c, pod, node) for c in self.constraints)
+            counts_for = tuple(counts_as_domain(c, pod, node) for c in self.constraints)
             self._eligible[node.name] = counts_for
             for i, counted in enumerate(counts_for):
                 if counted:
@@ -320,7 +351,7 @@ class TopologySpread:
         return None
 
 
-def _includes(constraint: TopologySpreadConstraint, pod: Pod, node: Node) -> bool:
+def counts_as_domain(constraint: TopologySpreadConstraint, pod: Pod, node: Node) -> bool:
     """True if the node counts at all. Follows `matchNodeInclusionPolicies`."""
     if constraint.node_affinity_policy == "Honor" and not matches_required_node_affinity(
         pod.spec, node

@@ -388,6 +388,9 @@ def differences(branch: Branch, verdicts: Mapping[str, Json]) -> Iterator[str]:
         if sorted(feasible) != sorted(real["feasible"] or []):
             yield f"{name} fits on {sorted(feasible)}, really {real['feasible']}: {real['message']}"
             continue
+        best = placement.best(pod)
+        if sorted(best) != sorted(real["best"] or []):
+            yield f"{name} goes to one of {best}, really {real['best']}: {real['scores']}"
         if feasible:
             continue
         chosen = preemption.choices(pod) if preemption.may_preempt(pod) else []

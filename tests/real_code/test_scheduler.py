@@ -1,4 +1,5 @@
-"""Pods fit where they fit for the real scheduler, and preempt whom they preempt there.
+"""Pods fit where they fit for the real scheduler, go where it lets them go, and preempt whom it
+lets them preempt.
 
 Like `test_real_code.py`, whose program says it (`-schedule`).
 """
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.sim.preemption import Preemption
+from kubectl_nodelife.workloads import scoring
 from kubectl_nodelife.workloads.placement import PlacementSimulator
 from kubectl_nodelife.workloads.scheduling import NodeInfo
+from kubectl_nodelife.workloads.soft_rules import SoftRules
 from kubectl_nodelife.workloads.topology import InterPodAffinity, TopologySpread
 from tests.real_code import clusters
 from tests.real_code.test_real_code import program
@@ -62,11 +65,15 @@ def differences_of(seeds: range, program: Path, folder: Path) -> list[str]:
         (InterPodAffinity, "reason", lambda *_: None),
         (PlacementSimulator, "_kept_from", lambda *_: {}),
         (Preemption, "_breaking", lambda *_: set()),
+        (SoftRules, "_spread_scores", lambda _, __, nodes: [0] * len(nodes)),
+        (SoftRules, "_liking_scores", lambda _, __, nodes: [0] * len(nodes)),
+        (scoring, "_balance", lambda *_: 0),
+        (scoring, "room_score", lambda *_: 0),
+        (scoring, "preference_of", lambda *_: scoring.Preference()),
     ],
-    ids=["ports", "room", "spread", "affinity", "nominated", "budgets"],
 )
 def test_a_wrong_rule_is_noticed(
-    of: type,
+    of: object,
     name: str,
     wrong: object,
     program: Path,

@@ -9,11 +9,17 @@ import pytest
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod
-from kubectl_nodelife.workloads.scheduling import NodeInfo
-from kubectl_nodelife.workloads.scoring import HighestScore, Preference, node_scores, preference_of
+from kubectl_nodelife.workloads.scheduling import NodeInfo, PodRequirements
+from kubectl_nodelife.workloads.scoring import (
+    HighestScore,
+    Preference,
+    node_scores,
+    preference_of,
+    room_score,
+)
 from tests.sim.documents import Json, found, node, pod, story
 
-WANTED = {"cpu": 100, "memory": 100}
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 class Nodes:
@@ -34,9 +40,6 @@ class Nodes:
     def in_order(self, names: Iterable[str]) -> list[str]:
         return sorted(names)
 
-    def zones(self, names: Iterable[str]) -> list[str]:
-        return [name[0] for name in names]
-
     def infos(self, names: Iterable[str]) -> list[NodeInfo]:
         return [self._info(name) for name in names]
 
@@ -45,23 +48,22 @@ class Nodes:
         made = decode("Node", {**node(name), "status": {"allocatable": amounts}})
         assert isinstance(made, Node)
         info = NodeInfo(made)
-        info.add({"cpu": self._used[name] * 1000, "memory": self._used[name]}, ())
+        used = (self._used[name] * 1000, self._used[name])
+        info.add(dict(zip(("cpu", "memory"), used, strict=True)), scored=used)
         return info
 
 
-def best(
-    used: Mapping[str, int],
-    preferences: Mapping[str, Preference] | None = None,
-    siblings: Mapping[str, int] | None = None,
-) -> str:
+def asking(cpu: str, memory: str) -> PodRequirements:
+    requests = {"cpu": cpu, "memory": memory}
+    container = {"name": "c", "resources": {"requests": requests}}
+    return PodRequirements(typed(pod("p", containers=[container])))
+
+
+def best(used: Mapping[str, int], preferences: Mapping[str, Preference] | None = None) -> str:
     names = sorted(used)
-    scores = node_scores(
-        Nodes(**used),
-        [(preferences or {}).get(name, Preference()) for name in names],
-        names,
-        {"cpu": 100_000, "memory": 100},
-        siblings or {},
-    )
+    liked = [(preferences or {}).get(name, Preference()) for name in names]
+    room = [room_score(asking("100", "100"), info) for info in Nodes(**used).infos(names)]
+    scores = node_scores(liked, room, [0] * len(names))
     return names[scores.index(max(scores))]
 
 
@@ -79,9 +81,40 @@ def test_preferred_affinity_outweighs_room_and_is_outweighed_by_a_taint() -> Non
     assert best({"a1": 0, "b1": 0}, both) == "a1"
 
 
-def test_an_owners_pods_are_spread_over_zones_and_hosts() -> None:
-    assert best({"a1": 0, "a2": 0, "b1": 300}, siblings={"a1": 2}) == "b1"
-    assert best({"a1": 0, "a2": 0}, siblings={"a1": 1}) == "a2"
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "kubernetes.io/hostname",
+    "whenUnsatisfiable": "ScheduleAnyway",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+
+
+@pytest.mark.parametrize(
+    ("wish", "home"),
+    [
+        ({}, "b"),
+        ({"topologySpreadConstraints": [SPREAD]}, "b"),
+        ({"affinity": {"podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": TERM}]}}}, "a"),
+    ],
+    ids=["room", "soft spread", "preferred affinity"],
+)
+def test_what_a_pod_wishes_about_other_pods_counts(wish: Json, home: str) -> None:
+    web = pod("web", "a", containers=[{"name": "c", "resources": {"requests": {"cpu": "10m"}}}])
+    web["metadata"]["labels"] = {"app": "web"}
+    objects = [sized("a"), sized("b"), web]
+    later = {"at": "5s", "apply": pod("p", **wish)}
+    more: Json = {"controllers": [], "duration": "1m", "scheduler": "HighestScore"}
+    told = story(objects=objects, events=[later], **more)
+    (made,) = found(told, "CreatePod", name="p")
+    assert made.detail["node"] == home
+
+
+def sized(name: str) -> Json:
+    made = node(name)
+    made["metadata"]["labels"] |= {"kubernetes.io/hostname": name, "zone": name}
+    made["status"]["allocatable"] = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    return made
 
 
 def typed(document: Json) -> Pod:
@@ -122,7 +155,9 @@ def test_a_node_that_went_and_came_back_is_asked_anew() -> None:
         nodes.update(name, True)
 
     def chosen() -> str:
-        (best,) = nodes.best({"cpu": 1, "memory": 1}, lambda name: True, None, {})
+        (best,) = nodes.best(
+            asking("1", "1"), lambda name: True, None, lambda names: [0] * len(names)
+        )
         return best
 
     assert chosen() == "b1"
