@@ -210,7 +210,7 @@ def _workload_row(workload: WorkloadFuture) -> list[object]:
         workload.lowest_serving,
         _dash(workload.first_seconds),
         back,
-        workload.evicted,
+        workload.evicted_range.text,
         workload.moves,
         len(workload.pending),
         len(workload.stuck),
@@ -242,9 +242,8 @@ def _node_row(node: NodeFuture) -> list[object]:
     deletions = "-"
     if node.first_deletion_seconds is not None and node.last_deletion_seconds is not None:
         first, last = _span(node.first_deletion_seconds), _span(node.last_deletion_seconds)
-        deletions = (
-            f"{node.evicted} in {first}" if first == last else f"{node.evicted} in {first}-{last}"
-        )
+        many = node.evicted_range.text
+        deletions = f"{many} in {first}" if first == last else f"{many} in {first}-{last}"
     return [
         node.name,
         node.zone,

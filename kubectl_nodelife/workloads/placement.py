@@ -50,6 +50,15 @@ Kept: TypeAlias = Mapping[str, Sequence[Pod]]
 """Node -> the pods that wait for victims to go there."""
 
 
+class Luck(NamedTuple):
+    """Which of the nodes with the same score a pod gets, where kube-scheduler takes one by chance:
+    one of these, or, `seeks` False, one of the others, if it can be.
+    """
+
+    nodes: frozenset[str]
+    seeks: bool
+
+
 class NoRoom(NamedTuple):
     """Why a pod has nowhere to go: upstream's reasons, and on how many nodes each."""
 
@@ -83,6 +92,8 @@ class PlacementSimulator:
         self._rules = PlacementRules(cache)
         self._soft = SoftRules(cache)
         self._nominated: dict[str, tuple[str, Pod]] = {}
+        self.luck: Luck | None = None
+        """None: of nodes with the same score a pod gets the one first seen."""
 
     def fork(self, cache: SchedulerCache) -> PlacementSimulator:
         """Another one at the same point, over the fork of the cache; made by sharing."""
@@ -227,6 +238,9 @@ class PlacementSimulator:
     def place(self, pod: Pod) -> str | None:
         """The node that the pod would be bound to now, wherever it may be; None: none fits."""
         best = self.best(pod)
+        if self.luck is not None and len(best) > 1:
+            nodes, seeks = self.luck
+            best = [name for name in best if (name in nodes) is seeks] or best
         return best[0] if best else None
 
     def best(self, pod: Pod) -> list[str]:

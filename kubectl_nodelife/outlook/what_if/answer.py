@@ -21,6 +21,7 @@ from kubectl_nodelife.outlook.what_if.document import (
     AtRisk,
     Both,
     BudgetFuture,
+    CountRange,
     Difference,
     Horizon,
     NodeFuture,
@@ -90,7 +91,7 @@ def make_answer(
     workloads = list(_workloads(without, before, after, ranges, plays.present))
     services = list(_services(without, after))
     zones = list(zone_futures(without, after, plays.present.setting.cluster))
-    drains, nodes = after.drains(), node_futures(before, after, acts)
+    drains, nodes = after.drains(), node_futures(before, after, acts, ranges)
     differences = _differences(plays, acts)
     return WhatIf(
         source=source,
@@ -233,6 +234,7 @@ def _workload(
     outage = reading.outage(workload)
     levels = reading.played.levels
     low, high = (_range(each, workload) for each in ranges)
+    evicted = [each.evicted[workload] for each in (reading, *ranges)]
     owner = _Owner.of(workload, present)
     wanted = owner.replicas if owner.replicas is not None else levels.pods_at_start(workload)
     return WorkloadFuture(
@@ -251,6 +253,7 @@ def _workload(
         at_zero_seconds=_span(outage.at_zero_ns),
         blind_seconds=_span(outage.blind_ns),
         evicted=reading.evicted[workload],
+        evicted_range=CountRange(fewest=min(evicted), most=max(evicted)),
         collected=reading.collected[workload],
         moves=levels.made.get(workload, 0),
         pending=reading.pending.get(workload, []),

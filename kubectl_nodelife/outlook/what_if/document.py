@@ -126,6 +126,18 @@ class Verdict(_Document, frozen=True):
     drains_unfinished: Both
 
 
+class CountRange(_Document, frozen=True):
+    """Between which numbers something is, where upstream leaves that to chance."""
+
+    fewest: int = 0
+    most: int = 0
+
+    @property
+    def text(self) -> str:
+        """One number, or both."""
+        return f"{self.fewest}" if self.fewest == self.most else f"{self.fewest}-{self.most}"
+
+
 class AtRisk(_Document, frozen=True):
     """Pods on nodes that are lost at the end and that are not deleted, by what keeps them: the time
     that they tolerate it is not over, their node waits for its turn, its zone has stopped, they
@@ -182,6 +194,7 @@ class WorkloadFuture(_Document, frozen=True):
     those that do not go. `wanted`: replicas of its spec where that was
     read, else as many pods as there were (`wanted_from`). `without_acts`: its course if nothing is
     done; `with_settings_of_today`: with the same acts, where settings are changed beside others.
+    `evicted_range`: over the nodes that pods may get, and those that may be tainted or not.
     """
 
     namespace: str
@@ -199,6 +212,7 @@ class WorkloadFuture(_Document, frozen=True):
     at_zero_seconds: float
     blind_seconds: float
     evicted: int
+    evicted_range: CountRange
     collected: int
     moves: int
     pending: list[PendingPod]
@@ -272,7 +286,8 @@ class InstantRange(_Document, frozen=True):
 class NodeFuture(_Document, frozen=True):
     """The course of a node: when it is lost, called Unknown, tainted, loses pods, is Ready again.
 
-    `ranges`: of those instants, by the names of their fields, where they are not exact. `at_risk`:
+    `ranges`: of those instants, by the names of their fields, where they are not exact;
+    `evicted_range`: where pods may get another node, or the node may be tainted or not. `at_risk`:
     pods on it at the end, if it is silent then; `because`: why it is called Unknown.
     """
 
@@ -285,6 +300,7 @@ class NodeFuture(_Document, frozen=True):
     last_deletion_seconds: float | None = None
     back_seconds: float | None = None
     evicted: int = 0
+    evicted_range: CountRange = CountRange()
     pods: int = 0
     at_risk: AtRisk = AtRisk()
     because: str = ""

@@ -17,17 +17,41 @@ from kubectl_nodelife.controllers.podgc import GC_CHECK_PERIOD_NS, QUARANTINE_NS
 from kubectl_nodelife.engine.pace import pace_of
 from kubectl_nodelife.kube.times import MILLISECOND_NS, SECOND_NS
 from kubectl_nodelife.outlook.what_if.acts import Act
-from kubectl_nodelife.outlook.what_if.document import AtRisk, InstantRange, NodeFuture
+from kubectl_nodelife.outlook.what_if.document import AtRisk, CountRange, InstantRange, NodeFuture
 from kubectl_nodelife.outlook.what_if.play_reading import PlayReading, is_eviction, zone_changes
 
 _TOLERANCE_S: Final = 0.2
 """How far an instant may lie outside of its reckoned range by requests and the eviction loop."""
 
 
-def node_futures(before: PlayReading, after: PlayReading, acts: Sequence[Act]) -> list[NodeFuture]:
-    """The nodes that the acts name, and those that fare otherwise than without them."""
+def node_futures(
+    before: PlayReading,
+    after: PlayReading,
+    acts: Sequence[Act],
+    others: Sequence[PlayReading] = (),
+) -> list[NodeFuture]:
+    """The nodes that the acts name, and those that fare otherwise than without them. `others`:
+    plays of the same acts, in which pods get other nodes.
+    """
     named = {name for act in acts for name in act.nodes}
     changed = {n for n in after.nodes if after.nodes[n] and after.nodes[n] != before.nodes.get(n)}
+    deletions, waited = _deletions(after)
+    elsewhere = [_deletions(other)[0] for other in others]
+    losses = Losses(after, deletions, waited)
+    return [
+        _node(
+            name,
+            after,
+            deletions.get(name, []),
+            losses,
+            [len(play.get(name, ())) for play in elsewhere],
+        )
+        for name in sorted(named | changed)
+    ]
+
+
+def _deletions(after: PlayReading) -> tuple[dict[str, list[Deletion]], dict[str, float]]:
+    """Of each node the deletions of its pods, and for how long the first waited for its client."""
     deletions: dict[str, list[Deletion]] = {}
     home_of, deleted = after.played.levels.node_of, set[str]()
     due: dict[str, float] = {}
@@ -43,24 +67,34 @@ def node_futures(before: PlayReading, after: PlayReading, acts: Sequence[Act]) -
             deletion = Deletion(record.at, by_collector=record.controller == "pod-gc")
             deletions.setdefault(home, []).append(deletion)
             waited.setdefault(home, record.at - due.get(record.object.uid, record.at))
-    losses = Losses(after, deletions, waited)
-    return [_node(n, after, deletions.get(n, []), losses) for n in sorted(named | changed)]
+    return deletions, waited
 
 
 def _node(
-    name: str, after: PlayReading, deletions: Sequence[Deletion], losses: Losses
+    name: str,
+    after: PlayReading,
+    deletions: Sequence[Deletion],
+    losses: Losses,
+    elsewhere: Sequence[int],
 ) -> NodeFuture:
+    """`elsewhere`: how many of its pods are deleted in other plays."""
     instants = dict(after.nodes.get(name, {}))
     instants["first_deletion_seconds"] = min((d.at for d in deletions), default=None)
     instants["last_deletion_seconds"] = max((d.at for d in deletions), default=None)
-    of_loss = losses.range_of(name)
+    ranges = dict(_ranges(name, after, instants, deletions, losses.range_of(name)))
+    at_risk = AtRisk(**after.on_node[name])
+    fewest, most = min([len(deletions), *elsewhere]), max([len(deletions), *elsewhere])
+    tainted = ranges.get("taintedSeconds")
+    if tainted is not None and tainted.latest_seconds is None:  # it may be tainted, or not
+        fewest, most = 0, max(most, at_risk.queue + at_risk.brake)
     return NodeFuture(
         name=name,
         zone=after.zone_of(name),
         evicted=len(deletions),
+        evicted_range=CountRange(fewest=fewest, most=most),
         pods=after.played.levels.pods_on_at_start(name),
-        at_risk=AtRisk(**after.on_node[name]),
-        ranges=dict(_ranges(name, after, instants, deletions, of_loss)),
+        at_risk=at_risk,
+        ranges=ranges,
         **instants,
     )
 

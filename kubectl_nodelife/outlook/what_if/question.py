@@ -39,6 +39,7 @@ from kubectl_nodelife.sim.scenario import CONTROLLER_NAMES, HIGHEST_SCORE, PASS_
 from kubectl_nodelife.sim.timeline import Record, Timeline
 from kubectl_nodelife.sim.timing import FAST, MIDDLE, SLOW, Timing
 from kubectl_nodelife.workloads.budget_ledger import BudgetLedger
+from kubectl_nodelife.workloads.placement import Luck
 
 TOLERATION_FLAGS: Final = (
     "default-not-ready-toleration-seconds",
@@ -172,14 +173,25 @@ def play(question: Question, progress: Callable[[int], None] = lambda done: None
     progress(1)
     future = _played(begun.fork(acting, asked.restarts), events, question, asked.restarts)
     progress(2)
-    fast = _played(begun.fork_under(FAST, acting, asked.restarts), events, question, asked.restarts)
-    progress(3)
-    slow = _played(begun.fork_under(SLOW, acting, asked.restarts), events, question, asked.restarts)
+    fast, slow = (
+        _played(_with_luck(branch, acting, seeks=seeks), events, question, asked.restarts)
+        for branch, seeks in (
+            (begun.fork_under(FAST, acting, asked.restarts), False),
+            (begun.fork_under(SLOW, acting, asked.restarts), True),
+        )
+    )
     progress(4)
     unread = tuple((kind.kind, kind.means) for kind in present.unread)
     last = asked.last_settings
     assumed = (*present.assumed, *_paced(future, fast, last))
     return Plays(without_acts, baseline, future, fast, slow, last, present, assumed, unread)
+
+
+def _with_luck(branch: Branch, acts: Sequence[Act], *, seeks: bool) -> Branch:
+    """The branch, in which pods get nodes of the acts where that is chance, or get others."""
+    named = frozenset(name for act in acts for name in act.nodes)
+    branch.world.scheduler.placement.luck = Luck(named, seeks)
+    return branch
 
 
 def _paced(future: Played, fast: Played, settings: Settings) -> Iterator[str]:
