@@ -170,7 +170,7 @@ class PodRequirements:
         self.pod = pod
         self.requests = pod_requests(pod)
         scored = pod_requests(pod, ASSUMED_REQUESTS)
-        self.scored: CpuAndMemory = (scored["cpu"], scored["memory"])
+        self.scored: CpuAndMemory = (scored.get("cpu", 0), scored.get("memory", 0))
         self.ports = host_ports(pod)
         self.spread = spread
         self.interpod = interpod
