@@ -147,7 +147,7 @@ def test_a_tie_of_the_scheduler_is_told_as_a_range() -> None:
         objects = workload("web", ["b1"], "ReplicaSet", tolerates=4)
         cluster = cluster_of(objects, names)
         settings = make_settings("newest", {"kube-api-qps": "-1"})
-        words = "drain node b1 --force --and lose node a1 --at 60s".split()
+        words = ["drain", "node", "b1", "--force", "--and", "lose", "node", "a1", "--at", "60s"]
         acts = read_acts(words, cluster, beta_zone_labels_only=False)
         asked = Question(cluster, settings, NOW_NS, ALL_KINDS, acts, _UNTIL_S * SECOND_NS)
         answer = make_answer(play(asked), acts, settings, source={}, moment={}, warnings=())
