@@ -54,7 +54,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _NO_LABELS: Mapping[str, str] = {}
 
 
-class _Selected(NamedTuple):
+class _PodSelection(NamedTuple):
     """Pods of a namespace by a selector, or by their owner's uid where that was not read."""
 
     namespace: str
@@ -158,14 +158,14 @@ class SoftRules:
             scores = [spread + like for spread, like in zip(scores, liked, strict=True)]
         return [_WEIGHT * score for score in scores]
 
-    def _spread_constraints(self, pod: Pod) -> list[tuple[TopologySpreadConstraint, _Selected]]:
+    def _spread_constraints(self, pod: Pod) -> list[tuple[TopologySpreadConstraint, _PodSelection]]:
         """Follows `initPreScoreState`."""
         if pod.spec.topology_spread_constraints:
             return [
-                (constraint, _Selected(pod.namespace, constraint.label_selector))
+                (constraint, _PodSelection(pod.namespace, constraint.label_selector))
                 for constraint in soft_constraints(pod)
             ]
-        of_owner = _Selected(pod.namespace, *self._cache.default_selector(pod))
+        of_owner = _PodSelection(pod.namespace, *self._cache.default_selector(pod))
         if of_owner.selector is None and not of_owner.owner_uid:
             return []
         return [(constraint, of_owner) for constraint in DEFAULT_CONSTRAINTS]
@@ -235,7 +235,7 @@ class SoftRules:
             }
         return values
 
-    def _counts_of(self, selected: _Selected) -> Mapping[str, int]:
+    def _counts_of(self, selected: _PodSelection) -> Mapping[str, int]:
         selector = selected.selector
         if not selected.owner_uid and (
             selector is None or not (selector.match_labels or selector.match_expressions)
