@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kubectl_nodelife.sim.preemption import Preemption
-from kubectl_nodelife.workloads import scoring
+from kubectl_nodelife.workloads import placement, scoring
 from kubectl_nodelife.workloads.placement import PlacementSimulator
 from kubectl_nodelife.workloads.scheduling import NodeInfo
 from kubectl_nodelife.workloads.soft_rules import SoftRules
@@ -69,7 +69,7 @@ def differences_of(seeds: range, program: Path, folder: Path) -> list[str]:
         (SoftRules, "_liking_scores", lambda _, __, nodes: [0] * len(nodes)),
         (scoring, "_balance", lambda *_: 0),
         (scoring, "room_score", lambda *_: 0),
-        (scoring, "preference_of", lambda *_: scoring.Preference()),
+        (placement, "preference_of", lambda *_: scoring.Preference()),
     ],
 )
 def test_a_wrong_rule_is_noticed(
