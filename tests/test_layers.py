@@ -130,7 +130,7 @@ MAY_WRITE = {
     "kubectl_nodelife.daemon.enforce.manager",
     "kubectl_nodelife.daemon.enforce.enforcement",
     "kubectl_nodelife.daemon.enforce.settling",
-    "kubectl_nodelife.daemon.enforce.recorder",
+    "kubectl_nodelife.daemon.enforce.writers",
 }
 
 

@@ -12,13 +12,8 @@ import time
 from kubectl_nodelife.commands.daemon_endpoint import DaemonEndpoint
 from kubectl_nodelife.commands.daemon_endpoint import resolve as resolve
 from kubectl_nodelife.daemon import client
-from kubectl_nodelife.daemon.paths import (
-    check_private,
-    make_private,
-    recall,
-    runtime_folder,
-    socket_path,
-)
+from kubectl_nodelife.daemon.identity_cache import recall
+from kubectl_nodelife.daemon.paths import check_private, make_private, runtime_folder, socket_path
 from kubectl_nodelife.errors import EXIT_NO, BadInput, NodelifeError, Unreachable
 from kubectl_nodelife.report import terminal
 from kubectl_nodelife.report.screen import this_screen

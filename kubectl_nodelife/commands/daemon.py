@@ -30,6 +30,7 @@ from kubectl_nodelife.commands.flags import (
 )
 from kubectl_nodelife.commands.groups import SpellingGroup
 from kubectl_nodelife.daemon import client
+from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.daemon.instance import (
     AlreadyRuns,
     Instance,
@@ -38,13 +39,7 @@ from kubectl_nodelife.daemon.instance import (
     restart,
     spawn,
 )
-from kubectl_nodelife.daemon.paths import (
-    CachedIdentity,
-    check_private,
-    log_path,
-    make_private,
-    runtime_folder,
-)
+from kubectl_nodelife.daemon.paths import check_private, log_path, make_private, runtime_folder
 from kubectl_nodelife.errors import (
     EXIT_DONE,
     EXIT_FAILED,

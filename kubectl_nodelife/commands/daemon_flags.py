@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kubectl_nodelife.daemon.paths import CachedIdentity
+from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.errors import BadInput, Refused
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import click
 from kubectl_nodelife.commands import ask
 from kubectl_nodelife.commands.daemon_flags import controller_names, notify_of
 from kubectl_nodelife.commands.flags import Connection, connection_arguments, connection_flags
+from kubectl_nodelife.daemon.identity_cache import CachedIdentity
 from kubectl_nodelife.daemon.instance import installed_link, own_command
-from kubectl_nodelife.daemon.paths import CachedIdentity
 from kubectl_nodelife.errors import BadInput
 from kubectl_nodelife.report import terminal
 

@@ -24,7 +24,7 @@ import msgspec
 from kubectl_nodelife.daemon.changes import ChangeRecord
 from kubectl_nodelife.daemon.cluster_view import WatchedCluster
 from kubectl_nodelife.daemon.decisions import DecisionTask
-from kubectl_nodelife.daemon.gate import ManagerBegan
+from kubectl_nodelife.daemon.feed import ManagerBegan
 from kubectl_nodelife.daemon.journal import Journal, TooSlow
 from kubectl_nodelife.daemon.kinds import warnings as kind_warnings
 from kubectl_nodelife.daemon.node_write_observer import NodeWriteObserver

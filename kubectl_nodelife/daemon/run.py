@@ -37,9 +37,9 @@ from kubectl_nodelife.daemon.enforce.enforcement import (
     make_enforcement,
     pausing_orders,
 )
+from kubectl_nodelife.daemon.feed import Tee
 from kubectl_nodelife.daemon.foreteller import Foreteller
 from kubectl_nodelife.daemon.forked_answers import ForkedAnswers
-from kubectl_nodelife.daemon.gate import Tee
 from kubectl_nodelife.daemon.instance import Instance, card, notify_parent
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS, NEEDS

@@ -26,7 +26,7 @@ from kubectl_nodelife.drain.snapshot import PlanSnapshot
 from kubectl_nodelife.drain.spreading import honoring_taints
 from kubectl_nodelife.drain.waves import play_waves
 from kubectl_nodelife.kube.admission import ValidatingAdmissionPolicyBinding
-from kubectl_nodelife.kube.lifecycle import delete_pod
+from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, controller_of
 from kubectl_nodelife.kube.names import first_names, subject
 from kubectl_nodelife.kube.node import Node, Taint

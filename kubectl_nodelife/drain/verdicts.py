@@ -33,8 +33,8 @@ from kubectl_nodelife.drain.results import (
     WorkloadPlan,
 )
 from kubectl_nodelife.drain.snapshot import Unread
+from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.kinds import find_kind
-from kubectl_nodelife.kube.lifecycle import grace_seconds
 from kubectl_nodelife.kube.meta import OwnerReference, controller_of
 from kubectl_nodelife.kube.names import first_names
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod

@@ -1,7 +1,7 @@
 """Deletion, eviction and what follows from them: grace, finalizers, budgets, dependents.
 
 Follows apiserver/pkg/registry/rest/delete.go and pkg/registry/core/pod/storage/eviction.go; the
-rules themselves are in `kube/lifecycle.py` and `workloads/budgets.py`. Dependents are deleted in
+rules themselves are in `kube/deletion.py` and `workloads/budgets.py`. Dependents are deleted in
 the background under every propagation policy but Orphan.
 """
 
@@ -13,8 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import put_condition
+from kubectl_nodelife.kube.deletion import delete_pod, marked_deleting
 from kubectl_nodelife.kube.encode import encode
-from kubectl_nodelife.kube.lifecycle import delete_pod, marked_deleting
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.pod import Pod, PodCondition
 from kubectl_nodelife.kube.selectors import matches

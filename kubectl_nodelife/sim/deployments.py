@@ -29,7 +29,7 @@ from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.actions.action import created_pod
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import ConditionsChange
-from kubectl_nodelife.kube.lifecycle import delete_pod
+from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import (
     KubeObject,
     LabelSelector,

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, DeletePod
 from kubectl_nodelife.engine.events import ConditionsChange
-from kubectl_nodelife.kube.lifecycle import delete_pod, is_let_go
+from kubectl_nodelife.kube.deletion import delete_pod, is_let_go
 from kubectl_nodelife.kube.meta import OwnerReference, Time
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS, whole_seconds

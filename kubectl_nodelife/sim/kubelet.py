@@ -22,7 +22,7 @@ from kubectl_nodelife.copy_on_write import fork_dict
 from kubectl_nodelife.engine.actions import Action, SetNodeConditions, SetPodCondition
 from kubectl_nodelife.engine.cache import Key
 from kubectl_nodelife.engine.events import Heartbeats
-from kubectl_nodelife.kube.lifecycle import DEFAULT_GRACE_SECONDS
+from kubectl_nodelife.kube.deletion import DEFAULT_GRACE_SECONDS
 from kubectl_nodelife.kube.meta import Time
 from kubectl_nodelife.kube.node import Node, NodeCondition
 from kubectl_nodelife.kube.pod import Pod

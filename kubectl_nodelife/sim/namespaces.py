@@ -7,7 +7,7 @@ work. Left out: content other than pods, and the removal of the Namespace itself
 
 from __future__ import annotations
 
-from kubectl_nodelife.kube.lifecycle import delete_pod
+from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.workload import Namespace
 from kubectl_nodelife.sim.api import Api, deletion

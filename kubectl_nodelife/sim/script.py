@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.kube.decode import mended
+from kubectl_nodelife.kube.deletion import is_let_go
 from kubectl_nodelife.kube.encode import encode, merge_patch
 from kubectl_nodelife.kube.kinds import kind_of
-from kubectl_nodelife.kube.lifecycle import is_let_go
 from kubectl_nodelife.kube.load import decode
 from kubectl_nodelife.kube.meta import KubeObject, MicroTime
 from kubectl_nodelife.kube.node import Lease, LeaseMeta, LeaseSpec, Node

@@ -17,7 +17,7 @@ from kubectl_nodelife.controllers.upgrade.ports import DrainVerdict, PodKey
 from kubectl_nodelife.drain.budget_findings import numbers
 from kubectl_nodelife.drain.results import NEVER, READY, REFUSED, SLOW, UNKNOWN
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
-from kubectl_nodelife.kube.lifecycle import grace_seconds
+from kubectl_nodelife.kube.deletion import grace_seconds
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.kube.workload import DaemonSet, PodDisruptionBudget

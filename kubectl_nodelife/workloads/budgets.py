@@ -7,7 +7,7 @@ apps/poddisruptionbudget. Both percentages round up. Left out: events, and the s
 DisruptionTarget conditions that the same controller resets on pods.
 
 The decision about one pod follows pkg/registry/core/pod/storage/eviction.go (`Create`,
-`checkAndDecrement`); what the DELETE then does is in `kube.lifecycle`. Decisions are values: the
+`checkAndDecrement`); what the DELETE then does is in `kube.deletion`. Decisions are values: the
 caller writes the status that comes with an `Allowed`. Left out: admission, which comes before;
 conflicts between writers, which arise only over time (the drain planner simulates them); the
 options' own preconditions.

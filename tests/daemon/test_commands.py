@@ -113,7 +113,7 @@ def test_would_stays_where_none_run_and_nothing_is_ever_written() -> None:
 
             async def overdue() -> bool:
                 status = await one.ok("status", "a1")
-                return "overdue" in status and "SetNodeCondition Ready=Unknown now" in status
+                return "overdue" in status and "Ready=Unknown now" in status
 
             await one.until(overdue)  # a pass of the cluster's own may come a period later
             silence(served, "a1", "start")

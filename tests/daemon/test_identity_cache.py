@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kubectl_nodelife.commands.flags import Connection
-from kubectl_nodelife.daemon.paths import FILE, CachedIdentity, recall, remember
+from kubectl_nodelife.daemon.identity_cache import FILE, CachedIdentity, recall, remember
 
 KNOWN = CachedIdentity("0123456789abcdef0123", "https://10.0.0.1", "prod", "shop")
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from kubectl_nodelife.daemon.enforce.manager import (
+from kubectl_nodelife.daemon.enforce.leader_health import (
     BLIND_NS,
     JOURNAL_NS,
     UNFIT_NS,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from kubectl_nodelife.commands.daemon_flags import orders_of
-from kubectl_nodelife.daemon.enforce.recorder import caps_of, set_of
+from kubectl_nodelife.daemon.enforce.writers import caps_of, set_of
 from kubectl_nodelife.daemon.preflight import Orders
 from kubectl_nodelife.daemon.settings import ClusterConfig
 from kubectl_nodelife.engine.actions import DeletePod

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kubectl_nodelife.kube.lifecycle import delete_pod
+from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import ObjectMeta, Time
 from kubectl_nodelife.kube.pod import Pod, PodSpec, PodStatus
 from kubectl_nodelife.kube.times import SECOND_NS

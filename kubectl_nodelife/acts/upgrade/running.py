@@ -47,7 +47,7 @@ from kubectl_nodelife.controllers.upgrade.leaving import leftovers
 from kubectl_nodelife.controllers.upgrade.marks import IN_FLIGHT, NodeState, readable_mark
 from kubectl_nodelife.controllers.upgrade.policy import UpgradePolicy, WorkMode
 from kubectl_nodelife.controllers.upgrade.ports import READS, UpgradePorts
-from kubectl_nodelife.daemon.enforce.recorder import user_and_host
+from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 from kubectl_nodelife.daemon.paths import journal_path
 from kubectl_nodelife.daemon.permissions import rights
 from kubectl_nodelife.engine.guard import Caps

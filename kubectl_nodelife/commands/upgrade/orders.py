@@ -80,7 +80,7 @@ def resume(
 
     from kubectl_nodelife.acts.upgrade.lease import open_document
     from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
-    from kubectl_nodelife.daemon.enforce.recorder import user_and_host
+    from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 
     request = UpgradeRequest(
         verb=Verb.RESUME,
@@ -163,7 +163,7 @@ def abort(
       kubectl nodelife upgrade abort --now --because wrong-image
     """
     from kubectl_nodelife.controllers.upgrade.document import UpgradeRequest, Verb
-    from kubectl_nodelife.daemon.enforce.recorder import user_and_host
+    from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 
     reason = f"aborted by {user_and_host()}" + (f": {because}" if because else "")
     request = UpgradeRequest(verb=Verb.ABORT, because=reason, by=user_and_host(), now=now)
@@ -184,7 +184,7 @@ def pause(because: str, lease_namespace: str, insecure: bool, connection: Connec
       kubectl nodelife upgrade pause --because storage-rebuilds
     """
     from kubectl_nodelife.acts.upgrade.lease import pause_request
-    from kubectl_nodelife.daemon.enforce.recorder import user_and_host
+    from kubectl_nodelife.daemon.enforce.announcer import user_and_host
 
     reason = f"paused by {user_and_host()}" + (f": {because}" if because else "")
     return _ask(pause_request(reason, user_and_host()), connection, lease_namespace, insecure)

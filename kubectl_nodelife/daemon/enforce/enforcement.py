@@ -26,21 +26,13 @@ from typing import Any, Final, Protocol
 from kubectl_nodelife.daemon import server
 from kubectl_nodelife.daemon.cluster_checks import ClusterChecks
 from kubectl_nodelife.daemon.decisions import DecisionTask
+from kubectl_nodelife.daemon.enforce.announcer import Announcer, left_behind, user_and_host
 from kubectl_nodelife.daemon.enforce.host import JOIN, EnforcingHost, EnforcingRole
 from kubectl_nodelife.daemon.enforce.kill_switch import KillSwitch
+from kubectl_nodelife.daemon.enforce.leader_health import LeaderHealth
 from kubectl_nodelife.daemon.enforce.lease_reread import LeaseReread
-from kubectl_nodelife.daemon.enforce.manager import LeaderHealth, unproven, watch_manager
-from kubectl_nodelife.daemon.enforce.recorder import (
-    Announcer,
-    ChangeRecorder,
-    IntentJournal,
-    caps_of,
-    controller_writers,
-    daemon_set_syncs,
-    left_behind,
-    set_of,
-    user_and_host,
-)
+from kubectl_nodelife.daemon.enforce.manager import unproven, watch_manager
+from kubectl_nodelife.daemon.enforce.recorder import ChangeRecorder, IntentJournal
 from kubectl_nodelife.daemon.enforce.settling import moved_journals, settle_all, settle_later
 from kubectl_nodelife.daemon.enforce.tripwires import (
     ALL_AT_ONCE,
@@ -57,7 +49,13 @@ from kubectl_nodelife.daemon.enforce.write_gate import (
     WriteGate,
     adopt,
 )
-from kubectl_nodelife.daemon.gate import Tee, TeeFeed
+from kubectl_nodelife.daemon.enforce.writers import (
+    caps_of,
+    controller_writers,
+    daemon_set_syncs,
+    set_of,
+)
+from kubectl_nodelife.daemon.feed import Tee, TeeFeed
 from kubectl_nodelife.daemon.intents import WRITES, Intents
 from kubectl_nodelife.daemon.journal import Journal
 from kubectl_nodelife.daemon.kinds import KINDS

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions.action import Detail, PodAction, condition_detail, created_pod
 from kubectl_nodelife.engine.actions.nodes import taint_detail
-from kubectl_nodelife.kube.lifecycle import delete_pod
+from kubectl_nodelife.kube.deletion import delete_pod
 from kubectl_nodelife.kube.meta import KubeObject, Time, controller_of
 from kubectl_nodelife.kube.node import Taint
 from kubectl_nodelife.kube.pod import Pod, PodCondition, disruption_target
@@ -208,7 +208,7 @@ class DeletePod(PodAction, frozen=True, kw_only=True, gc=False):
         yield "DeletePod", detail
 
     def effect(self, obj: KubeObject | None, now_ns: int) -> KubeObject | None:
-        """The pod terminating since now, or gone where it gets no grace (`kube.lifecycle`)."""
+        """The pod terminating since now, or gone where it gets no grace (`kube.deletion`)."""
         if not isinstance(obj, Pod):
             return obj
         return delete_pod(obj, now_ns, self.grace_period_seconds)
