@@ -216,7 +216,8 @@ def test_the_page_of_5000_nodes_with_the_longest_names_is_small(tmp_path: Path) 
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     command = [sys.executable, "-m", "kubectl_nodelife", "drain-plan", "--all", "--force"]
     command += ["-o", "html", "-f", str(path)]
-    done = subprocess.run(command, capture_output=True, timeout=90, check=False)
+    # 13 s of CPU, of which a busy machine gives a sixth
+    done = subprocess.run(command, capture_output=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr.decode()[:500]
     assert len(done.stdout) < MOST_BYTES
     assert b"and 3000 more" in done.stdout
