@@ -106,7 +106,7 @@ counter pod_gc_collector_force_delete_pod_errors_total - 1
     Such deletions that failed.
 gauge nodelife_info version,profile,mode,server_hash 1
     1; version, profile followed, mode (dry-run or enforce), and a hash of the server.
-gauge nodelife_nodes zone,state 10z
+gauge nodelife_nodes zone,state 11z
     Nodes by zone and verdict, as in status.
 gauge nodelife_zone_state zone,state 4z
     1 for the state that the zone is in.
