@@ -268,6 +268,7 @@ class Cache:
         for found in unreadable:
             self.quarantine.put(found, now_ns)
         pods, by_node, by_owner = self.pods, self._pods_by_node, self._pods_by_owner
+        self._unsettled_pods, follows = None, self._unsettled is not None
         for obj in objects:
             meta = obj.metadata
             key = (meta.namespace, meta.name)
@@ -276,9 +277,7 @@ class Cache:
                 continue
             pods[key] = obj
             node, owner = obj.spec.node_name, _owner_uid(meta)
-            if self._unsettled is None:
-                self._unsettled_pods = None
-            else:
+            if follows:
                 self._settle(key, obj)
             if node:
                 if node in by_node:
@@ -346,7 +345,7 @@ class Cache:
         """Store a pod that is there already, of which only the status changed."""
         key = (pod.metadata.namespace, pod.metadata.name)
         self.pods[key] = pod
-        if self._unsettled is None:
+        if self._unsettled is None:  # as in most plays: no call for each pod
             self._unsettled_pods = None
         else:
             self._settle(key, pod)

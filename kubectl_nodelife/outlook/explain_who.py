@@ -14,9 +14,9 @@ from kubectl_nodelife.controllers.nodelifecycle.taints import MIRRORING_KEYS
 from kubectl_nodelife.controllers.upgrade.counts import FOREIGN_TAINTS, foreign_mark
 from kubectl_nodelife.controllers.upgrade.marks import (
     CordonOwner,
-    NodeMark,
     UnreadableMark,
     mark_of,
+    readable_mark,
 )
 from kubectl_nodelife.kube.field_managers import TAINTS
 from kubectl_nodelife.kube.node import Node, NodeCondition, Taint
@@ -161,7 +161,7 @@ def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
             name = "a person" if actor.kind in (USER, US) else actor.name
             acting.setdefault(name, f"{name} ({what})")
 
-    cordon, mark, foreign = _last(lines, "cordon"), _mark(node), foreign_mark(node)
+    cordon, mark, foreign = _last(lines, "cordon"), readable_mark(node), foreign_mark(node)
     if mark is not None:
         acting["upgrade"] = f"upgrade run {mark.run}"
     elif node.spec.unschedulable and cordon is not None:
@@ -177,13 +177,6 @@ def _conflict(node: Node, lines: Sequence[ReplayLine]) -> Iterator[str]:
         yield f"Several take it out of service, and the first that is done puts it back: {actors}."
     elif foreign and not any(taint.key in FOREIGN_TAINTS for taint in node.spec.taints):
         yield f"Its mark names what is at work on it: {foreign}."
-
-
-def _mark(node: Node) -> NodeMark | None:
-    try:
-        return mark_of(node)
-    except UnreadableMark:
-        return None
 
 
 def _is_over(condition: NodeCondition) -> bool:

@@ -19,6 +19,7 @@ from kubectl_nodelife.kube.selectors import SelectorIndex
 from kubectl_nodelife.kube.service import Service
 from kubectl_nodelife.outlook.fates import Coming, Judged, Lane
 from kubectl_nodelife.outlook.node_verdict import UNHEARD, NodeVerdict
+from kubectl_nodelife.workloads.budget_ledger import is_healthy
 from kubectl_nodelife.workloads.owners import is_active, workload_of
 
 MOST_HARMED: Final = 12
@@ -75,12 +76,12 @@ def harmed_steps(
             yield
     for number, (named, uid) in enumerate(uids.items()):
         others = (pod for pod in cache.pods_of(uid) if pod.spec.node_name not in lost)
-        levels[named].ready = sum(_is_ready(pod) for pod in others)
+        levels[named].ready = sum(is_healthy(pod) for pod in others)
         if number % _STEP == 0:
             yield
     spaces = {named[1] for named in levels if named[0] == _SERVICE}
     for number, (key, pod) in enumerate(list(cache.pods.items()) if spaces else ()):
-        if key[0] in spaces and pod.spec.node_name not in lost and _is_ready(pod):
+        if key[0] in spaces and pod.spec.node_name not in lost and is_healthy(pod):
             for service in sent_to.services(pod):
                 if level := levels.get((_SERVICE, *service)):
                     level.ready += 1
@@ -95,14 +96,9 @@ def _not_ready(verdict: NodeVerdict, now_ns: int) -> tuple[int, int] | None:
     upcoming = verdict.next
     if upcoming is None or (span := upcoming.span) is None:
         return None
-    if not upcoming.action.startswith("SetNodeCondition"):
+    if upcoming.act != "SetNodeCondition":
         return None
     return now_ns + span.low_ns, now_ns + span.high_ns
-
-
-def _is_ready(pod: Pod) -> bool:
-    ready = pod.status.condition("Ready")
-    return ready is not None and ready.status == "True" and pod.metadata.deletion_timestamp is None
 
 
 def _remains(level: _Level) -> float:

@@ -55,6 +55,7 @@ from kubectl_nodelife.engine.events import (
     Put,
 )
 from kubectl_nodelife.engine.profiles import NEWEST, parse_profile
+from kubectl_nodelife.kube.deletion import is_let_go
 from kubectl_nodelife.kube.meta import KubeObject
 from kubectl_nodelife.kube.node import Node
 from kubectl_nodelife.kube.pod import Pod, Toleration, same_but_for_conditions
@@ -256,6 +257,15 @@ class Api:
             if kind == "Lease":
                 self.store.apply(event, self.now_ns)  # its renewal, too
             self._notify_object_listeners(kind, old, obj)
+
+    def update(self, kind: str, old: KubeObject, new: KubeObject, cause: Action | None) -> None:
+        """Store what somebody's update made of an object; a pod that waited for its last finalizer
+        alone is gone (`is_let_go`).
+        """
+        if isinstance(new, Pod) and is_let_go(old.metadata, new.metadata):
+            self.drop(kind, new.key, cause)
+        else:
+            self.put(kind, new, cause)
 
     def put_heartbeats(self, event: Heartbeats) -> None:
         """A kubelet renews its Lease on another schedule from now on."""

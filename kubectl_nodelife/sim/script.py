@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from kubectl_nodelife.engine.actions import Action, AddTaints, RemoveTaints
 from kubectl_nodelife.engine.profiles import NEWEST, Profile, parse_profile
 from kubectl_nodelife.kube.decode import mended
-from kubectl_nodelife.kube.deletion import is_let_go
 from kubectl_nodelife.kube.encode import encode, merge_patch
 from kubectl_nodelife.kube.kinds import kind_of
 from kubectl_nodelife.kube.load import decode
@@ -307,10 +306,7 @@ class Script:
             self._put_lease(cast(Lease, new), "Patched")
         elif new != old and self._takes(new):
             cause = self._api.note(event_record(new, "Patched", _WHY))
-            if isinstance(new, Pod) and is_let_go(old.metadata, new.metadata):
-                self._api.drop(kind, new.key, cause)
-            else:
-                self._api.put(kind, new, cause)
+            self._api.update(kind, old, new, cause)
 
     def _takes(self, obj: KubeObject) -> bool:
         """True if the API server accepts the object; if not, a record is written."""

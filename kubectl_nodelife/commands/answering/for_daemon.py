@@ -189,20 +189,34 @@ def _forked_answer(
     """The answer to a question of which more must be read than the daemon watches."""
 
     async def answer_now(query: Query) -> Response:
-        asked = await asyncio.to_thread(import_module, f"{answering.__name__}.{question}")
+        asked = await _module_of(question)
         wanted: KindsToRead = asked.reading(query)
-        asked_for = (*wanted.kinds, *wanted.optional)
-        kinds = [kind for kind in asked_for if kind not in WATCHED]
 
         def made(more: ListedOnce) -> Response:
-            view = look().with_more(*more)
-            view.warnings += wanted.missing_parts(view)
-            response: Response = asked.answer(view, query)
+            response: Response = asked.answer(_whole_view(look, wanted, more), query)
             return response
 
-        return await forked.answer(lambda: list_kinds(kinds, wanted.fields), made)
+        return await forked.answer(lambda: _list(wanted, list_kinds), made)
 
     return answer_now
+
+
+async def _module_of(question: str) -> Any:
+    """The module beside this one that answers; it is imported when it is first asked."""
+    return await asyncio.to_thread(import_module, f"{answering.__name__}.{question}")
+
+
+def _list(wanted: KindsToRead, list_kinds: ListKinds) -> Awaitable[ListedOnce]:
+    """List what is wanted and not watched."""
+    kinds = [kind for kind in (*wanted.kinds, *wanted.optional) if kind not in WATCHED]
+    return list_kinds(kinds, wanted.fields)
+
+
+def _whole_view(look: ViewSource, wanted: KindsToRead, more: ListedOnce) -> ClusterView:
+    """What is watched and what was listed, with a warning of what lacks."""
+    view = look().with_more(*more)
+    view.warnings += wanted.missing_parts(view)
+    return view
 
 
 def _followed_what_if(forked: ForkedAnswers, look: ViewSource, list_kinds: ListKinds) -> Stream:
@@ -212,20 +226,16 @@ def _followed_what_if(forked: ForkedAnswers, look: ViewSource, list_kinds: ListK
 
     async def told(query: Query) -> AsyncGenerator[Response]:
         began = time.monotonic()
-        asked = await asyncio.to_thread(import_module, f"{answering.__name__}.{WHAT_IF}")
+        asked = await _module_of(WHAT_IF)
         first = await sliced(asked.first_steps(look(), query))
         wanted: KindsToRead = asked.reading(query)
-        kinds = [kind for kind in (*wanted.kinds, *wanted.optional) if kind not in WATCHED]
 
         def made(more: ListedOnce, tell: Tell) -> Response:
-            view = look().with_more(*more)
-            view.warnings += wanted.missing_parts(view)
+            view = _whole_view(look, wanted, more)
             response: Response = asked.answer(view, query, lambda what: tell({"says": what}))
             return response
 
-        documents = forked.documents(
-            lambda: list_kinds(kinds, wanted.fields), made, FOLLOWED_SECONDS
-        )
+        documents = forked.documents(lambda: _list(wanted, list_kinds), made, FOLLOWED_SECONDS)
         async with aclosing(_each_second(documents, first, began)) as each_second:
             async for document in each_second:
                 yield document

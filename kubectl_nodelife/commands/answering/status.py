@@ -142,7 +142,7 @@ def _fingerprint(node: NodeEntry) -> object:
     outlook, verdict = node.outlook, node.verdict
     return (
         verdict.state,
-        verdict.next.action.partition(" ")[0] if verdict.next is not None else "",
+        verdict.next.act if verdict.next is not None else "",
         outlook.ready,
         outlook.node.spec.taints,
         outlook.node.spec.unschedulable,

@@ -94,7 +94,7 @@ class PodDeletion(Generic[PodT]):
 
 
 class NodeRun(Generic[PodT]):
-    """One node's turn. See the module.
+    """One node's turn of `kubectl drain`: its filters, then an eviction or deletion of each pod.
 
     `decisions`: the filters' decision on each pod that was listed. `refused`: one of them objected
     and nothing was touched. `left`: how many targets are not finished. `deadline_ns`: when
