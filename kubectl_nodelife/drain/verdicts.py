@@ -138,7 +138,7 @@ class Judge:
         target = self._targets.get(pod.metadata.uid)
         self._add_times(plan, actor, target)
         self._judge(plan, actor, target)
-        plan.landing = self._landing(actor)
+        plan.landing = self._landing(pod, actor)
         if actor.replacement is None and plan.landing and not plan.landing[0].node:
             plan.end = None  # its owner makes the next once this is gone, and that has no place
         self._add_doubts(plan, pod)
@@ -359,11 +359,11 @@ class Judge:
 
     # --- landing ---------------------------------------------------------------------------------
 
-    def _landing(self, actor: PlannedPod) -> list[PlannedPlacement]:
+    def _landing(self, pod: Pod, actor: PlannedPod) -> list[PlannedPlacement]:
         if actor.workload is None or actor.workload.rule.when == NOT_REPLACED:
             return []
-        if actor.pod.status.phase in TERMINAL_PHASES:
-            return []  # it does not count any more, so it is not missed
+        if pod.status.phase in TERMINAL_PHASES:
+            return []  # it did not count before the drain, so it is not missed
         replacement = actor.replacement
         if replacement is not None and replacement.node:
             others = self._somewhere(actor)

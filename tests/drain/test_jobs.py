@@ -7,6 +7,7 @@ import pytest
 from kubectl_nodelife.drain.plan import make_plan
 from kubectl_nodelife.kube.times import MILLISECOND_NS
 from kubectl_nodelife.sim.kubectl.options import DrainOptions
+from kubectl_nodelife.workloads.owners import JOB_TRACKING
 from tests.drain.build import NOW_NS, budget, node, owned, plan, pods_of, snapshot, workload
 
 NODES = [*node("a1"), *node("a2"), *node("a3")]
@@ -66,6 +67,15 @@ def test_only_failed_pods_are_replaced_after_the_grace() -> None:
     found = pods_of(plan(NODES, job, owned("Job", "batch", "a1", 0, grace=8)))["batch-0"]
     assert found.gone is not None and found.end is not None
     assert 9 < found.end - found.gone < 15
+
+
+def test_a_pod_that_its_job_counts_as_failed_has_a_landing() -> None:
+    """Its finalizer holds the object in phase Failed until then, as it was not before the drain."""
+    job = workload("Job", "batch", 0, podReplacementPolicy="Failed")
+    pod = owned("Job", "batch", "a1", 0, grace=2)
+    pod["metadata"]["finalizers"] = [JOB_TRACKING]
+    found = pods_of(plan(NODES, job, pod))["batch-0"]
+    assert [place.node for place in found.landing] == ["a2", "a3"]
 
 
 def test_a_finished_pod_is_not_missed() -> None:
