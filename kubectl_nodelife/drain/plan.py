@@ -42,8 +42,9 @@ from kubectl_nodelife.drain.scope import Scope
 from kubectl_nodelife.drain.snapshot import PlanSnapshot, Unread
 from kubectl_nodelife.drain.verdicts import Judge, seconds, workload_plans
 from kubectl_nodelife.drain.waves import choose_cordon, nodes_together, plan_waves, play_waves
+from kubectl_nodelife.engine.actions import RecordEvent
 from kubectl_nodelife.engine.calls.pod_calls import EVICTION_RETRY_NS
-from kubectl_nodelife.kube.names import first_names
+from kubectl_nodelife.kube.names import counted, first_names
 from kubectl_nodelife.kube.node import zone_display, zone_key
 from kubectl_nodelife.kube.pod import Pod
 from kubectl_nodelife.kube.times import SECOND_NS, human_duration
@@ -551,7 +552,18 @@ def warnings_of(play: Play) -> list[str]:
         )
     moved = {name: [t.actor.pod for t in run.targets] for name, run in play.runs.items()}
     seen = passed_by(snapshot, moved)
-    return [*warnings, *_waits_for_room(play), *_second_moves(play), *seen]
+    return [*warnings, *_preempted(play), *_waits_for_room(play), *_second_moves(play), *seen]
+
+
+def _preempted(play: Play) -> list[str]:
+    """Pods that the scheduler deletes to make room for replacements."""
+    victims = [
+        f"{event.namespace}/{event.name}"
+        for _, event in play.world.branch.timeline.entries
+        if isinstance(event, RecordEvent) and event.reason == "Preempted"
+    ]
+    named = f"{counted(len(victims), 'pod')} of a lower priority: {first_names(victims, 3)}"
+    return [f"replacements would preempt {named}"] if victims else []
 
 
 def _waits_for_room(play: Play) -> list[str]:

@@ -27,8 +27,11 @@ def test_a_drain_preempts_one_placeholder(report: Report, dump: str) -> None:
 
 @pytest.mark.parametrize("dump", ["cluster.json", "positive.json"], ids=["0 > -10", "1000 > 0"])
 def test_the_plan_of_the_drain_ends(report: Report, dump: str) -> None:
-    plan = report.ask("drain-plan", "a1", "-o", "json", dump=dump, now=False).document
+    told = report.ask("drain-plan", "a1", "-o", "json", dump=dump, now=False)
+    plan = told.document
     assert plan["verdict"] == "slow"
+    (preempted,) = [line for line in plan["warnings"] if "preempt" in line]
+    assert preempted.startswith("replacements would preempt 1 pod of a lower priority: default/")
     first, second = sorted(pod["startSeconds"] for wave in plan["waves"] for pod in wave["pods"])
     assert first < 0.5 and 5 < second < 7
 
