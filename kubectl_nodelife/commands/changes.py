@@ -234,9 +234,7 @@ def changes_of_dump(
     pod = (query["namespace"], query["pod"]) if "pod" in query else None
     since_ns = found.now_ns - query["since"] if "since" in query else 0
     wanted = ReplayFilter(since_ns, found.now_ns + _AHEAD_NS, query.get("node", ""), pod)
-    nodes = {node.name for node in found.sources.nodes}
-    serving = {p.key for p in found.sources.pods if p.metadata.deletion_timestamp is None}
-    items = changes_seen(timeline(found.sources, wanted), nodes, serving)
+    items = changes_seen(timeline(found.sources, wanted))
     outcome = query.get("outcome")
     chosen = [item for item in items if outcome in (None, item["outcome"])]
     return {"items": chosen, "source": found.source, "warnings": found.warnings}

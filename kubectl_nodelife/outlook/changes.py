@@ -7,7 +7,7 @@ planned: nearly all are `confirmed`, and `by` says whose they are.
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kubectl_nodelife.kube.times import format_micro_time
@@ -37,39 +37,14 @@ _CONDITION: Final = re.compile(r"(?P<type>\S+)=(?P<status>\w+)(?: \((?P<reason>.
 """As `outlook/replay` words it; a reason may hold anything."""
 
 
-def changes_seen(
-    lines: Iterable[ReplayLine],
-    nodes: Container[str] = (),
-    serving: Container[tuple[str, str]] = (),
-) -> list[dict[str, Any]]:
-    """The contract's Changes among these lines, numbered as they come. `nodes`: that are there;
-    `serving`: pods that are there and not being deleted."""
+def changes_seen(lines: Iterable[ReplayLine]) -> list[dict[str, Any]]:
+    """The contract's Changes among these lines, numbered as they come."""
     writes = [line for line in lines if line.family in _WRITES]
     ids = {line: number for number, line in enumerate(writes, 1)}
-    failed = {line.name for line in writes if line.family == "DeletingNodeFailed"}
-    return [_change(line, ids, _outcome(line, failed, nodes, serving)) for line in writes]
+    return [_change(line, ids) for line in writes]
 
 
-def _outcome(
-    line: ReplayLine,
-    failed: Container[str],
-    nodes: Container[str],
-    serving: Container[tuple[str, str]],
-) -> str:
-    """`confirmed` where an object shows it. Two record an Event before they send the request: a
-    cloud provider DeletingNode (`MonitorNodes`), taint-eviction TaintManagerEviction
-    (`deletePodHandler`). That the object is there afterwards says that it was not deleted."""
-    if line.family == "DeletingNodeFailed" or (
-        line.family == "DeletingNode" and line.name in failed
-    ):
-        return "failed"
-    attempt = line.family == "DeletingNode" and line.name in nodes
-    if line.family == "delete" and line.action == "TaintManagerEviction":
-        attempt = (line.namespace, line.name) in serving
-    return "attempted" if attempt else "confirmed"
-
-
-def _change(line: ReplayLine, ids: Mapping[ReplayLine, int], outcome: str) -> dict[str, Any]:
+def _change(line: ReplayLine, ids: Mapping[ReplayLine, int]) -> dict[str, Any]:
     obj = {"kind": line.kind, "namespace": line.namespace, "name": line.name}
     cause = ids.get(line.cause) if line.cause is not None else None
     more: dict[str, Any] = {
@@ -89,7 +64,7 @@ def _change(line: ReplayLine, ids: Mapping[ReplayLine, int], outcome: str) -> di
         "reason": line.why,
         "cause": cause,
         "mode": MODE,
-        "outcome": outcome,
+        "outcome": line.outcome or "confirmed",
         "seenBy": list(line.seen),
         **{key: value for key, value in more.items() if value},
     }

@@ -28,6 +28,8 @@ _NAMED: Final = 3
 _PREFIX: Final = "node.kubernetes.io/"
 _CUT: Final = 160
 _CONDITION: Final = "SetNodeCondition"
+_EVICTED: Final = "Evicted"
+"""status.reason of a pod that its kubelet evicted"""
 _DAY: Final = len("2026-11-21T")
 
 
@@ -86,8 +88,8 @@ class ReplayPage:
         """Which nodes were not Ready, how many pods went, and where to read on."""
         spans = [span for span in self.spans if span.state == NOT_READY]
         names = list(dict.fromkeys(span.name for span in spans))
-        still = [span for span in spans if span.end_ns is None]
-        pods = {(line.namespace, line.name) for line in self.lines if _is_deletion(line)}
+        still = [span for span in spans if span.end_ns is None and not span.is_over]
+        pods = {line.identity for line in self.lines if _is_deletion(line)}
         lost = f"{counted(len(names), 'node')} became not Ready" if names else "no node was lost"
         named = f" ({first_names(names, _NAMED)})" if names else ""
         gone = f", and {counted(len(pods), 'pod')} {'was' if len(pods) == 1 else 'were'} deleted"
@@ -172,14 +174,14 @@ def _finished(lines: Sequence[ReplayLine]) -> str:
     pods = {(line.namespace, line.name) for line in lines}
     if not pods:
         return ""
-    how = "evicted" if all("(Evicted)" in line.detail for line in lines) else "ended"
+    how = "evicted" if all(line.identity[-1] == _EVICTED for line in lines) else "ended"
     were, are = ("was", "its object is") if len(pods) == 1 else ("were", "their objects are")
     return f", and {counted(len(pods), 'pod')} {were} {how} by the kubelet and failed ({are} there)"
 
 
 def _is_deletion(line: ReplayLine) -> bool:
     """True if a pod was deleted, by whomever."""
-    return line.action == "DeletePod" and line.outcome in ("", "confirmed", "applied")
+    return line.family == "delete" and line.outcome in ("", "confirmed", "applied")
 
 
 def _row(folded: FoldedLines, short: bool) -> list[object]:

@@ -135,7 +135,7 @@ def _happened(line: ReplayLine) -> bool:
 
 
 def _is_by_a_controller(line: ReplayLine) -> bool:
-    return line.family == "delete" and line.actor.kind == CONTROLLER
+    return line.family == "delete" and line.actor.kind == CONTROLLER and _happened(line)
 
 
 def _key(line: ReplayLine) -> tuple[str, str]:

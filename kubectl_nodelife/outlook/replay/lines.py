@@ -129,6 +129,7 @@ def of_event(event: Event) -> ReplayLine | None:
     if at_ns is None:
         return None
     involved, message = event.involved_object, event.message
+    identity = _identity_of_event(event)
     first = event.first_timestamp or event.event_time
     return ReplayLine(
         time_ns=at_ns,
@@ -142,7 +143,8 @@ def of_event(event: Event) -> ReplayLine | None:
         node=event.source.host if involved.kind == "Pod" else "",
         why=message,
         seen=(EVENT,),
-        identity=_identity_of_event(event),
+        identity=identity,
+        detail="cancelled" if identity[0] == "cancel" else "",
         names=tuple(_NAMED_POD.findall(message)),
     )
 
@@ -252,7 +254,8 @@ def _trace(
 
 
 FINISHED: Final = "finished"
-"""The family of lines about pods that were ended and whose objects are there."""
+"""The family of lines about pods that were ended and whose objects are there; the last part of the
+identity is the pod's status.reason."""
 
 
 def of_pod(pod: Pod) -> Iterator[ReplayLine]:
@@ -275,6 +278,7 @@ def of_pod(pod: Pod) -> Iterator[ReplayLine]:
         why = target.message
     stays = deleted is None and pod.status.phase in TERMINAL_PHASES
     reason = f" ({pod.status.reason})" if pod.status.reason else ""
+    named = (pod.namespace, pod.name)
     yield ReplayLine(
         time_ns=at_ns,
         actor=actor,
@@ -286,5 +290,5 @@ def of_pod(pod: Pod) -> Iterator[ReplayLine]:
         detail=f"{pod.status.phase}{reason}" if stays else "",
         why=why,
         seen=(OBJECT,),
-        identity=(FINISHED if stays else "delete", pod.namespace, pod.name),
+        identity=(FINISHED, *named, pod.status.reason) if stays else ("delete", *named),
     )

@@ -31,6 +31,7 @@ from kubectl_nodelife.kube.times import MINUTE_NS, SECOND_NS, format_micro_time
 from kubectl_nodelife.kube.wellknown import NO_EXECUTE, TAINT_NODE_UNSCHEDULABLE, TRUE
 from kubectl_nodelife.kube.workload import Condition, Event
 from kubectl_nodelife.outlook.replay import DECISIONS, lines
+from kubectl_nodelife.outlook.replay.attempts import judge_attempts
 from kubectl_nodelife.outlook.replay.drains import DRAIN, drains
 from kubectl_nodelife.outlook.replay.replay_line import (
     CONTROLLER,
@@ -176,6 +177,7 @@ def is_about_nodes(line: ReplayLine) -> bool:
 def timeline(sources: ReplaySources, wanted: ReplayFilter) -> list[ReplayLine]:
     """The lines in the order of time, with their causes."""
     found = merged(_all(sources, wanted))
+    judge_attempts(found, sources.nodes, sources.pods)
     _place(found, sources)
     found = sorted([*drains(found, sources.pods), *found], key=lambda line: line.time_ns)
     link(found)
@@ -501,13 +503,17 @@ def state_spans(replay_lines: Iterable[ReplayLine], nodes: Iterable[Node] = ()) 
     now = {node.name: node for node in nodes}
     for key, begin_ns in begun.items():
         span = StateSpan(*key, begin_ns, None)
-        node = now.get(span.name)
-        found.append(span._replace(is_over=node is not None and not _has(node, span)))
+        is_over = bool(now) and span.state != ZONE and not _has(now.get(span.name), span)
+        found.append(span._replace(is_over=is_over))
     return sorted(found, key=lambda span: (span.name, STATES.index(span.state), span.begin_ns))
 
 
-def _has(node: Node, span: StateSpan) -> bool:
-    """True unless the node shows that the state is over."""
+def _has(node: Node | None, span: StateSpan) -> bool:
+    """True unless the node shows that the state is over; one that is gone has none."""
+    if node is None:
+        return False
+    if span.state == NOT_READY:
+        return not node.is_ready
     if span.state == CORDONED:
         return node.spec.unschedulable
     if span.state == TAINTED:
@@ -520,6 +526,9 @@ def _changes(line: ReplayLine) -> Iterator[tuple[str, str, bool]]:
     match line.family:
         case "not-ready" | "ready":
             yield NOT_READY, "", line.family == "not-ready"
+        case "RemovingNode":  # which node-lifecycle says of a Node that is gone
+            yield NOT_READY, "", False
+            yield CORDONED, "", False
         case "cordon" | "uncordon":
             yield CORDONED, "", line.family == "cordon"
         case "taint" | "untaint" if line.identity[2] != TAINT_NODE_UNSCHEDULABLE:
