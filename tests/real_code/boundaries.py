@@ -332,9 +332,9 @@ def apart(rule: str, minor: int, real: Json, span: Span) -> list[str]:
 
 def timelines_apart(play: Json, real: Json, ours: Json) -> Iterator[str]:
     """Each fact in which two Timelines of a play differ."""
-    for key, difference in differences(Facts.of(real), Facts.of(ours)).items():
+    drained = drains.differences(play, real, ours)
+    for key, difference in (differences(Facts.of(real), Facts.of(ours)) | drained).items():
         yield f"{' '.join(filter(None, key))}: {difference.text}"
-    yield from drains.differences(play, real, ours)
     theirs, mine = _deletes(real), _deletes(ours)
     if len(theirs) != len(mine):
         yield f"deletes: real {theirs}, ours {mine}"

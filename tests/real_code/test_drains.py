@@ -17,7 +17,7 @@ from kubectl_nodelife.engine.profiles import parse_profile
 from kubectl_nodelife.kube.times import SECOND_NS
 from kubectl_nodelife.sim.kubectl import drain
 from tests.real_code import drain_plans, drains, evictions
-from tests.real_code.judge import FIRST, play_real, simulate
+from tests.real_code.judge import FIRST, Difference, Key, play_real, simulate
 from tests.real_code.test_real_code import program
 from tests.real_code.workload_scenario import RELEASE
 
@@ -31,7 +31,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_a_drain_goes_as_the_real_one(seed_of_a_drain: int, program: Path, tmp_path: Path) -> None:
-    """In one of upstream's own runs."""
     apart = differences_of(drains.generate(seed_of_a_drain), program, tmp_path)
     assert not apart, f"files in {tmp_path}\n" + "\n".join(apart)
 
@@ -49,16 +48,19 @@ def test_a_kind_of_difference_does_not_come_back(seed: int, program: Path, tmp_p
 
 
 def differences_of(document: dict[str, Any], program: Path, folder: Path) -> list[str]:
-    """None where one of the real runs agrees, else those of the last."""
+    """Each fact that none of upstream's own runs shares with ours. A run throws several coins: the
+    one that throws them all as ours may be one of hundreds, while each fact hangs on few.
+    """
     path = folder / "scenario.json"
     path.write_text(json.dumps(document))
-    ours, apart = simulate(document), list[str]()
-    for flags in drains.RUNS:
+    ours, apart = simulate(document), dict[Key, Difference]()
+    for i, flags in enumerate(drains.RUNS):
         real = play_real(program, path, folder / "real.json", flags)
-        apart = list(drains.differences(document, real, ours))
+        found = drains.differences(document, real, ours)
+        apart = {key: found[key] for key in found if i == 0 or key in apart}
         if not apart:
             break
-    return apart
+    return [f"{' '.join(key)}: {difference.text}" for key, difference in apart.items()]
 
 
 def test_an_eviction_is_answered_as_by_the_real_api(
@@ -128,7 +130,7 @@ def test_a_difference_is_noticed(change: str) -> None:
     document = refused_once()
     ours: Any = simulate(document)
     same = json.loads(json.dumps(ours))
-    assert not list(drains.differences(document, ours, same))
+    assert not drains.differences(document, ours, same)
     told = [r for r in same["records"] if (r["detail"] or {}).get("reason") == "EvictionRefused"]
     if change == "later":
         told[0]["at"] += 0.3
@@ -136,7 +138,7 @@ def test_a_difference_is_noticed(change: str) -> None:
         same["records"].remove(told[0])
     else:
         same["final"]["podList"][0]["terminating"] ^= True
-    assert list(drains.differences(document, ours, same))
+    assert drains.differences(document, ours, same)
 
 
 def refused_once(generate: Callable[[int], dict[str, Any]] = drains.generate) -> dict[str, Any]:
