@@ -222,9 +222,9 @@ def test_answers_are_about_what_is_shown_and_not_what_is_planned(tmp_path: Path)
         assert (view.revisions, list(view.pods()), view.status().number_ready) == ([], [], 0)
         assert view.daemon_set.status.number_ready == 3
         assert summarize(sets, ("d", "agent")).odd[:2] == [
+            "no pod on n1, n2, n3",
             "reported current 3, counted 0; ready 3, counted 0; up to date 3, counted 0; "
             "available 3, counted 0",
-            "no pod on n1, n2, n3",
         ]
 
     run(story())

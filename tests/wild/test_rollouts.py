@@ -41,6 +41,22 @@ def test_three_broken_updates(ask: Ask) -> None:
     assert "similar pods needed 2s; it uses up maxUnavailable 1" in shown and "about" not in shown
 
 
+@pytest.mark.parametrize(
+    ("folder", "dump", "odd"),
+    [
+        (BROKEN, "hour-later.json", "an update does not end: agent-dq862 (new revision) on a1"),
+        (TAKEN, "patched.json", "the update deletes agent-j8kcl on a1, and none is made while"),
+        (TAKEN, "cluster.json", "misscheduled on a1 (karpenter.sh/disrupted:NoSchedule): an up"),
+    ],
+    ids=["stands still", "takes a pod for good", "would take one"],
+)
+def test_what_is_said_first(ask: Ask, folder: str, dump: str, odd: str) -> None:
+    """Before which pod is not at work, and which counts do not agree."""
+    shown = ask(folder, "daemonset", "agent", "-n", "default", dump=dump).out
+    assert f"It is not as it should be: {odd}" in shown.splitlines()[1]
+    assert f"the first is default/agent: {odd}" in ask(folder, "daemonset", "-A", dump=dump).out
+
+
 def test_surge_with_a_host_port(ask: Ask) -> None:
     document = status(ask, SURGE, "edge", "cluster.json")
     assert (document["verdict"], document["node"]) == ("never", "a1")

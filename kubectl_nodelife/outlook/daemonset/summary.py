@@ -12,7 +12,7 @@ before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -35,7 +35,11 @@ from kubectl_nodelife.outlook.daemonset.kubectl_rollout import RolloutError
 from kubectl_nodelife.outlook.daemonset.old_images import other_images
 from kubectl_nodelife.outlook.daemonset.pod_trouble import trouble_of
 from kubectl_nodelife.outlook.daemonset.rollout_outlook import rollout_outlook
-from kubectl_nodelife.outlook.daemonset.rollout_verdict import NEVER, surge_needs_port_twice
+from kubectl_nodelife.outlook.daemonset.rollout_verdict import (
+    NEVER,
+    surge_needs_port_twice,
+    taken_for_good,
+)
 from kubectl_nodelife.outlook.daemonset.truth_table import NodeRow, truth_table
 from kubectl_nodelife.outlook.daemonset.view import DaemonSets, Key, SetView
 from kubectl_nodelife.outlook.eviction_forecast import LOST
@@ -157,7 +161,9 @@ def summarize(sets: DaemonSets, key: Key) -> SetSummary:
 
 
 def oddities(view: SetView) -> Iterator[str]:
-    """Sentences on what is not as it should be with the set; none where all is."""
+    """Sentences on what is not as it should be with the set; none where all is. First comes what
+    does not end by itself, then nodes without a pod at work, then numbers that do not agree.
+    """
     daemon_set = view.daemon_set
     if view.tracked.selects_everything:
         yield "its selector is empty: the controller refuses to act on it"
@@ -168,12 +174,18 @@ def oddities(view: SetView) -> Iterator[str]:
     generation, observed = daemon_set.metadata.generation, daemon_set.status.observed_generation
     if observed < generation:
         yield f"the controller has not acted on generation {generation} yet (it is at {observed})"
-    yield from _count_differences(view)
-    yield from other_images(view)
     if ports := surge_needs_port_twice(view):
         yield ports
+    update = _rollout_oddity(view)
+    if update is not None and update.never:
+        yield update.text
+    for node, pod, why in taken_for_good(view) if update is not None else ():
+        yield f"the update deletes {pod.name} on {node}, and none is made while {why} stands"
     yield from _node_oddities(view)
-    yield from _rollout_oddities(view)
+    yield from other_images(view)
+    if update is not None and not update.never:
+        yield update.text
+    yield from _count_differences(view)
 
 
 def _count_differences(view: SetView) -> Iterator[str]:
@@ -192,12 +204,16 @@ def _count_differences(view: SetView) -> Iterator[str]:
 
 def _node_oddities(view: SetView) -> Iterator[str]:
     misscheduled, lacking, crowded, troubled, placeless = [], [], [], [], []
+    rolls = view.daemon_set.spec.update_strategy.type == ROLLING_UPDATE
+    lost_by_update = rolls and not view.node_index.with_old
     for node, verdict, pods in view.nodes():
         if verdict is not None and verdict.failed_placements:
             placeless.append(f"{node} ({verdict.failed_placements[0]})")
         if pods and (verdict is None or not verdict.want_to_run):
             about = "no such node" if verdict is None else verdict.subject or verdict.rule
             misscheduled.append(f"{node} ({about})")
+            if verdict is None or not verdict.should_continue_running:
+                lost_by_update = False  # its controller deletes it now
         elif verdict is not None and verdict.want_to_run and not pods:
             lacking.append(node)
         live = [view.revision_of(p) for p in pods if p.metadata.deletion_timestamp is None]
@@ -206,31 +222,37 @@ def _node_oddities(view: SetView) -> Iterator[str]:
         for pod in pods:
             if (trouble := trouble_of(view, pod)) is not None:
                 troubled.append(f"{pod.name} on {node} ({trouble.words})")
-    if misscheduled:
-        yield f"misscheduled on {first_names(misscheduled, _SHOWN)}"
-    if placeless:
-        yield f"FailedPlacement on {first_names(placeless, _SHOWN)}"
-    if lacking:
-        yield f"no pod on {first_names(lacking, _SHOWN)}"
-    if crowded:
-        yield f"more than one pod on {first_names(crowded, _SHOWN)}"
     if troubled:
         yield f"not at work: {first_names(troubled, _SHOWN)}"
+    if lacking:
+        yield f"no pod on {first_names(lacking, _SHOWN)}"
+    if placeless:
+        yield f"FailedPlacement on {first_names(placeless, _SHOWN)}"
+    if misscheduled:
+        goes = ": an update deletes the pod there and makes none" if lost_by_update else ""
+        yield f"misscheduled on {first_names(misscheduled, _SHOWN)}{goes}"
+    if crowded:
+        yield f"more than one pod on {first_names(crowded, _SHOWN)}"
 
 
-def _rollout_oddities(view: SetView) -> Iterator[str]:
-    if not view.knows_updated:
-        return
-    old = len(view.node_index.with_old)
+class _Update(NamedTuple):
+    """What is said of an update that is not through. `never`: it does not end by itself."""
+
+    text: str
+    never: bool = False
+
+
+def _rollout_oddity(view: SetView) -> _Update | None:
+    old = len(view.node_index.with_old) if view.knows_updated else 0
     if not old:
-        return
+        return None
     have = f"{old} {'node has' if old == 1 else 'nodes have'} a pod of another revision"
-    if view.daemon_set.spec.update_strategy.type == ROLLING_UPDATE:
-        verdict = rollout_outlook(view).verdict
-        goes = f"does not end: {verdict.because}" if verdict.verdict == NEVER else "is under way"
-        yield f"an update {goes}: {have}"
-    else:
-        yield f"{have}, which stays until it is deleted"
+    if view.daemon_set.spec.update_strategy.type != ROLLING_UPDATE:
+        return _Update(f"{have}, which stays until it is deleted")
+    verdict = rollout_outlook(view).verdict
+    if verdict.verdict == NEVER:
+        return _Update(f"an update does not end: {verdict.because}: {have}", never=True)
+    return _Update(f"an update is under way: {have}")
 
 
 def set_sections(sets: DaemonSets, summary: SetSummary) -> Iterator[ExplainedQuestion]:
