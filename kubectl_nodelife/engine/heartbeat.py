@@ -12,6 +12,10 @@ from msgspec.structs import replace
 
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.events import Heartbeats
+from kubectl_nodelife.kube.times import SECOND_NS
+
+_LOOKED_AT_AFTER_NS = 600 * SECOND_NS
+"""A node is looked at within a monitor period after its Lease went, and no period is so long."""
 
 
 class Heartbeat:
@@ -20,7 +24,8 @@ class Heartbeat:
     A write has a version: the Lease's resourceVersion, or where there is none (a renewal on
     schedule, an object of a scenario) the instant in ns, which is larger than any of these.
     `touched_ns`: when a write was seen that did not move renewTime forward, since the last renewal.
-    `deleted_ns`: when the Lease before this one went, and `before` its own renewals.
+    `deleted_ns`: when the Lease before this one went, and `before` its own renewals, with those of
+    the Leases before it: more than one may go between two looks at a node.
     """
 
     __slots__ = (
@@ -93,8 +98,7 @@ class Heartbeat:
         """The same, where a watch that showed `before` shows only now what happened since."""
         new = copy(self)
         if before is not None and self.deleted_ns > before.deleted_ns:  # shown only now as well
-            new.before, new.deleted_ns = copy(before), now_ns
-            new.before.before = None
+            new._begin_after(before, now_ns)
         renewal, shown = self.renewal(now_ns), before.renewal(now_ns) if before else None
         if renewal is None:
             return new
@@ -113,9 +117,14 @@ class Heartbeat:
         if s is not None and (s.stop_ns is None or s.stop_ns > now_ns):
             new.schedule, new.cause, new._from_ns = s, self.cause, now_ns + 1
         new._posted_ns = self._posted_ns
-        new.before, new.deleted_ns = copy(self), now_ns
-        new.before.before = None
+        new._begin_after(self, now_ns)
         return new
+
+    def _begin_after(self, before: Heartbeat, now_ns: int) -> None:
+        """The Lease with these renewals is seen to go now."""
+        self.before, self.deleted_ns = copy(before), now_ns
+        if before.deleted_ns < now_ns - _LOOKED_AT_AFTER_NS:
+            self.before.before = None
 
     def freeze(self, since_ns: int) -> None:
         """A watch of Leases that stands still since then shows no renewal on schedule any more."""

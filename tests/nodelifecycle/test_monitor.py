@@ -68,6 +68,23 @@ def test_who_notices_the_last_renewal(stops_at: int, deleted_at: int | None, pro
     assert health.probe_ns == probe * SECOND_NS
 
 
+def test_of_a_lease_that_goes_twice_a_pass_saw_the_first() -> None:
+    """`tryUpdateNodeHealth` takes a renewal when it sees it, though the Lease went since."""
+    passes, heartbeat, present = Passes(), Heartbeat(), node("n", "True")
+    heartbeat.follow(Heartbeats("n", SECOND_NS, 10 * SECOND_NS), 0)
+    health = None
+    for second in range(0, 26, 5):
+        passes.begin(second * SECOND_NS)
+    for second in (0, 5):
+        now_ns = second * SECOND_NS
+        health, _ = update_node_health(present, health, heartbeat, passes, now_ns, AGE_NS, AGE_NS)
+    for gone_ns in (20 * SECOND_NS + 1, 22 * SECOND_NS):  # it is made again at 21 s
+        heartbeat = heartbeat.deleted(gone_ns)
+    now_ns = 25 * SECOND_NS
+    health, _ = update_node_health(present, health, heartbeat, passes, now_ns, AGE_NS, AGE_NS)
+    assert health.probe_ns == 15 * SECOND_NS
+
+
 class Monitored:
     """The controller on an engine; its writes come back at once."""
 

@@ -297,7 +297,7 @@ def _take_lease(
 ) -> bool:
     """Step C. True where a lease is there but not remembered: the next pass takes it for new."""
     if heartbeat is not None:
-        _take_deleted_lease(health, heartbeat, passes, now_ns)
+        _take_deleted_leases(health, heartbeat, passes, now_ns)
     renewal = heartbeat.renewal(now_ns) if heartbeat is not None else None
     if heartbeat is None or renewal is None:
         return False
@@ -320,20 +320,24 @@ def _take_lease(
     return not health.lease_saved
 
 
-def _take_deleted_lease(
+def _take_deleted_leases(
     health: NodeHealth, heartbeat: Heartbeat, passes: Passes, now_ns: int
 ) -> None:
-    """What passes before the Lease was deleted saw of it, since the last look."""
-    before, deleted_ns = heartbeat.before, heartbeat.deleted_ns
-    last_ns = passes.before(deleted_ns + 1)
-    renewal = before.renewal(last_ns) if before is not None and last_ns is not None else None
-    if before is None or renewal is None or not health.lease_saved:
-        return
-    renew_ns, seen_ns = renewal
-    if renew_ns is not None and (health.lease_renew_ns or 0) < renew_ns:
-        noticed = passes.at_or_after(seen_ns, now_ns)
-        health.lease_renew_ns, health.lease_version = renew_ns, before.version(noticed)
-        health.probe_ns = max(health.probe_ns, noticed)
+    """What passes saw of Leases before they were deleted, since the last look."""
+    gone: list[tuple[Heartbeat, int]] = []
+    while heartbeat.before is not None:
+        gone.append((heartbeat.before, heartbeat.deleted_ns))
+        heartbeat = heartbeat.before
+    for before, deleted_ns in reversed(gone):
+        last_ns = passes.before(deleted_ns + 1)
+        renewal = before.renewal(last_ns) if last_ns is not None else None
+        if last_ns is None or renewal is None or not health.lease_saved:
+            continue
+        renew_ns, seen_ns = renewal
+        if renew_ns is not None and (health.lease_renew_ns or 0) < renew_ns:
+            noticed = min(passes.at_or_after(seen_ns, now_ns), last_ns)
+            health.lease_renew_ns, health.lease_version = renew_ns, before.version(noticed)
+            health.probe_ns = max(health.probe_ns, noticed)
 
 
 def _lost_conditions(node: Node, created: Time, now_ns: int) -> tuple[NodeCondition, ...]:
