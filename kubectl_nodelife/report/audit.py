@@ -150,19 +150,22 @@ def _eviction(finding: PodFinding, now_ns: int) -> str:
 def _sum(answer: PodAudit) -> str:
     """How many pods have a finding, and what is said of all others; the numbers add up."""
     audit = answer.audit
-    pods = len({f.pod.key for f in audit.findings})
-    shown = Counter(f.name for f in audit.findings)
-    classes = ", ".join(f"{count} {name}" for name, count in shown.items())
-    are = "is" if pods == 1 else "are"
+    wrong = [f for f in audit.findings if f.note.severity != NOTE]
+    notes = [f for f in audit.findings if f.note.severity == NOTE]
+    pods = len({f.pod.key for f in wrong})
+    are, say = ("is", "says") if pods == 1 else ("are", "say")
     answer_line = (
-        f"{counted(pods, 'pod')} {are} stuck, or {'says' if pods == 1 else 'say'} what is not so: "
-        f"{counted(len(audit.findings), 'finding')} ({classes})."
+        f"{counted(pods, 'pod')} {are} stuck, or {say} what is not so: "
+        f"{counted(len(wrong), 'finding')} ({_classes(wrong)})."
         if pods
         else "No pod is stuck, and none says what is not so."
     )
+    if notes:
+        noted = counted(len({f.pod.key for f in notes}), "pod")
+        answer_line += f" Good to know of {noted}: {_classes(notes)}."
     parts = list[str]()
     ok, unknown, unheard = (audit.counts.get(name, 0) for name in QUIET)
-    if not pods and unknown > ok:
+    if not audit.findings and unknown > ok:
         answer_line = "Nothing was found, but most pods say too little to be judged."
     parts.append(f"{counted(ok, 'pod')} {'is' if ok == 1 else 'are'} consistent")
     if unheard:
@@ -177,6 +180,12 @@ def _sum(answer: PodAudit) -> str:
         waits = "waits" if many == 1 else "wait"
         parts.append(f"of those without a finding {many} {waits} ({reasons})")
     return f"{answer_line}\n{'; '.join(parts)}."
+
+
+def _classes(findings: Iterable[PodFinding]) -> str:
+    """How many of which class, as in `2 orphaned, 1 gates`."""
+    shown = Counter(finding.name for finding in findings)
+    return ", ".join(f"{count} {name}" for name, count in shown.items())
 
 
 def _step_row(step: RepairStep) -> list[object]:

@@ -44,12 +44,12 @@ def aftermath(seed: int) -> Aftermath:
     made = Aftermath([], {}, {})
     for number in range(rng.randint(1, 5)):
         name = f"n{number}"
-        made.nodes[name] = rng.choice(NODES)
+        made.nodes[name] = rng.choice(NODES) if number else "well"
         made.items.extend(_node(name, made.nodes[name], rng.randint(400, 3000)))
     made.items.append(_replica_set())
     for number in range(rng.randint(1, 9)):
         name, node = f"web-{number}", rng.choice(list(made.nodes))
-        made.pods[name] = rng.choice(FATES)
+        made.pods[name] = rng.choice(FATES) if number else "serving"
         made.items.extend(_pod(rng, name, node, made.pods[name], rng.randint(100, 3000)))
     return made
 

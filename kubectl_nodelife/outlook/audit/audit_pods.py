@@ -111,6 +111,7 @@ def audit(
     findings: list[PodFinding] = []
     counts: Counter[str] = Counter()
     waiting: Counter[str] = Counter()
+    unheard: set[str] = set()
     plain = marks_without_node = 0
     for pod in seen.pods:
         node_name = pod.spec.node_name
@@ -123,8 +124,9 @@ def audit(
         found = list(pod_findings(pod, node, context))
         findings += found
         if not found:
-            unheard = node.exists and node.read and node.name not in reporting
-            counts[UNHEARD if unheard else _quiet_class(pod, node, context)] += 1
+            is_unheard = node.exists and node.read and node.name not in reporting
+            unheard |= {node.name} if is_unheard else set()
+            counts[UNHEARD if is_unheard else _quiet_class(pod, node, context)] += 1
             waiting.update(waits_for(pod))
             marks_without_node += not node.read and bears_the_mark(pod.status)
         for finding in found:
@@ -137,7 +139,7 @@ def audit(
         waiting=dict(waiting.most_common()),
         warnings=tuple(_warnings(health, now_ns, settings.node_monitor_grace_period_ns)),
         not_evaluated=tuple(_not_evaluated(seen, health, marks_without_node)),
-        unheard=tuple(sorted(health.keys() - reporting)),
+        unheard=tuple(sorted(unheard)),
     )
 
 

@@ -64,6 +64,9 @@ from kubectl_nodelife.workloads.node_readiness import NodeReadiness
 ORPHAN_WAIT_NS: Final = 120 * SECOND_NS
 """Pod garbage collection is given so long to do its work."""
 
+LATE_LEASE_NS: Final = 20 * SECOND_NS
+"""Two renewals: a kubelet makes one each 10 s (a quarter of its nodeLeaseDurationSeconds)."""
+
 REPAIR: Final = "repair"
 """In whose name the requests are sent."""
 
@@ -315,6 +318,12 @@ class RepairLimits(msgspec.Struct, frozen=True):
     heartbeat_ns: int
     """A node counts as reporting if its heartbeat is younger: the node monitor grace period."""
 
+    def heartbeat_of(self, node: NodeReadiness) -> int:
+        """The same for this node: a Lease that missed two renewals is that of a kubelet which has
+        stopped, whatever the grace period may still allow."""
+        late = node.heartbeat_from_lease
+        return min(self.heartbeat_ns, LATE_LEASE_NS) if late else self.heartbeat_ns
+
 
 def refusals(
     pod: Pod,
@@ -346,7 +355,7 @@ def _node_refusals(node: NodeReadiness, limits: RepairLimits, now_ns: int) -> It
         yield f"node {node.name} has been Ready for less than {settle_ns // SECOND_NS}s"
     if node.heartbeat_ns is None:
         yield f"node {node.name} has no heartbeat that was read: no lease and no lastHeartbeatTime"
-    elif now_ns - node.heartbeat_ns >= limits.heartbeat_ns:
+    elif now_ns - node.heartbeat_ns >= limits.heartbeat_of(node):
         age = human_duration(now_ns - node.heartbeat_ns)
         yield f"the last heartbeat of node {node.name} is {age} old ({node.heartbeat_field})"
     for key in (TAINT_NODE_NOT_READY, TAINT_NODE_UNREACHABLE):
