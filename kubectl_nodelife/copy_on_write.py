@@ -139,6 +139,10 @@ class CopyOnWriteDict(dict[K, V]):
         merged.update(zip(super().__iter__(), super().values(), strict=True))
         return merged
 
+    def unchanging(self) -> dict[K, V]:
+        """A plain dict of the same, not to be changed: the shared one, where it has them all."""
+        return self.merged() if self._differs else self._shared
+
     # Changes
 
     def __delitem__(self, key: K) -> None:
@@ -228,6 +232,12 @@ def peek(of: dict[K, V], key: K) -> V | None:
 def entries_of(of: dict[K, V]) -> Iterable[tuple[K, V]]:
     """All entries, for a caller that changes no value: none is copied."""
     return of.merged().items() if isinstance(of, CopyOnWriteDict) else of.items()
+
+
+def unchanging(of: dict[K, V]) -> dict[K, V]:
+    """The same entries for one who only looks up, where nobody changes them any more: the shared
+    dict, if that has them all, whose look-ups take no call."""
+    return of.unchanging() if isinstance(of, CopyOnWriteDict) else of
 
 
 def copy_of_dict(of: dict[K, V]) -> dict[K, V]:

@@ -322,6 +322,8 @@ class Cache:
             if node:
                 other._pods_by_node[node] = _sorted(self._pods_by_node[node])
         other._pods_by_owner = {uid: _sorted(keys) for uid, keys in self._pods_by_owner.items()}
+        if self._unsettled is not None:
+            other._unsettled = dict(self._unsettled)
         return other
 
     def fork(self) -> Cache:
@@ -463,7 +465,10 @@ class Cache:
 
 
 def _sorted(store: dict[K, T]) -> dict[K, T]:
-    return {key: store[key] for key in sorted(store)}
+    """A copy in the order of the keys, which most have already: then no key is hashed anew."""
+    keys = list(store)
+    in_order = sorted(keys)
+    return dict(store) if keys == in_order else {key: store[key] for key in in_order}
 
 
 def is_settled(pod: Pod) -> bool:

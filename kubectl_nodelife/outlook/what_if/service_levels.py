@@ -8,18 +8,18 @@ serve and is still ready in the API, so that Services send traffic to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from kubectl_nodelife.copy_on_write import fork_dict
+from kubectl_nodelife.copy_on_write import fork_dict, unchanging
 from kubectl_nodelife.engine.actions import Action
 from kubectl_nodelife.engine.cache import Cache
 from kubectl_nodelife.engine.events import ConditionsChange
 from kubectl_nodelife.errors import BadInput
-from kubectl_nodelife.kube.meta import controller_of
+from kubectl_nodelife.kube.meta import ObjectMeta, controller_of
 from kubectl_nodelife.kube.pod import TERMINAL_PHASES, Pod
 from kubectl_nodelife.kube.selectors import matches, parse_selector
 from kubectl_nodelife.sim.endpoints import EndpointsController
@@ -53,6 +53,18 @@ class _Judged(NamedTuple):
     blind: bool
 
 
+_NOTHING: Final = _Judged((), False, False, False)
+_NOT_JUDGED: Final = _Judged((), False, False, False)
+
+
+class _CountedFor(NamedTuple):
+    """`meta`: of one of the pods, whose labels and owners it keeps alive, so that their ids stay
+    theirs."""
+
+    counted: tuple[ServedObject, ...]
+    meta: ObjectMeta
+
+
 class _PodIdentity(Protocol):
     """A pod, or what a record says of it."""
 
@@ -71,8 +83,10 @@ class _ClusterAtStart:
 
     def __init__(self, cluster: Cache, endpoints: EndpointsController, now_ns: int) -> None:
         self.cluster, self._endpoints = cluster, endpoints
+        self._pods = unchanging(cluster.pods)
         self._now_ns = now_ns
         self._levels: dict[ServedObject, Level] = {}
+        self._counted: dict[tuple[str, int, int], _CountedFor] = {}
 
     @cached_property
     def _uids(self) -> dict[ServedObject, list[str]]:
@@ -92,8 +106,23 @@ class _ClusterAtStart:
 
     def pod(self, of: _PodIdentity) -> Pod | None:
         """The pod as it was; None: it was not there."""
-        pod = self.cluster.pods.get((of.namespace, of.name))
+        pod = self._pods.get((of.namespace, of.name))
         return pod if pod is not None and pod.metadata.uid == of.uid else None
+
+    def counted_for(self, pod: Pod) -> tuple[ServedObject, ...]:
+        """The workload and the Services for which the pod counts: found once for pods that share
+        their labels and owners, as those of a workload do."""
+        meta = pod.metadata
+        key = (meta.namespace, id(meta.labels), id(meta.owner_references))
+        known = self._counted.get(key)
+        if known is not None:
+            return known.counted
+        services = self._endpoints.services_of(pod)
+        served = (ServedObject(namespace, SERVICE, name) for namespace, name in services)
+        found = (_workload_of(pod), *served)
+        if controller_of(meta) is not None:  # else the pod's own name is the workload's
+            self._counted[key] = _CountedFor(found, meta)
+        return found
 
     def pods_of(self, counted: ServedObject) -> list[Pod]:
         """The pods that count for a workload or Service."""
@@ -101,7 +130,7 @@ class _ClusterAtStart:
             return [
                 pod
                 for found in self._endpoints.pods_at_start((counted.namespace, counted.name))
-                if (pod := self.cluster.pods.get(found.key)) is not None
+                if (pod := self._pods.get(found.key)) is not None
             ]
         pods = [pod for uid in self._uids.get(counted, ()) for pod in self.cluster.pods_of(uid)]
         pods += self._without_uid.get(counted, ())
@@ -204,39 +233,34 @@ class ServiceLevels:
         }
         return {workload for workload in doubtful if not self._start.level(workload).serving}
 
-    def _take(self, pod: Pod) -> None:
-        """Count the pod as it is now."""
-        before = self._judged_before(pod)
+    def _take(self, pod: Pod, before: _Judged | None) -> None:
+        """Count the pod as it is now. `before`: how it was judged last."""
+        meta, node = pod.metadata, pod.spec.node_name
         if before is None:
-            workload = _workload_of(pod)
-            self._workload_of[pod.uid] = workload
+            counted = self._start.counted_for(pod)
+            workload = self._workload_of[meta.uid] = counted[0]
             self.made[workload] = self.made.get(workload, 0) + 1
-            counted = (workload, *self._services_of(pod))
         else:
             counted = before.counted
-        self._node_of[pod.uid] = pod.spec.node_name
-        if not pod.spec.node_name:
+        self._node_of[meta.uid] = node
+        if not node:
             self.unbound[pod.key] = None
         elif self.unbound:
             self.unbound.pop(pod.key, None)
         after = self._judge(pod, counted)
-        self._judged[pod.uid] = after
+        self._judged[meta.uid] = after
         self._move(before, after)
 
     def _judged_before(self, pod: Pod) -> _Judged | None:
         """How the pod was judged last; None: it was not there."""
-        if pod.uid in self._judged:
-            return self._judged[pod.uid]
+        judged = self._judged.get(pod.metadata.uid, _NOT_JUDGED)
+        if judged is not _NOT_JUDGED:
+            return judged
         at_start = self._start.pod(pod)
         if at_start is None:
             return None
-        counted = (_workload_of(at_start), *self._services_of(at_start))
         ready = _is_ready(at_start)
-        return _Judged(counted, ready, ready, False)
-
-    def _services_of(self, pod: Pod) -> Iterator[ServedObject]:
-        for namespace, name in self._endpoints.services_of(pod):
-            yield ServedObject(namespace, SERVICE, name)
+        return _Judged(self._start.counted_for(at_start), ready, ready, False)
 
     def _judge(self, pod: Pod, counted: tuple[ServedObject, ...]) -> _Judged:
         ready = _is_ready(pod)
@@ -249,9 +273,13 @@ class ServiceLevels:
 
     def _move(self, before: _Judged | None, after: _Judged | None) -> None:
         """From one judgement to another; None: the pod is not there."""
-        was = (before.ready, before.serves, before.blind) if before else (False, False, False)
-        now = (after.ready, after.serves, after.blind) if after else (False, False, False)
-        if was == now and before is not None:
+        was, now = before or _NOTHING, after or _NOTHING
+        ready, serving, blind = (
+            now.ready - was.ready,
+            now.serves - was.serves,
+            now.blind - was.blind,
+        )
+        if not (ready or serving or blind) and before is not None:
             return
         found = after or before
         assert found is not None
@@ -262,7 +290,7 @@ class ServiceLevels:
             if series is None:
                 series = self._series[counted] = [self._start.level(counted)]
             last = series[-1]
-            new = Level(now_ns, *(n + b - a for n, a, b in zip(last[1:], was, now, strict=True)))
+            new = Level(now_ns, last.ready + ready, last.serving + serving, last.blind + blind)
             if last.at_ns == now_ns and len(series) > 1:
                 series[-1] = new
             else:
@@ -276,22 +304,22 @@ class ServiceLevels:
                 self._judged[old.uid] = None
                 self._move(judged, None)
         if new is not None:
-            self._take(new)
+            self._take(new, self._judged_before(new))
 
     def _conditions_changed(self, changes: Sequence[ConditionsChange]) -> None:
         for _, new, _ in changes:
-            self._take(new)
+            self._take(new, self._judged_before(new))
 
     def _reach_changed(self, node: str, reach: Reach) -> None:
         """Called after the machine's reach has changed; what its pods were judged before still
         stands."""
-        for pod in list(self._api.store.pods_on(node)):
+        for pod in self._api.store.pods_on(node):
             judged = self._judged_before(pod)
             if reach is Reach.CUT_OFF and judged is not None and judged.serves:
                 self._served.add(pod.uid)
             elif reach is Reach.OFF:
                 self._served.discard(pod.uid)
-            self._take(pod)
+            self._take(pod, judged)
 
 
 class Outage(NamedTuple):
